@@ -1,0 +1,105 @@
+# Two commands matter: `make demo` and `make test`. Both work in a fresh clone; `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+# Outside of the checkout, so that a second clone builds in seconds.
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shardmill
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+PEERS ?= $(CACHE)/peers
+DATA ?= $(CACHE)/data
+
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := python/shardmill/_native.abi3.so
+RUST_SOURCES := $(shell find crates python/src -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+
+.PHONY: help
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
+
+.PHONY: demo
+demo: build ## Make a small data set, curate it four ways, write a report to look at
+	@$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: lint test-rust test-python ## Everything that CI runs
+	@echo "all tests passed"
+
+.PHONY: prerequisites
+prerequisites:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "shardmill needs Python 3.11 or newer as '$(PYTHON)'; name another one by: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+		|| { echo "$(PYTHON) lacks the modules venv and ensurepip; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@command -v cargo >/dev/null \
+		|| { echo "shardmill needs a Rust tool chain: no 'cargo' on the PATH; see https://rustup.rs" >&2; exit 1; }
+	@rustc --version | awk '{ split($$2, v, "."); exit !(v[1] > 1 || v[2] >= 95) }' \
+		|| { echo "shardmill needs Rust 1.95 or newer, found: $$(rustc --version); update by: rustup update" >&2; exit 1; }
+	@command -v cc >/dev/null \
+		|| { echo "shardmill needs a C compiler as 'cc' for its compression codecs; on Debian: apt-get install gcc" >&2; exit 1; }
+
+# Several checkouts may share the build folder. Cargo tells their files apart by age alone, so the newcomer's are made new.
+.PHONY: own-target
+own-target: | prerequisites
+	@mkdir -p $(CARGO_TARGET_DIR)
+	@if [ "$$(cat $(CARGO_TARGET_DIR)/.checkout 2>/dev/null)" != "$(CURDIR)" ]; then \
+		find crates python/src tests/rust -name '*.rs' -exec touch {} +; \
+		echo "$(CURDIR)" > $(CARGO_TARGET_DIR)/.checkout; \
+	fi
+
+# One environment for everything; made anew when the pinned versions change.
+$(VENV)/.ready: requirements-dev.txt | prerequisites
+	@echo "making $(VENV) …" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(NATIVE): $(RUST_SOURCES) $(VENV)/.ready | own-target
+	@echo "building the native module (minutes the first time) …" >&2
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet >$(CARGO_TARGET_DIR)/build.log 2>&1 \
+		|| { cat $(CARGO_TARGET_DIR)/build.log >&2; exit 1; }
+	@touch $@
+
+.PHONY: build
+build: prerequisites own-target $(NATIVE) ## Build the native module into .venv
+
+.PHONY: lint
+lint: build ## Formats, lints and types
+	cargo fmt --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+.PHONY: test-rust
+test-rust: own-target ## The Rust tests
+	cargo test --quiet --workspace
+
+.PHONY: test-python
+test-python: build ## The Python tests
+	$(BIN)/python -m pytest -m "not slow"
+
+.PHONY: test-slow
+test-slow: build ## The long forms of the fault tests
+	$(BIN)/python -m pytest -m slow
+
+.PHONY: fuzz
+fuzz: ## Fuzz each parser for EACH_S=600 seconds; needs nightly Rust and cargo-fuzz
+	fuzz/run.sh $(or $(EACH_S),600)
+
+.PHONY: peers
+peers: prerequisites ## Build the environments of the tools that we measure against
+	benchmarks/peers/build.sh $(PEERS)
+
+.PHONY: bench-interleaved
+bench-interleaved: build peers ## The four paths beside NeMo Curator; the report goes to docs/benchmarks
+	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
+		--config benchmarks/interleaved_io.yaml --session-name interleaved_io --repeats 3
+	$(BIN)/python -m benchmarks.report benchmark_results/interleaved_io/results.json docs/benchmarks/interleaved_io
+
+.PHONY: clean
+clean: ## Remove what was built in this checkout
+	rm -rf $(VENV) $(NATIVE) demo_output benchmark_results

@@ -1,0 +1,1 @@
+"""Benchmarks of shardmill beside the tools it replaces, in one run on one machine."""

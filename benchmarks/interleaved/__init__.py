@@ -1,0 +1,1 @@
+"""What both sides of the interleaved input/output benchmark share: options, counting, checks."""

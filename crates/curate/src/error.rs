@@ -1,0 +1,112 @@
+//! Why a curation run stops. A bad sample or shard is no error: it is quarantined and reported.
+
+use arrow_schema::ArrowError;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a stage written by the user may raise.
+pub type StageFailure = Box<dyn std::error::Error + Send + Sync>;
+
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Storage(#[from] shardmill_storage::Error),
+    #[error(transparent)]
+    Engine(#[from] shardmill_engine::Error),
+    #[error(transparent)]
+    Plan(#[from] shardmill_plan::Error),
+    /// An option has a value that means nothing.
+    #[error("`{option}` {problem}")]
+    Option { option: &'static str, problem: String },
+    /// Reserved or excluded names were asked for as passthrough fields.
+    #[error("fields contains reserved keys: {names}")]
+    ReservedFields { names: String },
+    #[error("Output folder `{path}` exists already")]
+    OutputExists { path: String },
+    #[error("mode=\"append\" is not implemented for `{path}`")]
+    AppendMode { path: String },
+    /// Rows that should carry bytes carry an error, under the policy `error`.
+    #[error("Materialization failed ({count} errors). First: {first}")]
+    Materialize { count: u64, first: String },
+    #[error("A stage raised on the rows of `{path}`: {stage}")]
+    Stage {
+        stage: String,
+        path: String,
+        #[source]
+        source: StageFailure,
+    },
+    /// A user's stage returned something that is no batch of interleaved rows.
+    #[error("Stage {stage} returned rows that are not interleaved documents: {problem}")]
+    StageResult { stage: String, problem: String },
+    #[error("Modality `{modality}` cannot be written to WebDataset")]
+    UnknownModality { modality: String },
+    #[error("Passthrough column `{column}` would replace a key of the sample's JSON")]
+    PayloadKey { column: String },
+    #[error("Two batches of different inputs would be written to `{path}`")]
+    NameClash { path: String },
+    #[error(transparent)]
+    Parquet(#[from] shardmill_formats::parquet::Error),
+    #[error("Column `sample_id` is missing in `{path}`")]
+    NoSampleId { path: String },
+    #[error("Column `{column}` does not take its type: {data_type}")]
+    Cast {
+        column: String,
+        data_type: String,
+        #[source]
+        source: ArrowError,
+    },
+    /// What is wrong with the rows of one file.
+    #[error("`{path}`: {source}")]
+    File {
+        path: String,
+        #[source]
+        source: Box<Error>,
+    },
+    /// The columns of a file are fixed by its first rows.
+    #[error("Column `{column}` is not among the columns of `{path}`, which its first rows decided")]
+    LateColumn { column: String, path: String },
+    #[error("{count} quarantined items exceed the limit of {limit}; the last: {last}")]
+    ErrorBudget { count: u64, limit: u64, last: String },
+    #[error("The description of the pipeline cannot be read")]
+    Spec(#[from] serde_json::Error),
+}
+
+impl Error {
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Storage(error) => error.hint(),
+            Self::Parquet(error) => error.hint(),
+            Self::Plan(shardmill_plan::Error::Storage(error)) => error.hint(),
+            Self::Plan(shardmill_plan::Error::NoInput { .. }) => Some("name a file, a folder or a glob that holds such files"),
+            Self::OutputExists { .. } => {
+                Some("choose another folder, or mode=\"overwrite\" to empty it, or mode=\"ignore\" to write beside its files")
+            }
+            Self::AppendMode { .. } => Some("mode=\"ignore\" keeps the files that are there and replaces only those of the same inputs"),
+            Self::Materialize { .. } => Some("on_materialize_error=\"warn\", \"drop_row\" or \"drop_sample\" goes on without these images"),
+            Self::UnknownModality { .. } => Some("drop_invalid_rows=True removes such rows; Parquet output keeps them"),
+            Self::PayloadKey { .. } => Some("rename the column with a Map stage"),
+            Self::NoSampleId { .. } => Some("interleaved Parquet needs the columns sample_id, position and modality"),
+            Self::File { source, .. } => source.hint(),
+            Self::LateColumn { .. } => Some("let the Map stage return the same columns for all tables, or name them in the sink's schema_overrides"),
+            Self::ErrorBudget { .. } => Some("raise max_errors, or look at quarantine.jsonl beside the metrics"),
+            _ => None,
+        }
+    }
+}
+
+/// The message of an error and of its causes; a cause that is quoted already is not told twice.
+#[must_use]
+pub fn reason(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

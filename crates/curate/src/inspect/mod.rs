@@ -1,0 +1,106 @@
+//! Says what is in a file: samples, rows, sizes, first texts.
+//!
+//! A path enters, an [`Inspection`] leaves; called by the binding. The invariants: of a tar only headers and JSON are read; of a Parquet file the image
+//! column only until [`InspectOptions::measure_bytes`]; damage is told, never raised.
+
+mod parquet;
+mod summary;
+mod tar;
+
+use crate::Result;
+use crate::error::reason;
+use crate::file_format::FileFormat;
+use crate::image_header::{Depth, ImageBytes, ImageHeader};
+use crate::source::keys::SampleKeys;
+use serde::{Deserialize, Serialize};
+use shardmill_engine::{Cancel, Run, run_in_order};
+use shardmill_storage::store_of;
+use std::ops::ControlFlow;
+use summary::Measures;
+
+pub use summary::{ColumnSummary, DamageSummary, FirstText, ImageSizes, Inspection, RowGroupSummary, Spread};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InspectOptions {
+    /// So many first texts and image names are told.
+    pub first: usize,
+    /// Texts are cut behind so many characters.
+    pub text_len: usize,
+    /// About how many bytes of a Parquet image column are read to measure images.
+    pub measure_bytes: u64,
+    pub keys: SampleKeys,
+}
+
+impl Default for InspectOptions {
+    fn default() -> Self {
+        Self { first: 3, text_len: 200, measure_bytes: 64 << 20, keys: SampleKeys::default() }
+    }
+}
+
+impl InspectOptions {
+    /// # Errors
+    /// [`crate::Error::Spec`] for text that is no such options.
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(serde_json::from_str(text)?)
+    }
+}
+
+/// Looks into all files on `workers` threads; results come in the order of the files.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn inspect_files(files: Vec<String>, options: InspectOptions, workers: usize, cancel: &Cancel) -> Result<Run<Result<Inspection>>> {
+    let stop = cancel.clone();
+    Ok(run_in_order(files.len(), workers, cancel, move |index| {
+        let path = files.get(index).map_or("", String::as_str);
+        ControlFlow::Continue(inspect_file(path, &options, &stop))
+    })?)
+}
+
+/// Looks into one file, on the calling thread.
+///
+/// # Errors
+/// Cancellation, and a temporary copy that cannot be written.
+pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Result<Inspection> {
+    let object = match store_of(path).and_then(|store| store.open(path)) {
+        Ok(object) => object,
+        Err(error) => {
+            let mut inspection = Inspection::new(path, FileFormat::Unknown, 0);
+            inspection.damaged(reason(&error));
+            return Ok(inspection);
+        }
+    };
+    let format = FileFormat::of(&*object);
+    let mut inspection = Inspection::new(path, format, object.size());
+    match format {
+        FileFormat::Tar => tar::inspect_tar(&object, options, cancel, &mut inspection)?,
+        FileFormat::Parquet => parquet::inspect_parquet(object, options, cancel, &mut inspection)?,
+        FileFormat::Image => {
+            let mut measures = Measures::default();
+            let header = ImageHeader::read(ImageBytes::Member(&*object, &(0..object.size())), Depth::Sizes);
+            measures.file(&header);
+            match header {
+                Ok(header) => {
+                    inspection.content_type(header.format.mime());
+                    header.pages.iter().for_each(|page| measures.image(page.as_ref().ok().copied()));
+                    let broken: Vec<String> = header.pages.into_iter().filter_map(std::result::Result::err).chain(header.broken_chain).collect();
+                    broken.into_iter().for_each(|what| inspection.damaged(what));
+                }
+                Err(what) => inspection.damaged(what),
+            }
+            inspection.images = measures.finish();
+            inspection.bytes_by_modality.image = object.size();
+        }
+        FileFormat::Unknown => inspection.damaged("neither a tar nor Parquet nor an image"),
+    }
+    Ok(inspection)
+}
+
+/// The first characters of a text; whether something is missing shows at its end.
+fn cut(text: &str, len: usize) -> String {
+    match text.char_indices().nth(len) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

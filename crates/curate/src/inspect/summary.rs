@@ -1,0 +1,178 @@
+//! What is said about one file.
+
+use crate::file_format::FileFormat;
+use crate::image_header::ImageHeader;
+use crate::verify::ModalityRows;
+use serde::Serialize;
+use shardmill_images::ImageSize;
+use std::collections::BTreeMap;
+
+/// Smallest, middle and largest value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Spread {
+    pub min: u64,
+    pub median: u64,
+    pub max: u64,
+}
+
+impl Spread {
+    /// Of an odd or even number of values the lower middle one; of none, zeros.
+    fn of(values: &mut [u64]) -> Self {
+        values.sort_unstable();
+        let at = |index: usize| values.get(index).copied().unwrap_or_default();
+        Self { min: at(0), median: at(values.len().saturating_sub(1) / 2), max: at(values.len().saturating_sub(1)) }
+    }
+}
+
+/// Sizes of the images that were measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ImageSizes {
+    pub measured: u64,
+    /// Of the measured ones, those whose header gives no size.
+    pub unreadable: u64,
+    pub width: Spread,
+    pub height: Spread,
+    /// Pages of each image file: a TIFF may have many.
+    pub pages: Spread,
+    /// Image files by the format that their bytes show.
+    pub formats: BTreeMap<String, u64>,
+}
+
+/// Collects sizes until they are summed up.
+#[derive(Debug, Default)]
+pub(super) struct Measures {
+    widths: Vec<u64>,
+    heights: Vec<u64>,
+    pages: Vec<u64>,
+    unreadable: u64,
+    formats: BTreeMap<String, u64>,
+}
+
+impl Measures {
+    pub(super) fn file(&mut self, header: &Result<ImageHeader, String>) {
+        if let Ok(header) = header {
+            self.pages.push(header.pages.len() as u64);
+            *self.formats.entry(header.format.extension().to_owned()).or_default() += 1;
+        }
+    }
+
+    pub(super) fn image(&mut self, size: Option<ImageSize>) {
+        match size {
+            Some(size) => {
+                self.widths.push(u64::from(size.width));
+                self.heights.push(u64::from(size.height));
+            }
+            None => self.unreadable += 1,
+        }
+    }
+
+    pub(super) fn finish(mut self) -> ImageSizes {
+        ImageSizes {
+            measured: self.widths.len() as u64 + self.unreadable,
+            unreadable: self.unreadable,
+            width: Spread::of(&mut self.widths),
+            height: Spread::of(&mut self.heights),
+            pages: Spread::of(&mut self.pages),
+            formats: self.formats,
+        }
+    }
+}
+
+/// A passthrough column, or a column of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ColumnSummary {
+    pub name: String,
+    pub data_type: String,
+    /// Parquet only: the codecs of its chunks.
+    pub codecs: Vec<String>,
+    /// Parquet only.
+    pub stored_bytes: Option<u64>,
+    pub decoded_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RowGroupSummary {
+    pub rows: u64,
+    pub stored_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FirstText {
+    pub sample: String,
+    pub position: i64,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DamageSummary {
+    pub member: Option<String>,
+    pub offset: Option<u64>,
+    pub reason: String,
+}
+
+/// What is in one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Inspection {
+    pub path: String,
+    pub format: FileFormat,
+    /// Tar only: of the whole file.
+    pub compression: Option<String>,
+    pub bytes: u64,
+    /// Tar only.
+    pub members: Option<u64>,
+    pub samples: u64,
+    pub rows: ModalityRows,
+    /// Text in UTF-8 and images as stored; `metadata` is the rest of the JSON or the other columns.
+    pub bytes_by_modality: ModalityRows,
+    pub content_types: BTreeMap<String, u64>,
+    pub images: ImageSizes,
+    pub columns: Vec<ColumnSummary>,
+    /// Parquet only.
+    pub row_groups: Vec<RowGroupSummary>,
+    pub created_by: Option<String>,
+    pub texts: Vec<FirstText>,
+    pub image_names: Vec<String>,
+    pub damage: Vec<DamageSummary>,
+}
+
+impl Inspection {
+    pub(super) fn new(path: &str, format: FileFormat, bytes: u64) -> Self {
+        Self {
+            path: path.to_owned(),
+            format,
+            compression: None,
+            bytes,
+            members: None,
+            samples: 0,
+            rows: ModalityRows::default(),
+            bytes_by_modality: ModalityRows::default(),
+            content_types: BTreeMap::new(),
+            images: ImageSizes::default(),
+            columns: Vec::new(),
+            row_groups: Vec::new(),
+            created_by: None,
+            texts: Vec::new(),
+            image_names: Vec::new(),
+            damage: Vec::new(),
+        }
+    }
+
+    pub(super) fn damaged(&mut self, reason: impl Into<String>) {
+        self.damage.push(DamageSummary { member: None, offset: None, reason: reason.into() });
+    }
+
+    pub(super) fn content_type(&mut self, name: &str) {
+        *self.content_types.entry(name.to_owned()).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_of_nothing_is_zero_and_of_an_even_number_takes_the_lower_middle() {
+        assert_eq!(Spread::of(&mut []), Spread::default());
+        assert_eq!(Spread::of(&mut [4, 1, 3, 2]), Spread { min: 1, median: 2, max: 4 });
+    }
+}

@@ -1,0 +1,36 @@
+//! Curation of interleaved documents: text and images in reading order, from shards to shards.
+//!
+//! A [`Spec`] and paths enter; output files and [`report::SplitReport`]s leave. Called by the binding, one split a call. The path of a row:
+//!
+//! ```text
+//! source (WebDataset | Parquet) → Chunk → stages → materialize → sink (Parquet | WebDataset) → publish
+//! ```
+//!
+//! The invariants: image bytes are never decoded to be moved; a rejected image is never copied; every row that enters is written or counted.
+
+pub mod archive;
+pub mod chunk;
+mod error;
+pub mod file_format;
+mod image_header;
+pub mod inspect;
+pub mod json;
+pub mod locate;
+pub mod materialize;
+mod open_files;
+pub mod payload;
+mod pipeline;
+pub mod report;
+pub mod schema;
+pub mod sink;
+pub mod source;
+pub mod source_ref;
+mod spec;
+pub mod stage;
+pub mod table;
+pub mod tiff_pages;
+pub mod verify;
+
+pub use error::{Error, Result, StageFailure, reason};
+pub use pipeline::{Choices, Pipeline};
+pub use spec::{SourceOptions, Spec, StageOptions};

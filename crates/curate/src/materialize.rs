@@ -1,0 +1,165 @@
+//! Brings the image bytes of a chunk together, and applies the policy for those that cannot be had.
+
+use crate::chunk::Chunk;
+use crate::locate::read_error;
+use crate::payload::Payload;
+use crate::report::SplitReport;
+use crate::source_ref::SourceRef;
+use crate::stage::rows::{ORPHAN, settle};
+use crate::{Error, Result};
+use arrow_array::{ArrayRef, LargeBinaryArray};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What to do with an image row that has an error instead of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMaterializeError {
+    Error,
+    Warn,
+    DropRow,
+    DropSample,
+}
+
+/// The image bytes of a chunk, one after the other, in row order.
+#[derive(Debug, Default)]
+pub struct Bodies {
+    bytes: Vec<u8>,
+    offsets: Vec<i64>,
+    is_present: Vec<bool>,
+}
+
+impl Bodies {
+    /// Reads what is located and copies what is in memory; a failure becomes the row's error. Uses the memory of `scratch`.
+    pub fn read(chunk: &mut Chunk, mut scratch: Vec<u8>) -> Self {
+        scratch.clear();
+        let mut bodies = Self { bytes: scratch, offsets: vec![0], is_present: Vec::with_capacity(chunk.rows.len()) };
+        for row in &mut chunk.rows {
+            let is_present = match &row.payload {
+                Payload::Absent => false,
+                Payload::Memory(bytes) => {
+                    bodies.bytes.extend_from_slice(bytes);
+                    true
+                }
+                Payload::Located(located) => match located.append_to(&mut bodies.bytes) {
+                    Ok(()) => true,
+                    Err(_) => {
+                        let source = SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default();
+                        row.error = Some(read_error(&source));
+                        row.payload = Payload::Absent;
+                        false
+                    }
+                },
+            };
+            // An error always goes with null bytes.
+            let is_present = is_present && row.error.is_none();
+            bodies.is_present.push(is_present);
+            let end = if is_present { bodies.bytes.len() } else { bodies.end() };
+            bodies.bytes.truncate(end);
+            bodies.offsets.push(i64::try_from(end).unwrap_or(i64::MAX));
+        }
+        bodies
+    }
+
+    /// No bytes for any row, whatever the rows carry.
+    #[must_use]
+    pub fn absent(rows: usize) -> Self {
+        Self { bytes: Vec::new(), offsets: vec![0; rows + 1], is_present: vec![false; rows] }
+    }
+
+    fn end(&self) -> usize {
+        self.offsets.last().map_or(0, |end| usize::try_from(*end).unwrap_or_default())
+    }
+
+    #[must_use]
+    pub fn get(&self, row: usize) -> Option<&[u8]> {
+        if !*self.is_present.get(row)? {
+            return None;
+        }
+        let bound = |index: usize| usize::try_from(*self.offsets.get(index)?).ok();
+        self.bytes.get(bound(row)?..bound(row + 1)?)
+    }
+
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// As an Arrow column, without a copy.
+    #[must_use]
+    pub fn into_column(self) -> ArrayRef {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
+        Arc::new(LargeBinaryArray::new(offsets, Buffer::from_vec(self.bytes), Some(NullBuffer::from(self.is_present))))
+    }
+}
+
+/// The memory behind a column made by [`Bodies::into_column`], where nobody else holds it.
+#[must_use]
+pub fn reclaim(column: ArrayRef) -> Vec<u8> {
+    let data = column.to_data();
+    drop(column);
+    let values = data.buffers().get(1).cloned();
+    drop(data);
+    values.and_then(|buffer| buffer.into_vec::<u8>().ok()).unwrap_or_default()
+}
+
+/// The image bytes of a chunk after the policy was applied to rows that have none.
+///
+/// # Errors
+/// As [`apply_policy`].
+pub fn materialize(chunk: &mut Chunk, policy: OnMaterializeError, mut scratch: Vec<u8>, report: &mut SplitReport) -> Result<Bodies> {
+    loop {
+        apply_policy(chunk, policy, report)?;
+        let known = errors_of(chunk);
+        let bodies = Bodies::read(chunk, scratch);
+        // Reading may find what headers did not show; the policy then decides about these rows as well.
+        if errors_of(chunk) == known {
+            return Ok(bodies);
+        }
+        scratch = bodies.into_bytes();
+    }
+}
+
+fn errors_of(chunk: &Chunk) -> usize {
+    chunk.rows.iter().filter(|row| row.error.is_some()).count()
+}
+
+/// Applies the policy to rows with an error.
+///
+/// # Errors
+/// [`Error::Materialize`] under [`OnMaterializeError::Error`].
+pub fn apply_policy(chunk: &mut Chunk, policy: OnMaterializeError, report: &mut SplitReport) -> Result<()> {
+    let count = errors_of(chunk);
+    let Some(first) = chunk.rows.iter().find_map(|row| row.error.clone()) else { return Ok(()) };
+    match policy {
+        OnMaterializeError::Error => Err(Error::Materialize { count: count as u64, first }),
+        OnMaterializeError::Warn => {
+            report.warn(format!("materialize: {first}"));
+            Ok(())
+        }
+        OnMaterializeError::DropRow => {
+            report.note_errors(chunk);
+            let affected: HashSet<usize> = chunk.rows.iter().filter(|row| row.error.is_some()).map(|row| row.document).collect();
+            let keep: Vec<bool> = chunk.rows.iter().map(|row| row.error.is_none()).collect();
+            let orphans = settle(chunk, &keep, Some(&affected));
+            report.drop_rows("materialize_error", count as u64);
+            report.drop_rows(ORPHAN, orphans);
+            Ok(())
+        }
+        OnMaterializeError::DropSample => {
+            report.note_errors(chunk);
+            let affected: HashSet<usize> = chunk.rows.iter().filter(|row| row.error.is_some()).map(|row| row.document).collect();
+            let keep: Vec<bool> = chunk.rows.iter().map(|row| !affected.contains(&row.document)).collect();
+            report.drop_rows("sample with a materialize_error", keep.iter().filter(|keep| !**keep).count() as u64);
+            chunk.retain(&keep);
+            Ok(())
+        }
+    }
+}

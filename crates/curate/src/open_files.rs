@@ -1,0 +1,112 @@
+//! The files that rows point into, with a bounded number of them open at once.
+//!
+//! A table may name more image files than a process may open. A file that was closed meanwhile is opened again when it is read; the invariant: it is
+//! then still the version that was seen first.
+
+use shardmill_storage::{Error, Identity, RangeRead, Result, store_of};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Each split at work has a few of these; together they stay below the usual limit of 1,024 descriptors.
+const MAX_OPEN: usize = 32;
+
+#[derive(Debug, Default, Clone)]
+pub(crate) struct OpenFiles(Arc<Mutex<Recent>>);
+
+#[derive(Debug, Default)]
+struct Recent {
+    files: HashMap<String, (u64, Arc<dyn RangeRead>)>,
+    uses: u64,
+}
+
+impl OpenFiles {
+    /// A file that is open while it is being read.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(crate) fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
+        let identity = self.get(path)?.identity();
+        Ok(Arc::new(Reopened { path: path.to_owned(), identity, files: self.clone() }))
+    }
+
+    fn get(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.uses += 1;
+        let now = recent.uses;
+        if let Some((used, file)) = recent.files.get_mut(path) {
+            *used = now;
+            return Ok(Arc::clone(file));
+        }
+        let file = store_of(path)?.open(path)?;
+        if recent.files.len() >= MAX_OPEN {
+            let oldest = recent.files.iter().min_by_key(|(_, (used, _))| *used).map(|(path, _)| path.clone());
+            oldest.and_then(|oldest| recent.files.remove(&oldest));
+        }
+        recent.files.insert(path.to_owned(), (now, Arc::clone(&file)));
+        Ok(file)
+    }
+}
+
+#[derive(Debug)]
+struct Reopened {
+    path: String,
+    identity: Identity,
+    files: OpenFiles,
+}
+
+impl RangeRead for Reopened {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let file = self.files.get(&self.path)?;
+        if file.identity() != self.identity {
+            let source = io::Error::other("the file was replaced while it was being read");
+            return Err(Error::Read { path: self.path.clone(), offset, len: buffer.len(), source });
+        }
+        file.read_at(offset, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn more_files_than_stay_open_can_all_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = OpenFiles::default();
+        let path = |number: u8| folder.path().join(number.to_string()).display().to_string();
+        let objects: Vec<_> = (0..100)
+            .map(|number| {
+                fs::write(path(number), [number]).unwrap();
+                files.open(&path(number)).unwrap()
+            })
+            .collect();
+        assert_eq!(files.0.lock().unwrap().files.len(), MAX_OPEN);
+        for (object, number) in objects.iter().zip(0u8..) {
+            let mut byte = [0];
+            object.read_at(0, &mut byte).unwrap();
+            assert_eq!(byte, [number]);
+        }
+    }
+
+    #[test]
+    fn file_that_was_replaced_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a").display().to_string();
+        fs::write(&path, "first").unwrap();
+        let files = OpenFiles::default();
+        let object = files.open(&path).unwrap();
+        files.0.lock().unwrap().files.clear();
+        fs::write(&path, "another").unwrap();
+        assert!(object.read_at(0, &mut [0]).is_err());
+    }
+}

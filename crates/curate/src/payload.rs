@@ -1,0 +1,185 @@
+//! The bytes of an image, or the plan how to copy them.
+//!
+//! The invariant: the length is known before a pixel is read, and asking for the size of the image reads headers only.
+
+use bytes::Bytes;
+use shardmill_images::{ImageSize, SizeProbe, TiffPage, TiffWalk, image_size};
+use shardmill_storage::{RangeRead, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What an image row carries.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// Null: not fetched, or there is nothing to fetch.
+    Absent,
+    /// Copied from a file when it is written, and not before.
+    Located(Located),
+    Memory(Bytes),
+}
+
+/// `head`, followed by ranges of one object.
+#[derive(Debug, Clone)]
+pub struct Located {
+    pub object: Arc<dyn RangeRead>,
+    pub head: Bytes,
+    pub segments: Vec<Range<u64>>,
+    /// Known already for a TIFF page; else the headers are read when somebody asks.
+    pub size: Option<ImageSize>,
+}
+
+/// Why an image has no usable size.
+#[derive(Debug, thiserror::Error)]
+pub enum SizeError {
+    #[error(transparent)]
+    Image(#[from] shardmill_images::Error),
+    #[error(transparent)]
+    Storage(#[from] shardmill_storage::Error),
+}
+
+impl Located {
+    /// The bytes of one member, as they are.
+    #[must_use]
+    pub fn verbatim(object: Arc<dyn RangeRead>, range: Range<u64>) -> Self {
+        Self { object, head: Bytes::new(), segments: vec![range], size: None }
+    }
+
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.head.len() as u64 + self.segments.iter().map(|segment| segment.end - segment.start).sum::<u64>()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends the bytes to `out`; on an error `out` is as before.
+    ///
+    /// # Errors
+    /// When the object cannot be read, or has shrunk.
+    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        out.extend_from_slice(&self.head);
+        for segment in &self.segments {
+            if let Err(error) = append_range(&*self.object, segment, out) {
+                out.truncate(start);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn image_size(&self) -> std::result::Result<ImageSize, SizeError> {
+        match (self.size, self.segments.as_slice()) {
+            (Some(size), _) => Ok(size),
+            (None, [whole]) if self.head.is_empty() => {
+                let mut probe = SizeProbe::new(whole.end - whole.start);
+                let mut window = Vec::new();
+                while let Some(range) = probe.needs() {
+                    window.clear();
+                    append_range(&*self.object, &(whole.start + range.start..whole.start + range.end), &mut window)?;
+                    probe.push(&window);
+                }
+                Ok(probe.finish()?)
+            }
+            _ => {
+                let mut bytes = Vec::new();
+                self.append_to(&mut bytes)?;
+                Ok(image_size(&bytes)?)
+            }
+        }
+    }
+}
+
+impl Payload {
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Absent => 0,
+            Self::Located(located) => located.len(),
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// Width and height from the headers. `frame` picks the page where the bytes are a TIFF of several.
+    ///
+    /// # Errors
+    /// [`SizeError::Image`] when the headers say nothing usable, [`SizeError::Storage`] when they cannot be read.
+    pub fn image_size(&self, frame: impl FnOnce() -> Option<u64>) -> std::result::Result<ImageSize, SizeError> {
+        match self {
+            Self::Absent => Ok(image_size(&[])?),
+            Self::Located(located) => located.image_size(),
+            Self::Memory(bytes) => {
+                if let Some(page) = page_of_many(bytes, frame) {
+                    return Ok(page?);
+                }
+                Ok(image_size(bytes)?)
+            }
+        }
+    }
+
+    /// The bytes in memory, fetched at most once.
+    ///
+    /// # Errors
+    /// When the object cannot be read.
+    pub fn fetch(&mut self) -> Result<Option<Bytes>> {
+        if let Self::Located(located) = self {
+            let mut bytes = Vec::with_capacity(usize::try_from(located.len()).unwrap_or_default());
+            located.append_to(&mut bytes)?;
+            *self = Self::Memory(Bytes::from(bytes));
+        }
+        Ok(match self {
+            Self::Memory(bytes) => Some(bytes.clone()),
+            _ => None,
+        })
+    }
+}
+
+fn page_of_many(bytes: &Bytes, frame: impl FnOnce() -> Option<u64>) -> Option<std::result::Result<ImageSize, shardmill_images::Error>> {
+    if !(bytes.starts_with(b"II") || bytes.starts_with(b"MM")) {
+        return None;
+    }
+    let page = usize::try_from(frame().filter(|page| *page > 0)?).ok()?;
+    let mut walk = TiffWalk::new(bytes.len() as u64);
+    while let Some(range) = walk.needs() {
+        let window = bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)?;
+        walk.push(window).ok()?;
+    }
+    let index = walk.finish().ok()?;
+    if index.len() < 2 { None } else { Some(index.page(page).and_then(TiffPage::size)) }
+}
+
+/// Appends one range of `object`.
+///
+/// # Errors
+/// When the object cannot be read.
+pub fn append_range(object: &dyn RangeRead, range: &Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    let len = range.end.saturating_sub(range.start);
+    // A length that the object cannot have is refused before memory is asked for it.
+    let Some(len) = usize::try_from(len).ok().filter(|_| range.end <= object.size()) else {
+        return Err(shardmill_storage::Error::ShortRead {
+            path: object.path().to_owned(),
+            offset: range.start,
+            len: usize::try_from(len).unwrap_or(usize::MAX),
+            end: range.end,
+        });
+    };
+    out.resize(start + len, 0);
+    let result = out.get_mut(start..).map_or(Ok(()), |target| object.read_at(range.start, target));
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}

@@ -1,0 +1,161 @@
+//! Runs a pipeline: splits → source → stages → sink → report.
+//!
+//! One split is one call of [`Pipeline::run_split`], here on a thread, on a cluster in a task; so both write the same bytes. The invariant: a split
+//! either published all of its files or the run says why not.
+
+use crate::Result;
+use crate::materialize::OnMaterializeError;
+use crate::report::SplitReport;
+use crate::schema::SchemaChoice;
+use crate::sink::{Mode, Publishing, Sink, prepare_output};
+use crate::source::parquet::read_parquet;
+use crate::source::webdataset::read_webdataset;
+use crate::source::{ErrorBudget, SplitContext};
+use crate::spec::{SourceOptions, Spec};
+use crate::stage::{Stage, StageContext};
+use shardmill_engine::{Cancel, CoreSlots, Run, run_in_order};
+use shardmill_plan::Split;
+use shardmill_storage::{Replace, Unpublished};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// While one split waits for the disk, another one computes.
+const LANES_PER_WORKER: usize = 2;
+
+pub struct Pipeline {
+    spec: Spec,
+    stages: Vec<Stage>,
+    source_choice: SchemaChoice,
+    sink_choice: SchemaChoice,
+    errors: ErrorBudget,
+    /// Buffers of finished splits. Fresh memory costs a page fault each 4 KiB, which is half of the time to fill it.
+    buffers: Mutex<Vec<Vec<u8>>>,
+    unpublished: Unpublished,
+}
+
+/// The columns that the user fixed, at both ends.
+#[derive(Debug, Clone, Default)]
+pub struct Choices {
+    pub source: SchemaChoice,
+    pub sink: SchemaChoice,
+}
+
+impl Pipeline {
+    /// Checks everything that can be checked without touching a path.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn new(spec: Spec, foreign: &[Stage], choices: Choices) -> Result<Self> {
+        spec.check()?;
+        let stages = spec.stages(foreign)?;
+        let errors = ErrorBudget::new(spec.max_errors);
+        let (source_choice, sink_choice) = (choices.source, choices.sink);
+        Ok(Self { spec, stages, source_choice, sink_choice, errors, buffers: Mutex::default(), unpublished: Unpublished::default() })
+    }
+
+    /// Finds the inputs; nothing is written yet.
+    ///
+    /// # Errors
+    /// When a path is missing or holds no input.
+    pub fn splits(&self) -> Result<Vec<Split>> {
+        self.spec.splits()
+    }
+
+    /// Makes the output folder ready. Call it once a run, after [`Pipeline::splits`].
+    ///
+    /// # Errors
+    /// See [`prepare_output`].
+    pub fn prepare(&self, splits: &[Split]) -> Result<()> {
+        let inputs: Vec<String> = splits.iter().flat_map(|split| &split.files).map(|file| file.path.clone()).collect();
+        prepare_output(&self.spec.sink, &inputs)
+    }
+
+    /// Runs all splits on threads of this process; reports come in the order of the splits.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn run(self: &Arc<Self>, splits: Vec<Split>, workers: usize, cancel: &Cancel) -> Result<Run<Result<SplitReport>>> {
+        let slots = CoreSlots::new(workers);
+        let pipeline = Arc::clone(self);
+        let stop = cancel.clone();
+        let lanes = workers.max(1) * LANES_PER_WORKER;
+        Ok(run_in_order(splits.len(), lanes, cancel, move |index| {
+            let split = splits.get(index).cloned().unwrap_or_else(|| Split { index, files: Vec::new() });
+            let result = pipeline.run_split(&split, &slots, &stop);
+            if result.is_err() { ControlFlow::Break(result) } else { ControlFlow::Continue(result) }
+        })?)
+    }
+
+    /// Removes the files in the making, for a caller that stopped the run and cannot wait for its threads. The pipeline is of no use afterwards.
+    pub fn abandon(&self) {
+        self.unpublished.abandon();
+    }
+
+    /// Runs one split to its end, on the calling thread.
+    ///
+    /// # Errors
+    /// Under the policy `error`, when a stage raises, when the disk is full, when cancelled. No file of the failed batch is then visible.
+    pub fn run_split(&self, split: &Split, slots: &CoreSlots, cancel: &Cancel) -> Result<SplitReport> {
+        let slot = slots.acquire(cancel)?;
+        let start = Instant::now();
+        let mut report = SplitReport { split: split.index, ..SplitReport::default() };
+        report.files = split.files.iter().map(|file| file.path.clone()).collect();
+        report.input_bytes = split.files.iter().map(|file| file.size).sum();
+        let is_eager = self.is_eager();
+        let is_materialized = is_eager || self.spec.sink.materialize_on_write;
+        let is_located = is_materialized || self.stages.iter().any(Stage::needs_images);
+        let path = report.files.join(", ");
+        let mut stage_context = StageContext { is_eager, is_located, path, ..StageContext::default() };
+        let sink_stage = self.stages.len() + 1;
+        let replace = if self.spec.may_replace || self.spec.sink.mode == Mode::Ignore { Replace::Atomically } else { Replace::Never };
+        let publishing = Publishing { replace, unpublished: &self.unpublished };
+        let mut sink = Sink::new(&self.spec.sink, &self.sink_choice, publishing, sink_stage, is_materialized);
+        sink.lend_buffer(self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default());
+        let mut ids = HashSet::new();
+        let mut downstream = Duration::ZERO;
+        report.stage(0, self.spec.source.stage_name());
+        let mut emit = |mut chunk: crate::chunk::Chunk, context: &mut SplitContext<'_>| -> Result<()> {
+            context.cancel.check()?;
+            let entered = Instant::now();
+            let report = &mut *context.report;
+            report.input.add(&chunk);
+            report.duplicate_sample_ids += chunk.documents.iter().filter(|id| !ids.insert((*id).clone())).count() as u64;
+            for (index, stage) in self.stages.iter().enumerate() {
+                // The policy `error` fires on the first failed fetch, also where a stage would have dropped the row.
+                if self.spec.sink.on_materialize_error == OnMaterializeError::Error {
+                    crate::materialize::apply_policy(&mut chunk, OnMaterializeError::Error, report)?;
+                }
+                context.cancel.check()?;
+                stage.apply(index + 1, &mut chunk, &mut stage_context, report)?;
+            }
+            let known = report.quarantined.len();
+            let result = sink.write(chunk, report);
+            downstream += entered.elapsed();
+            result.and_then(|()| context.charge(known))
+        };
+        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes: self.spec.chunk_bytes, errors: &self.errors };
+        match &self.spec.source {
+            SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.source_choice, &mut context, &mut emit)?,
+            SourceOptions::Parquet(options) => read_parquet(split, options, &self.source_choice, &mut context, &mut emit)?,
+        }
+        let (items, rows, bytes) = (report.input.samples, report.input.rows, report.input_bytes);
+        let source = report.stage(0, self.spec.source.stage_name());
+        source.spend(start.elapsed().saturating_sub(downstream));
+        source.items = items;
+        source.rows_out = rows;
+        source.input_bytes = bytes;
+        let finished = sink.finish(&mut report)?;
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(sink.into_buffer());
+        drop(slot);
+        if let Some(finished) = finished {
+            finished.publish(sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn is_eager(&self) -> bool {
+        matches!(&self.spec.source, SourceOptions::WebDataset(options) if options.materialize_on_read)
+    }
+}

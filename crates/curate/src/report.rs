@@ -1,0 +1,187 @@
+//! What happened to one split: counts, seconds, outputs, and everything that was left out.
+//!
+//! The invariant: each row that enters is written or counted under a reason; nothing is dropped unseen.
+
+use crate::chunk::{Chunk, Modality};
+use crate::source_ref::SourceRef;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Documents and rows by modality.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub samples: u64,
+    pub rows: u64,
+    pub texts: u64,
+    pub images: u64,
+    pub metadata: u64,
+    pub other: u64,
+    pub materialize_errors: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, chunk: &Chunk) {
+        self.samples += chunk.documents.len() as u64;
+        self.rows += chunk.rows.len() as u64;
+        for row in &chunk.rows {
+            self.count_modality(&row.modality);
+            self.materialize_errors += u64::from(row.error.is_some());
+        }
+    }
+
+    /// One row that belongs to no document.
+    pub fn add_row(&mut self, modality: &Modality) {
+        self.rows += 1;
+        self.count_modality(modality);
+    }
+
+    pub fn add_counts(&mut self, other: &Self) {
+        self.samples += other.samples;
+        self.rows += other.rows;
+        self.texts += other.texts;
+        self.images += other.images;
+        self.metadata += other.metadata;
+        self.other += other.other;
+        self.materialize_errors += other.materialize_errors;
+    }
+
+    fn count_modality(&mut self, modality: &Modality) {
+        match modality {
+            Modality::Text => self.texts += 1,
+            Modality::Image => self.images += 1,
+            Modality::Metadata => self.metadata += 1,
+            Modality::Other(_) => self.other += 1,
+        }
+    }
+}
+
+/// One sample, row or shard that was left out, and where it lay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    pub path: String,
+    pub member: Option<String>,
+    pub offset: Option<u64>,
+    pub reason: String,
+    /// True when a whole file could not be read to its end.
+    pub is_shard: bool,
+}
+
+/// One row that has an error instead of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowError {
+    /// File that the row's `source_ref` names.
+    pub path: Option<String>,
+    pub sample_id: String,
+    pub position: i32,
+    pub error: String,
+}
+
+/// So many row errors of a split are told one by one; the rest is counted.
+const MAX_ROW_ERRORS: usize = 1000;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageReport {
+    pub name: String,
+    pub seconds: f64,
+    pub rows_in: u64,
+    pub rows_out: u64,
+    pub images_in: u64,
+    pub images_out: u64,
+    pub input_bytes: u64,
+    /// Documents processed.
+    pub items: u64,
+    pub custom: BTreeMap<String, f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputFile {
+    pub path: String,
+    pub batch: usize,
+    pub sources: Vec<String>,
+    pub samples: u64,
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SplitReport {
+    pub split: usize,
+    pub files: Vec<String>,
+    pub input_bytes: u64,
+    pub input: Counts,
+    pub output: Counts,
+    pub outputs: Vec<OutputFile>,
+    /// In pipeline order: source, stages, sink.
+    pub stages: Vec<StageReport>,
+    /// Rows by the reason why they are not in the output.
+    pub rows_dropped: BTreeMap<String, u64>,
+    /// Rows that a stage made, by its name.
+    pub rows_added: BTreeMap<String, u64>,
+    /// Passthrough keys and columns by the reason why they were not taken over.
+    pub keys_dropped: BTreeMap<String, u64>,
+    pub warnings: BTreeMap<String, u64>,
+    pub quarantined: Vec<Quarantined>,
+    pub row_errors: Vec<RowError>,
+    pub duplicate_sample_ids: u64,
+    pub pages_remuxed: u64,
+    pub pages_whole: u64,
+    pub pages_fallback: u64,
+}
+
+impl SplitReport {
+    pub fn drop_rows(&mut self, reason: &str, rows: u64) {
+        if rows > 0 {
+            *self.rows_dropped.entry(reason.to_owned()).or_default() += rows;
+        }
+    }
+
+    pub fn add_rows(&mut self, reason: &str, rows: u64) {
+        if rows > 0 {
+            *self.rows_added.entry(reason.to_owned()).or_default() += rows;
+        }
+    }
+
+    /// Notes the rows of `chunk` that have an error.
+    pub fn note_errors(&mut self, chunk: &Chunk) {
+        let room = MAX_ROW_ERRORS.saturating_sub(self.row_errors.len());
+        let errors = chunk.rows.iter().filter_map(|row| {
+            let path = SourceRef::parse(row.source_ref.as_deref()).ok().and_then(|source| source.path);
+            Some(RowError { path, sample_id: chunk.id_of(row).to_owned(), position: row.position, error: row.error.clone()? })
+        });
+        self.row_errors.extend(errors.take(room));
+    }
+
+    pub fn drop_key(&mut self, reason: String) {
+        *self.keys_dropped.entry(reason).or_default() += 1;
+    }
+
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        *self.warnings.entry(warning.into()).or_default() += 1;
+    }
+
+    /// The entry of the stage at `index`, made when it is new.
+    #[expect(clippy::indexing_slicing, reason = "the index was made to exist")]
+    pub fn stage(&mut self, index: usize, name: &str) -> &mut StageReport {
+        while self.stages.len() <= index {
+            self.stages.push(StageReport::default());
+        }
+        // The loop above made the entry; `stages` cannot be empty here.
+        let last = self.stages.len() - 1;
+        let stage = &mut self.stages[index.min(last)];
+        if stage.name.is_empty() {
+            name.clone_into(&mut stage.name);
+        }
+        stage
+    }
+}
+
+impl StageReport {
+    pub fn spend(&mut self, time: Duration) {
+        self.seconds += time.as_secs_f64();
+    }
+
+    pub fn custom(&mut self, metric: &str, value: f64) {
+        *self.custom.entry(metric.to_owned()).or_default() += value;
+    }
+}

@@ -1,0 +1,311 @@
+//! Where rows go: one file a batch, staged under a hidden name and published whole.
+
+mod extension;
+mod name;
+pub mod output;
+mod parquet;
+mod webdataset;
+
+use crate::chunk::{Chunk, Lineage};
+use crate::locate::Locator;
+use crate::materialize::{Bodies, OnMaterializeError, materialize, reclaim};
+use crate::report::{OutputFile, SplitReport};
+use crate::schema::SchemaChoice;
+use crate::source::parquet::locate_missing;
+use crate::{Error, Result};
+use arrow_schema::SchemaRef;
+use output::CountingFile;
+use serde::{Deserialize, Serialize};
+use shardmill_formats::parquet::ParquetCompression;
+use shardmill_storage::{Replace, Staged, Unpublished, store_of};
+use std::collections::HashSet;
+use std::time::Instant;
+
+pub use name::file_stem;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SinkFormat {
+    Parquet,
+    #[serde(rename = "webdataset")]
+    WebDataset,
+}
+
+impl SinkFormat {
+    #[must_use]
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::WebDataset => "tar",
+        }
+    }
+
+    #[must_use]
+    pub fn stage_name(self) -> &'static str {
+        match self {
+            Self::Parquet => "interleaved_parquet_writer",
+            Self::WebDataset => "interleaved_webdataset_writer",
+        }
+    }
+}
+
+/// What happens to an output folder that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Foreign files stay; a file of the same inputs and batch is replaced atomically.
+    Ignore,
+    Overwrite,
+    Error,
+    Append,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkOptions {
+    pub path: String,
+    pub format: SinkFormat,
+    pub mode: Mode,
+    pub materialize_on_write: bool,
+    pub on_materialize_error: OnMaterializeError,
+    /// Parquet only: codec of the text columns.
+    pub compression: String,
+    /// Parquet only: most rows in a row group.
+    pub row_group_size: usize,
+    /// Parquet only: codec of the image column; images are compressed already.
+    pub binary_compression: String,
+}
+
+impl SinkOptions {
+    /// # Errors
+    /// [`Error::Option`], [`Error::Parquet`] for an unknown codec, [`Error::AppendMode`].
+    pub fn check(&self) -> Result<()> {
+        self.compression.parse::<ParquetCompression>()?;
+        self.binary_compression.parse::<ParquetCompression>()?;
+        if self.row_group_size == 0 {
+            return Err(Error::Option { option: "row_group_size", problem: "must be positive".to_owned() });
+        }
+        if self.mode == Mode::Append {
+            return Err(Error::AppendMode { path: self.path.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// How files get their names.
+#[derive(Debug, Clone, Copy)]
+pub struct Publishing<'a> {
+    pub replace: Replace,
+    /// The files in the making of the whole run.
+    pub unpublished: &'a Unpublished,
+}
+
+/// Writes the batches of one split.
+pub struct Sink<'a> {
+    options: &'a SinkOptions,
+    choice: &'a SchemaChoice,
+    publishing: Publishing<'a>,
+    /// Number of the sink among the stages of the report.
+    stage: usize,
+    is_materialized: bool,
+    open: Option<OpenBatch>,
+    scratch: Vec<u8>,
+    locator: Locator,
+}
+
+struct OpenBatch {
+    lineage: Lineage,
+    schema: SchemaRef,
+    file: OutputFile,
+    writer: BatchWriter,
+}
+
+enum BatchWriter {
+    Parquet(Box<parquet::ParquetBatch>),
+    WebDataset(webdataset::TarBatch),
+}
+
+/// A complete file that waits for its sync and its name.
+pub struct Finished {
+    staged: Box<dyn Staged>,
+    file: OutputFile,
+    replace: Replace,
+}
+
+impl Finished {
+    /// Syncs the file and gives it its name; needs no core.
+    ///
+    /// # Errors
+    /// As [`Staged::publish`].
+    pub fn publish(self, stage: usize, name: &str, report: &mut SplitReport) -> Result<()> {
+        let start = Instant::now();
+        self.staged.publish(self.replace)?;
+        let entry = report.stage(stage, name);
+        entry.spend(start.elapsed());
+        entry.custom("publish_s", start.elapsed().as_secs_f64());
+        report.outputs.push(self.file);
+        Ok(())
+    }
+}
+
+impl<'a> Sink<'a> {
+    #[must_use]
+    pub fn new(options: &'a SinkOptions, choice: &'a SchemaChoice, publishing: Publishing<'a>, stage: usize, is_materialized: bool) -> Self {
+        Self { options, choice, publishing, stage, is_materialized, open: None, scratch: Vec::new(), locator: Locator::default() }
+    }
+
+    /// Gives the sink memory to gather image bytes in.
+    pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
+        self.scratch = buffer;
+    }
+
+    /// Takes the memory back for the next split.
+    #[must_use]
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.scratch
+    }
+
+    /// Writes one chunk. A file that it completes is published.
+    ///
+    /// # Errors
+    /// The policy for missing images, and everything that stops a write. The open file is then gone.
+    pub fn write(&mut self, mut chunk: Chunk, report: &mut SplitReport) -> Result<()> {
+        let is_next = self.open.as_ref().is_some_and(|open| open.lineage.batch != chunk.lineage.batch);
+        if is_next && let Some(finished) = self.finish(report)? {
+            finished.publish(self.stage, self.options.format.stage_name(), report)?;
+        }
+        let start = Instant::now();
+        let items = chunk.documents.len() as u64;
+        let rows_in = chunk.rows.len() as u64;
+        let missing = chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image && row.payload.is_absent()).count();
+        if self.is_materialized {
+            locate_missing(&mut chunk.rows, &mut self.locator);
+        }
+        let fetch = Instant::now();
+        let scratch = std::mem::take(&mut self.scratch);
+        let bodies = if self.is_materialized {
+            materialize(&mut chunk, self.options.on_materialize_error, scratch, report)?
+        } else {
+            crate::materialize::apply_policy(&mut chunk, self.options.on_materialize_error, report)?;
+            in_memory_only(&mut chunk, scratch)
+        };
+        let fetch_seconds = fetch.elapsed().as_secs_f64();
+        let payload_bytes = bodies.total_bytes();
+        let write = Instant::now();
+        let refused = self.append(&chunk, bodies, report)?;
+        let write_seconds = write.elapsed().as_secs_f64();
+        if !refused.is_empty() {
+            let keep: Vec<bool> = chunk.rows.iter().map(|row| !refused.contains(&row.document)).collect();
+            chunk.retain(&keep);
+        }
+        report.output.add(&chunk);
+        // Under the other policies such rows are gone, and were noted when they went.
+        report.note_errors(&chunk);
+
+        let images = chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image).count();
+        let errors = chunk.rows.iter().filter(|row| row.error.is_some()).count();
+        let stage = report.stage(self.stage, self.options.format.stage_name());
+        stage.spend(start.elapsed());
+        stage.rows_in += rows_in;
+        stage.rows_out += chunk.rows.len() as u64;
+        stage.items += items;
+        stage.input_bytes += payload_bytes + chunk.rows.iter().map(|row| row.text.as_ref().map_or(0, String::len) as u64).sum::<u64>();
+        stage.custom("rows_out", number(chunk.rows.len()));
+        stage.custom("image_rows", number(images));
+        stage.custom("image_rows_missing_binary", number(missing));
+        stage.custom("materialize_fetch_binary_s", fetch_seconds);
+        stage.custom("materialize_errors", number(errors));
+        stage.custom("materialize_dataframe_total_s", fetch_seconds);
+        match self.options.format {
+            SinkFormat::Parquet => stage.custom("parquet_write_s", write_seconds),
+            SinkFormat::WebDataset => stage.custom("samples_written", number(chunk.documents.len())),
+        }
+        Ok(())
+    }
+
+    /// Returns the documents that the format cannot hold; they are in quarantine then.
+    fn append(&mut self, chunk: &Chunk, bodies: Bodies, report: &mut SplitReport) -> Result<HashSet<usize>> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.start(chunk, report)?,
+        };
+        if self.choice.schema.is_none() {
+            let late = chunk.schema.fields().iter().find(|field| open.schema.field_with_name(field.name()).is_err());
+            if let Some(field) = late {
+                return Err(Error::LateColumn { column: field.name().clone(), path: open.file.path });
+            }
+        }
+        let in_file = |error: Error| match error {
+            cast @ Error::Cast { .. } => Error::File { path: open.file.path.clone(), source: Box::new(cast) },
+            other => other,
+        };
+        let mut refused = HashSet::new();
+        match &mut open.writer {
+            BatchWriter::Parquet(batch) => {
+                let column = bodies.into_column();
+                batch.write(chunk, &open.schema, &column, self.options.row_group_size).map_err(in_file)?;
+                self.scratch = reclaim(column);
+            }
+            BatchWriter::WebDataset(batch) => {
+                refused = batch.write(chunk, &open.schema, &bodies, report).map_err(in_file)?;
+                self.scratch = bodies.into_bytes();
+            }
+        }
+        open.file.samples += (chunk.documents.len() - refused.len()) as u64;
+        open.file.rows += chunk.rows.iter().filter(|row| !refused.contains(&row.document)).count() as u64;
+        self.open = Some(open);
+        Ok(refused)
+    }
+
+    fn start(&self, chunk: &Chunk, report: &mut SplitReport) -> Result<OpenBatch> {
+        let schema = self.choice.apply_counted(&chunk.schema, report);
+        let stem = file_stem(&chunk.lineage);
+        let path = format!("{}/{stem}.{}", self.options.path.trim_end_matches('/'), self.options.format.extension());
+        let staged = CountingFile::new(store_of(&path)?.stage(&path, self.publishing.unpublished)?, &path);
+        let writer = match self.options.format {
+            SinkFormat::Parquet => BatchWriter::Parquet(Box::new(parquet::ParquetBatch::new(&path, staged, &schema, self.options)?)),
+            SinkFormat::WebDataset => BatchWriter::WebDataset(webdataset::TarBatch::new(&path, staged, &schema)?),
+        };
+        let file = OutputFile { path, batch: chunk.lineage.batch, sources: chunk.lineage.sources.clone(), samples: 0, rows: 0, bytes: 0 };
+        Ok(OpenBatch { lineage: chunk.lineage.clone(), schema, file, writer })
+    }
+
+    /// Completes the open file, if there is one.
+    ///
+    /// # Errors
+    /// When the last bytes cannot be written.
+    pub fn finish(&mut self, report: &mut SplitReport) -> Result<Option<Finished>> {
+        let Some(open) = self.open.take() else { return Ok(None) };
+        let start = Instant::now();
+        let staged = match open.writer {
+            BatchWriter::Parquet(batch) => batch.finish()?,
+            BatchWriter::WebDataset(batch) => batch.finish()?,
+        };
+        let file = OutputFile { bytes: staged.written(), ..open.file };
+        report.stage(self.stage, self.options.format.stage_name()).spend(start.elapsed());
+        Ok(Some(Finished { staged: staged.into_staged()?, file, replace: self.publishing.replace }))
+    }
+}
+
+/// Bytes that are in memory anyway are written; what would have to be fetched is null.
+fn in_memory_only(chunk: &mut Chunk, scratch: Vec<u8>) -> Bodies {
+    for row in &mut chunk.rows {
+        if matches!(row.payload, crate::payload::Payload::Located(_)) {
+            row.payload = crate::payload::Payload::Absent;
+        }
+    }
+    Bodies::read(chunk, scratch)
+}
+
+fn number(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}
+
+/// Makes the output folder ready, once a run, after the inputs were checked.
+///
+/// # Errors
+/// [`Error::OutputExists`] under [`Mode::Error`], [`Error::Option`] when emptying the folder would delete an input.
+pub fn prepare_output(options: &SinkOptions, inputs: &[String]) -> Result<()> {
+    options.check()?;
+    output::prepare(&options.path, options.mode, inputs)
+}

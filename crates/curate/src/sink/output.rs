@@ -1,0 +1,102 @@
+//! The output folder, and the staged file that counts its bytes.
+
+use crate::sink::Mode;
+use crate::{Error, Result};
+use shardmill_storage::{Staged, create_folder, remove_stale_staging};
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Small writes are gathered up to here; image bodies pass by.
+const BUFFER_LEN: usize = 256 << 10;
+
+/// A staged file that knows how much was written.
+pub(crate) struct CountingFile {
+    path: String,
+    file: BufWriter<Counted>,
+}
+
+struct Counted {
+    staged: Box<dyn Staged>,
+    written: u64,
+}
+
+impl CountingFile {
+    pub(crate) fn new(staged: Box<dyn Staged>, path: &str) -> Self {
+        Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER_LEN, Counted { staged, written: 0 }) }
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.file.get_ref().written + self.file.buffer().len() as u64
+    }
+
+    pub(crate) fn failed(&self, source: io::Error) -> Error {
+        shardmill_storage::Error::Write { path: self.path.clone(), source }.into()
+    }
+
+    pub(crate) fn into_staged(self) -> Result<Box<dyn Staged>> {
+        let path = self.path;
+        let counted = self.file.into_inner().map_err(|error| shardmill_storage::Error::Write { path, source: error.into_error() })?;
+        Ok(counted.staged)
+    }
+}
+
+impl Write for CountingFile {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.file.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Write for Counted {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let written = self.staged.write(buffer)?;
+        self.written += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.staged.flush()
+    }
+}
+
+pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
+    let folder = Path::new(path);
+    let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
+    match mode {
+        Mode::Append => return Err(Error::AppendMode { path: path.to_owned() }),
+        Mode::Error if folder.exists() => return Err(Error::OutputExists { path: path.to_owned() }),
+        Mode::Overwrite if folder.exists() => {
+            refuse_to_delete_inputs(folder, inputs)?;
+            empty(folder).map_err(failed)?;
+        }
+        _ => {}
+    }
+    create_folder(folder).map_err(failed)?;
+    let _count = remove_stale_staging(path);
+    Ok(())
+}
+
+fn refuse_to_delete_inputs(folder: &Path, inputs: &[String]) -> Result<()> {
+    let resolved = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
+    let output = resolved(folder);
+    match inputs.iter().find(|input| resolved(Path::new(input)).starts_with(&output)) {
+        Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
+        None => Ok(()),
+    }
+}
+
+fn empty(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

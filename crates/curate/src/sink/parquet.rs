@@ -1,0 +1,58 @@
+//! One Parquet file of interleaved rows.
+
+use crate::Result;
+use crate::chunk::Chunk;
+use crate::sink::SinkOptions;
+use crate::sink::output::CountingFile;
+use crate::table::to_table;
+use arrow_array::ArrayRef;
+use arrow_schema::SchemaRef;
+use shardmill_formats::parquet::{Error as ParquetError, ParquetWriter, ParquetWriterOptions};
+use std::sync::Arc;
+
+pub(super) struct ParquetBatch {
+    writer: ParquetWriter<CountingFile>,
+    path: String,
+}
+
+impl ParquetBatch {
+    pub(super) fn new(path: &str, file: CountingFile, schema: &SchemaRef, options: &SinkOptions) -> Result<Self> {
+        let writer_options = ParquetWriterOptions {
+            compression: options.compression.parse()?,
+            payload: schema
+                .field_with_name("binary_content")
+                .ok()
+                .map(|field| Ok::<_, ParquetError>((field.name().clone(), options.binary_compression.parse()?)))
+                .transpose()?,
+        };
+        let writer = ParquetWriter::new(path, file, Arc::clone(schema), &writer_options).map_err(|error| disk_error(error, path))?;
+        Ok(Self { writer, path: path.to_owned() })
+    }
+
+    pub(super) fn write(&mut self, chunk: &Chunk, schema: &SchemaRef, binary: &ArrayRef, row_group_size: usize) -> Result<()> {
+        let chunk = Chunk { schema: Arc::clone(schema), ..chunk.clone() };
+        let table = to_table(&chunk, binary)?;
+        for start in (0..table.num_rows()).step_by(row_group_size) {
+            let rows = table.slice(start, row_group_size.min(table.num_rows() - start));
+            self.writer.write_row_group(&rows).map_err(|error| disk_error(error, &self.path))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<CountingFile> {
+        let path = self.path;
+        self.writer.finish().map_err(|error| disk_error(error, &path))
+    }
+}
+
+/// A full disk is the disk's error, not Parquet's.
+fn disk_error(error: ParquetError, path: &str) -> crate::Error {
+    match error.io_source() {
+        Some(source) => {
+            let source =
+                source.raw_os_error().map_or_else(|| std::io::Error::new(source.kind(), source.to_string()), std::io::Error::from_raw_os_error);
+            shardmill_storage::Error::Write { path: path.to_owned(), source }.into()
+        }
+        None => error.into(),
+    }
+}

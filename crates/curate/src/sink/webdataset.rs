@@ -1,0 +1,265 @@
+//! One WebDataset tar: per sample its images in position order, then its JSON (interleaved specification §6.3).
+//!
+//! The invariants: two runs give the same bytes; every name in a JSON is a member of the same tar; no two samples share a stem.
+
+use crate::chunk::{Chunk, Modality, Row};
+use crate::json::{cell_json, json_text};
+use crate::materialize::Bodies;
+use crate::report::{Quarantined, SplitReport};
+use crate::schema::{is_json_field, is_reserved};
+use crate::sink::extension::image_extension;
+use crate::sink::output::CountingFile;
+use crate::table::cast_checked;
+use crate::{Error, Result};
+use arrow_array::ArrayRef;
+use arrow_schema::{FieldRef, Schema, SchemaRef};
+use serde_json::{Map, Value};
+use shardmill_formats::tar::{end_of_archive, member_header, padding};
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::sync::Arc;
+
+/// A list with a gap for each unused position must stay in proportion to its rows.
+const MAX_LIST_LEN: usize = 1 << 20;
+
+pub(super) struct TarBatch {
+    file: CountingFile,
+    path: String,
+    stems: HashMap<String, u32>,
+}
+
+impl TarBatch {
+    pub(super) fn new(path: &str, file: CountingFile, schema: &SchemaRef) -> Result<Self> {
+        match schema.fields().iter().find(|field| matches!(field.name().as_str(), "texts" | "images")) {
+            Some(field) => Err(Error::PayloadKey { column: field.name().clone() }),
+            None => Ok(Self { file, path: path.to_owned(), stems: HashMap::new() }),
+        }
+    }
+
+    /// Writes the documents of a chunk with the passthrough columns of `schema`; returns those that no list can hold.
+    pub(super) fn write(&mut self, chunk: &Chunk, schema: &Schema, bodies: &Bodies, report: &mut SplitReport) -> Result<HashSet<usize>> {
+        let foreign = chunk.rows.iter().find_map(|row| match &row.modality {
+            Modality::Other(name) => Some(name.to_string()),
+            _ => None,
+        });
+        if let Some(modality) = foreign {
+            return Err(Error::UnknownModality { modality });
+        }
+        let columns = columns_of(chunk, schema)?;
+        let mut refused = HashSet::new();
+        for range in chunk.document_ranges() {
+            let rows = chunk.rows.get(range.clone()).unwrap_or_default();
+            let id = rows.first().map_or("", |row| chunk.id_of(row));
+            match list_len(rows) {
+                Ok(len) => {
+                    let sample = Sample { id, rows, first_row: range.start, len };
+                    self.write_sample(&sample, &columns, bodies, report)?;
+                }
+                Err(reason) => {
+                    refused.extend(rows.first().map(|row| row.document));
+                    report.drop_rows("sample that a tar cannot hold", rows.len() as u64);
+                    let reason = format!("sample `{id}`: {reason}");
+                    report.quarantined.push(Quarantined { path: self.path.clone(), member: None, offset: None, reason, is_shard: false });
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    fn write_sample(&mut self, sample: &Sample<'_>, columns: &[Column], bodies: &Bodies, report: &mut SplitReport) -> Result<()> {
+        let stem = self.stem(sample.id, report);
+        let mut texts = vec![Value::Null; sample.len];
+        let mut images = vec![Value::Null; sample.len];
+        // Rows that make a list entry, in reading order: a reader hands values out to these.
+        let mut entries: Vec<&Row> = Vec::new();
+        for (index, row) in sample.in_reading_order() {
+            let Ok(position) = usize::try_from(row.position) else { continue };
+            match row.modality {
+                Modality::Text => match &row.text {
+                    Some(text) => {
+                        set(&mut texts, position, Value::from(text.as_str()));
+                        entries.push(row);
+                    }
+                    None => report.warn("text without content: null in its sample"),
+                },
+                Modality::Image => match bodies.get(index) {
+                    Some(body) => {
+                        let name = format!("{stem}.{position}.{}", image_extension(row.content_type.as_deref(), body));
+                        self.member(&name, body)?;
+                        set(&mut images, position, Value::from(name));
+                        entries.push(row);
+                    }
+                    None => report.warn("image without bytes: null in its sample"),
+                },
+                _ => {}
+            }
+        }
+        let mut object = Map::new();
+        object.insert("sample_id".to_owned(), Value::from(sample.id));
+        object.insert("texts".to_owned(), Value::Array(texts));
+        object.insert("images".to_owned(), Value::Array(images));
+        add_passthrough(&mut object, sample, &entries, columns, report)?;
+        self.member(&format!("{stem}.json"), json_text(&Value::Object(object)).as_bytes())
+    }
+
+    fn stem(&mut self, id: &str, report: &mut SplitReport) -> String {
+        // An empty stem would make a hidden file without a key; `+` occurs in no encoded id.
+        let stem = if id.is_empty() { "+".to_owned() } else { encoded(id) };
+        let uses = self.stems.entry(stem.clone()).or_default();
+        *uses += 1;
+        if *uses == 1 {
+            return stem;
+        }
+        report.warn("sample id occurs more than once in a tar; later ones got a stem of their own");
+        format!("{stem}+{uses}")
+    }
+
+    fn member(&mut self, name: &str, body: &[u8]) -> Result<()> {
+        const ZEROS: [u8; 512] = [0; 512];
+        let size = body.len() as u64;
+        let padding = ZEROS.get(..padding(size)).unwrap_or_default();
+        let result = [&member_header(name, size), body, padding].into_iter().try_for_each(|part| self.file.write_all(part));
+        result.map_err(|source| self.file.failed(source))
+    }
+
+    pub(super) fn finish(mut self) -> Result<CountingFile> {
+        let end = end_of_archive(self.file.written());
+        self.file.write_all(&end).map_err(|source| self.file.failed(source))?;
+        Ok(self.file)
+    }
+}
+
+fn set(list: &mut [Value], position: usize, value: Value) {
+    if let Some(slot) = list.get_mut(position) {
+        *slot = value;
+    }
+}
+
+/// One more than the last position, where each position can be a place in a list.
+fn list_len(rows: &[Row]) -> std::result::Result<usize, String> {
+    let mut seen = HashSet::new();
+    let mut len = 0;
+    for row in rows.iter().filter(|row| row.modality.is_content()) {
+        let position = usize::try_from(row.position).map_err(|_| format!("content at position {}", row.position))?;
+        if position >= MAX_LIST_LEN + rows.len() {
+            return Err(format!("position {position} would need a list of that length"));
+        }
+        if !seen.insert((row.modality.name(), row.position)) {
+            return Err(format!("two {} rows at position {position}", row.modality.name()));
+        }
+        len = len.max(position + 1);
+    }
+    Ok(len)
+}
+
+/// Percent-encoded, so that the key of the sample ends at the first dot for every reader of WebDataset.
+fn encoded(id: &str) -> String {
+    let mut stem = String::with_capacity(id.len());
+    for byte in id.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'~' => stem.push(char::from(byte)),
+            other => stem.push_str(&format!("%{other:02X}")),
+        }
+    }
+    stem
+}
+
+/// One document on its way into the tar.
+struct Sample<'a> {
+    id: &'a str,
+    rows: &'a [Row],
+    /// Where the rows start in their chunk.
+    first_row: usize,
+    /// Length of both lists.
+    len: usize,
+}
+
+impl Sample<'_> {
+    fn in_reading_order(&self) -> Vec<(usize, &Row)> {
+        let mut rows: Vec<(usize, &Row)> = (self.first_row..).zip(self.rows).collect();
+        rows.sort_by_key(|(_, row)| (row.position, row.modality == Modality::Image));
+        rows
+    }
+}
+
+/// One passthrough column of a chunk, as the sink's schema has it.
+struct Column {
+    field: FieldRef,
+    values: ArrayRef,
+}
+
+fn columns_of(chunk: &Chunk, schema: &Schema) -> Result<Vec<Column>> {
+    let fields = schema.fields().iter().filter(|field| !is_reserved(field.name()));
+    let column = |field: &FieldRef| {
+        let values = chunk.extras.column_by_name(field.name())?;
+        Some(cast_checked(field.name(), values, field.data_type()).map(|values| Column { field: Arc::clone(field), values }))
+    };
+    fields.filter_map(column).collect()
+}
+
+impl Column {
+    fn cell(&self, row: &Row) -> Result<Value> {
+        let Some(extra) = row.extra else { return Ok(Value::Null) };
+        let value = cell_json(&self.values, extra as usize).map_err(|source| Error::Cast {
+            column: self.field.name().clone(),
+            data_type: "JSON".to_owned(),
+            source,
+        })?;
+        Ok(match value {
+            Value::String(text) if is_json_field(&self.field) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            other => other,
+        })
+    }
+}
+
+/// Values of the metadata row become keys; columns that have values on content rows become lists. `entries` are the rows that have a place in the
+/// sample's lists: a value for any other row would shift its neighbours when it is read again.
+fn add_passthrough(
+    object: &mut Map<String, Value>,
+    sample: &Sample<'_>,
+    entries: &[&Row],
+    columns: &[Column],
+    report: &mut SplitReport,
+) -> Result<()> {
+    let metadata = sample.rows.iter().find(|row| row.modality == Modality::Metadata);
+    let is_complete = entries.len() == sample.rows.iter().filter(|row| row.modality.is_content()).count();
+    for column in columns {
+        let name = column.field.name();
+        let cells = entries.iter().map(|row| Ok((*row, column.cell(row)?))).collect::<Result<Vec<_>>>()?;
+        let has_values = |modality: &Modality| cells.iter().any(|(row, value)| row.modality == *modality && !value.is_null());
+        let (on_images, on_texts) = (has_values(&Modality::Image), has_values(&Modality::Text));
+        if !is_complete {
+            let kept = cells.iter().filter(|(_, value)| !value.is_null()).count();
+            let content = sample.rows.iter().filter(|row| row.modality.is_content());
+            let all = content.map(|row| column.cell(row)).collect::<Result<Vec<_>>>()?;
+            if all.iter().filter(|value| !value.is_null()).count() > kept {
+                report.drop_key(format!("values of column `{name}` on rows without content"));
+            }
+        }
+        let top = metadata.map(|row| column.cell(row)).transpose()?.unwrap_or(Value::Null);
+        if !top.is_null() {
+            if on_images || on_texts {
+                report.drop_key(format!("values of column `{name}` on content rows, beside one for the sample"));
+            }
+            object.insert(name.clone(), top);
+            continue;
+        }
+        if on_images || on_texts {
+            let is_listed = |row: &Row| (on_images && row.modality == Modality::Image) || (on_texts && row.modality == Modality::Text);
+            let list = cells.into_iter().filter(|(row, _)| is_listed(row)).map(|(_, value)| value).collect();
+            object.insert(name.clone(), Value::Array(list));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_are_percent_encoded_dots_included() {
+        assert_eq!(encoded("a/b:c.d"), "a%2Fb%3Ac%2Ed");
+        assert_eq!(encoded("Ü-1_~"), "%C3%9C-1_~");
+    }
+}

@@ -1,0 +1,87 @@
+//! Which members of a shard are samples, and under which keys their JSON says what.
+//!
+//! The source, `inspect` and `verify` ask here, so that all three mean the same documents by the same ids.
+
+use crate::archive::Archive;
+use crate::error::reason;
+use crate::json::json_text;
+use crate::payload::append_range;
+use crate::source::tokens::{IMAGE_EXTENSIONS, stem};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use shardmill_formats::tar::Member;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SampleKeys {
+    pub texts_field: String,
+    pub images_field: String,
+    pub sample_id_field: Option<String>,
+    pub image_member_field: Option<String>,
+    pub json_extensions: Vec<String>,
+    /// With a leading dot each.
+    pub image_extensions: Vec<String>,
+}
+
+impl Default for SampleKeys {
+    fn default() -> Self {
+        Self {
+            texts_field: "texts".to_owned(),
+            images_field: "images".to_owned(),
+            sample_id_field: None,
+            image_member_field: None,
+            json_extensions: vec![".json".to_owned()],
+            image_extensions: IMAGE_EXTENSIONS.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+impl SampleKeys {
+    #[must_use]
+    pub fn is_sample(&self, member: &Member) -> bool {
+        self.json_extensions.iter().any(|extension| member.name.ends_with(extension))
+    }
+
+    /// Value of the image-member field.
+    #[must_use]
+    pub fn image_member<'a>(&self, object: &'a Map<String, Value>) -> Option<&'a str> {
+        object.get(self.image_member_field.as_ref()?)?.as_str()
+    }
+}
+
+/// `str(value)` of the id field, else the name of the JSON member without its last extension.
+#[must_use]
+pub fn sample_id(object: &Map<String, Value>, field: Option<&str>, json_name: &str) -> String {
+    match field.and_then(|field| object.get(field)) {
+        None | Some(Value::Null) => stem(json_name).to_owned(),
+        Some(Value::String(id)) => id.clone(),
+        Some(Value::Bool(true)) => "True".to_owned(),
+        Some(Value::Bool(false)) => "False".to_owned(),
+        Some(other) => json_text(other),
+    }
+}
+
+/// The JSON member as an object.
+///
+/// # Errors
+/// Why it is none.
+pub fn read_object(archive: &Archive, member: &Member) -> Result<Map<String, Value>, String> {
+    let mut bytes = Vec::new();
+    append_range(&*archive.object, &(member.offset..member.offset + member.size), &mut bytes).map_err(|error| reason(&error))?;
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    match serde_json::from_slice(text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err("the JSON is not an object".to_owned()),
+        Err(error) => Err(format!("broken JSON: {error}{}", python_only(text, &error))),
+    }
+}
+
+/// Python writes what no JSON has, and a reader of "expected value" will not think of it.
+fn python_only(text: &[u8], error: &serde_json::Error) -> &'static str {
+    let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let word = line.get(error.column().saturating_sub(2)..).unwrap_or_default();
+    let is_python = ["NaN", "Infinity", "-Infinity"]
+        .iter()
+        .any(|name| word.starts_with(name.as_bytes()) || word.get(1..).is_some_and(|word| word.starts_with(name.as_bytes())));
+    if is_python { " (NaN and Infinity are no JSON; write null)" } else { "" }
+}

@@ -1,0 +1,80 @@
+//! Where rows come from: WebDataset shards or interleaved Parquet.
+
+pub(crate) mod columns;
+pub mod keys;
+pub mod parquet;
+mod promote;
+mod sample;
+pub mod tokens;
+pub mod webdataset;
+
+use crate::chunk::Chunk;
+use crate::report::{Quarantined, SplitReport};
+use crate::{Error, Result};
+use shardmill_engine::Cancel;
+use shardmill_plan::Split;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a source needs beside its options.
+pub struct SplitContext<'a> {
+    pub report: &'a mut SplitReport,
+    pub cancel: &'a Cancel,
+    /// Images get their copy plan at read; off only when nothing will ever look at them.
+    pub is_located: bool,
+    /// About how many bytes of rows a thread holds at once.
+    pub chunk_bytes: u64,
+    /// Shared by all splits of the run.
+    pub errors: &'a ErrorBudget,
+}
+
+/// Takes the chunks of a source.
+pub type Emit<'a> = &'a mut dyn FnMut(Chunk, &mut SplitContext<'_>) -> Result<()>;
+
+/// How many items may go to quarantine before the run stops.
+#[derive(Debug, Default)]
+pub struct ErrorBudget {
+    limit: Option<u64>,
+    spent: AtomicU64,
+}
+
+impl ErrorBudget {
+    #[must_use]
+    pub fn new(limit: Option<u64>) -> Self {
+        Self { limit, spent: AtomicU64::new(0) }
+    }
+}
+
+impl SplitContext<'_> {
+    /// # Errors
+    /// [`Error::ErrorBudget`] when one item too many is left out.
+    pub fn quarantine(&mut self, item: Quarantined) -> Result<()> {
+        let known = self.report.quarantined.len();
+        self.report.quarantined.push(item);
+        self.charge(known)
+    }
+
+    /// Counts the items of the report behind the first `known` against the budget.
+    ///
+    /// # Errors
+    /// [`Error::ErrorBudget`] when that is one item too many.
+    pub fn charge(&mut self, known: usize) -> Result<()> {
+        let items = self.report.quarantined.get(known..).unwrap_or_default();
+        let Some(last) = items.last() else { return Ok(()) };
+        let count = self.errors.spent.fetch_add(items.len() as u64, Ordering::Relaxed) + items.len() as u64;
+        match self.errors.limit {
+            Some(limit) if count > limit => Err(Error::ErrorBudget { count, limit, last: format!("{}: {}", last.path, last.reason) }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The inputs that a batch draws from: all of the split, or those of `files` with the number of the batch when the split made several.
+pub(crate) fn split_sources(split: &Split, files: &[usize], batch: Option<usize>) -> Vec<String> {
+    match batch {
+        None => split.files.iter().map(|file| file.path.clone()).collect(),
+        Some(batch) => {
+            let contributing = split.files.iter().enumerate().filter(|(index, _)| files.contains(index));
+            contributing.map(|(_, file)| format!("{}::split_{batch:05}", file.path)).collect()
+        }
+    }
+}

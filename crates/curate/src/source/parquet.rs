@@ -1,0 +1,413 @@
+//! Reads interleaved Parquet files, a bounded number of bytes at a time.
+//!
+//! Image bytes stay views over the decoded pages. The invariant: a document that spans two record batches is put together before it is passed on.
+
+use crate::chunk::{Chunk, Lineage, Row};
+use crate::locate::Locator;
+use crate::payload::Payload;
+use crate::report::Quarantined;
+use crate::schema::{RESERVED, SchemaChoice, is_reserved, reconciled_but_nulls, refuse_reserved};
+use crate::source::columns::is_exact_in_double;
+use crate::source::promote::{ColumnFacts, conform, union};
+use crate::source::{Emit, SplitContext, split_sources};
+use crate::source_ref::SourceRef;
+use crate::table::{cast_checked, from_table};
+use crate::{Error, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
+use serde::{Deserialize, Serialize};
+use shardmill_formats::parquet::ParquetFile;
+use shardmill_plan::Split;
+use shardmill_storage::store_of;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParquetOptions {
+    /// Passthrough columns; `None` takes all.
+    pub fields: Option<Vec<String>>,
+    pub max_batch_bytes: Option<u64>,
+}
+
+impl ParquetOptions {
+    /// # Errors
+    /// [`Error::ReservedFields`], and [`Error::Option`] for a limit of zero.
+    pub fn check(&self) -> Result<()> {
+        // Reserved columns are always read; naming them is no mistake here.
+        let extras: Vec<String> = self.fields.iter().flatten().filter(|name| !RESERVED.contains(&name.as_str())).cloned().collect();
+        refuse_reserved(&extras, &[])?;
+        match self.max_batch_bytes {
+            Some(0) => Err(Error::Option { option: "max_batch_bytes", problem: "must be positive".to_owned() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads one split and emits its chunks, at least one.
+///
+/// # Errors
+/// Whatever `emit` returns, cancellation, [`Error::NoSampleId`], and [`Error::File`] for a value that its column's type does not take. Damaged files
+/// go to quarantine instead.
+pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoice, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+    let files = open_files(split, context)?;
+    let schemas: Vec<SchemaRef> = files.iter().map(|(_, file)| reconciled_but_nulls(&selected(file.schema(), options))).collect();
+    let mut conflicts = Vec::new();
+    let facts = |file: usize, column: &str| column_facts(files.get(file).map(|(_, file)| file), column, context.chunk_bytes);
+    let common = with_requested(&union(&schemas, facts, |column| conflicts.push(column.to_owned())), options);
+    for column in conflicts {
+        context.report.warn(format!("column `{column}` has types that no type holds; its cells became JSON text"));
+    }
+    let target = choice.apply_counted(&common, context.report);
+    let limit = options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
+    let batcher = Batcher { split, limit: options.max_batch_bytes, open: Vec::new(), open_bytes: 0, batch: 0, is_empty: true };
+    let mut reader = Reader { split, columns: columns_to_read(&common, &target), target, limit, batcher, locator: Locator::default() };
+    for (number, file) in &files {
+        reader.read_file(*number, file, context, emit)?;
+    }
+    reader.finish(context, emit)
+}
+
+/// All reserved columns, whether they will be written or not, and the passthrough columns of `target`.
+fn columns_to_read(common: &Schema, target: &Schema) -> SchemaRef {
+    let reserved = common.fields().iter().filter(|field| is_reserved(field.name()));
+    let passthrough = target.fields().iter().filter(|field| !is_reserved(field.name()));
+    Arc::new(Schema::new(reserved.chain(passthrough).cloned().collect::<Vec<_>>()))
+}
+
+/// Reads one column to its end, or to where the file is damaged.
+fn column_facts(file: Option<&ParquetFile>, column: &str, batch_bytes: u64) -> ColumnFacts {
+    let mut facts = ColumnFacts { is_all_null: true, is_exact_in_double: true };
+    let batches = file.and_then(|file| file.batches(&[column], None, batch_bytes).ok());
+    for batch in batches.into_iter().flatten().map_while(std::result::Result::ok) {
+        let Some(values) = batch.columns().first() else { break };
+        facts.is_all_null &= values.logical_null_count() == values.len();
+        facts.is_exact_in_double &= match plain_integers(values) {
+            Some(integers) => integers.iter().flatten().all(|integer| is_exact_in_double(integer.unsigned_abs())),
+            None => match values.as_primitive_opt::<UInt64Type>() {
+                Some(integers) => integers.iter().flatten().all(is_exact_in_double),
+                None => true,
+            },
+        };
+    }
+    facts
+}
+
+fn plain_integers(values: &ArrayRef) -> Option<PrimitiveArray<Int64Type>> {
+    let is_signed_or_narrow = values.data_type().is_integer() && values.data_type() != &DataType::UInt64;
+    let integers = is_signed_or_narrow.then(|| cast_checked("integers", values, &DataType::Int64).ok())??;
+    Some(integers.as_primitive::<Int64Type>().clone())
+}
+
+/// The reserved columns and the passthrough ones that were asked for.
+fn selected(schema: &Schema, options: &ParquetOptions) -> Schema {
+    let is_wanted = |field: &&Arc<Field>| is_reserved(field.name()) || options.fields.as_ref().is_none_or(|fields| fields.contains(field.name()));
+    Schema::new(schema.fields().iter().filter(is_wanted).cloned().collect::<Vec<_>>())
+}
+
+/// Requested columns that no file has are there all the same, as nulls.
+fn with_requested(schema: &SchemaRef, options: &ParquetOptions) -> SchemaRef {
+    let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
+    for name in options.fields.iter().flatten().filter(|name| schema.field_with_name(name).is_err()) {
+        fields.push(Arc::new(Field::new(name, DataType::Utf8, true)));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn open_files(split: &Split, context: &mut SplitContext<'_>) -> Result<Vec<(usize, ParquetFile)>> {
+    let mut files = Vec::new();
+    for (number, input) in split.files.iter().enumerate() {
+        context.cancel.check()?;
+        let opened = store_of(&input.path)
+            .and_then(|store| store.open(&input.path))
+            .map_err(|error| error.to_string())
+            .and_then(|object| ParquetFile::open(object).map_err(|error| error.to_string()));
+        match opened {
+            Ok(file) if file.schema().field_with_name("sample_id").is_err() => return Err(Error::NoSampleId { path: input.path.clone() }),
+            Ok(file) => match column_problem(file.schema()) {
+                None => files.push((number, file)),
+                Some(problem) => context.quarantine(shard(&input.path, problem))?,
+            },
+            Err(reason) => context.quarantine(shard(&input.path, reason))?,
+        }
+    }
+    Ok(files)
+}
+
+/// Why rows of this schema are no interleaved rows.
+fn column_problem(schema: &Schema) -> Option<String> {
+    if let Some(missing) = ["position", "modality"].iter().find(|name| schema.field_with_name(name).is_err()) {
+        return Some(format!("column `{missing}` is missing"));
+    }
+    let mut names = HashSet::new();
+    let repeated = schema.fields().iter().find(|field| !names.insert(field.name()))?;
+    Some(format!("column `{}` occurs twice", repeated.name()))
+}
+
+fn shard(path: &str, reason: String) -> Quarantined {
+    Quarantined { path: path.to_owned(), member: None, offset: None, reason, is_shard: true }
+}
+
+/// Puts documents together that span several record batches, and makes chunks of them.
+struct Reader<'a> {
+    split: &'a Split,
+    columns: SchemaRef,
+    target: SchemaRef,
+    /// About so many bytes of rows make a chunk.
+    limit: u64,
+    batcher: Batcher<'a>,
+    locator: Locator,
+}
+
+impl Reader<'_> {
+    fn path(&self, file: usize) -> &str {
+        self.split.files.get(file).map_or("", |file| file.path.as_str())
+    }
+
+    fn read_file(&mut self, number: usize, file: &ParquetFile, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+        let path = self.path(number).to_owned();
+        let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
+        let names: Vec<&str> = self.columns.fields().iter().map(|field| field.name().as_str()).collect();
+        let batches = match file.batches(&names, Some("binary_content"), self.limit / 4) {
+            Ok(batches) => batches,
+            Err(error) => return context.quarantine(shard(&path, error.to_string())),
+        };
+        let mut pending: Vec<RecordBatch> = Vec::new();
+        let (mut pending_bytes, mut enough) = (0, self.limit);
+        for batch in batches {
+            context.cancel.check()?;
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => {
+                    context.quarantine(shard(&path, error.to_string()))?;
+                    // The last document may continue in the rows that were lost.
+                    let (complete, cut) = split_last_document(&pending)?;
+                    if let Some(cut) = cut {
+                        let (cut, left_out) = from_table(&cut, &path, Lineage::default()).map_err(in_file)?;
+                        context.report.input.add(&cut);
+                        context.report.input.add_counts(&left_out.counts);
+                        context.report.drop_rows("document cut by a damaged file", (cut.rows.len() + left_out.rows.len()) as u64);
+                    }
+                    pending = complete.into_iter().collect();
+                    break;
+                }
+            };
+            pending_bytes += batch_bytes(&batch);
+            pending.push(conform(&batch, &self.columns, true).map_err(in_file)?);
+            if pending_bytes >= enough {
+                let (complete, rest) = split_last_document(&pending)?;
+                if let Some(complete) = complete {
+                    self.emit_rows(&complete, number, context, emit)?;
+                }
+                pending = rest.into_iter().collect();
+                pending_bytes = pending.iter().map(batch_bytes).sum();
+                // A document beyond the limit is not searched for its end again at each batch.
+                enough = self.limit.max(pending_bytes.saturating_mul(2));
+            }
+        }
+        if let Some(first) = pending.first() {
+            let rest = concat_batches(&first.schema(), &pending).map_err(table_error)?;
+            self.emit_rows(&rest, number, context, emit)?;
+        }
+        Ok(())
+    }
+
+    fn emit_rows(&mut self, rows: &RecordBatch, number: usize, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+        let path = self.path(number).to_owned();
+        let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
+        let (mut chunk, left_out) = from_table(rows, &path, Lineage::default()).map_err(in_file)?;
+        chunk.schema = Arc::clone(&self.target);
+        if !left_out.rows.is_empty() {
+            let reason = format!("{} rows without sample_id, position or modality", left_out.rows.len());
+            context.report.input.add_counts(&left_out.counts);
+            context.report.drop_rows("null sample_id, position or modality", left_out.rows.len() as u64);
+            context.quarantine(Quarantined { path, member: None, offset: None, reason, is_shard: false })?;
+        }
+        if context.is_located {
+            locate_missing(&mut chunk.rows, &mut self.locator);
+        }
+        self.batcher.push(number, chunk, context, emit)
+    }
+
+    fn finish(self, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+        let empty = RecordBatch::new_empty(Arc::clone(&self.columns));
+        let (mut empty, _) = from_table(&empty, "", Lineage::default())?;
+        empty.schema = Arc::clone(&self.target);
+        self.batcher.finish(empty, context, emit)
+    }
+}
+
+/// Makes batches of whole documents, by the true size of their rows.
+struct Batcher<'a> {
+    split: &'a Split,
+    /// `None` makes one batch, whose chunks need not wait.
+    limit: Option<u64>,
+    /// Chunks of the batch that is being filled, and the files they come from.
+    open: Vec<(usize, Chunk)>,
+    open_bytes: u64,
+    batch: usize,
+    is_empty: bool,
+}
+
+impl Batcher<'_> {
+    fn push(&mut self, file: usize, mut chunk: Chunk, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+        let Some(limit) = self.limit else {
+            self.is_empty = false;
+            chunk.lineage = Lineage { batch: 0, sources: split_sources(self.split, &[], None) };
+            return emit(chunk, context);
+        };
+        let sizes = document_sizes(&chunk);
+        let mut start = 0;
+        for (document, size) in sizes.iter().enumerate() {
+            let is_begun = document > start || !self.open.is_empty();
+            if is_begun && self.open_bytes.saturating_add(*size) > limit {
+                self.keep(file, documents(&chunk, start..document));
+                self.close(Some(self.batch), context, emit)?;
+                start = document;
+            }
+            self.open_bytes = self.open_bytes.saturating_add(*size);
+        }
+        self.keep(file, documents(&chunk, start..sizes.len()));
+        Ok(())
+    }
+
+    fn keep(&mut self, file: usize, chunk: Chunk) {
+        if !chunk.documents.is_empty() {
+            self.open.push((file, chunk));
+        }
+    }
+
+    /// `number` is what the names of the sources end with.
+    fn close(&mut self, number: Option<usize>, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+        let chunks = std::mem::take(&mut self.open);
+        let files: Vec<usize> = chunks.iter().map(|(file, _)| *file).collect();
+        let sources = split_sources(self.split, &files, number);
+        for (_, mut chunk) in chunks {
+            chunk.lineage = Lineage { batch: self.batch, sources: sources.clone() };
+            emit(chunk, context)?;
+        }
+        self.open_bytes = 0;
+        self.batch += 1;
+        self.is_empty = false;
+        Ok(())
+    }
+
+    fn finish(mut self, mut empty: Chunk, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+        if !self.open.is_empty() {
+            return self.close((self.batch > 0).then_some(self.batch), context, emit);
+        }
+        if self.is_empty {
+            empty.lineage = Lineage { batch: 0, sources: split_sources(self.split, &[], None) };
+            return emit(empty, context);
+        }
+        Ok(())
+    }
+}
+
+/// Some of the documents of a chunk. Values are shared, not copied.
+fn documents(chunk: &Chunk, range: Range<usize>) -> Chunk {
+    let rows = chunk.rows.iter().filter(|row| range.contains(&row.document));
+    Chunk {
+        documents: chunk.documents.get(range.clone()).unwrap_or_default().to_vec(),
+        rows: rows.map(|row| Row { document: row.document - range.start, ..row.clone() }).collect(),
+        extras: chunk.extras.clone(),
+        schema: Arc::clone(&chunk.schema),
+        lineage: chunk.lineage.clone(),
+    }
+}
+
+fn document_sizes(chunk: &Chunk) -> Vec<u64> {
+    let mut sizes = vec![0u64; chunk.documents.len()];
+    for row in &chunk.rows {
+        let values = row.extra.map_or(0, |extra| chunk.extras.columns().iter().map(|column| value_bytes(column, extra as usize)).sum());
+        if let Some(size) = sizes.get_mut(row.document) {
+            *size += row.byte_size() + values;
+        }
+    }
+    sizes
+}
+
+fn value_bytes(column: &ArrayRef, row: usize) -> u64 {
+    if column.is_null(row) {
+        return 0;
+    }
+    match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().value_length(row).unsigned_abs().into(),
+        DataType::LargeUtf8 => column.as_string::<i64>().value_length(row).unsigned_abs(),
+        DataType::Binary => column.as_binary::<i32>().value_length(row).unsigned_abs().into(),
+        DataType::LargeBinary => column.as_binary::<i64>().value_length(row).unsigned_abs(),
+        data_type => match data_type.primitive_width() {
+            Some(width) => width as u64,
+            None => column.to_data().slice(row, 1).get_slice_memory_size().unwrap_or_default() as u64,
+        },
+    }
+}
+
+/// Image rows without bytes and without an error get a copy plan from their locator.
+pub(crate) fn locate_missing(rows: &mut [Row], locator: &mut Locator) {
+    for row in rows {
+        let is_missing = row.modality == crate::chunk::Modality::Image && row.payload.is_absent() && row.error.is_none();
+        if !is_missing {
+            continue;
+        }
+        let located = SourceRef::parse(row.source_ref.as_deref()).map_err(|error| error.to_string()).and_then(|source| locator.locate(&source));
+        match located {
+            Ok(located) => row.payload = Payload::Located(located),
+            Err(error) => row.error = Some(error),
+        }
+    }
+}
+
+fn batch_bytes(batch: &RecordBatch) -> u64 {
+    let mut bytes = 0u64;
+    for column in batch.columns() {
+        bytes += match column.data_type() {
+            DataType::BinaryView => column.as_binary_view().lengths().map(u64::from).sum(),
+            _ => column.get_array_memory_size() as u64,
+        };
+    }
+    bytes
+}
+
+/// Everything but the last document, and the last document, which may go on in the next batch.
+fn split_last_document(pending: &[RecordBatch]) -> Result<(Option<RecordBatch>, Option<RecordBatch>)> {
+    let Some(first) = pending.first() else { return Ok((None, None)) };
+    let rows = concat_batches(&first.schema(), pending).map_err(table_error)?;
+    let column = |name: &str| rows.column_by_name(name).map(|column| cast_checked(name, column, &DataType::LargeUtf8)).transpose();
+    let (Some(ids), Some(modalities)) = (column("sample_id")?, column("modality")?) else { return Ok((Some(rows), None)) };
+    let (ids, modalities) = (ids.as_string::<i64>(), modalities.as_string::<i64>());
+    let mut start = rows.num_rows().saturating_sub(1);
+    while start > 0 {
+        let starts_here = modalities.is_valid(start) && modalities.value(start) == "metadata";
+        let differs = ids.is_valid(start) != ids.is_valid(start - 1) || ids.is_valid(start) && ids.value(start) != ids.value(start - 1);
+        if starts_here || differs {
+            break;
+        }
+        start -= 1;
+    }
+    if start == 0 {
+        return Ok((None, Some(rows)));
+    }
+    let rest = compact(&rows.slice(start, rows.num_rows() - start))?;
+    Ok((Some(rows.slice(0, start)), Some(rest)))
+}
+
+/// Views and slices keep all of the memory alive that they were cut from; the carried-over rows must not.
+fn compact(rows: &RecordBatch) -> Result<RecordBatch> {
+    let all: UInt64Array = (0..rows.num_rows() as u64).collect();
+    let columns = rows.columns().iter().map(|column| match column.data_type() {
+        DataType::BinaryView => Ok(Arc::new(column.as_binary_view().gc()) as ArrayRef),
+        _ => take(column, &all, None).map_err(table_error),
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(rows.schema(), columns.collect::<Result<_>>()?, &options).map_err(table_error)
+}
+
+fn table_error(source: arrow_schema::ArrowError) -> Error {
+    Error::Cast { column: "table".to_owned(), data_type: "one schema".to_owned(), source }
+}

@@ -1,0 +1,281 @@
+//! One JSON member of a WebDataset shard as the rows of a document.
+
+use crate::archive::Archive;
+use crate::chunk::{Modality, Row};
+use crate::json::json_text;
+use crate::locate::{frame_error, missing_member};
+use crate::payload::{Located, Payload};
+use crate::report::SplitReport;
+use crate::schema::is_reserved;
+use crate::source::columns::{Columns, Values};
+use crate::source::keys::{read_object, sample_id};
+use crate::source::tokens::{TokenScope, content_type};
+use crate::source::webdataset::WebDatasetOptions;
+use crate::source_ref::SourceRef;
+use crate::tiff_pages::TiffPages;
+use serde_json::{Map, Value};
+use shardmill_formats::tar::Member;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A document whose passthrough values have no column types yet.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub id: String,
+    pub rows: Vec<(Row, Values)>,
+    /// The input file, by its number in the split.
+    pub file: usize,
+}
+
+/// What is the same for all samples of one archive.
+pub(crate) struct SampleReader<'a> {
+    pub archive: &'a Archive,
+    pub options: &'a WebDatasetOptions,
+    pub columns: &'a mut Columns,
+    pub report: &'a mut SplitReport,
+    pub is_located: bool,
+}
+
+impl SampleReader<'_> {
+    /// # Errors
+    /// The reason why the sample goes to quarantine.
+    pub(crate) fn read(&mut self, json_member: &Member, file: usize) -> Result<Draft, String> {
+        let mut object = read_object(self.archive, json_member)?;
+        let options = self.options;
+        let keys = &options.keys;
+        let id = sample_id(&object, keys.sample_id_field.as_deref(), &json_member.name);
+        let image_member = keys.image_member(&object).map(str::to_owned);
+        let texts = list_of(object.get_mut(&keys.texts_field));
+        let images = list_of(object.get_mut(&keys.images_field));
+        let of_texts = split_content_lists(&mut object, options, &texts, &images);
+        let image_values = self.per_row_values(&mut object, &options.per_image_fields, images.iter().filter(|token| !token.is_null()).count())?;
+        object.extend(of_texts);
+        let text_values = self.per_row_values(&mut object, &options.per_text_fields, texts.iter().filter(|text| !text.is_null()).count())?;
+        let metadata_values = self.passthrough(object);
+
+        let json_ref = self.member_ref(json_member);
+        let metadata = Row {
+            document: 0,
+            position: -1,
+            modality: Modality::Metadata,
+            content_type: Some("application/json".to_owned()),
+            text: None,
+            payload: Payload::Absent,
+            source_ref: Some(json_ref.clone()),
+            error: None,
+            extra: None,
+        };
+        let mut rows = vec![(metadata.clone(), metadata_values)];
+        let scope = TokenScope {
+            archive: self.archive,
+            json_name: &json_member.name,
+            sample_id: &id,
+            image_member: image_member.as_deref(),
+            extensions: &keys.image_extensions,
+        };
+        let is_only = images.iter().filter(|token| !token.is_null()).count() == 1;
+        let mut images_of_sample = SampleImages::new(self.archive, self.is_located);
+        let (mut text_values, mut image_values) = (text_values.into_iter(), image_values.into_iter());
+        let (mut texts, mut images) = (texts.into_iter(), images.into_iter());
+        for position in 0_i32.. {
+            let (text, token) = match (texts.next(), images.next()) {
+                (None, None) => break,
+                pair => pair,
+            };
+            if let Some(text) = text.filter(|text| !text.is_null()) {
+                let text = match text {
+                    Value::String(text) => text,
+                    other => json_text(&other),
+                };
+                let row =
+                    Row { position, modality: Modality::Text, content_type: Some("text/plain".to_owned()), text: Some(text), ..metadata.clone() };
+                rows.push((row, text_values.next().unwrap_or_default()));
+            }
+            if let Some(token) = token.filter(|token| !token.is_null()) {
+                let image = images_of_sample.resolve(&scope, &token, is_only);
+                if image.is_unresolved
+                    && let Some(damage) = &self.archive.damage
+                {
+                    return Err(format!("an image of the sample is lost: {}", damage.reason));
+                }
+                let row = Row { position, modality: Modality::Image, ..image.row };
+                rows.push((row, image_values.next().unwrap_or_default()));
+            }
+        }
+        self.report.pages_remuxed += images_of_sample.remuxed;
+        self.report.pages_whole += images_of_sample.whole;
+        Ok(Draft { id, rows, file })
+    }
+
+    fn member_ref(&self, member: &Member) -> String {
+        image_ref(self.archive, member, None)
+    }
+
+    /// Values of the per-row fields: element k belongs to the k-th row of the modality.
+    fn per_row_values(&mut self, object: &mut Map<String, Value>, fields: &[String], rows: usize) -> Result<Vec<Values>, String> {
+        let mut values = vec![Values::new(); rows];
+        for field in fields {
+            let column = self.columns.number(field);
+            let list = match object.get_mut(field).map(Value::take) {
+                None | Some(Value::Null) => {
+                    self.report.warn(format!("field `{field}` is missing in a sample"));
+                    continue;
+                }
+                Some(Value::Array(list)) => list,
+                Some(_) => return Err(format!("field `{field}` is not a list")),
+            };
+            if list.len() != rows {
+                self.report.warn(format!("field `{field}` has another number of values than its sample has rows"));
+            }
+            for (row, value) in values.iter_mut().zip(list) {
+                self.columns.observe(column, &value);
+                row.push((column, value));
+            }
+        }
+        Ok(values)
+    }
+
+    fn passthrough(&mut self, mut object: Map<String, Value>) -> Values {
+        let options = self.options;
+        let mut values = Values::new();
+        if let Some(fields) = &options.fields {
+            for field in fields {
+                let column = self.columns.number(field);
+                match object.get_mut(field).map(Value::take) {
+                    Some(value) => {
+                        self.columns.observe(column, &value);
+                        values.push((column, value));
+                    }
+                    None => self.report.warn(format!("field `{field}` is missing in a sample")),
+                }
+            }
+            return values;
+        }
+        for (key, value) in object {
+            if options.is_consumed(&key) {
+                continue;
+            }
+            if is_reserved(&key) {
+                self.report.drop_key(format!("key `{key}` has the name of a reserved column"));
+                continue;
+            }
+            let column = self.columns.number(&key);
+            self.columns.observe(column, &value);
+            values.push((column, value));
+        }
+        values
+    }
+}
+
+/// The images of one sample: members are opened once, pages are handed out in token order.
+struct SampleImages<'a> {
+    archive: &'a Archive,
+    is_located: bool,
+    frames: HashMap<usize, u64>,
+    tiffs: HashMap<usize, TiffPages>,
+    remuxed: u64,
+    whole: u64,
+}
+
+struct ResolvedImage {
+    row: Row,
+    is_unresolved: bool,
+}
+
+impl<'a> SampleImages<'a> {
+    fn new(archive: &'a Archive, is_located: bool) -> Self {
+        Self { archive, is_located, frames: HashMap::new(), tiffs: HashMap::new(), remuxed: 0, whole: 0 }
+    }
+
+    fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> ResolvedImage {
+        let mut row = Row {
+            document: 0,
+            position: 0,
+            modality: Modality::Image,
+            content_type: None,
+            text: None,
+            payload: Payload::Absent,
+            source_ref: None,
+            error: None,
+            extra: None,
+        };
+        let Some((index, member)) = scope.resolve(token.as_str(), is_only) else {
+            row.source_ref = Some(SourceRef::default().to_json());
+            let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
+            row.error = Some(missing_member(&name));
+            return ResolvedImage { row, is_unresolved: true };
+        };
+        let mime = content_type(&member.name);
+        row.content_type = Some(mime.to_owned());
+        let frame = (mime == "image/tiff").then(|| {
+            let next = self.frames.entry(index).or_default();
+            *next += 1;
+            *next - 1
+        });
+        row.source_ref = Some(image_ref(self.archive, member, frame));
+        if self.is_located {
+            match self.locate(index, member, frame) {
+                Ok(located) => row.payload = Payload::Located(located),
+                Err(error) => row.error = Some(error),
+            }
+        }
+        ResolvedImage { row, is_unresolved: false }
+    }
+
+    fn locate(&mut self, index: usize, member: &Member, frame: Option<u64>) -> Result<Located, String> {
+        let range = member.offset..member.offset + member.size;
+        let Some(frame) = frame else { return Ok(Located::verbatim(Arc::clone(&self.archive.object), range)) };
+        let pages = self.tiffs.entry(index).or_insert_with(|| TiffPages::open(Arc::clone(&self.archive.object), range));
+        let located = pages.page(frame).map_err(|_unavailable| frame_error(frame, &member.name))?;
+        if located.head.is_empty() {
+            self.whole += 1;
+        } else {
+            self.remuxed += 1;
+        }
+        Ok(located)
+    }
+}
+
+fn image_ref(archive: &Archive, member: &Member, frame: Option<u64>) -> String {
+    let range = (!archive.is_compressed).then_some((member.offset, member.size));
+    SourceRef {
+        path: Some(archive.path.clone()),
+        member: Some(member.name.clone()),
+        byte_offset: range.map(|(offset, _)| offset),
+        byte_size: range.map(|(_, size)| size),
+        frame_index: frame,
+    }
+    .to_json()
+}
+
+fn list_of(value: Option<&mut Value>) -> Vec<Value> {
+    match value.map(Value::take) {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    }
+}
+
+/// Lists of fields that belong to images and texts alike. One with a value for each content row is divided by reading order, the images' part stays in
+/// `object`; any other gives its element k to the k-th image and to the k-th text. Returns the texts' lists.
+fn split_content_lists(object: &mut Map<String, Value>, options: &WebDatasetOptions, texts: &[Value], images: &[Value]) -> Map<String, Value> {
+    let mut of_texts = Map::new();
+    let is_there = |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());
+    let positions = 0..texts.len().max(images.len());
+    let rows: Vec<bool> =
+        positions.flat_map(|index| [is_there(texts, index).then_some(true), is_there(images, index).then_some(false)]).flatten().collect();
+    for field in options.per_image_fields.iter().filter(|field| options.per_text_fields.contains(field)) {
+        let Some(value) = object.get_mut(field) else { continue };
+        match value {
+            Value::Array(list) if list.len() == rows.len() => {
+                let (texts, images): (Vec<_>, Vec<_>) = std::mem::take(list).into_iter().zip(&rows).partition(|(_, is_text)| **is_text);
+                let values = |pairs: Vec<(Value, &bool)>| Value::Array(pairs.into_iter().map(|(value, _)| value).collect());
+                of_texts.insert(field.clone(), values(texts));
+                *value = values(images);
+            }
+            other => {
+                of_texts.insert(field.clone(), other.clone());
+            }
+        }
+    }
+    of_texts
+}

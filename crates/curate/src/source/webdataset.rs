@@ -1,0 +1,221 @@
+//! Reads WebDataset shards of interleaved documents: a JSON member a sample, images as members beside it.
+//!
+//! Only headers, JSON and image directories are read here; pixels stay where they are. The JSON side of one split is in memory at once, because a column
+//! is the union over the split and its type is known only at the end.
+
+use crate::archive::Archive;
+use crate::chunk::{Chunk, Lineage, Row};
+use crate::json::json_text;
+use crate::report::Quarantined;
+use crate::schema::{SchemaChoice, canonical_schema, refuse_reserved};
+use crate::source::columns::{Columns, Values};
+use crate::source::keys::SampleKeys;
+use crate::source::sample::{Draft, SampleReader};
+use crate::source::{Emit, SplitContext, split_sources};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use shardmill_plan::Split;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebDatasetOptions {
+    /// Passthrough keys; `None` takes all.
+    pub fields: Option<Vec<String>>,
+    pub per_image_fields: Vec<String>,
+    pub per_text_fields: Vec<String>,
+    pub keys: SampleKeys,
+    pub max_batch_bytes: Option<u64>,
+    pub materialize_on_read: bool,
+}
+
+impl WebDatasetOptions {
+    /// # Errors
+    /// [`Error::ReservedFields`], and [`Error::Option`] for a limit of zero.
+    pub fn check(&self) -> Result<()> {
+        let excluded: Vec<&str> = self.consumed().collect();
+        refuse_reserved(self.fields.as_deref().unwrap_or_default(), &excluded)?;
+        let excluded: Vec<&str> = self.structural().collect();
+        refuse_reserved(&self.per_image_fields, &excluded)?;
+        refuse_reserved(&self.per_text_fields, &excluded)?;
+        match self.max_batch_bytes {
+            Some(0) => Err(Error::Option { option: "max_batch_bytes", problem: "must be positive".to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keys that make the document what it is.
+    fn structural(&self) -> impl Iterator<Item = &str> {
+        let keys = &self.keys;
+        [Some(&keys.texts_field), Some(&keys.images_field), keys.sample_id_field.as_ref(), keys.image_member_field.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+    }
+
+    /// Keys that have a use of their own and are no passthrough.
+    fn consumed(&self) -> impl Iterator<Item = &str> {
+        self.structural().chain(self.per_image_fields.iter().chain(&self.per_text_fields).map(String::as_str))
+    }
+
+    pub(crate) fn is_consumed(&self, key: &str) -> bool {
+        self.consumed().any(|consumed| consumed == key)
+    }
+}
+
+/// Reads one split and emits its chunks, at least one.
+///
+/// # Errors
+/// Whatever `emit` returns, and cancellation. Damaged shards and samples go to quarantine instead.
+pub fn read_webdataset(
+    split: &Split,
+    options: &WebDatasetOptions,
+    choice: &SchemaChoice,
+    context: &mut SplitContext<'_>,
+    emit: Emit<'_>,
+) -> Result<()> {
+    let mut columns = Columns::default();
+    for field in options.fields.iter().flatten().chain(&options.per_image_fields).chain(&options.per_text_fields) {
+        columns.number(field);
+    }
+    let mut drafts = Vec::new();
+    for (file, input) in split.files.iter().enumerate() {
+        context.cancel.check()?;
+        match Archive::open(&input.path) {
+            Ok(archive) => read_archive(&archive, file, options, &mut columns, context, &mut drafts)?,
+            Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
+            Err(error) => {
+                context.quarantine(Quarantined {
+                    path: input.path.clone(),
+                    member: None,
+                    offset: None,
+                    reason: error.to_string(),
+                    is_shard: true,
+                })?;
+            }
+        }
+    }
+    emit_drafts(split, options, choice, &columns, drafts, context, emit)
+}
+
+fn read_archive(
+    archive: &Archive,
+    file: usize,
+    options: &WebDatasetOptions,
+    columns: &mut Columns,
+    context: &mut SplitContext<'_>,
+    drafts: &mut Vec<Draft>,
+) -> Result<()> {
+    let is_located = context.is_located;
+    for member in archive.members.iter().filter(|member| options.keys.is_sample(member)) {
+        context.cancel.check()?;
+        let mut reader = SampleReader { archive, options, columns, report: context.report, is_located };
+        match reader.read(member, file) {
+            Ok(draft) => drafts.push(draft),
+            Err(reason) => context.quarantine(Quarantined {
+                path: archive.path.clone(),
+                member: Some(member.name.clone()),
+                offset: Some(member.offset),
+                reason,
+                is_shard: false,
+            })?,
+        }
+    }
+    for (damage, is_shard) in archive.unreadable.iter().map(|damage| (damage, false)).chain(archive.damage.iter().map(|damage| (damage, true))) {
+        context.quarantine(Quarantined {
+            path: archive.path.clone(),
+            member: damage.member.clone(),
+            offset: Some(damage.offset),
+            reason: damage.reason.clone(),
+            is_shard,
+        })?;
+    }
+    Ok(())
+}
+
+fn emit_drafts(
+    split: &Split,
+    options: &WebDatasetOptions,
+    choice: &SchemaChoice,
+    columns: &Columns,
+    drafts: Vec<Draft>,
+    context: &mut SplitContext<'_>,
+    emit: Emit<'_>,
+) -> Result<()> {
+    let sizes: Vec<u64> = drafts.iter().map(|draft| draft.rows.iter().map(|(row, values)| row.byte_size() + values_size(values)).sum()).collect();
+    let batches = cut(&sizes, 0..sizes.len(), options.max_batch_bytes.unwrap_or(u64::MAX));
+    let schema = choice.apply_counted(&canonical_schema(columns.fields()), context.report);
+    let mut drafts = drafts.into_iter();
+    for (batch, documents) in batches.iter().enumerate() {
+        let files: Vec<usize> = drafts.as_slice().iter().take(documents.len()).map(|draft| draft.file).collect();
+        let sources = split_sources(split, &files, (batches.len() > 1).then_some(batch));
+        for chunk in cut(&sizes, documents.clone(), context.chunk_bytes) {
+            context.cancel.check()?;
+            let lineage = Lineage { batch, sources: sources.clone() };
+            let (mut ids, mut rows, mut values) = (Vec::new(), Vec::new(), Vec::new());
+            for draft in drafts.by_ref().take(chunk.len()) {
+                ids.push(draft.id);
+                rows.extend(draft.rows.into_iter().map(|(row, row_values)| numbered(row, row_values, ids.len() - 1, &mut values)));
+            }
+            let extras = columns.table(&values).map_err(|source| Error::Cast {
+                column: "passthrough columns".to_owned(),
+                data_type: "their schema".to_owned(),
+                source,
+            })?;
+            emit(Chunk { documents: ids, rows, extras, schema: Arc::clone(&schema), lineage }, context)?;
+        }
+    }
+    Ok(())
+}
+
+fn numbered(row: Row, row_values: Values, document: usize, values: &mut Vec<Values>) -> Row {
+    let extra = if row_values.is_empty() {
+        None
+    } else {
+        values.push(row_values);
+        u32::try_from(values.len() - 1).ok()
+    };
+    Row { document, extra, ..row }
+}
+
+/// Bytes that the values take, near enough to cut batches by.
+fn values_size(values: &Values) -> u64 {
+    let size = |value: &Value| match value {
+        Value::Null => 0,
+        Value::String(text) => text.len(),
+        Value::Array(_) | Value::Object(_) => json_text(value).len(),
+        _ => 8,
+    };
+    values.iter().map(|(_, value)| size(value) as u64).sum()
+}
+
+/// Cuts `documents` into runs of at most `limit` bytes, at least one document each; an empty input gives one empty run.
+fn cut(sizes: &[u64], documents: Range<usize>, limit: u64) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let (mut start, mut filled) = (documents.start, 0u64);
+    for document in documents.clone() {
+        let size = sizes.get(document).copied().unwrap_or_default();
+        if document > start && filled.saturating_add(size) > limit {
+            runs.push(start..document);
+            (start, filled) = (document, 0);
+        }
+        filled = filled.saturating_add(size);
+    }
+    if start < documents.end || runs.is_empty() {
+        runs.push(start..documents.end);
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_keep_the_limit_and_an_oversize_document_stands_alone() {
+        assert_eq!(cut(&[3, 3, 3, 9, 1], 0..5, 6), [0..2, 2..3, 3..4, 4..5]);
+        assert_eq!(cut(&[], 0..0, 6), std::slice::from_ref(&(0..0)));
+    }
+}

@@ -1,0 +1,113 @@
+//! The locator that each row carries: where its content came from.
+//!
+//! `{"path", "member", "byte_offset", "byte_size"[, "frame_index"]}` in this order, ASCII-escaped (interleaved specification §1.2). The invariant: an
+//! offset is only ever written for an archive whose bytes can be addressed by it, never for a compressed one.
+
+use crate::json::ascii_json_text;
+use serde_json::{Map, Value};
+use std::ops::Range;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceRef {
+    pub path: Option<String>,
+    pub member: Option<String>,
+    pub byte_offset: Option<u64>,
+    pub byte_size: Option<u64>,
+    pub frame_index: Option<u64>,
+}
+
+/// The text is there and is no JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("source_ref is not a JSON object: {text}")]
+pub struct NotAnObject {
+    pub text: String,
+}
+
+impl SourceRef {
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut object = Map::new();
+        object.insert("path".to_owned(), Value::from(self.path.as_deref()));
+        object.insert("member".to_owned(), Value::from(self.member.as_deref()));
+        object.insert("byte_offset".to_owned(), Value::from(self.byte_offset));
+        object.insert("byte_size".to_owned(), Value::from(self.byte_size));
+        if let Some(frame) = self.frame_index {
+            object.insert("frame_index".to_owned(), Value::from(frame));
+        }
+        ascii_json_text(&Value::Object(object))
+    }
+
+    /// Null, NaN and "" give the empty locator; unknown keys are ignored.
+    ///
+    /// # Errors
+    /// [`NotAnObject`] for any other text.
+    pub fn parse(text: Option<&str>) -> Result<Self, NotAnObject> {
+        let Some(text) = text.filter(|text| !text.is_empty() && *text != "NaN" && *text != "null") else { return Ok(Self::default()) };
+        let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else { return Err(NotAnObject { text: text.to_owned() }) };
+        let string = |key: &str| match object.get(key) {
+            Some(Value::String(text)) => Some(text.clone()),
+            None | Some(Value::Null) => None,
+            Some(other) => Some(other.to_string()),
+        };
+        let number = |key: &str| match object.get(key) {
+            Some(Value::Number(number)) => number.as_u64().or_else(|| whole(number.as_str())),
+            Some(Value::String(text)) => text.parse().ok().or_else(|| whole(text)),
+            _ => None,
+        };
+        Ok(Self {
+            path: string("path"),
+            member: string("member"),
+            byte_offset: number("byte_offset"),
+            byte_size: number("byte_size"),
+            frame_index: number("frame_index"),
+        })
+    }
+
+    /// The byte range of the archive file, where the locator names a usable one.
+    #[must_use]
+    pub fn range(&self) -> Option<Range<u64>> {
+        let (offset, size) = (self.byte_offset?, self.byte_size?);
+        if self.member.is_none() || size == 0 { None } else { Some(offset..offset.checked_add(size)?) }
+    }
+}
+
+/// `512.0`, as tables that know no nullable integer write it.
+fn whole(text: &str) -> Option<u64> {
+    let (integer, fraction) = text.split_once('.')?;
+    if fraction.bytes().all(|byte| byte == b'0') { integer.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_and_frame_index_appears_only_when_set() {
+        let mut locator = SourceRef { path: Some("a.tar".to_owned()), member: Some("ü.tiff".to_owned()), ..SourceRef::default() };
+        assert_eq!(locator.to_json(), r#"{"path": "a.tar", "member": "\u00fc.tiff", "byte_offset": null, "byte_size": null}"#);
+        locator.frame_index = Some(0);
+        assert!(locator.to_json().ends_with(r#""byte_size": null, "frame_index": 0}"#));
+        assert_eq!(SourceRef::parse(Some(&locator.to_json())), Ok(locator));
+    }
+
+    #[test]
+    fn missing_locators_are_empty_and_lists_are_refused() {
+        for text in [None, Some(""), Some("null"), Some("NaN"), Some("{}"), Some(r#"{"legacy": 1}"#)] {
+            assert_eq!(SourceRef::parse(text), Ok(SourceRef::default()));
+        }
+        let float = SourceRef::parse(Some(r#"{"byte_offset": 512.0, "byte_size": "7"}"#)).unwrap();
+        assert_eq!((float.byte_offset, float.byte_size), (Some(512), Some(7)));
+        assert!(SourceRef::parse(Some("[1]")).is_err());
+        assert!(SourceRef::parse(Some("{")).is_err());
+    }
+
+    #[test]
+    fn range_needs_a_member_and_a_size() {
+        let whole = SourceRef { byte_offset: Some(1), byte_size: Some(2), ..SourceRef::default() };
+        assert_eq!(whole.range(), None);
+        let member = SourceRef { member: Some("m".to_owned()), ..whole };
+        assert_eq!(member.range(), Some(1..3));
+        assert_eq!(SourceRef { byte_size: Some(0), ..member.clone() }.range(), None);
+        assert_eq!(SourceRef { byte_offset: Some(u64::MAX), ..member }.range(), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! A pipeline as data: what Python sends, and what travels to the machines of a cluster.
+
+use crate::Result;
+use crate::sink::SinkOptions;
+use crate::source::parquet::ParquetOptions;
+use crate::source::webdataset::WebDatasetOptions;
+use crate::stage::Stage;
+use crate::stage::aspect_ratio::AspectRatioFilter;
+use crate::stage::filter::{Filter, Per};
+use crate::stage::image_to_text::ImageToTextRatioFilter;
+use serde::{Deserialize, Serialize};
+use shardmill_plan::{Expression, Partitioning, Split, discover, partition};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceOptions {
+    #[serde(rename = "webdataset")]
+    WebDataset(WebDatasetOptions),
+    Parquet(ParquetOptions),
+}
+
+impl SourceOptions {
+    #[must_use]
+    pub fn stage_name(&self) -> &'static str {
+        match self {
+            Self::WebDataset(_) => "webdataset_reader",
+            Self::Parquet(_) => "interleaved_parquet_reader",
+        }
+    }
+
+    fn suffixes(&self) -> Vec<String> {
+        let suffixes: &[&str] = match self {
+            Self::WebDataset(_) => &[".tar", ".tar.gz", ".tgz"],
+            Self::Parquet(_) => &[".parquet"],
+        };
+        suffixes.iter().map(|suffix| (*suffix).to_owned()).collect()
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum StageOptions {
+    AspectRatio {
+        min: f64,
+        max: f64,
+        drop_invalid_rows: bool,
+    },
+    ImageToTextRatio {
+        min: f64,
+        max: f64,
+        drop_invalid_rows: bool,
+    },
+    Filter {
+        expression: Expression,
+        per: Option<Per>,
+        drop_invalid_rows: bool,
+    },
+    /// A stage outside of this crate, by its place in the list that is handed over beside the spec.
+    Foreign {
+        index: usize,
+    },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    pub paths: Vec<String>,
+    pub partitioning: Partitioning,
+    pub source: SourceOptions,
+    pub stages: Vec<StageOptions>,
+    pub sink: SinkOptions,
+    /// About how many bytes of rows a thread holds at once.
+    pub chunk_bytes: u64,
+    pub max_errors: Option<u64>,
+    /// Whether a file of the same name may be replaced although the mode promised an empty folder: a repeated attempt at a split writes it again.
+    pub may_replace: bool,
+}
+
+impl Spec {
+    /// # Errors
+    /// [`crate::Error::Spec`] for text that is no pipeline.
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// # Errors
+    /// For any option that makes no sense, before a path is touched.
+    pub fn check(&self) -> Result<()> {
+        match &self.source {
+            SourceOptions::WebDataset(options) => options.check()?,
+            SourceOptions::Parquet(options) => options.check()?,
+        }
+        self.sink.check()
+    }
+
+    /// Finds the inputs and cuts them into splits.
+    ///
+    /// # Errors
+    /// When a path is missing or holds no input.
+    pub fn splits(&self) -> Result<Vec<Split>> {
+        Ok(partition(discover(&self.paths, &self.source.suffixes())?, &self.partitioning)?)
+    }
+
+    /// The stages, with `foreign` in their places.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] when a foreign stage is missing.
+    pub fn stages(&self, foreign: &[Stage]) -> Result<Vec<Stage>> {
+        let stage = |options: &StageOptions| {
+            Ok(match options.clone() {
+                StageOptions::AspectRatio { min, max, drop_invalid_rows } => Stage::AspectRatio(AspectRatioFilter { min, max, drop_invalid_rows }),
+                StageOptions::ImageToTextRatio { min, max, drop_invalid_rows } => {
+                    Stage::ImageToTextRatio(ImageToTextRatioFilter { min, max, drop_invalid_rows })
+                }
+                StageOptions::Filter { expression, .. } if expression.columns().contains("binary_content") => {
+                    // Most images are not in memory when a filter runs, so its null would mean nothing.
+                    let problem = "names `binary_content`, which expressions cannot see; use a Map stage".to_owned();
+                    return Err(crate::Error::Option { option: "expression", problem });
+                }
+                StageOptions::Filter { expression, per, drop_invalid_rows } => Stage::Filter(Filter { expression, per, drop_invalid_rows }),
+                StageOptions::Foreign { index } => {
+                    let problem = || crate::Error::Option { option: "stages", problem: format!("has no foreign stage {index}") };
+                    foreign.get(index).cloned().ok_or_else(problem)?
+                }
+            })
+        };
+        self.stages.iter().map(stage).collect()
+    }
+}

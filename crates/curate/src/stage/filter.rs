@@ -1,0 +1,80 @@
+//! Keeps samples or rows for which an expression is true.
+
+use crate::chunk::{Chunk, Modality};
+use crate::materialize::Bodies;
+use crate::report::SplitReport;
+use crate::schema::is_reserved;
+use crate::stage::rows::apply_verdict;
+use crate::table::to_table;
+use crate::{Error, Result};
+use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow_schema::{DataType, Field, Schema};
+use serde::{Deserialize, Serialize};
+use shardmill_plan::Expression;
+use std::sync::Arc;
+
+/// What the expression judges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    /// The metadata row, where sample-level values sit; it decides for the whole sample.
+    Sample,
+    /// Each content row for itself.
+    Row,
+}
+
+#[derive(Debug, Clone)]
+pub struct Filter {
+    pub expression: Expression,
+    /// `None`: rows when a reserved column is named, else samples.
+    pub per: Option<Per>,
+    pub drop_invalid_rows: bool,
+}
+
+/// A column without any value has no type that a literal could disagree with; another split may know its type.
+fn without_empty_columns(table: &RecordBatch) -> Result<RecordBatch> {
+    let is_empty = |column: &ArrayRef| column.null_count() == column.len();
+    let columns =
+        table.columns().iter().map(|column| if is_empty(column) { new_null_array(&DataType::Null, column.len()) } else { Arc::clone(column) });
+    let columns: Vec<ArrayRef> = columns.collect();
+    let names = table
+        .schema()
+        .fields()
+        .iter()
+        .zip(&columns)
+        .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true))
+        .collect::<Vec<_>>();
+    RecordBatch::try_new(Arc::new(Schema::new(names)), columns).map_err(|source| Error::Cast {
+        column: "table".to_owned(),
+        data_type: "nulls".to_owned(),
+        source,
+    })
+}
+
+impl Filter {
+    pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) -> Result<()> {
+        let table = to_table(chunk, &Bodies::absent(chunk.rows.len()).into_column())?;
+        let verdict = self.expression.keep(&without_empty_columns(&table)?)?;
+        let per = self.per.unwrap_or_else(|| if self.expression.columns().into_iter().any(is_reserved) { Per::Row } else { Per::Sample });
+        let mut keep = verdict.clone();
+        match per {
+            Per::Row => {
+                for (keep, row) in keep.iter_mut().zip(&chunk.rows) {
+                    *keep = *keep || row.modality == Modality::Metadata;
+                }
+            }
+            Per::Sample => {
+                for range in chunk.document_ranges() {
+                    let is_kept = range.clone().any(|index| {
+                        let is_metadata = chunk.rows.get(index).is_some_and(|row| row.modality == Modality::Metadata);
+                        is_metadata && verdict.get(index) == Some(&true)
+                    });
+                    keep.get_mut(range).unwrap_or_default().fill(is_kept);
+                }
+            }
+        }
+        report.drop_rows("filter expression", keep.iter().filter(|keep| !**keep).count() as u64);
+        apply_verdict(chunk, keep, self.drop_invalid_rows, report);
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Stages that live outside of this crate, such as the user's own Python.
+//!
+//! They see whole documents, one chunk a call; how documents are grouped into calls is no promise.
+
+use crate::chunk::{Chunk, Modality};
+use crate::error::StageFailure;
+use crate::locate::read_error;
+use crate::materialize::Bodies;
+use crate::report::SplitReport;
+use crate::source::parquet::locate_missing;
+use crate::source_ref::SourceRef;
+use crate::stage::StageContext;
+use crate::stage::rows::apply_verdict;
+use crate::table::{from_table, to_table};
+use crate::{Error, Result};
+use arrow_array::RecordBatch;
+use bytes::Bytes;
+
+/// One image and the texts of its sample.
+#[derive(Debug)]
+pub struct JudgedImage {
+    pub bytes: Bytes,
+    /// Index into the texts of the call.
+    pub document: usize,
+}
+
+/// A filter that looks into images.
+pub trait ImageJudge: Send + Sync {
+    fn name(&self) -> &str;
+
+    fn drops_invalid_rows(&self) -> bool;
+
+    /// One verdict an image; `texts[image.document]` are the text rows of its sample.
+    ///
+    /// # Errors
+    /// Whatever the filter raises. An image that it cannot decode is a verdict, no error.
+    fn keep(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> std::result::Result<Vec<bool>, StageFailure>;
+}
+
+/// A function from table to table.
+pub trait TableMap: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// True when the function needs the bytes of every image, also of those that would be fetched only when they are written.
+    fn needs_bytes(&self) -> bool;
+
+    /// # Errors
+    /// Whatever the function raises.
+    fn map(&self, table: RecordBatch) -> std::result::Result<RecordBatch, StageFailure>;
+}
+
+pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &StageContext, report: &mut SplitReport) -> Result<()> {
+    let mut images = Vec::new();
+    let mut judged = Vec::new();
+    for (index, row) in chunk.rows.iter_mut().enumerate() {
+        if row.modality != Modality::Image || row.error.is_some() {
+            continue;
+        }
+        // Fetched once: the sink finds the bytes in memory.
+        match row.payload.fetch() {
+            Ok(Some(bytes)) => {
+                images.push(JudgedImage { bytes, document: row.document });
+                judged.push(index);
+            }
+            Ok(None) => {}
+            Err(_) => row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default())),
+        }
+    }
+    let mut texts = vec![Vec::new(); chunk.documents.len()];
+    for row in chunk.rows.iter().filter(|row| row.modality == Modality::Text) {
+        if let (Some(texts), Some(text)) = (texts.get_mut(row.document), &row.text) {
+            texts.push(text.clone());
+        }
+    }
+    let failed = |source| Error::Stage { stage: judge.name().to_owned(), path: context.path.clone(), source };
+    let verdicts = judge.keep(&images, &texts).map_err(failed)?;
+    if verdicts.len() != images.len() {
+        let problem = format!("{} verdicts for {} images", verdicts.len(), images.len());
+        return Err(Error::StageResult { stage: judge.name().to_owned(), problem });
+    }
+    let mut keep = vec![true; chunk.rows.len()];
+    for (index, verdict) in judged.into_iter().zip(&verdicts) {
+        if let Some(keep) = keep.get_mut(index) {
+            *keep = *verdict;
+        }
+    }
+    report.drop_rows(judge.name(), verdicts.iter().filter(|verdict| !**verdict).count() as u64);
+    apply_verdict(chunk, keep, judge.drops_invalid_rows(), report);
+    Ok(())
+}
+
+pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut StageContext, report: &mut SplitReport) -> Result<()> {
+    let rows_in = chunk.rows.len();
+    if context.is_eager || map.needs_bytes() {
+        for row in &mut chunk.rows {
+            if row.payload.fetch().is_err() {
+                row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default()));
+            }
+        }
+    }
+    // Bytes that are in memory travel; those that only have a copy plan are null to the function and are found again by their locator.
+    let mut visible = chunk.clone();
+    for row in &mut visible.rows {
+        if matches!(row.payload, crate::payload::Payload::Located(_)) {
+            row.payload = crate::payload::Payload::Absent;
+        }
+    }
+    let bodies = Bodies::read(&mut visible, Vec::new());
+    let table = to_table(&visible, &bodies.into_column())?;
+    let failed = |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };
+    let mapped = map.map(table).map_err(failed)?;
+    if let Some(missing) = ["sample_id", "position", "modality"].into_iter().find(|name| mapped.column_by_name(name).is_none()) {
+        return Err(Error::StageResult { stage: map.name().to_owned(), problem: format!("column `{missing}` is missing") });
+    }
+    let problem = |error: Error| Error::StageResult { stage: map.name().to_owned(), problem: error.to_string() };
+    let (mut result, left_out) = from_table(&mapped, &context.path, chunk.lineage.clone()).map_err(problem)?;
+    if !left_out.rows.is_empty() {
+        let problem = format!("row {} has no sample_id, position or modality", left_out.rows.first().copied().unwrap_or_default());
+        return Err(Error::StageResult { stage: map.name().to_owned(), problem });
+    }
+    if context.is_located {
+        locate_missing(&mut result.rows, &mut context.locator);
+    }
+    report.drop_rows(map.name(), rows_in.saturating_sub(result.rows.len()) as u64);
+    report.add_rows(map.name(), result.rows.len().saturating_sub(rows_in) as u64);
+    *chunk = result;
+    Ok(())
+}

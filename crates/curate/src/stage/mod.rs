@@ -1,0 +1,96 @@
+//! What may happen to rows between source and sink. One file a stage.
+
+pub mod aspect_ratio;
+pub mod filter;
+pub mod foreign;
+pub mod image_to_text;
+pub mod rows;
+
+use crate::Result;
+use crate::chunk::{Chunk, Modality, Row};
+use crate::locate::Locator;
+use crate::report::SplitReport;
+use aspect_ratio::AspectRatioFilter;
+use filter::Filter;
+use foreign::{ImageJudge, TableMap};
+use image_to_text::ImageToTextRatioFilter;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Clone)]
+pub enum Stage {
+    AspectRatio(AspectRatioFilter),
+    ImageToTextRatio(ImageToTextRatioFilter),
+    Filter(Filter),
+    /// A filter on decoded images that lives outside of this crate.
+    Images(Arc<dyn ImageJudge>),
+    /// A function on tables that lives outside of this crate.
+    Table(Arc<dyn TableMap>),
+}
+
+/// What stages share while one split runs.
+#[derive(Default)]
+pub struct StageContext {
+    /// Tables carry image bytes.
+    pub is_eager: bool,
+    /// Rows that a table function returns without bytes are located anew.
+    pub is_located: bool,
+    pub path: String,
+    pub locator: Locator,
+}
+
+impl Stage {
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::AspectRatio(_) => "interleaved_aspect_ratio_filter",
+            Self::ImageToTextRatio(_) => "interleaved_image_to_text_ratio_filter",
+            Self::Filter(_) => "interleaved_filter",
+            Self::Images(judge) => judge.name(),
+            Self::Table(map) => map.name(),
+        }
+    }
+
+    /// True when the stage looks at images, so that each needs a copy plan.
+    #[must_use]
+    pub fn needs_images(&self) -> bool {
+        match self {
+            Self::AspectRatio(_) | Self::Images(_) => true,
+            Self::Table(map) => map.needs_bytes(),
+            Self::ImageToTextRatio(_) | Self::Filter(_) => false,
+        }
+    }
+
+    /// Runs the stage and notes what it did under `index`.
+    ///
+    /// # Errors
+    /// Those of the stage; none of the native filters has any but a wrong column.
+    pub fn apply(&self, index: usize, chunk: &mut Chunk, context: &mut StageContext, report: &mut SplitReport) -> Result<()> {
+        let (rows_in, items) = (chunk.rows.len() as u64, chunk.documents.len() as u64);
+        let images_in = images_of(chunk);
+        let bytes = chunk.rows.iter().map(Row::byte_size).sum::<u64>();
+        let start = Instant::now();
+        // An empty batch passes unchanged through filters; a function may still want to shape its columns.
+        match self {
+            Self::Table(map) => foreign::map_table(&**map, chunk, context, report)?,
+            _ if chunk.rows.is_empty() => {}
+            Self::AspectRatio(filter) => filter.apply(chunk, report),
+            Self::ImageToTextRatio(filter) => filter.apply(chunk, report),
+            Self::Filter(filter) => filter.apply(chunk, report)?,
+            Self::Images(judge) => foreign::judge_images(&**judge, chunk, context, report)?,
+        }
+        let stage = report.stage(index, self.name());
+        stage.spend(start.elapsed());
+        stage.rows_in += rows_in;
+        stage.rows_out += chunk.rows.len() as u64;
+        stage.images_in += images_in;
+        stage.images_out += images_of(chunk);
+        stage.input_bytes += bytes;
+        stage.items += items;
+        Ok(())
+    }
+}
+
+fn images_of(chunk: &Chunk) -> u64 {
+    chunk.rows.iter().filter(|row| row.modality == Modality::Image).count() as u64
+}

@@ -1,0 +1,261 @@
+//! Checks one WebDataset tar: the archive, each sample, each image.
+//!
+//! Headers, JSON and image headers are read; of a plain tar no payload, of a compressed one all, since its checksum stands at the end.
+
+use super::{FileCheck, Layout, Problem, Rule, VerifyOptions, report_image};
+use crate::Result;
+use crate::archive::Archive;
+use crate::error::reason;
+use crate::image_header::ImageBytes;
+use crate::json::json_text;
+use crate::locate::missing_member;
+use crate::source::keys::{read_object, sample_id};
+use crate::source::tokens::{TokenScope, content_type, stem};
+use serde_json::{Map, Value};
+use shardmill_engine::Cancel;
+use shardmill_formats::tar::Member;
+use std::collections::{HashMap, HashSet};
+
+/// What the sink writes first into each JSON.
+const WRITTEN_KEYS: [&str; 3] = ["sample_id", "texts", "images"];
+/// So many samples are asked who wrote the file.
+const SAMPLES_ASKED: usize = 16;
+
+pub(super) fn verify_tar(path: &str, options: &VerifyOptions, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
+    let archive = match Archive::open(path) {
+        Ok(archive) => archive,
+        Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
+        Err(error) => {
+            check.report(Problem::new(Rule::Readable, reason(&error)));
+            return Ok(());
+        }
+    };
+    for damage in archive.damage.iter().chain(&archive.unreadable) {
+        let problem = Problem::new(Rule::Readable, &damage.reason);
+        check.report(Problem { member: damage.member.clone(), offset: Some(damage.offset), ..problem });
+    }
+    TarCheck::new(&archive, options, check).run(cancel)
+}
+
+struct TarCheck<'a> {
+    archive: &'a Archive,
+    options: &'a VerifyOptions,
+    check: &'a mut FileCheck,
+    is_written: bool,
+    /// How many entries name each member, and its pages once it was looked at.
+    uses: HashMap<usize, u64>,
+    pages: HashMap<usize, Option<usize>>,
+    ids: HashSet<String>,
+    /// Names of broken samples; that nothing names their images is known then.
+    broken: Vec<&'a str>,
+}
+
+/// A sample while it is judged.
+struct Sample<'a> {
+    member: &'a Member,
+    name: &'a str,
+    object: Map<String, Value>,
+}
+
+impl<'a> TarCheck<'a> {
+    fn new(archive: &'a Archive, options: &'a VerifyOptions, check: &'a mut FileCheck) -> Self {
+        let mut tar =
+            Self { archive, options, check, is_written: false, uses: HashMap::new(), pages: HashMap::new(), ids: HashSet::new(), broken: Vec::new() };
+        tar.is_written = match options.layout {
+            Layout::Auto => tar.samples().take(SAMPLES_ASKED).any(|member| {
+                read_object(archive, member).is_ok_and(|object| object.keys().zip(WRITTEN_KEYS).filter(|(key, written)| key == written).count() == 3)
+            }),
+            layout => layout == Layout::Written,
+        };
+        tar.check.is_written = Some(tar.is_written);
+        tar
+    }
+
+    fn samples(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
+        let (archive, options) = (self.archive, self.options);
+        archive.members.iter().filter(|member| options.keys.is_sample(member))
+    }
+
+    fn run(mut self, cancel: &Cancel) -> Result<()> {
+        self.names();
+        for member in self.samples() {
+            cancel.check()?;
+            self.sample(member);
+        }
+        self.leftovers();
+        Ok(())
+    }
+
+    /// A name twice hides a member: readers find the last one.
+    fn names(&mut self) {
+        for (index, member) in self.archive.members.iter().enumerate() {
+            if self.archive.find(&member.name).is_some_and(|(last, _)| last != index) {
+                self.check.report(
+                    Problem::new(Rule::Structure, "another member of the same name follows and hides this one")
+                        .at_member(&member.name, member.offset),
+                );
+            }
+        }
+    }
+
+    fn sample(&mut self, member: &'a Member) {
+        let name = stem(&member.name);
+        self.check.samples += 1;
+        let object = match read_object(self.archive, member) {
+            Ok(object) => object,
+            Err(what) => {
+                self.broken.push(member.name.strip_suffix(".json").unwrap_or(&member.name));
+                self.check.report(Problem::new(Rule::Json, what).of_sample(name).at_member(&member.name, member.offset));
+                return;
+            }
+        };
+        let sample = Sample { member, name, object };
+        self.check.rows.metadata += 1;
+        let [texts, images] = [&self.options.keys.texts_field, &self.options.keys.images_field].map(|field| sample.list(field));
+        self.check.rows.text += texts.iter().filter(|text| !text.is_null()).count() as u64;
+        self.check.rows.image += images.iter().filter(|image| !image.is_null()).count() as u64;
+        let id = self.id(&sample);
+        if !self.ids.insert(id.clone()) {
+            self.check.duplicate_sample_ids += 1;
+        }
+        if self.is_written {
+            self.written(&sample, texts, images);
+        }
+        if self.options.is_renumbered {
+            self.renumbered(&sample, texts, images);
+        }
+        self.images(&sample, &id, images);
+    }
+
+    fn id(&self, sample: &Sample<'_>) -> String {
+        let field = if self.is_written { Some("sample_id") } else { self.options.keys.sample_id_field.as_deref() };
+        sample_id(&sample.object, field, &sample.member.name)
+    }
+
+    /// The rules for the JSON of a written sample.
+    fn written(&mut self, sample: &Sample<'_>, texts: &[Value], images: &[Value]) {
+        if sample.object.get("sample_id").is_none_or(Value::is_null) {
+            self.check.report(sample.problem(Rule::Structure, "the JSON has no `sample_id`"));
+        }
+        for field in [&self.options.keys.texts_field, &self.options.keys.images_field] {
+            if !sample.object.get(field).is_some_and(Value::is_array) {
+                self.check.report(sample.problem(Rule::Structure, format!("`{field}` is not a list")));
+                return;
+            }
+        }
+        if texts.len() != images.len() {
+            let what = format!("the lists have {} texts and {} images, not the same length", texts.len(), images.len());
+            self.check.report(sample.problem(Rule::Structure, what));
+        }
+    }
+
+    fn renumbered(&mut self, sample: &Sample<'_>, texts: &[Value], images: &[Value]) {
+        let filled = |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());
+        for index in 0..texts.len().max(images.len()) {
+            let what = match (filled(texts, index), filled(images, index)) {
+                (true, true) => format!("index {index} is filled in both lists although positions were numbered anew"),
+                (false, false) => format!("index {index} is empty in both lists although positions were numbered anew"),
+                _ => continue,
+            };
+            self.check.report(sample.problem(Rule::Ordering, &what));
+            return self.check.report(sample.problem(Rule::Structure, what));
+        }
+    }
+
+    fn images(&mut self, sample: &Sample<'a>, id: &str, images: &[Value]) {
+        let tokens: Vec<&Value> = images.iter().filter(|token| !token.is_null()).collect();
+        let image_member = self.options.keys.image_member(&sample.object);
+        let scope = TokenScope {
+            archive: self.archive,
+            json_name: &sample.member.name,
+            sample_id: id,
+            image_member,
+            extensions: &self.options.keys.image_extensions,
+        };
+        let mut entries: Vec<(usize, &Member, u64)> = Vec::new();
+        for token in &tokens {
+            let found = match (self.is_written, token.as_str()) {
+                (true, name) => name.and_then(|name| self.archive.find(name)),
+                (false, name) => scope.resolve(name, tokens.len() == 1),
+            };
+            let Some((index, member)) = found else {
+                let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
+                self.check.report(sample.problem(Rule::Structure, missing_member(&name)));
+                continue;
+            };
+            *self.uses.entry(index).or_default() += 1;
+            match entries.iter_mut().find(|(other, ..)| *other == index) {
+                Some((.., uses)) => *uses += 1,
+                None => entries.push((index, member, 1)),
+            }
+            if self.is_written && !belongs(&member.name, &sample.member.name) {
+                let what = format!("entry `{}` is an image of another sample", member.name);
+                self.check.report(sample.problem(Rule::Structure, what));
+            }
+        }
+        for (index, member, uses) in entries {
+            self.image(sample, index, member, uses);
+        }
+    }
+
+    /// The header of one member, and whether it has as many pages as the sample has entries for it.
+    fn image(&mut self, sample: &Sample<'_>, index: usize, member: &Member, entries: u64) {
+        let pages = match self.pages.get(&index) {
+            Some(pages) => *pages,
+            None => {
+                let range = member.offset..member.offset + member.size;
+                let place = |problem: Problem| problem.of_sample(sample.name).at_member(&member.name, member.offset);
+                let pages = report_image(ImageBytes::Member(&*self.archive.object, &range), self.check, place);
+                self.pages.insert(index, pages);
+                pages
+            }
+        };
+        let is_paged = content_type(&member.name) == "image/tiff";
+        if let Some(pages) = pages
+            && is_paged
+            && pages as u64 != entries
+        {
+            let what = format!("the TIFF has {pages} pages, the sample has {entries} entries for them");
+            self.check.report(Problem::new(Rule::Image, what).of_sample(sample.name).at_member(&member.name, member.offset));
+        }
+    }
+
+    /// Members that no sample names, and in a written tar those that several entries name.
+    fn leftovers(&mut self) {
+        if self.check.samples == 0 && !self.archive.members.is_empty() {
+            let what = format!(
+                "none of the {} members is a sample: no name ends in {}",
+                self.archive.members.len(),
+                self.options.keys.json_extensions.join(" or ")
+            );
+            self.check.report(Problem::new(Rule::Structure, what));
+        }
+        for (index, member) in self.archive.members.iter().enumerate().filter(|(_, member)| !self.options.keys.is_sample(member)) {
+            let uses = self.uses.get(&index).copied().unwrap_or_default();
+            self.check.unreferenced_members += u64::from(uses == 0);
+            let is_of_broken = self.broken.iter().any(|sample| member.name.strip_prefix(sample).is_some_and(|rest| rest.starts_with('.')));
+            let is_hidden = self.archive.find(&member.name).is_some_and(|(last, _)| last != index);
+            if !self.is_written || uses == 1 || is_of_broken || is_hidden {
+                continue;
+            }
+            let what = if uses == 0 { "no sample names this member".to_owned() } else { format!("{uses} entries name this member") };
+            self.check.report(Problem::new(Rule::Structure, what).at_member(&member.name, member.offset));
+        }
+    }
+}
+
+impl Sample<'_> {
+    fn list(&self, field: &str) -> &[Value] {
+        self.object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    fn problem(&self, rule: Rule, what: impl Into<String>) -> Problem {
+        Problem::new(rule, what).of_sample(self.name).at_member(&self.member.name, self.member.offset)
+    }
+}
+
+/// `s.0.png` belongs to `s.json`, and `s.1.0.png` to `s.1.json`: the exact stem, then a dot.
+fn belongs(image: &str, json: &str) -> bool {
+    let sample = json.strip_suffix(".json").unwrap_or(json);
+    image.strip_prefix(sample).is_some_and(|rest| rest.starts_with('.'))
+}

@@ -1,0 +1,52 @@
+//! What can be wrong with a Parquet file.
+
+use parquet::errors::ParquetError;
+
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The footer is missing, cut or inconsistent.
+    #[error("Footer of `{path}` cannot be read: {source}")]
+    Footer {
+        path: String,
+        #[source]
+        source: ParquetError,
+    },
+    /// A page or a value is damaged; rows before it were delivered.
+    #[error("Rows of `{path}` cannot be read behind row {row}: {source}")]
+    Rows {
+        path: String,
+        row: u64,
+        #[source]
+        source: ParquetError,
+    },
+    /// The decoder gave up in a way that it should not.
+    #[error("Rows of `{path}` cannot be read behind row {row}: the decoder failed on damaged data")]
+    Decoder { path: String, row: u64 },
+    #[error("Failed to write Parquet to `{path}`: {source}")]
+    Write {
+        path: String,
+        #[source]
+        source: ParquetError,
+    },
+    #[error("`{name}` is no Parquet compression")]
+    UnknownCompression { name: String },
+}
+
+impl Error {
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Footer { .. } => Some("the writer was probably not closed, or this is no Parquet file"),
+            Self::UnknownCompression { .. } => Some("one of zstd, snappy, gzip, brotli, lz4, none"),
+            _ => None,
+        }
+    }
+
+    /// The operating system's reason, where a write failed because of it.
+    #[must_use]
+    pub fn io_source(&self) -> Option<&std::io::Error> {
+        let Self::Write { source: ParquetError::External(source), .. } = self else { return None };
+        source.downcast_ref()
+    }
+}

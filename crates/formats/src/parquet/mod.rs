@@ -1,0 +1,17 @@
+//! Parquet files as Arrow record batches, and back.
+//!
+//! Byte ranges of a file enter, record batches leave ([`ParquetFile`]); record batches enter, a file leaves ([`ParquetWriter`]). Called by the curate
+//! source and sink. The invariant: no type of the `parquet` crate leaves this folder, and no input, however damaged, panics through it.
+
+mod error;
+mod layout;
+mod object;
+mod read;
+mod thrift;
+mod thrift_fields;
+mod write;
+
+pub use error::Error;
+pub use layout::{ColumnChunk, RowGroup};
+pub use read::{ParquetBatches, ParquetFile};
+pub use write::{ParquetCompression, ParquetWriter, ParquetWriterOptions};

@@ -1,0 +1,268 @@
+//! Looks through a Thrift structure before the decoder does, and refuses one that would keep it busy for hours.
+//!
+//! Bytes of a footer or a page header enter, a verdict leaves. When the decoder skips a list of booleans it takes no byte an element, so that six bytes
+//! make it count to two thousand million, and a file of some kilobytes makes it do that hundreds of times (parquet 59.3.2). No structure that is read
+//! here has booleans in a collection. The decoder does not compare the type of a known field with the one in the file either, so that it can be led to
+//! bytes that this walk took for a text; such fields are refused as well, and pages that claim more values than any writer puts into one, or a
+//! dictionary of more entries than bytes. The invariant: all else takes a byte at least, so this walk takes no more steps than there are bytes, and the
+//! decoder takes the same ones.
+
+use super::thrift_fields::{FILE, Fields, Kind, PAGE};
+
+/// Far deeper than any structure of Parquet.
+const MAX_DEPTH: usize = 64;
+
+/// Entries differ from each other; so many of them do not fit a byte whatever the compression.
+const MAX_ENTRIES_A_BYTE: u64 = 64;
+
+/// Lengths and counts are signed numbers of 32 bits.
+const MAX_NUMBER: u64 = (1 << 31) - 1;
+
+const STOP: u8 = 0;
+const BOOLEANS: [u8; 2] = [1, 2];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Whole, or damaged in a way that the decoder stops at.
+    Harmless,
+    /// The bytes end before the structure does.
+    Unfinished,
+    /// A collection of booleans, a known field of another type, or deeper than it is looked into.
+    Foreign,
+}
+
+/// Judges the footer that `bytes` are.
+pub(super) fn judge_footer(bytes: &[u8]) -> Verdict {
+    verdict(Walk::new(bytes, false).structure(FILE, Place::default(), MAX_DEPTH))
+}
+
+/// Judges the page header at the start of `bytes`.
+pub(super) fn judge_page_header(bytes: &[u8]) -> Verdict {
+    let mut walk = Walk::new(bytes, true);
+    let result = walk.structure(PAGE, Place::default(), MAX_DEPTH);
+    // The decoder takes memory for as many entries as a dictionary claims, before it looks at the first.
+    if result.is_ok() && walk.dictionary_entries > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE)) {
+        return Verdict::Foreign;
+    }
+    verdict(result)
+}
+
+fn verdict(result: Step<()>) -> Verdict {
+    match result {
+        Ok(()) => Verdict::Harmless,
+        Err(verdict) => verdict,
+    }
+}
+
+struct Walk<'a> {
+    bytes: &'a [u8],
+    page_len: u64,
+    stored_len: u64,
+    dictionary_entries: u64,
+    is_page: bool,
+}
+
+/// Where a value is: how deep, in which field, and in which field that one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    level: usize,
+    parent: u64,
+    id: u64,
+}
+
+impl Place {
+    fn inside(self, id: u64) -> Self {
+        Self { level: self.level + 1, parent: self.id, id }
+    }
+}
+
+type Step<T> = Result<T, Verdict>;
+
+impl<'a> Walk<'a> {
+    fn new(bytes: &'a [u8], is_page: bool) -> Self {
+        Self { bytes, page_len: 0, stored_len: 0, dictionary_entries: 0, is_page }
+    }
+
+    fn structure(&mut self, fields: Fields, place: Place, depth: usize) -> Step<()> {
+        let mut id = 0u64;
+        loop {
+            let header = self.byte()?;
+            if header & 0x0f == STOP {
+                return Ok(());
+            }
+            id = match header >> 4 {
+                // An id of its own, as a zigzag number; negative ones are nobody's.
+                0 => Some(self.varint()?).filter(|id| id & 1 == 0).map_or(u64::MAX, |id| id >> 1),
+                delta => id.saturating_add(u64::from(delta)),
+            };
+            let expected = fields.iter().find(|(known, _)| u64::from(*known) == id).map_or(Kind::Any, |(_, kind)| *kind);
+            self.value(header & 0x0f, expected, place.inside(id), depth)?;
+        }
+    }
+
+    /// A value that is a field; a boolean is in the field's header.
+    fn value(&mut self, wire: u8, expected: Kind, place: Place, depth: usize) -> Step<()> {
+        let depth = depth.checked_sub(1).ok_or(Verdict::Foreign)?;
+        if !expected.allows(wire) {
+            return Err(Verdict::Foreign);
+        }
+        match wire {
+            1 | 2 => Ok(()),
+            3 => self.skip(1),
+            4..=6 => match self.varint()? {
+                number if expected.allows_number(number) => self.note(place, number),
+                _ => Err(Verdict::Foreign),
+            },
+            7 => self.skip(8),
+            8 => {
+                let len = self.varint()?;
+                self.skip(len)
+            }
+            9 | 10 => self.list(expected, place, depth),
+            11 => self.map(place, depth),
+            12 => self.structure(expected.fields(), place, depth),
+            13 => self.skip(16),
+            _ => Err(Verdict::Harmless),
+        }
+    }
+
+    fn list(&mut self, expected: Kind, place: Place, depth: usize) -> Step<()> {
+        let header = self.byte()?;
+        let count = if header >> 4 == 15 { self.varint()? } else { u64::from(header >> 4) };
+        self.elements(&[header & 0x0f], (expected.element(), place), count, depth)
+    }
+
+    fn map(&mut self, place: Place, depth: usize) -> Step<()> {
+        let count = self.varint()?;
+        if count == 0 {
+            return Ok(());
+        }
+        let kinds = self.byte()?;
+        self.elements(&[kinds >> 4, kinds & 0x0f], (Kind::Any, place), count, depth)
+    }
+
+    fn elements(&mut self, wires: &[u8], (expected, place): (Kind, Place), count: u64, depth: usize) -> Step<()> {
+        if count > 0 && wires.iter().any(|wire| BOOLEANS.contains(wire)) {
+            return Err(Verdict::Foreign);
+        }
+        for _ in 0..count {
+            for wire in wires {
+                self.value(*wire, expected, place.inside(u64::MAX), depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the numbers that a page header is judged by.
+    fn note(&mut self, place: Place, zigzag: u64) -> Step<()> {
+        if !self.is_page {
+            return Ok(());
+        }
+        let kept = match (place.level, place.parent, place.id) {
+            (1, _, 2) => &mut self.page_len,
+            (1, _, 3) => &mut self.stored_len,
+            (2, 7, 1) => &mut self.dictionary_entries,
+            _ => return Ok(()),
+        };
+        // The decoder cuts numbers to 32 bits, whatever is left of them then.
+        let is_cut = zigzag & 1 == 1 || zigzag >> 1 > MAX_NUMBER;
+        *kept = zigzag >> 1;
+        if is_cut { Err(Verdict::Foreign) } else { Ok(()) }
+    }
+
+    fn byte(&mut self) -> Step<u8> {
+        let (first, rest) = self.bytes.split_first().ok_or(Verdict::Unfinished)?;
+        self.bytes = rest;
+        Ok(*first)
+    }
+
+    fn varint(&mut self) -> Step<u64> {
+        let (mut value, mut shift) = (0u64, 0u32);
+        loop {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or_default();
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+            // More digits than a number has are cut by one reader and wrapped by another.
+            shift = Some(shift + 7).filter(|shift| *shift < 64).ok_or(Verdict::Foreign)?;
+        }
+    }
+
+    fn skip(&mut self, len: u64) -> Step<()> {
+        let rest = usize::try_from(len).ok().and_then(|len| self.bytes.get(len..));
+        self.bytes = rest.ok_or(Verdict::Unfinished)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn list_of_two_thousand_million_booleans_is_refused_wherever_it_hides() {
+        let booleans = [0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+        let in_field = [&[0xf9][..], &booleans, &[0]].concat();
+        let in_list_in_structure = [&[0xfc, 0x19, 0x29][..], &booleans, &booleans, &[0, 0]].concat();
+        let in_map = [0xfb, 0xff, 0xff, 0x03, 0x12, 0];
+        // The decoder reads a number of one byte here, and then what this list has as its text.
+        let in_text = [&[0x18, 8, 0xf9][..], &booleans, &[0, 0]].concat();
+        for bytes in [in_field, in_list_in_structure, in_map.to_vec(), in_text] {
+            assert_eq!(judge_footer(&bytes), Verdict::Foreign, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn structure_that_is_cut_is_unfinished_at_every_byte() {
+        // All of them unknown fields: a number, a text, a list of two structures, a boolean, a double.
+        let whole = [0xf5, 0x80, 0x01, 0x18, 2, b'h', b'i', 0x19, 0x2c, 0x15, 2, 0, 0, 0x11, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(judge_footer(&whole), Verdict::Harmless);
+        assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]) == Verdict::Unfinished));
+    }
+
+    #[test]
+    fn list_that_claims_more_than_there_is_ends_with_the_bytes() {
+        assert_eq!(judge_footer(&[0x49, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0, 0]), Verdict::Unfinished);
+        assert_eq!(judge_footer(&[0xfc; 60]), Verdict::Unfinished);
+        assert_eq!(judge_footer(&[0xfc; 1000]), Verdict::Foreign);
+    }
+
+    #[test]
+    fn header_of_a_page_is_harmless_and_one_with_a_text_for_its_length_is_not() {
+        let page = [0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c, 0x36, 0, 0x28, 1, b'x', 0x21, 0x11, 0, 0, 0];
+        assert_eq!(judge_page_header(&page), Verdict::Harmless);
+        assert_eq!(judge_page_header(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::Foreign);
+    }
+
+    /// Found by fuzzing: eight gigabytes for a dictionary of some bytes.
+    #[test]
+    fn dictionary_that_claims_more_entries_than_it_has_bytes_is_refused() {
+        let entries = [0x1c, 0x15, 0x80, 0x80, 0x80, 0x40, 0x15, 0, 0, 0];
+        let header = |page: &[u8], stored: &[u8]| [&[0x15, 4, 0x15], page, &[0x15], stored, &[0x4c], &entries[1..]].concat();
+        let large = [0xfe, 0xff, 0xff, 0xff, 0x0f];
+        assert_eq!(judge_page_header(&header(&[20], &[20])), Verdict::Foreign);
+        assert_eq!(judge_page_header(&header(&large, &[20])), Verdict::Foreign);
+        assert_eq!(judge_page_header(&header(&large, &large)), Verdict::Harmless);
+        // Negative, and a large positive number once it is cut to 32 bits.
+        let cut = [0xcf, 0xce, 0xce, 0xce, 0xde, 0x01];
+        assert_eq!(judge_page_header(&[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()), Verdict::Foreign);
+        assert_eq!(judge_page_header(&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15, 10, 0x15, 0, 0, 0]), Verdict::Harmless);
+    }
+
+    #[test]
+    fn page_of_two_thousand_million_values_is_refused() {
+        let page = |count: &[u8]| [&[0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15][..], count, &[0x15, 0, 0, 0]].concat();
+        assert_eq!(judge_page_header(&page(&[0x80, 0x80, 0x80, 0x40])), Verdict::Harmless);
+        assert_eq!(judge_page_header(&page(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Verdict::Foreign);
+        assert_eq!(judge_page_header(&page(&[0x03])), Verdict::Foreign);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_get_a_verdict(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let _verdicts = [judge_footer(&bytes), judge_page_header(&bytes)];
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Writes one Parquet file.
+//!
+//! Images are stored as they are: already compressed, each value unique, never compared. So the payload column gets no codec, no dictionary and no
+//! statistics. The caller decides where a row group ends, by bytes; a row group never holds more than one chunk.
+
+use super::Error;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use std::io::Write;
+use std::str::FromStr;
+
+/// Codec of the text columns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ParquetCompression {
+    #[default]
+    Zstd,
+    Snappy,
+    Gzip,
+    Brotli,
+    Lz4,
+    None,
+}
+
+impl FromStr for ParquetCompression {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Ok(match name.to_ascii_lowercase().as_str() {
+            "zstd" => Self::Zstd,
+            "snappy" => Self::Snappy,
+            "gzip" => Self::Gzip,
+            "brotli" => Self::Brotli,
+            "lz4" => Self::Lz4,
+            "none" | "uncompressed" => Self::None,
+            _ => return Err(Error::UnknownCompression { name: name.to_owned() }),
+        })
+    }
+}
+
+impl ParquetCompression {
+    fn codec(self) -> Compression {
+        match self {
+            Self::Zstd => Compression::ZSTD(ZstdLevel::default()),
+            Self::Snappy => Compression::SNAPPY,
+            Self::Gzip => Compression::GZIP(GzipLevel::default()),
+            Self::Brotli => Compression::BROTLI(BrotliLevel::default()),
+            Self::Lz4 => Compression::LZ4_RAW,
+            Self::None => Compression::UNCOMPRESSED,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ParquetWriterOptions {
+    pub compression: ParquetCompression,
+    /// Column of payloads, which are mostly compressed already, and its codec.
+    pub payload: Option<(String, ParquetCompression)>,
+}
+
+pub struct ParquetWriter<W: Write + Send> {
+    path: String,
+    writer: ArrowWriter<W>,
+}
+
+impl<W: Write + Send> ParquetWriter<W> {
+    /// `path` is what errors will call the file.
+    ///
+    /// # Errors
+    /// [`Error::Write`] for a type that Parquet cannot store.
+    pub fn new(path: &str, sink: W, schema: SchemaRef, options: &ParquetWriterOptions) -> Result<Self, Error> {
+        let mut properties = WriterProperties::builder()
+            .set_compression(options.compression.codec())
+            .set_max_row_group_row_count(None)
+            .set_created_by(format!("shardmill version {}", env!("CARGO_PKG_VERSION")));
+        if let Some((column, compression)) = &options.payload {
+            let column = ColumnPath::from(column.as_str());
+            properties = properties
+                .set_column_compression(column.clone(), compression.codec())
+                .set_column_dictionary_enabled(column.clone(), false)
+                .set_column_statistics_enabled(column, EnabledStatistics::None);
+        }
+        let failed = |source| Error::Write { path: path.to_owned(), source };
+        let writer = ArrowWriter::try_new(sink, schema, Some(properties.build())).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), writer })
+    }
+
+    /// Writes `rows` as a row group of their own; no rows, no row group.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn write_row_group(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let path = &self.path;
+        let failed = |source: ParquetError| Error::Write { path: path.clone(), source };
+        self.writer.write(rows).map_err(failed)?;
+        self.writer.flush().map_err(failed)
+    }
+
+    /// Writes the footer and gives the sink back.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn finish(self) -> Result<W, Error> {
+        let path = self.path;
+        self.writer.into_inner().map_err(|source| Error::Write { path, source })
+    }
+}

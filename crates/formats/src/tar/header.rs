@@ -1,0 +1,133 @@
+//! One header block: what kind of entry it is, its name and its size.
+//!
+//! A 512-byte block enters, a [`Header`] leaves; called by the walk. A header exists only if its checksum holds.
+
+use super::BLOCK_LEN;
+use super::error::Fault;
+
+const NAME: (usize, usize) = (0, 100);
+const SIZE: (usize, usize) = (124, 12);
+const CHECKSUM: (usize, usize) = (148, 8);
+const TYPE: usize = 156;
+const MAGIC: (usize, usize) = (257, 6);
+const PREFIX: (usize, usize) = (345, 155);
+const SPARSE_GOES_ON: usize = 482;
+const SPARSE_BLOCK_GOES_ON: usize = 504;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Regular,
+    /// Type NUL, from before directories had a type: a trailing slash in the name makes it one.
+    OldRegular,
+    LongName,
+    LongLink,
+    Pax,
+    GlobalPax,
+    Sparse,
+    Continuation,
+    /// Links, devices, directories, FIFOs: whatever their size field says, no payload follows.
+    WithoutPayload,
+    Other,
+}
+
+pub(super) struct Header<'a> {
+    pub(super) kind: Kind,
+    pub(super) size: u64,
+    block: &'a [u8; BLOCK_LEN],
+}
+
+impl<'a> Header<'a> {
+    pub(super) fn parse(block: &'a [u8; BLOCK_LEN]) -> Result<Self, Fault> {
+        if !checksum_holds(block) {
+            return Err(Fault::Checksum);
+        }
+        let kind = match block.get(TYPE).copied().unwrap_or(0) {
+            b'0' | b'7' => Kind::Regular,
+            0 => Kind::OldRegular,
+            b'L' => Kind::LongName,
+            b'K' => Kind::LongLink,
+            // `X` is what Solaris wrote before POSIX settled on `x`.
+            b'x' | b'X' => Kind::Pax,
+            b'g' => Kind::GlobalPax,
+            b'S' => Kind::Sparse,
+            b'M' => Kind::Continuation,
+            b'1'..=b'6' => Kind::WithoutPayload,
+            _ => Kind::Other,
+        };
+        let size = match kind {
+            Kind::WithoutPayload => 0,
+            _ => number(field(block, SIZE)).ok_or(Fault::Size)?,
+        };
+        Ok(Self { kind, size, block })
+    }
+
+    /// The name as stored, with the ustar prefix.
+    pub(super) fn name(&self) -> Vec<u8> {
+        let name = until_nul(field(self.block, NAME));
+        // GNU headers keep times and sparse maps where ustar has the prefix; their magic has a space for the NUL.
+        let prefix = if field(self.block, MAGIC) == b"ustar\0" { until_nul(field(self.block, PREFIX)) } else { &[] };
+        if prefix.is_empty() {
+            return name.to_vec();
+        }
+        [prefix, b"/", name].concat()
+    }
+
+    /// Whether blocks with more of the sparse map follow; they are not part of the size.
+    pub(super) fn sparse_map_goes_on(&self) -> bool {
+        self.block.get(SPARSE_GOES_ON).is_some_and(|&byte| byte != 0)
+    }
+}
+
+pub(super) fn sparse_block_goes_on(block: &[u8]) -> bool {
+    block.get(SPARSE_BLOCK_GOES_ON).is_some_and(|&byte| byte != 0)
+}
+
+pub(super) fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+fn field(block: &[u8; BLOCK_LEN], (start, len): (usize, usize)) -> &[u8] {
+    block.get(start..start + len).unwrap_or_default()
+}
+
+fn checksum_holds(block: &[u8; BLOCK_LEN]) -> bool {
+    let stored_field = field(block, CHECKSUM);
+    let Some(stored) = octal(stored_field) else {
+        return false;
+    };
+    // The field itself counts as eight spaces.
+    let spaces = 8 * u32::from(b' ');
+    let sum = |bytes: &[u8]| bytes.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+    let unsigned = sum(block) - sum(stored_field) + spaces;
+    if stored == u64::from(unsigned) {
+        return true;
+    }
+    // Some old writers summed signed chars; each byte from 128 on then counts 256 less.
+    let high = |bytes: &[u8]| bytes.iter().map(|&byte| u32::from(byte >> 7)).sum::<u32>();
+    let lower = 256 * (high(block) - high(stored_field));
+    stored.checked_add(u64::from(lower)) == Some(u64::from(unsigned))
+}
+
+/// Octal digits, or big-endian binary if the first byte says so.
+fn number(field: &[u8]) -> Option<u64> {
+    match field.split_first()? {
+        (0x80, digits) => {
+            let (high, low) = digits.split_last_chunk::<8>()?;
+            let fits = high.iter().all(|&byte| byte == 0);
+            fits.then(|| u64::from_be_bytes(*low))
+        }
+        _ => octal(field),
+    }
+}
+
+fn octal(field: &[u8]) -> Option<u64> {
+    let text = until_nul(field);
+    // GNU tar reads on behind a leading NUL, Python takes the field as 0: a size on which readers differ is none.
+    if text.is_empty() && field.iter().any(|&byte| byte != 0 && byte != b' ') {
+        return None;
+    }
+    text.trim_ascii().iter().try_fold(0_u64, |value, &digit| match digit {
+        b'0'..=b'7' => value.checked_mul(8)?.checked_add(u64::from(digit - b'0')),
+        _ => None,
+    })
+}

@@ -1,0 +1,101 @@
+//! Decompresses gzip archives, also ones that are several gzip streams in a row.
+//!
+//! A compressed reader enters, the archive leaves through a writer; called before a walk of a `.tar.gz`. Everything
+//! that could be decompressed before a damage has been written when the error is returned.
+
+use std::io::{ErrorKind, Read, Write};
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::error::TarError;
+
+const CHUNK: usize = 1 << 16;
+const WINDOW_BITS: u8 = 15;
+
+/// Decompresses all gzip streams of `reader` into `writer` and gives the number of bytes written.
+///
+/// Zeros behind a stream are ignored, as `gzip` does for tapes.
+///
+/// # Errors
+///
+/// Each error carries the number of bytes that reached `writer`: what lies before a damage can be used.
+pub fn inflate(reader: impl Read, writer: impl Write) -> Result<u64, TarError> {
+    let mut streams = Streams { reader, writer, input: vec![0; CHUNK], start: 0, end: 0, output: vec![0; CHUNK], inflated: 0 };
+    loop {
+        let mut stream = Decompress::new_gzip(WINDOW_BITS);
+        while streams.advance(&mut stream)? {}
+        if !streams.find_next()? {
+            return Ok(streams.inflated);
+        }
+    }
+}
+
+struct Streams<R, W> {
+    reader: R,
+    writer: W,
+    input: Vec<u8>,
+    /// What was read and not used yet is `input[start..end]`.
+    start: usize,
+    end: usize,
+    output: Vec<u8>,
+    inflated: u64,
+}
+
+impl<R: Read, W: Write> Streams<R, W> {
+    /// Decompresses one chunk; false at the end of a stream.
+    fn advance(&mut self, stream: &mut Decompress) -> Result<bool, TarError> {
+        self.fill()?;
+        let (in_before, out_before) = (stream.total_in(), stream.total_out());
+        let input = self.input.get(self.start..self.end).unwrap_or_default();
+        let result = stream.decompress(input, &mut self.output, FlushDecompress::None);
+        let consumed = usize::try_from(stream.total_in() - in_before).unwrap_or(0);
+        let produced = usize::try_from(stream.total_out() - out_before).unwrap_or(0);
+        self.start += consumed;
+        // Also what was produced in the call that met the damage: a sample may end there.
+        let bytes = self.output.get(..produced).unwrap_or_default();
+        let inflated = self.inflated;
+        self.writer.write_all(bytes).map_err(|source| TarError::WriteInflated { inflated, source })?;
+        self.inflated += bytes.len() as u64;
+        let inflated = self.inflated;
+        match result {
+            Ok(Status::StreamEnd) => Ok(false),
+            Ok(_) if consumed == 0 && produced == 0 => Err(TarError::TruncatedGzip { inflated }),
+            Ok(_) => Ok(true),
+            Err(error) => Err(TarError::BadGzip { inflated, detail: error.to_string() }),
+        }
+    }
+
+    /// Whether another stream follows, perhaps behind zeros.
+    fn find_next(&mut self) -> Result<bool, TarError> {
+        loop {
+            self.fill()?;
+            let unused = self.input.get(self.start..self.end).unwrap_or_default();
+            if unused.is_empty() {
+                return Ok(false);
+            }
+            match unused.iter().position(|&byte| byte != 0) {
+                Some(zeros) => {
+                    self.start += zeros;
+                    return Ok(true);
+                }
+                None => self.start = self.end,
+            }
+        }
+    }
+
+    /// Reads on if nothing is left to use; then nothing is left only at the end of the input.
+    fn fill(&mut self) -> Result<(), TarError> {
+        while self.start == self.end {
+            match self.reader.read(&mut self.input) {
+                Ok(0) => break,
+                Ok(count) => (self.start, self.end) = (0, count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    let inflated = self.inflated;
+                    return Err(TarError::ReadGzip { inflated, source });
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Reads the members of tar archives by offset, and writes archives that are byte-reproducible.
+//!
+//! Header blocks enter, names and payload ranges leave; called by the WebDataset source and sink. The walk asks for
+//! header blocks only, payloads are never read. A [`Member`] always lies completely inside the archive: no length in a
+//! file is believed before it has been compared with the archive's.
+//!
+//! # File format
+//!
+//! ```text
+//! | header: 512 | payload | zeros to the next 512 | header | … | 1,024 zeros | zeros to the next 10,240 |
+//! ```
+//!
+//! A header may be preceded by extension headers whose payload describes it: GNU `L` (long name) and `K` (long link
+//! name), PAX `x` (records for the next file) and `g` (records for all files that follow).
+
+mod compression;
+mod entry;
+mod error;
+mod header;
+mod inflate;
+mod pax;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod write;
+
+pub use compression::{Compression, sniff_compression};
+pub use error::{Fault, Reason, TarError};
+pub use inflate::inflate;
+pub use walk::{MAX_EXTENSION_LEN, Member, Walk};
+pub use write::{END_OF_ARCHIVE, end_of_archive, member_header, padding};
+
+/// Headers, payloads and padding come in blocks of this many bytes.
+const BLOCK_LEN: usize = 512;
+const BLOCK: u64 = 512;

@@ -1,0 +1,85 @@
+//! The bytes around the payloads of an archive.
+//!
+//! Names and sizes enter, blocks leave; called by the WebDataset sink, which writes header, payload and padding in
+//! turn. Nothing but name and size goes into a header, so equal members make equal archives.
+
+use super::{BLOCK, BLOCK_LEN};
+
+/// Two blocks of zeros; readers stop here.
+pub const END_OF_ARCHIVE: [u8; 1024] = [0; 1024];
+
+/// What tar writes to a tape at once; archives are filled up to a multiple of it.
+const RECORD: u64 = 20 * BLOCK;
+
+const NAME_LEN: usize = 100;
+const MAX_OCTAL_SIZE: u64 = 0o77_777_777_777;
+const LONG_NAME: &str = "././@LongLink";
+
+/// The header blocks of a regular file: mtime 0, mode 0644, owner 0 without a name.
+///
+/// Names beyond 100 bytes get a GNU long-name entry in front, sizes from 8 GiB on are binary: the GNU format as GNU
+/// tar and Python's `tarfile` write and read it. A name ends at its first NUL, so it must not contain one.
+pub fn member_header(name: &str, size: u64) -> Vec<u8> {
+    if name.len() <= NAME_LEN {
+        return header_block(name.as_bytes(), b'0', 0o644, size);
+    }
+    let body_len = name.len() as u64 + 1;
+    let mut blocks = header_block(LONG_NAME.as_bytes(), b'L', 0, body_len);
+    blocks.extend_from_slice(name.as_bytes());
+    blocks.push(0);
+    blocks.resize(blocks.len() + padding(body_len), 0);
+    let (start, _) = name.as_bytes().split_at(NAME_LEN);
+    blocks.extend(header_block(start, b'0', 0o644, size));
+    blocks
+}
+
+/// How many zero bytes follow a payload of `size` bytes.
+pub fn padding(size: u64) -> usize {
+    let missing = (BLOCK - size % BLOCK) % BLOCK;
+    usize::try_from(missing).unwrap_or(0)
+}
+
+/// The zeros that end an archive of which `written` bytes are there: two blocks, then up to a full record of 10,240.
+pub fn end_of_archive(written: u64) -> Vec<u8> {
+    let len = END_OF_ARCHIVE.len() as u64;
+    let rest = (written % RECORD + len) % RECORD;
+    let fill = (RECORD - rest) % RECORD;
+    vec![0; usize::try_from(len + fill).unwrap_or(0)]
+}
+
+fn header_block(name: &[u8], kind: u8, mode: u32, size: u64) -> Vec<u8> {
+    let mut block = Vec::with_capacity(BLOCK_LEN);
+    block.extend_from_slice(name);
+    block.resize(NAME_LEN, 0);
+    block.extend(format!("{mode:07o}\0").bytes());
+    block.extend(b"0000000\0"); // uid
+    block.extend(b"0000000\0"); // gid
+    block.extend(size_field(size));
+    block.extend(b"00000000000\0"); // mtime
+    let checksum_at = block.len();
+    block.extend(b"        ");
+    block.push(kind);
+    block.resize(257, 0); // link name
+    block.extend(b"ustar  \0");
+    block.resize(BLOCK_LEN, 0);
+
+    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    let checksum = format!("{sum:06o}\0 ");
+    for (slot, digit) in block.iter_mut().skip(checksum_at).zip(checksum.bytes()) {
+        *slot = digit;
+    }
+    block
+}
+
+fn size_field(size: u64) -> [u8; 12] {
+    let mut field = [0; 12];
+    if size <= MAX_OCTAL_SIZE {
+        for (slot, digit) in field.iter_mut().zip(format!("{size:011o}").bytes()) {
+            *slot = digit;
+        }
+    } else {
+        field[0] = 0x80;
+        field[4..].copy_from_slice(&size.to_be_bytes());
+    }
+    field
+}

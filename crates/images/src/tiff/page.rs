@@ -1,0 +1,107 @@
+//! One page: its raw directory, and the size in it.
+//!
+//! The entries of a directory enter, the size of the page leaves without another byte of the payload. Invariant: the first entry of a tag
+//! counts, as in libtiff.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::size::ImageSize;
+use crate::tiff::directory::read_directory;
+use crate::tiff::entry::Entry;
+use crate::tiff::layout::Layout;
+use crate::tiff::tags;
+use crate::window::{Progress, Window};
+
+/// A directory of the main chain.
+#[derive(Debug, Clone)]
+pub struct TiffPage {
+    pub(crate) number: usize,
+    pub(crate) layout: Layout,
+    pub(crate) entries: Bytes,
+}
+
+impl TiffPage {
+    /// Width and height, swapped when the orientation tag turns the page by 90°.
+    ///
+    /// # Errors
+    /// When the size is absent, out of line, negative or zero.
+    pub fn size(&self) -> Result<ImageSize> {
+        size_of(self.number, self.layout, &self.entries)
+    }
+
+    /// True when the tables of the page may lie anywhere in the file.
+    pub(crate) fn is_old_jpeg(&self) -> bool {
+        raw_entries(self.layout, &self.entries)
+            .filter_map(|bytes| Entry::parse(self.layout, bytes))
+            .find(|entry| entry.tag == tags::COMPRESSION)
+            .and_then(|entry| entry.inline_unsigned(self.layout))
+            == Some(tags::OLD_JPEG)
+    }
+}
+
+/// The raw entries, one slice each.
+pub(crate) fn raw_entries(layout: Layout, entries: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let len = if layout.is_big { 20 } else { 12 };
+    entries.chunks_exact(len)
+}
+
+fn size_of(page: usize, layout: Layout, entries: &[u8]) -> Result<ImageSize> {
+    let [mut width, mut height, mut orientation] = [None; 3];
+    for bytes in raw_entries(layout, entries) {
+        let slot = match layout.endian.u16(bytes) {
+            Some(tags::WIDTH) => &mut width,
+            Some(tags::HEIGHT) => &mut height,
+            Some(tags::ORIENTATION) => &mut orientation,
+            _ => continue,
+        };
+        if slot.is_none() {
+            *slot = Entry::parse(layout, bytes);
+        }
+    }
+    let side = |entry: Option<Entry>, tag: u16| {
+        let entry = entry.ok_or(Error::MissingTag { page, tag })?;
+        entry.inline_unsigned(layout).and_then(|value| u32::try_from(value).ok()).ok_or(Error::UnusableTag {
+            page,
+            tag,
+            kind: entry.kind,
+            count: entry.count,
+        })
+    };
+    let (width, height) = (side(width, tags::WIDTH)?, side(height, tags::HEIGHT)?);
+    let turned = orientation.and_then(|entry| entry.inline_unsigned(layout)).is_some_and(|value| (5..=8).contains(&value));
+    if turned { ImageSize::new(height, width) } else { ImageSize::new(width, height) }
+}
+
+/// The size of page 0, without an index of the others.
+#[derive(Debug)]
+pub(crate) struct FirstPage {
+    payload_len: u64,
+    place: Option<(Layout, u64)>,
+}
+
+impl FirstPage {
+    pub(crate) fn new(payload_len: u64) -> Self {
+        Self { payload_len, place: None }
+    }
+
+    /// Goes on in `window`; the first window must begin the payload.
+    pub(crate) fn step(&mut self, window: Window<'_>) -> Result<Progress<ImageSize, Range<u64>>> {
+        let payload_len = self.payload_len;
+        let (layout, offset) = match self.place {
+            Some(place) => place,
+            None => window.tail(0).and_then(Layout::parse).ok_or(Error::NotTiff { payload_len })?,
+        };
+        self.place = Some((layout, offset));
+        if offset == 0 {
+            return Err(Error::PageBeyondEnd { page: 0, pages: 0 });
+        }
+        match read_directory(layout, window, offset, payload_len) {
+            Ok(Progress::Needs(range)) => Ok(Progress::Needs(range)),
+            Ok(Progress::Ready(directory)) => size_of(0, layout, directory.entries).map(Progress::Ready),
+            Err(at) => Err(Error::DirectoryOutOfFile { page: 0, broken_page: 0, offset: at.offset, needed: at.needed, payload_len }),
+        }
+    }
+}

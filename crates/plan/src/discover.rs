@@ -1,0 +1,92 @@
+//! Finds the input files below the paths that a user gives.
+
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use shardmill_storage::store_of;
+
+/// One file to read, and which version of it was seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    pub path: String,
+    pub size: u64,
+    pub modified_ns: i64,
+}
+
+/// All files with one of `suffixes` (case-insensitive, such as `.tar.gz`) at or below `paths`, sorted by path.
+///
+/// Hidden files, `_SUCCESS` markers and `.crc` side files are nobody's data and are left out.
+///
+/// # Errors
+/// [`Error::Storage`] for a missing path or a file that cannot be opened, [`Error::NoInput`] when nothing matches.
+pub fn discover(paths: &[String], suffixes: &[String]) -> Result<Vec<InputFile>> {
+    let identified = |path: String| {
+        let identity = store_of(&path)?.open(&path)?.identity();
+        Ok(InputFile { path, size: identity.size, modified_ns: i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) })
+    };
+    list_files(paths, suffixes)?.into_iter().map(identified).collect()
+}
+
+/// The paths of the files that [`discover`] finds; none is opened.
+///
+/// # Errors
+/// [`Error::Storage`] for a missing path, [`Error::NoInput`] when nothing matches.
+pub fn list_files(paths: &[String], suffixes: &[String]) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let found = store_of(path)?.list(path)?;
+        files.extend(found.into_iter().filter(|found| is_data(path, found) && has_suffix(found, suffixes)));
+    }
+    files.sort_unstable();
+    files.dedup();
+    if files.is_empty() {
+        return Err(Error::NoInput { paths: paths.join(", "), wanted: suffixes.join(" / ") });
+    }
+    Ok(files)
+}
+
+fn has_suffix(path: &str, suffixes: &[String]) -> bool {
+    let path = path.to_ascii_lowercase();
+    suffixes.iter().any(|suffix| path.ends_with(&suffix.to_ascii_lowercase()))
+}
+
+/// Only the part below the user's own path is judged: a data set may well live below a hidden folder.
+fn is_data(root: &str, path: &str) -> bool {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let is_hidden = below.split('/').any(|part| part.starts_with('.') && part != "." && part != "..") && below != path;
+    !(is_hidden || name.starts_with('.') || name == "_SUCCESS" || name.ends_with(".crc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    fn suffixes(list: &[&str]) -> Vec<String> {
+        list.iter().map(|suffix| (*suffix).to_owned()).collect()
+    }
+
+    #[test]
+    fn directory_is_searched_recursively_without_hidden_files() -> TestResult {
+        let root = tempfile::tempdir()?;
+        fs::create_dir_all(root.path().join("b/.hidden"))?;
+        for name in ["b/2.TAR", "a.tar.gz", ".x.tar", "b/.hidden/y.tar", "_SUCCESS", "z.txt", "q.tar.crc"] {
+            fs::write(root.path().join(name), b"x")?;
+        }
+        let found = discover(&[root.path().display().to_string()], &suffixes(&[".tar", ".tar.gz"]))?;
+        let names: Vec<_> = found.iter().map(|file| file.path.rsplit('/').next().unwrap_or("")).collect();
+        assert_eq!(names, ["a.tar.gz", "2.TAR"]);
+        Ok(())
+    }
+
+    #[test]
+    fn missing_path_and_empty_directory_are_errors() -> TestResult {
+        let root = tempfile::tempdir()?;
+        let path = root.path().display().to_string();
+        assert!(matches!(discover(&[format!("{path}/none")], &suffixes(&[".tar"])), Err(Error::Storage(_))));
+        assert!(matches!(discover(&[path], &suffixes(&[".tar"])), Err(Error::NoInput { .. })));
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! Why a plan cannot be made.
+
+use arrow_schema::{ArrowError, DataType};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Storage(#[from] shardmill_storage::Error),
+    /// The paths exist, but hold no file of the wanted kind.
+    #[error("No {wanted} file in `{paths}`")]
+    NoInput { paths: String, wanted: String },
+    #[error("`files_per_partition` and `blocksize` exclude each other")]
+    TwoPartitionings,
+    #[error("`{option}` must be positive")]
+    NotPositive { option: &'static str },
+    #[error("No column `{column}`; the data has {available}")]
+    UnknownColumn { column: String, available: String },
+    /// A literal that can never equal a value of its column is a mistake, not an empty result.
+    #[error("Column `{column}` is {data_type}; it cannot be compared with {literal}")]
+    LiteralType { column: String, data_type: DataType, literal: String },
+    #[error("Failed to evaluate a filter on column `{column}`")]
+    Evaluate {
+        column: String,
+        #[source]
+        source: ArrowError,
+    },
+}

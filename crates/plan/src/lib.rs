@@ -1,0 +1,17 @@
+//! What will be read, decided before a byte of data is.
+//!
+//! Paths and options enter; [`Split`]s and [`Expression`]s leave. Called once by the driver of a run; the splits then go to the engine. The invariant:
+//! the same files and options give the same splits, in the same order, on any machine.
+
+mod discover;
+mod error;
+mod expression;
+mod literal;
+pub mod order;
+mod split;
+
+pub use discover::{InputFile, discover, list_files};
+pub use error::{Error, Result};
+pub use expression::{Comparison, Expression};
+pub use literal::Literal;
+pub use split::{Partitioning, Split, partition};

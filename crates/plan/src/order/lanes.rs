@@ -1,0 +1,104 @@
+//! Plan order → global sequence: equal runs, one row of each in turn.
+//!
+//! The rows in plan order are cut into lanes whose lengths differ by at most one, longer ones first. The global sequence takes one row from each lane in
+//! turn; exhausted lanes drop out. So place p of the sequence is row p / lanes of lane p % lanes, and a rank that takes a contiguous slice of a batch
+//! sorted by lane meets few lanes.
+
+use std::ops::Range;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lanes {
+    rows: u64,
+    lanes: u64,
+}
+
+impl Lanes {
+    /// `lanes` of zero count as one.
+    #[must_use]
+    pub fn new(rows: u64, lanes: u64) -> Self {
+        Self { rows, lanes: lanes.max(1) }
+    }
+
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.rows
+    }
+
+    #[must_use]
+    pub fn num_lanes(&self) -> u64 {
+        self.lanes
+    }
+
+    /// The plan positions of a lane.
+    #[must_use]
+    pub fn positions(&self, lane: u64) -> Range<u64> {
+        let (each, longer) = (self.rows / self.lanes, self.rows % self.lanes);
+        let start = lane * each + lane.min(longer);
+        start..start + each + u64::from(lane < longer)
+    }
+
+    /// The places `sequence` of the global sequence, sorted by lane: a run of plan positions for each lane that they meet.
+    #[must_use]
+    pub fn runs(&self, sequence: Range<u64>) -> Vec<Range<u64>> {
+        let sequence = sequence.start.min(self.rows)..sequence.end.min(self.rows);
+        if sequence.is_empty() {
+            return Vec::new();
+        }
+        let meets = (sequence.end - sequence.start).min(self.lanes);
+        let first = sequence.start % self.lanes;
+        let mut lanes: Vec<u64> = (first..first + meets).map(|lane| lane % self.lanes).collect();
+        lanes.sort_unstable();
+        // The turns in which a lane stands inside of the range: those with start <= turn * lanes + lane < end.
+        let turns = |bound: u64, lane: u64| bound.saturating_sub(lane).div_ceil(self.lanes);
+        let run = |lane: u64| {
+            let start = self.positions(lane).start;
+            start + turns(sequence.start, lane)..start + turns(sequence.end, lane)
+        };
+        lanes.into_iter().map(run).filter(|run| !run.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definition, row by row.
+    fn by_turns(rows: u64, lanes: u64) -> Vec<(u64, u64)> {
+        let plan = Lanes::new(rows, lanes);
+        let mut queues: Vec<Vec<u64>> = (0..lanes).map(|lane| plan.positions(lane).rev().collect()).collect();
+        let mut sequence = Vec::new();
+        while sequence.len() < usize::try_from(rows).unwrap() {
+            for (lane, queue) in queues.iter_mut().enumerate() {
+                sequence.extend(queue.pop().map(|position| (lane as u64, position)));
+            }
+        }
+        sequence
+    }
+
+    proptest! {
+        #[test]
+        fn runs_equal_the_definition(rows in 0u64..200, lanes in 1u64..12, start in 0u64..210, len in 0u64..60) {
+            let sequence = by_turns(rows, lanes);
+            let end = (start + len).min(rows);
+            let mut expected: Vec<(u64, u64)> = sequence.get(usize::try_from(start.min(rows)).unwrap()..usize::try_from(end.max(start.min(rows))).unwrap()).unwrap().to_vec();
+            expected.sort_unstable();
+            let runs = Lanes::new(rows, lanes).runs(start..start + len);
+            let positions: Vec<u64> = runs.into_iter().flatten().collect();
+            prop_assert_eq!(positions, expected.into_iter().map(|(_, position)| position).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn lanes_cover_the_rows_and_differ_by_at_most_one(rows in 0u64..500, lanes in 1u64..20) {
+            let plan = Lanes::new(rows, lanes);
+            let lengths: Vec<u64> = (0..lanes).map(|lane| plan.positions(lane).end - plan.positions(lane).start).collect();
+            prop_assert_eq!(lengths.iter().sum::<u64>(), rows);
+            prop_assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn one_lane_is_plain_order() {
+        assert_eq!(Lanes::new(10, 1).runs(3..6), std::slice::from_ref(&(3..6)));
+    }
+}

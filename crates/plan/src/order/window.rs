@@ -1,0 +1,183 @@
+//! Plan order → rows: the identity, or a shuffle within windows of whole blocks.
+//!
+//! Blocks are what is decoded at once. Their order is permuted; consecutive ones form windows of bounded decoded bytes; the rows of a window are
+//! permuted. So one pass with room for a window decodes each block once. The invariant: a position maps to exactly one row, and each row to one position.
+
+use super::permutation::{Permutation, Purpose};
+
+/// What is decoded at once: a row group, a stripe, a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    pub rows: u64,
+    /// Estimated from metadata.
+    pub decoded_bytes: u64,
+}
+
+/// Consecutive rows of one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowRange {
+    pub block: usize,
+    pub start: u64,
+    pub len: u64,
+}
+
+/// The order of one epoch.
+#[derive(Debug, Clone)]
+pub struct RowOrder {
+    rows: u64,
+    /// First plan position of each block, in the order of visit.
+    starts: Vec<u64>,
+    /// Block at each place of the order of visit.
+    blocks: Vec<usize>,
+    shuffle: Option<Shuffle>,
+}
+
+#[derive(Debug, Clone)]
+struct Shuffle {
+    seed: i64,
+    epoch: u64,
+    /// First plan position of each window, and the place of its first block.
+    windows: Vec<(u64, usize)>,
+}
+
+impl RowOrder {
+    /// Rows in the order of their blocks.
+    #[must_use]
+    pub fn sequential(blocks: &[Block]) -> Self {
+        Self::visiting(blocks, (0..blocks.len()).collect(), None)
+    }
+
+    /// Rows shuffled within windows of at most `window_bytes`, at least one block each.
+    #[must_use]
+    pub fn shuffled(blocks: &[Block], window_bytes: u64, seed: i64, epoch: u64) -> Self {
+        let permutation = Permutation::new(blocks.len() as u64, seed, epoch, Purpose::Blocks);
+        let visits = (0..blocks.len() as u64).filter_map(|place| usize::try_from(permutation.at(place)?).ok()).collect();
+        let mut order = Self::visiting(blocks, visits, None);
+        let mut windows: Vec<(u64, usize)> = Vec::new();
+        let mut filled = 0u64;
+        for (place, (block, start)) in order.blocks.iter().zip(&order.starts).enumerate() {
+            let bytes = blocks.get(*block).map_or(0, |block| block.decoded_bytes);
+            if windows.is_empty() || filled.saturating_add(bytes) > window_bytes {
+                windows.push((*start, place));
+                filled = 0;
+            }
+            filled = filled.saturating_add(bytes);
+        }
+        order.shuffle = Some(Shuffle { seed, epoch, windows });
+        order
+    }
+
+    fn visiting(blocks: &[Block], visits: Vec<usize>, shuffle: Option<Shuffle>) -> Self {
+        // Blocks without rows have no position; leaving them out keeps the starts strictly ascending.
+        let visits: Vec<usize> = visits.into_iter().filter(|block| blocks.get(*block).is_some_and(|block| block.rows > 0)).collect();
+        let mut rows = 0;
+        let starts = visits
+            .iter()
+            .map(|block| {
+                let start = rows;
+                rows += blocks.get(*block).map_or(0, |block| block.rows);
+                start
+            })
+            .collect();
+        Self { rows, starts, blocks: visits, shuffle }
+    }
+
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// How many windows are mixed separately; without shuffle, none.
+    #[must_use]
+    pub fn num_windows(&self) -> usize {
+        self.shuffle.as_ref().map_or(0, |shuffle| shuffle.windows.len())
+    }
+
+    /// The row at a plan position: its block, and its place within the block.
+    #[must_use]
+    pub fn at(&self, position: u64) -> Option<(usize, u64)> {
+        if position >= self.rows {
+            return None;
+        }
+        match &self.shuffle {
+            None => self.located(position),
+            Some(shuffle) => {
+                let number = shuffle.windows.partition_point(|(start, _)| *start <= position).checked_sub(1)?;
+                let (start, _) = *shuffle.windows.get(number)?;
+                let end = shuffle.windows.get(number + 1).map_or(self.rows, |(start, _)| *start);
+                let permutation = Permutation::new(end - start, shuffle.seed, shuffle.epoch, Purpose::Window { number: number as u64 });
+                self.located(start + permutation.at(position - start)?)
+            }
+        }
+    }
+
+    /// The rows at consecutive plan positions, runs of neighbours put together.
+    #[must_use]
+    pub fn ranges(&self, start: u64, len: u64) -> Vec<RowRange> {
+        let mut ranges: Vec<RowRange> = Vec::new();
+        for position in start..start.saturating_add(len).min(self.rows) {
+            let Some((block, row)) = self.at(position) else { continue };
+            match ranges.last_mut() {
+                Some(last) if last.block == block && last.start + last.len == row => last.len += 1,
+                _ => ranges.push(RowRange { block, start: row, len: 1 }),
+            }
+        }
+        ranges
+    }
+
+    fn located(&self, place: u64) -> Option<(usize, u64)> {
+        let visit = self.starts.partition_point(|start| *start <= place).checked_sub(1)?;
+        Some((*self.blocks.get(visit)?, place - self.starts.get(visit)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn blocks(rows: &[u64]) -> Vec<Block> {
+        rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_has_one_position(rows in prop::collection::vec(0u64..40, 0..12), window in 0u64..800, seed: i64, epoch in 0u64..4, shuffle: bool) {
+            let blocks = blocks(&rows);
+            let order = if shuffle { RowOrder::shuffled(&blocks, window, seed, epoch) } else { RowOrder::sequential(&blocks) };
+            let mut seen: Vec<(usize, u64)> = (0..order.num_rows()).filter_map(|position| order.at(position)).collect();
+            seen.sort_unstable();
+            let expected: Vec<(usize, u64)> = rows.iter().enumerate().flat_map(|(block, rows)| (0..*rows).map(move |row| (block, row))).collect();
+            prop_assert_eq!(seen, expected);
+        }
+
+        #[test]
+        fn a_window_draws_from_its_own_blocks_only(rows in prop::collection::vec(1u64..40, 1..12), window in 1u64..800, seed: i64) {
+            let blocks = blocks(&rows);
+            let order = RowOrder::shuffled(&blocks, window, seed, 0);
+            // Walking the positions, a block that was left for another window never comes back.
+            let windows = order.shuffle.as_ref().unwrap().windows.clone();
+            for (number, (start, _)) in windows.iter().enumerate() {
+                let end = windows.get(number + 1).map_or(order.num_rows(), |(start, _)| *start);
+                let used: std::collections::BTreeSet<usize> = (*start..end).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
+                let bytes: u64 = used.iter().map(|block| blocks[*block].decoded_bytes).sum();
+                prop_assert!(bytes <= window || used.len() == 1);
+            }
+        }
+    }
+
+    #[test]
+    fn sequential_positions_are_one_range_a_block() {
+        let order = RowOrder::sequential(&blocks(&[3, 0, 4]));
+        let range = |block, start, len| RowRange { block, start, len };
+        assert_eq!(order.ranges(1, 100), [range(0, 1, 2), range(2, 0, 4)]);
+    }
+
+    #[test]
+    fn a_window_beyond_the_data_mixes_everything() {
+        let order = RowOrder::shuffled(&blocks(&[50; 20]), u64::MAX, 1, 0);
+        assert_eq!(order.num_windows(), 1);
+        let first: std::collections::BTreeSet<usize> = (0..50).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
+        assert!(first.len() > 10);
+    }
+}

@@ -1,0 +1,94 @@
+//! Bytes by range, and files that appear whole or not at all.
+//!
+//! Paths enter, byte ranges leave ([`RangeRead`]); finished files enter, published names leave ([`Staged`]). Called by every reader and writer of
+//! the workspace; nothing above this crate opens a file. The invariant: a final name only ever shows a file that was complete and synced before the
+//! name appeared.
+//!
+//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores implement the same two traits.
+
+mod error;
+mod local;
+mod publish;
+mod unpublished;
+
+pub use error::{Error, Result};
+pub use local::{LocalFile, LocalStore};
+pub use publish::{LocalStaged, create_folder, remove_stale_staging};
+pub use unpublished::Unpublished;
+
+use std::fmt::Debug;
+use std::io::Write;
+use std::sync::Arc;
+
+/// What identifies one version of a file: a rewritten file has another identity.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pub size: u64,
+    pub modified_ns: i128,
+}
+
+/// One readable object of known length.
+pub trait RangeRead: Send + Sync + Debug {
+    /// The path as the user would write it; errors and `source_ref` carry it.
+    fn path(&self) -> &str;
+
+    fn identity(&self) -> Identity;
+
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// [`Error::ShortRead`] when the object ends before the buffer is full, [`Error::Read`] when the device fails.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    fn size(&self) -> u64 {
+        self.identity().size
+    }
+}
+
+/// Whether a file that stands under the final name already may be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    Never,
+    Atomically,
+}
+
+/// A file being written under a hidden name. Dropping it unpublished removes it.
+pub trait Staged: Write + Send {
+    /// Syncs the content and gives it its final name, atomically.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] under [`Replace::Never`] when the name is taken; [`Error::Publish`] when a sync or the rename fails. Nothing new is
+    /// visible then, unless the last step failed, the sync of the folder: the file is whole, but a power cut may take its name away.
+    fn publish(self: Box<Self>, replace: Replace) -> Result<()>;
+}
+
+/// A place that holds objects under paths.
+pub trait Store: Send + Sync + Debug {
+    /// # Errors
+    /// [`Error::NotFound`] or [`Error::Open`].
+    fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>>;
+
+    /// All files at or below `path`: a file is itself, a directory is walked recursively, a glob is expanded. Sorted by path.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when a path without wildcards does not exist.
+    fn list(&self, path: &str) -> Result<Vec<String>>;
+
+    /// Starts a file that will appear under `path`; until then it is one of the `unpublished` files of its run.
+    ///
+    /// # Errors
+    /// [`Error::Stage`] when the folder cannot be written, or the run was abandoned.
+    fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
+}
+
+/// The store that serves `path`.
+///
+/// # Errors
+/// [`Error::UnsupportedScheme`] for a URL scheme that no store serves.
+pub fn store_of(path: &str) -> Result<Arc<dyn Store>> {
+    match path.split_once("://") {
+        None => Ok(Arc::new(LocalStore::default())),
+        Some(("file", _)) => Ok(Arc::new(LocalStore::default())),
+        Some((scheme, _)) => Err(Error::UnsupportedScheme { path: path.to_owned(), scheme: scheme.to_owned() }),
+    }
+}

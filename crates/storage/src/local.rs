@@ -1,0 +1,182 @@
+//! Local files: opened once, read by `pread` from any thread.
+
+use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opening a named pipe would wait for somebody who writes to it; on files the flag means nothing.
+#[expect(clippy::cast_possible_wrap, reason = "a flag of the C interface, where flags are signed")]
+pub(crate) const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+
+/// The file systems of this machine.
+#[derive(Debug, Default, Clone)]
+pub struct LocalStore {}
+
+/// One open local file.
+#[derive(Debug)]
+pub struct LocalFile {
+    path: String,
+    file: File,
+    identity: Identity,
+}
+
+impl LocalFile {
+    /// # Errors
+    /// [`Error::NotFound`] or [`Error::Open`].
+    pub fn open(path: &str) -> Result<Self> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => Error::NotFound { path: path.to_owned() },
+            _ => Error::Open { path: path.to_owned(), source },
+        };
+        let file = File::options().read(true).custom_flags(NO_WAIT).open(plain(path)).map_err(failed)?;
+        Self::from_file(path, file)
+    }
+
+    /// Serves a file that is open already, such as an unnamed temporary one; `path` is what errors will call it.
+    ///
+    /// # Errors
+    /// [`Error::Open`] when it cannot be inspected, or is no regular file.
+    pub fn from_file(path: &str, file: File) -> Result<Self> {
+        let failed = |source| Error::Open { path: path.to_owned(), source };
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        if !metadata.is_file() {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "pipes and devices have no ranges to read")));
+        }
+        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        Ok(Self { path: path.to_owned(), file, identity: Identity { size: metadata.len(), modified_ns } })
+    }
+}
+
+impl RangeRead for LocalFile {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(buffer, offset).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::ShortRead { path: self.path.clone(), offset, len: buffer.len(), end: offset.saturating_add(buffer.len() as u64) }
+            }
+            _ => Error::Read { path: self.path.clone(), offset, len: buffer.len(), source },
+        })
+    }
+}
+
+impl Store for LocalStore {
+    fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
+        Ok(Arc::new(LocalFile::open(path)?))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>> {
+        let plain = plain(path);
+        let mut files = Vec::new();
+        match fs::metadata(plain) {
+            Ok(metadata) if metadata.is_dir() => walk(Path::new(plain), &mut files)?,
+            Ok(_) => files.push(plain.to_owned()),
+            Err(_) if plain.contains(['*', '?', '[']) => expand(plain, &mut files)?,
+            Err(source) if source.kind() == io::ErrorKind::NotFound => return Err(Error::NotFound { path: path.to_owned() }),
+            Err(source) => return Err(Error::List { path: path.to_owned(), source }),
+        }
+        files.sort_unstable();
+        files.dedup();
+        Ok(files)
+    }
+
+    fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+        Ok(Box::new(LocalStaged::create(plain(path), unpublished)?))
+    }
+}
+
+fn plain(path: &str) -> &str {
+    path.strip_prefix("file://").unwrap_or(path)
+}
+
+fn walk(directory: &Path, files: &mut Vec<String>) -> Result<()> {
+    let failed = |source| Error::List { path: directory.display().to_string(), source };
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = entry.path();
+        // A link to a directory is followed once by its target's metadata; a dangling link is nobody's data.
+        match fs::metadata(&path) {
+            // A linked directory may lead back up; only real ones are walked.
+            Ok(metadata) if metadata.is_dir() && entry.file_type().map_err(failed)?.is_symlink() => {}
+            Ok(metadata) if metadata.is_dir() => walk(&path, files)?,
+            Ok(metadata) if metadata.is_file() => files.push(utf8(&path)?),
+            _pipe_socket_or_gone => {}
+        }
+    }
+    Ok(())
+}
+
+fn expand(pattern: &str, files: &mut Vec<String>) -> Result<()> {
+    let failed = |message: String| Error::List { path: pattern.to_owned(), source: io::Error::new(io::ErrorKind::InvalidInput, message) };
+    for path in glob::glob(pattern).map_err(|error| failed(error.to_string()))? {
+        let path = path.map_err(|error| failed(error.to_string()))?;
+        if path.is_dir() {
+            walk(&path, files)?;
+        } else {
+            files.push(utf8(&path)?);
+        }
+    }
+    Ok(())
+}
+
+fn utf8(path: &Path) -> Result<String> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Error::List { path: path.display().to_string(), source: io::Error::new(io::ErrorKind::InvalidData, "the path is not UTF-8") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    #[test]
+    fn named_pipe_is_refused_and_not_waited_for() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let pipe = folder.path().join("a.tar");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)?;
+        let path = pipe.display().to_string();
+        assert!(matches!(LocalFile::open(&path), Err(Error::Open { .. })));
+        assert!(LocalStore::default().list(&folder.path().display().to_string())?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn file_that_shrinks_after_it_was_opened_is_a_short_read_that_names_it() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.tar");
+        fs::write(&path, [7; 100])?;
+        let file = LocalFile::open(&path.display().to_string())?;
+        fs::write(&path, [7; 50])?;
+        let mut buffer = [0; 100];
+        assert!(matches!(file.read_at(0, &mut buffer), Err(Error::ShortRead { end: 100, .. })));
+        file.read_at(0, &mut buffer[..50])?;
+        Ok(())
+    }
+
+    #[test]
+    fn dangling_links_and_link_loops_end_the_search() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        fs::create_dir(folder.path().join("d"))?;
+        fs::write(folder.path().join("d/a.tar"), b"x")?;
+        std::os::unix::fs::symlink("missing", folder.path().join("dangling.tar"))?;
+        std::os::unix::fs::symlink("loop.tar", folder.path().join("loop.tar"))?;
+        std::os::unix::fs::symlink("..", folder.path().join("d/up"))?;
+        let found = LocalStore::default().list(&folder.path().display().to_string())?;
+        assert_eq!(found.len(), 1);
+        Ok(())
+    }
+}

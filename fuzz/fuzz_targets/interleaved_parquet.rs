@@ -1,0 +1,97 @@
+//! Any bytes as an interleaved Parquet file: it is refused, or its rows become whole documents.
+//!
+//! The decoder has panics of its own, which `formats::parquet` catches; so a panic counts here only when it gets through to the top. Hangs and
+//! allocations beyond the limit count always.
+#![no_main]
+
+use arrow_schema::ArrowError;
+use libfuzzer_sys::fuzz_target;
+use shardmill_curate::chunk::{Chunk, Lineage};
+use shardmill_curate::materialize::Bodies;
+use shardmill_curate::report::SplitReport;
+use shardmill_curate::schema::SchemaChoice;
+use shardmill_curate::source::parquet::{ParquetOptions, read_parquet};
+use shardmill_curate::source::{ErrorBudget, SplitContext};
+use shardmill_curate::table::{from_table, to_table};
+use shardmill_engine::Cancel;
+use shardmill_formats::parquet::ParquetFile;
+use shardmill_plan::{InputFile, Split};
+use shardmill_storage::{Error, Identity, RangeRead};
+use std::io::Write;
+use std::sync::Arc;
+
+const BATCH_BYTES: u64 = 1 << 16;
+
+#[derive(Debug)]
+struct Memory(Vec<u8>);
+
+impl RangeRead for Memory {
+    fn path(&self) -> &str {
+        "memory"
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { size: self.0.len() as u64, modified_ns: 0 }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let short = || Error::ShortRead { path: "memory".to_owned(), offset, len: buffer.len(), end: offset };
+        let start = usize::try_from(offset).map_err(|_| short())?;
+        let end = start.checked_add(buffer.len()).ok_or_else(short)?;
+        buffer.copy_from_slice(self.0.get(start..end).ok_or_else(short)?);
+        Ok(())
+    }
+}
+
+fn check(chunk: &mut Chunk) -> Result<(), ArrowError> {
+    assert!(chunk.rows.iter().all(|row| row.document < chunk.documents.len()));
+    assert_eq!(chunk.document_ranges().len(), chunk.documents.len());
+    let column = Bodies::read(chunk, Vec::new()).into_column();
+    match to_table(chunk, &column) {
+        Ok(table) => assert_eq!(table.num_rows(), chunk.rows.len()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    Ok(())
+}
+
+fn read_rows(bytes: &[u8]) {
+    let Ok(file) = ParquetFile::open(Arc::new(Memory(bytes.to_vec()))) else { return };
+    let schema = Arc::clone(file.schema());
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let Ok(batches) = file.batches(&names, Some("binary_content"), BATCH_BYTES) else { return };
+    for batch in batches {
+        let Ok(batch) = batch else { return };
+        if let Ok((mut chunk, left_out)) = from_table(&batch, "memory", Lineage::default()) {
+            assert_eq!(chunk.rows.len() + left_out.rows.len(), batch.num_rows());
+            let _checked = check(&mut chunk);
+        }
+    }
+}
+
+fn read_as_source(bytes: &[u8]) {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(bytes).expect("room for it");
+    let path = file.path().display().to_string();
+    let split = Split { index: 0, files: vec![InputFile { path, size: bytes.len() as u64, modified_ns: 0 }] };
+    let options = ParquetOptions { fields: None, max_batch_bytes: Some(BATCH_BYTES) };
+    let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
+    // A locator in the rows may name any file of this machine; nothing of it is looked up here.
+    let mut context = SplitContext { report: &mut report, cancel: &cancel, is_located: false, chunk_bytes: BATCH_BYTES, errors: &errors };
+    let mut emit = |mut chunk: Chunk, _: &mut SplitContext<'_>| {
+        let _checked = check(&mut chunk);
+        Ok(())
+    };
+    let _refused_or_read = read_parquet(&split, &options, &SchemaChoice::default(), &mut context, &mut emit);
+}
+
+fuzz_target!(
+    init: {
+        if std::env::var_os("SHARDMILL_FUZZ_VERBOSE").is_none() {
+            std::panic::set_hook(Box::new(|_caught_or_fatal| {}));
+        }
+    },
+    |bytes: &[u8]| {
+        read_rows(bytes);
+        read_as_source(bytes);
+    }
+);

@@ -1,0 +1,31 @@
+#!/bin/bash
+# usage: fuzz/run.sh SECONDS [target ...]
+#
+# Runs each fuzz target for so many seconds, all of them when none is named, and fails on the first crash, hang or allocation beyond 2 GB.
+# Needs nightly Rust and cargo-fuzz. Inputs found on the way are kept in fuzz/corpus/, crashes in fuzz/artifacts/; neither is committed.
+set -euo pipefail
+cd "$(dirname "$0")"
+if [[ ! "${1:-}" =~ ^[0-9]+$ ]]; then
+    sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+fi
+seconds=$1
+shift
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+    for file in fuzz_targets/*.rs; do targets+=("$(basename "$file" .rs)"); done
+fi
+if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
+    echo "fuzz/run.sh needs: rustup toolchain install nightly && cargo install cargo-fuzz --version 0.13.2" >&2
+    exit 2
+fi
+# Targets that read files write them first; memory is the place for those.
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
+for target in "${targets[@]}"; do
+    mkdir -p "corpus/$target"
+    seeds=()
+    if [ -d "seeds/$target" ]; then seeds=("seeds/$target"); fi
+    echo "== $target, $seconds s"
+    cargo +nightly fuzz run --fuzz-dir . "$target" "corpus/$target" "${seeds[@]}" -- \
+        -max_total_time="$seconds" -rss_limit_mb=2048 -malloc_limit_mb=2048 -timeout=25 -max_len=65536 -print_final_stats=1
+done

@@ -1,0 +1,63 @@
+"""One native data plane for AI training data.
+
+Names are loaded when they are first used, so that ``import shardmill`` stays cheap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from shardmill._native import __version__
+
+if TYPE_CHECKING:
+    from shardmill import curate
+    from shardmill.errors import (
+        CurateError,
+        Error,
+        FormatError,
+        MissingColumnError,
+        NotFoundError,
+        OptionError,
+        PlanError,
+        StorageError,
+    )
+    from shardmill.expressions import Expression, col
+
+_LOCATIONS = {
+    "CurateError": "shardmill.errors",
+    "Error": "shardmill.errors",
+    "Expression": "shardmill.expressions",
+    "FormatError": "shardmill.errors",
+    "MissingColumnError": "shardmill.errors",
+    "NotFoundError": "shardmill.errors",
+    "OptionError": "shardmill.errors",
+    "PlanError": "shardmill.errors",
+    "StorageError": "shardmill.errors",
+    "col": "shardmill.expressions",
+}
+
+__all__ = [
+    "CurateError",
+    "Error",
+    "Expression",
+    "FormatError",
+    "MissingColumnError",
+    "NotFoundError",
+    "OptionError",
+    "PlanError",
+    "StorageError",
+    "__version__",
+    "col",
+    "curate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "curate":
+        return import_module("shardmill.curate")
+    if name in _LOCATIONS:
+        return getattr(import_module(_LOCATIONS[name]), name)
+    raise AttributeError(f"module 'shardmill' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,6 @@
+"""``python -m shardmill`` is the command ``shardmill``."""
+
+from shardmill.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+from collections.abc import Callable
+from typing import Any, final
+
+__all__ = ["Pipeline"]
+
+@final
+class Pipeline:
+    def __new__(
+        cls,
+        spec: str,
+        foreign: list[Any],
+        *,
+        source_schema: Any | None = None,
+        source_overrides: Any | None = None,
+        sink_schema: Any | None = None,
+        sink_overrides: Any | None = None,
+    ) -> Pipeline: ...
+    def splits(self) -> list[str]: ...
+    def prepare(self, splits: list[str]) -> None: ...
+    def run(self, splits: list[str], workers: int, on_report: Callable[[str], object]) -> None: ...
+    def run_split(self, split: str) -> str: ...

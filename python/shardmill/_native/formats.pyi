@@ -1,0 +1,3 @@
+__all__ = ["tar_members"]
+
+def tar_members(path: str) -> list[tuple[str, int, int]]: ...

@@ -1,0 +1,6 @@
+from collections.abc import Callable
+
+__all__ = ["shard_files", "verify_files"]
+
+def shard_files(paths: list[str]) -> list[str]: ...
+def verify_files(files: list[str], options: str, workers: int, on_check: Callable[[str], object]) -> None: ...

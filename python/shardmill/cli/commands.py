@@ -1,0 +1,82 @@
+"""The list of commands, each loaded when it is called, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+_COMMANDS = {
+    "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
+    "inspect": "Say what is in tars, Parquet files and images.",
+    "verify": "Check shards completely: order, structure, image headers.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, sorted."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        if cmd_name not in _COMMANDS:
+            return None
+        return import_module(f"shardmill.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from shardmill import __version__
+
+        click.echo(f"shardmill {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
+def shardmill() -> None:
+    """Curate and check the shards of AI training data.
+
+    \b
+    Example:
+      shardmill inspect shards/
+      shardmill curate shards/ curated/ --to parquet --aspect-ratio 1:2
+      shardmill verify curated/
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and gives its exit code."""
+    from shardmill.errors import Error
+
+    try:
+        result = shardmill.main(args=list(arguments), prog_name="shardmill", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort as stop:
+        raise KeyboardInterrupt from stop
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read stdout went away. Python flushes once more at its end, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Error, ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,44 @@
+"""The command ``shardmill inspect``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from shardmill.cli.options import progress_option, sample_options, workers_option
+
+
+@click.command(name="inspect")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--texts",
+    "first",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="First texts and images.",
+)
+@sample_options
+@workers_option
+@progress_option
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON to stdout.")
+def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Say what is in a tar, Parquet file, image or folder.
+
+    One file gives a page, several give a summary. Images are measured by their headers; nothing is decoded.
+
+    \b
+    Example:
+      shardmill inspect shards/00000.tar --texts 5
+      shardmill inspect curated/ --json
+    """
+    from shardmill.curate.inspection import inspect
+
+    inspection = inspect(paths, **options)
+    if as_json:
+        click.echo(json.dumps(inspection.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        click.echo(str(inspection))

@@ -1,0 +1,96 @@
+"""Values of options as people write them: ranges, sizes, lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from shardmill.curate.sizes import byte_count
+from shardmill.errors import OptionError
+
+
+class Range(click.ParamType):
+    """``MIN:MAX``; a side that is left out has no limit."""
+
+    name = "MIN:MAX"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """Both numbers, in order."""
+        if isinstance(value, tuple):
+            return value
+        low, colon, high = value.partition(":")
+        try:
+            bounds = (float(low) if low.strip() else 0.0, float(high) if high.strip() else math.inf)
+        except ValueError:
+            bounds = (math.nan, math.nan)
+        if not colon or not bounds[0] <= bounds[1]:
+            self.fail(f"{value!r} is no range; write MIN:MAX with MIN not above MAX, such as 1:2 or 0.5:", param, ctx)
+        return bounds
+
+
+class Size(click.ParamType):
+    """A number of bytes: ``128MB``, ``64MiB`` or ``1000000``."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if isinstance(value, int):
+            return value
+        try:
+            return byte_count(value, param.name or "size" if param else "size")
+        except OptionError:
+            self.fail(f"{value!r} is no size; write 128MB, 64MiB or 1000000", param, ctx)
+
+
+class Names(click.ParamType):
+    """Names that are separated by commas."""
+
+    name = "NAME,NAME,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The names; an empty text is no name."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def sample_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How the JSON of a tar sample is to be read."""
+    decorators: list[_Decorator] = [
+        click.option(
+            "--texts-field", default="texts", metavar="NAME", show_default=True, help="Key of the list of texts."
+        ),
+        click.option(
+            "--images-field", default="images", metavar="NAME", show_default=True, help="Key of the list of images."
+        ),
+        click.option(
+            "--sample-id-field", metavar="NAME", help="Key of the id; else the member's name without its extension."
+        ),
+        click.option(
+            "--image-member-field", metavar="NAME", help="Key that names the member for entries that name none."
+        ),
+    ]
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def workers_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How many threads."""
+    option = click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Files at once; else one a core.")
+    return option(function)
+
+
+def progress_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether a bar is shown."""
+    option = click.option(
+        "--progress/--no-progress", default=True, help="Show a bar on a terminal when it takes longer than two seconds."
+    )
+    return option(function)

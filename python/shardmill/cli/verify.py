@@ -1,0 +1,57 @@
+"""The command ``shardmill verify``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from shardmill.cli.options import progress_option, sample_options, workers_option
+
+
+@click.command(name="verify")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--layout",
+    type=click.Choice(["auto", "source", "written"]),
+    default="auto",
+    show_default=True,
+    help="Rules for tars: of any source, or of those that `curate` wrote.",
+)
+@click.option("--renumbered", is_flag=True, help="Positions must be exactly 0 to n-1, as filters write them.")
+@click.option(
+    "--max-problems",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Shown of each file.",
+)
+@sample_options
+@workers_option
+@progress_option
+@click.option("--json", "as_json", is_flag=True, help="Write all results as JSON to stdout.")
+def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
+    """Check shards completely. PATH is a file, a folder or a glob.
+
+    Every member, row and image header of every file is looked at. Exit code 1 tells that a file has a problem.
+
+    \b
+    Example:
+      shardmill verify curated/
+      shardmill verify curated/*.tar --layout written --json > checks.json
+    """
+    from shardmill.curate.verification import problem_table, verify
+
+    checks = verify(paths, is_renumbered=renumbered, **options)
+    bad = [check for check in checks if not check.is_valid]
+    if as_json:
+        click.echo(json.dumps([check.to_dict() for check in checks], indent=2, ensure_ascii=False))
+    elif bad:
+        click.echo(problem_table(bad))
+    samples, rows = sum(check.samples for check in checks), sum(sum(check.rows.values()) for check in checks)
+    problems = sum(check.problem_count for check in checks)
+    outcome = f"{problems:,} problems in {len(bad):,} of them" if bad else "no problems"
+    click.echo(f"{len(checks):,} files, {samples:,} samples, {rows:,} rows: {outcome}", err=as_json)
+    return 1 if bad else 0

@@ -1,0 +1,180 @@
+"""Source → stages → sink, on this machine or on Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal
+
+from shardmill._native import curate as native
+from shardmill.curate.filters import stage_options
+from shardmill.curate.report import Report
+from shardmill.curate.sinks import Sink
+from shardmill.curate.sources import Source
+from shardmill.errors import OptionError
+
+_CHUNK_BYTES = 32 << 20
+
+
+@dataclass
+class Pipeline:
+    """A curation job. Making one checks the options and touches nothing on disk.
+
+    Args:
+        source: where documents come from.
+        stages: what happens to them, in this order.
+        sink: where they go.
+        checkpoint: reserved for resuming; must be None.
+        max_errors: stop when more samples and shards than this are quarantined; never, when nothing is said.
+        memory_bytes: about how many bytes of rows a thread holds at once. One image that is larger passes alone.
+
+    Example:
+        >>> from shardmill.curate import AspectRatioFilter, ParquetSink, Pipeline, WebDatasetSource
+        >>> pipeline = Pipeline(source=WebDatasetSource("in/"), stages=[AspectRatioFilter()], sink=ParquetSink("out/"))
+        >>> pipeline.run()
+        Traceback (most recent call last):
+        ...
+        shardmill.errors.NotFoundError: No file at `in/`
+        hint: check the spelling; relative paths start at the working directory
+    """
+
+    _: KW_ONLY
+    source: Source
+    sink: Sink
+    stages: Sequence[Any] = ()
+    checkpoint: None = None
+    max_errors: int | None = None
+    memory_bytes: int = _CHUNK_BYTES
+    _foreign: list[Any] = field(init=False, repr=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, Source):
+            raise OptionError(f"`source` is {self.source!r}; it must be a source such as WebDatasetSource(path)")
+        if not isinstance(self.sink, Sink):
+            raise OptionError(f"`sink` is {self.sink!r}; it must be a sink such as ParquetSink(path)")
+        if self.checkpoint is not None:
+            raise OptionError("`checkpoint` is not supported yet; a run that was stopped is repeated as a whole")
+        if self.memory_bytes <= 0:
+            raise OptionError("`memory_bytes` must be positive")
+        if self.source.storage_options or self.sink.storage_options:
+            raise OptionError("`storage_options` are for remote paths, which are not supported yet")
+        self._native(may_replace=False)
+
+    def spec(self, *, may_replace: bool = False) -> dict[str, Any]:
+        """The pipeline as plain data, Python stages by their number."""
+        stages, self._foreign = stage_options(self.stages)
+        return {
+            "paths": self.source.paths(),
+            "partitioning": self.source.partitioning(),
+            "source": {self.source.kind: self.source.options()},
+            "stages": stages,
+            "sink": self.sink.options(),
+            "chunk_bytes": self.memory_bytes,
+            "max_errors": self.max_errors,
+            "may_replace": may_replace,
+        }
+
+    def _native(self, *, may_replace: bool) -> native.Pipeline:
+        return native.Pipeline(
+            json.dumps(self.spec(may_replace=may_replace)),
+            self._foreign,
+            source_schema=self.source.schema,
+            source_overrides=_overrides(self.source.schema_overrides),
+            sink_schema=self.sink.schema,
+            sink_overrides=_overrides(self.sink.schema_overrides),
+        )
+
+    def run(
+        self,
+        executor: Literal["local", "ray"] = "local",
+        *,
+        workers: int | None = None,
+        progress: bool = True,
+    ) -> Report:
+        """Runs the job to its end.
+
+        Args:
+            executor: ``"local"`` uses native threads; ``"ray"`` runs one task a split on the cluster at ``RAY_ADDRESS``, or on one that is
+                started here.
+            workers: splits that run at once; the number of cores, when nothing is said.
+            progress: show a bar on a terminal when the run takes longer than two seconds.
+
+        Returns:
+            What was done, with :attr:`Report.quarantined` naming everything that was left out.
+
+        Raises:
+            shardmill.NotFoundError: a path is missing or holds no input; the output was not touched.
+            shardmill.CurateError: a policy or a stage stopped the run; files that were published before stay.
+            shardmill.StorageError: the disk is full or refuses access.
+        """
+        if executor not in ("local", "ray"):
+            raise OptionError(f'`executor` is {executor!r}; "local" or "ray"')
+        if workers is not None and workers < 1:
+            raise OptionError("`workers` must be positive")
+        start = time.perf_counter()
+        pipeline = self._native(may_replace=executor == "ray")
+        splits = pipeline.splits()
+        pipeline.prepare(splits)
+        report = Report(params=self._params(executor, workers))
+        from shardmill.curate.progress import Progress
+
+        with Progress(total=len(splits), is_shown=progress) as bar:
+
+            def on_report(text: str) -> None:
+                split = json.loads(text)
+                report.splits.append(split)
+                bar.advance(split)
+
+            if executor == "local":
+                pipeline.run(splits, workers or available_cores(), on_report)
+            else:
+                from shardmill.curate.ray_executor import run_on_ray
+
+                run_on_ray(self, splits, workers, workers or available_cores(), on_report)
+        report.seconds = time.perf_counter() - start
+        report.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return report
+
+    def _params(self, executor: str, workers: int | None) -> dict[str, Any]:
+        spec = self.spec()
+        source, sink = self.source.options(), spec["sink"]
+        return {
+            "executor": executor,
+            "workers": workers,
+            "input_path": spec["paths"],
+            "output_path": sink["path"],
+            "reader_type": "wds" if self.source.kind == "webdataset" else "parquet",
+            "writer_format": "wds" if sink["format"] == "webdataset" else "parquet",
+            "files_per_partition": self.source.files_per_partition,
+            "input_blocksize": self.source.blocksize,
+            "output_max_batch_bytes": self.source.max_batch_bytes,
+            "materialize_on_read": source.get("materialize_on_read", False),
+            "materialize_on_write": sink["materialize_on_write"],
+            "on_materialize_error": sink["on_materialize_error"],
+            "reader_fields": source["fields"],
+            "per_image_fields": source.get("per_image_fields", []),
+            "per_text_fields": source.get("per_text_fields", []),
+            "parquet_row_group_size": sink["row_group_size"],
+            "parquet_compression": sink["compression"],
+            "mode": sink["mode"],
+            "stages": [repr(stage) for stage in self.stages],
+            "stage_options": spec["stages"],
+        }
+
+
+def available_cores() -> int:
+    """Cores that this process may use, which is not always the number that the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _overrides(overrides: Any) -> Any:
+    """A dict of names and types becomes a schema."""
+    if not isinstance(overrides, dict):
+        return overrides
+    import pyarrow as pa
+
+    return pa.schema(list(overrides.items()))

@@ -1,0 +1,205 @@
+"""What a run did: counts, seconds, outputs, and everything that was left out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+_COUNTS = ("rows", "samples", "texts", "images", "metadata")
+
+
+@dataclass
+class Report:
+    """The outcome of :meth:`Pipeline.run`.
+
+    Attributes:
+        params: how the run was configured.
+        splits: one native report a split, in order.
+        seconds: wall time from the check of the options to the last published file.
+        error: what stopped the run, if anything did.
+    """
+
+    params: dict[str, Any]
+    splits: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    peak_rss_bytes: int = 0
+    error: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        """True when every split was written or quarantined as the policies allow."""
+        return self.error is None
+
+    @property
+    def quarantined(self) -> list[dict[str, Any]]:
+        """Samples and shards that were left out, with path, member, offset and reason."""
+        return [item for split in self.splits for item in split["quarantined"]]
+
+    @property
+    def row_errors(self) -> list[dict[str, Any]]:
+        """Rows with an error instead of their bytes: path, sample_id, position, error. At most a thousand a split; the counts are whole."""
+        return [error for split in self.splits for error in split["row_errors"]]
+
+    @property
+    def pass_rates(self) -> dict[str, dict[str, float]]:
+        """Share of rows and of images that each stage let through, by its name."""
+        seen: dict[str, Counter[str]] = {}
+        for stage in (stage for split in self.splits for stage in split["stages"][1:-1]):
+            numbers = {name: stage[name] for name in ("rows_in", "rows_out", "images_in", "images_out")}
+            seen.setdefault(stage["name"], Counter()).update(numbers)
+        return {
+            name: {
+                what: total[f"{what}_out"] / total[f"{what}_in"] for what in ("rows", "images") if total[f"{what}_in"]
+            }
+            for name, total in seen.items()
+        }
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        """The published files, with their rows and bytes."""
+        return [output for split in self.splits for output in split["outputs"]]
+
+    @property
+    def rows_dropped(self) -> dict[str, int]:
+        """Rows that are not in the output, by reason."""
+        return _summed(split["rows_dropped"] for split in self.splits)
+
+    @property
+    def rows_added(self) -> dict[str, int]:
+        """Rows that came from no input, by the stage that made them."""
+        return _summed(split["rows_added"] for split in self.splits)
+
+    @property
+    def keys_dropped(self) -> dict[str, int]:
+        """Keys and columns that were not taken over, by reason."""
+        return _summed(split["keys_dropped"] for split in self.splits)
+
+    @property
+    def warnings(self) -> dict[str, int]:
+        """What looked odd, with how often."""
+        return _summed(split["warnings"] for split in self.splits)
+
+    def counts(self, side: str) -> dict[str, int]:
+        """Rows, samples, texts, images and metadata of the ``"input"`` or the ``"output"``."""
+        return {
+            name: sum(split[side][name] for split in self.splits) for name in (*_COUNTS, "other", "materialize_errors")
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The metrics under the keys of ``metrics.json``."""
+        seconds = self.seconds
+        outputs = self.counts("output")
+        quarantined = self.quarantined
+        metrics: dict[str, Any] = {
+            "is_success": self.is_success,
+            "time_taken_s": seconds,
+            "throughput_rows_per_sec": _rate(outputs["rows"], seconds),
+            "throughput_samples_per_sec": _rate(outputs["samples"], seconds),
+        }
+        sizes = {
+            "input": [split["input_bytes"] for split in self.splits],
+            "output": [output["bytes"] for output in self.outputs],
+        }
+        files = {"input": sum(len(split["files"]) for split in self.splits), "output": len(self.outputs)}
+        for side in ("input", "output"):
+            counts = self.counts(side)
+            total = sum(sizes[side])
+            metrics[f"{side}_num_files"] = files[side]
+            metrics[f"{side}_total_bytes"] = total
+            metrics[f"{side}_total_mb"] = total / 1e6
+            metrics |= {f"{side}_num_{name}": counts[name] for name in _COUNTS}
+            modalities = {"text": counts["texts"], "image": counts["images"], "metadata": counts["metadata"]}
+            metrics[f"{side}_modality_counts"] = modalities | ({"other": counts["other"]} if counts["other"] else {})
+            metrics[f"{side}_materialize_error_count"] = counts["materialize_errors"]
+        metrics |= self._stage_metrics()
+        metrics |= {
+            "quarantined_samples": sum(not item["is_shard"] for item in quarantined),
+            "quarantined_shards": sum(item["is_shard"] for item in quarantined),
+            "rows_dropped": self.rows_dropped,
+            "rows_added": self.rows_added,
+            "filter_pass_rates": self.pass_rates,
+            "keys_dropped": self.keys_dropped,
+            "warnings": self.warnings,
+            "empty_output_files": sum(output["rows"] == 0 for output in self.outputs),
+            "peak_rss_bytes": self.peak_rss_bytes,
+        }
+        for name in ("duplicate_sample_ids", "pages_remuxed", "pages_whole", "pages_fallback"):
+            metrics[name] = sum(split[name] for split in self.splits)
+        if self.error is not None:
+            metrics["error"] = self.error
+        return metrics
+
+    def _stage_metrics(self) -> dict[str, float]:
+        values: dict[str, list[float]] = {}
+        for split in self.splits:
+            for stage in split["stages"]:
+                prefix = f"task_{stage['name']}"
+                values.setdefault(f"{prefix}_process_time", []).append(stage["seconds"])
+                values.setdefault(f"{prefix}_actor_idle_time", []).append(0.0)
+                values.setdefault(f"{prefix}_input_data_size_mb", []).append(stage["input_bytes"] / 1e6)
+                values.setdefault(f"{prefix}_num_items_processed", []).append(stage["items"])
+                for name, value in stage["custom"].items():
+                    values.setdefault(f"{prefix}_custom.{name}", []).append(value)
+        metrics: dict[str, float] = {}
+        for name, series in values.items():
+            metrics |= {f"{name}_sum": sum(series), f"{name}_mean": fmean(series), f"{name}_std": pstdev(series)}
+        return metrics
+
+    def write(self, folder: str | Path) -> None:
+        """Writes ``metrics.json``, ``params.json`` and, when there is something to tell, ``quarantine.jsonl`` and ``row_errors.jsonl``."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metrics.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        (folder / "params.json").write_text(json.dumps(self.params, indent=2, default=str) + "\n", encoding="utf-8")
+        for name, items in (("quarantine.jsonl", self.quarantined), ("row_errors.jsonl", self.row_errors)):
+            side_file = folder / name
+            if items:
+                side_file.write_text(
+                    "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items), encoding="utf-8"
+                )
+            else:
+                side_file.unlink(missing_ok=True)
+
+    def write_html(self, path: str | PathLike[str], *, samples: int = 6, title: str = "Curation report") -> Path:
+        """Writes one HTML file to look at: numbers, damaged samples, and documents of the output with their pictures.
+
+        Args:
+            path: the file; one that is there is replaced.
+            samples: how many documents to show at most.
+            title: heading of the page.
+
+        Returns:
+            The path of the page.
+        """
+        from shardmill.curate.page import write_page
+
+        return write_page(path, self, samples=samples, title=title)
+
+    def __str__(self) -> str:
+        counts = {side: self.counts(side) for side in ("input", "output")}
+        lines = [f"{'':10}{'in':>12}{'out':>12}"]
+        lines += [f"{name:10}{counts['input'][name]:12,}{counts['output'][name]:12,}" for name in _COUNTS]
+        rate = _rate(counts["output"]["samples"], self.seconds)
+        lines.append(f"{self.seconds:.2f} s, {rate:,.0f} samples/s, {len(self.outputs)} files")
+        lines += [f"dropped: {rows:,} rows, {reason}" for reason, rows in self.rows_dropped.items()]
+        lines += [f"not taken over: {what} ({times:,} times)" for what, times in self.keys_dropped.items()]
+        lines += [f"warning: {what} ({times:,} times)" for what, times in self.warnings.items()]
+        if self.quarantined:
+            lines.append(f"quarantined: {len(self.quarantined):,} samples and shards")
+        return "\n".join(lines)
+
+
+def _summed(counters: Any) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for counter in counters:
+        total.update(counter)
+    return dict(total)
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if count and seconds else 0.0

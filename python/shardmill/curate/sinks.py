@@ -1,0 +1,101 @@
+"""Where documents go: one file a partition, published whole or not at all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from os import PathLike, fspath
+from typing import Any, ClassVar, Literal
+
+from shardmill.errors import OptionError
+
+Mode = Literal["ignore", "overwrite", "error", "append"]
+OnMaterializeError = Literal["error", "warn", "drop_row", "drop_sample"]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """What all sinks share. Making one touches nothing on disk.
+
+    Args:
+        path: the output folder.
+        mode: ``ignore`` keeps what is there and replaces only files of the same inputs; ``overwrite`` empties the
+            folder when the run starts; ``error`` refuses a folder that exists; ``append`` is not implemented.
+        materialize_on_write: fetch image bytes that no stage has fetched before.
+        on_materialize_error: what to do with an image that cannot be had: ``error`` stops the run, ``warn`` keeps the
+            row without bytes, ``drop_row`` removes it, ``drop_sample`` removes its document.
+        schema: exactly these columns (anything with ``__arrow_c_schema__``).
+        schema_overrides: types and columns merged over those of the rows.
+        storage_options: for remote paths; none is supported yet.
+    """
+
+    path: str | PathLike[str]
+    _: KW_ONLY
+    mode: Mode = "ignore"
+    materialize_on_write: bool = True
+    on_materialize_error: OnMaterializeError = "error"
+    schema: Any = None
+    schema_overrides: Any = None
+    storage_options: Mapping[str, str] | None = None
+
+    format: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.schema is not None and self.schema_overrides is not None:
+            warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect beside it", stacklevel=3)
+
+    def options(self) -> dict[str, Any]:
+        """What the native writer needs to know."""
+        for option, allowed in (("mode", Mode), ("on_materialize_error", OnMaterializeError)):
+            names = allowed.__args__
+            if getattr(self, option) not in names:
+                raise OptionError(f"`{option}` is {getattr(self, option)!r}; one of {', '.join(names)}")
+        return {
+            "path": fspath(self.path),
+            "format": self.format,
+            "mode": self.mode,
+            "materialize_on_write": self.materialize_on_write,
+            "on_materialize_error": self.on_materialize_error,
+            "compression": "zstd",
+            "row_group_size": 128_000,
+            "binary_compression": "none",
+        }
+
+
+@dataclass(frozen=True)
+class ParquetSink(Sink):
+    """Interleaved Parquet. Images are stored as they are, other columns compressed; row groups are cut by bytes.
+
+    Args:
+        path: see :class:`Sink`, as for all further arguments that are not listed here.
+        compression: codec of the other columns: zstd, snappy, gzip, brotli, lz4 or none.
+        binary_compression: codec of the image column. Images are compressed already, mostly.
+        row_group_size: most rows in a row group.
+    """
+
+    format = "parquet"
+
+    compression: str = "zstd"
+    binary_compression: str = "none"
+    row_group_size: int = 128_000
+
+    def options(self) -> dict[str, Any]:
+        """What the native writer needs to know."""
+        own = {
+            "compression": self.compression,
+            "binary_compression": self.binary_compression,
+            "row_group_size": self.row_group_size,
+        }
+        return super().options() | own
+
+
+@dataclass(frozen=True)
+class WebDatasetSink(Sink):
+    """WebDataset tars: per document its images in reading order, then its JSON.
+
+    Args:
+        path: see :class:`Sink`, as for all further arguments.
+    """
+
+    format = "webdataset"

@@ -1,0 +1,170 @@
+"""Where documents come from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from os import PathLike, fspath
+from typing import Any, ClassVar
+
+from shardmill.curate.sizes import byte_count
+from shardmill.errors import OptionError
+
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+def path_list(paths: Paths) -> list[str]:
+    """One path or several as a list of strings."""
+    if isinstance(paths, str | PathLike):
+        return [fspath(paths)]
+    return [fspath(path) for path in paths]
+
+
+_IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What all sources share.
+
+    Args:
+        path: a file, a folder (searched recursively), a glob, or a list of these.
+        files_per_partition: so many consecutive files make one output file; one, when nothing is said.
+        blocksize: files are packed by size up to so many bytes (``128_000_000`` or ``"128MB"``) instead.
+        max_batch_bytes: cut a partition into output files of about this many bytes, between documents.
+        schema: exactly these columns (anything with ``__arrow_c_schema__``, such as a ``pyarrow.Schema``).
+        schema_overrides: types and columns merged over the inferred ones.
+        storage_options: for remote paths; none is supported yet.
+    """
+
+    path: Paths
+    _: KW_ONLY
+    files_per_partition: int | None = None
+    blocksize: int | str | None = None
+    max_batch_bytes: int | None = None
+    schema: Any = None
+    schema_overrides: Any = None
+    storage_options: Mapping[str, str] | None = None
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.schema is not None and self.schema_overrides is not None:
+            warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect beside it", stacklevel=3)
+
+    def paths(self) -> list[str]:
+        """The paths as a list of strings."""
+        return path_list(self.path)
+
+    def options(self) -> dict[str, Any]:
+        """What the native reader needs to know."""
+        raise NotImplementedError
+
+    def partitioning(self) -> dict[str, Any]:
+        """How files become splits."""
+        if self.files_per_partition is not None and self.blocksize is not None:
+            raise OptionError("`files_per_partition` and `blocksize` exclude each other")
+        for option in ("files_per_partition", "max_batch_bytes"):
+            value = getattr(self, option)
+            if value is not None and value <= 0:
+                raise OptionError(f"`{option}` must be positive")
+        return {
+            "files_per_partition": self.files_per_partition,
+            "blocksize_bytes": None if self.blocksize is None else byte_count(self.blocksize, "blocksize"),
+        }
+
+
+def _names(names: Sequence[str], option: str) -> list[str]:
+    """The names as a list; a lone string would be taken for its letters."""
+    if isinstance(names, str):
+        raise OptionError(f"`{option}` is the string {names!r}\nhint: write ({names!r},)")
+    return list(names)
+
+
+@dataclass(frozen=True)
+class WebDatasetSource(Source):
+    """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``) in which each JSON member is one document.
+
+    The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or stands for the
+    next page of the document's TIFF. Pages are extracted by copying, never by decoding.
+
+    Args:
+        path: see :class:`Source`, as for all further arguments that are not listed here.
+        fields: JSON keys to carry along as columns; all, when nothing is said.
+        per_image_fields: keys whose lists have one value an image.
+        per_text_fields: keys whose lists have one value a text. A key that is named in both has one value a text and
+            image, in reading order.
+        sample_id_field: key of the document's id; else the member's name without its extension.
+        texts_field: key of the list of texts.
+        images_field: key of the list of images.
+        image_member_field: key that names the member for entries that name none.
+        json_extensions: endings of the members that are documents.
+        image_extensions: endings that are tried for the document's own image, with or without the dot.
+        materialize_on_read: image bytes are there for every stage; else they are fetched when they are written.
+
+    Example:
+        >>> from shardmill.curate import WebDatasetSource
+        >>> WebDatasetSource("shards/*.tar", per_image_fields=("image_metadata",)).paths()
+        ['shards/*.tar']
+    """
+
+    kind = "webdataset"
+
+    fields: Sequence[str] | None = None
+    per_image_fields: Sequence[str] = ()
+    per_text_fields: Sequence[str] = ()
+    sample_id_field: str | None = None
+    texts_field: str = "texts"
+    images_field: str = "images"
+    image_member_field: str | None = None
+    json_extensions: Sequence[str] = (".json",)
+    image_extensions: Sequence[str] = _IMAGE_EXTENSIONS
+    materialize_on_read: bool = False
+
+    def options(self) -> dict[str, Any]:
+        """What the native reader needs to know."""
+        return {
+            "fields": None if self.fields is None else _names(self.fields, "fields"),
+            "per_image_fields": _names(self.per_image_fields, "per_image_fields"),
+            "per_text_fields": _names(self.per_text_fields, "per_text_fields"),
+            "keys": {
+                "sample_id_field": self.sample_id_field,
+                "texts_field": self.texts_field,
+                "images_field": self.images_field,
+                "image_member_field": self.image_member_field,
+                "json_extensions": _names(self.json_extensions, "json_extensions"),
+                "image_extensions": [
+                    f".{extension.removeprefix('.')}" for extension in _names(self.image_extensions, "image_extensions")
+                ],
+            },
+            "max_batch_bytes": self.max_batch_bytes,
+            "materialize_on_read": self.materialize_on_read,
+        }
+
+
+@dataclass(frozen=True)
+class InterleavedParquetSource(Source):
+    """Parquet files with one row a text, image or metadata entry.
+
+    Rows without bytes but with a ``source_ref`` are fetched from where it points when they are written.
+
+    Args:
+        path: see :class:`Source`, as for all further arguments that are not listed here.
+        fields: passthrough columns to carry along; all, when nothing is said. A column that no file has is added as
+            nulls.
+
+    Example:
+        >>> from shardmill.curate import InterleavedParquetSource
+        >>> InterleavedParquetSource(["a.parquet", "b.parquet"], files_per_partition=2).paths()
+        ['a.parquet', 'b.parquet']
+    """
+
+    kind = "parquet"
+
+    fields: Sequence[str] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """What the native reader needs to know."""
+        fields = None if self.fields is None else _names(self.fields, "fields")
+        return {"fields": fields, "max_batch_bytes": self.max_batch_bytes}

@@ -1,0 +1,60 @@
+"""What shardmill raises. Each class is also the builtin that a caller would catch."""
+
+
+class Error(Exception):
+    """Base of all errors of shardmill. The message says what, where, and what to do."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class OptionError(Error, ValueError):
+    """An option has a value that means nothing."""
+
+
+class PlanError(Error, ValueError):
+    """The work cannot be planned with these paths and options."""
+
+
+class LiteralTypeError(PlanError, TypeError):
+    """A filter compares a column with a literal of another kind."""
+
+
+class FormatError(Error, ValueError):
+    """Data does not have the form that its format demands."""
+
+
+class MissingColumnError(FormatError, KeyError):
+    """A column that is needed is not there."""
+
+
+class StorageError(Error, OSError):
+    """Bytes cannot be read or written."""
+
+
+class NotFoundError(StorageError, FileNotFoundError):
+    """A path, or every file that it could match, is missing."""
+
+
+class PermissionDeniedError(StorageError, PermissionError):
+    """The file system refuses access."""
+
+
+class CurateError(Error, RuntimeError):
+    """A curation run stopped."""
+
+
+class OutputExistsError(CurateError, FileExistsError):
+    """The output is there already and must not be replaced."""
+
+
+class AppendModeError(CurateError, NotImplementedError):
+    """Appending to an output folder is not implemented."""
+
+
+class EngineError(Error, RuntimeError):
+    """A native thread failed."""
+
+
+class CancelledError(EngineError):
+    """The run was stopped before its end."""

@@ -1,0 +1,1 @@
+"""Other libraries' sides of shardmill. Only the files of this folder import them."""

@@ -1,0 +1,140 @@
+"""CLIP models of open_clip, as :class:`shardmill.curate.ClipScoreFilter` takes them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from shardmill.errors import NotFoundError, OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Of several threads, one loads the model.
+_LOADING = threading.Lock()
+
+
+class OpenClip:
+    """A CLIP model and its weights. Needs ``shardmill[clip]``.
+
+    Weights are loaded when the object is made: a job whose weights are missing fails before it reads data. On a Ray worker they are loaded
+    again, once a process, so the files must be there as well; they do not travel.
+
+    Args:
+        model_name: an architecture that open_clip knows. The default is the one of ``openai/clip-vit-large-patch14``.
+        pretrained: a file of weights, or a tag such as ``"openai"`` that open_clip downloads.
+        model_dir: where open_clip keeps and looks for weights that it downloads; its own cache, when nothing is said.
+        device: where the model runs, such as ``"cuda:0"``; a GPU if there is one, when nothing is said.
+        batch_size: images or texts that go through the model at once.
+
+    Raises:
+        ImportError: open_clip is not installed.
+        shardmill.NotFoundError: there is no such file of weights.
+        shardmill.OptionError: open_clip knows no such model or tag.
+    """
+
+    def __init__(
+        self,
+        model_name: str = "ViT-L-14-quickgelu",
+        *,
+        pretrained: str | PathLike[str],
+        model_dir: str | PathLike[str] | None = None,
+        device: str | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        if batch_size < 1:
+            raise OptionError("`batch_size` must be positive")
+        weights = fspath(pretrained)
+        if not weights:
+            raise OptionError("`pretrained` is empty; random weights judge nothing")
+        folder = None if model_dir is None else os.path.abspath(fspath(model_dir))  # noqa: PTH100 - a string for open_clip
+        self._options = (model_name, _file_or_tag(model_name, weights), folder, device)
+        self._batch_size = batch_size
+        _loaded(self._options)
+
+    def embed_images(self, images: list[Any]) -> np.ndarray:
+        """One vector an image."""
+        model = _loaded(self._options)
+        return self._in_batches(images, lambda batch: model.image_vectors(batch))
+
+    def embed_texts(self, texts: list[str]) -> np.ndarray:
+        """One vector a text; what is longer than the model's context is cut off."""
+        model = _loaded(self._options)
+        return self._in_batches(texts, lambda batch: model.text_vectors(batch))
+
+    def _in_batches(self, items: list[Any], embed: Any) -> np.ndarray:
+        import numpy as np
+
+        starts = range(0, len(items), self._batch_size)
+        return np.concatenate([embed(items[start : start + self._batch_size]) for start in starts])
+
+    def __repr__(self) -> str:
+        name, weights, _folder, _device = self._options
+        return f"OpenClip({name!r}, pretrained={weights!r})"
+
+
+def _file_or_tag(model_name: str, weights: str) -> str:
+    """An absolute path, or the tag as it is.
+
+    Raises:
+        NotFoundError: neither a file nor a tag of the model.
+    """
+    if os.path.isfile(weights):  # noqa: PTH113 - may be a tag
+        return os.path.abspath(weights)  # noqa: PTH100 - a string for open_clip
+    open_clip = _open_clip()
+    tags = open_clip.list_pretrained_tags_by_model(model_name)
+    if open_clip.get_model_config(model_name) is None:
+        raise OptionError(f"open_clip has no model {model_name!r}\nhint: open_clip.list_models() names them")
+    if weights not in tags:
+        known = ", ".join(tags) or "none"
+        raise NotFoundError(
+            f"No file at `{weights}`, and no tag of {model_name} has this name\nhint: its tags: {known}"
+        )
+    return weights
+
+
+def _open_clip() -> Any:
+    try:
+        import open_clip  # pyright: ignore[reportMissingImports] - an extra that few have
+    except ImportError as error:
+        raise ImportError("OpenClip needs open_clip\nhint: pip install 'shardmill[clip]'") from error
+    return open_clip
+
+
+def _loaded(options: tuple[str, str, str | None, str | None]) -> _Model:
+    with _LOADING:
+        return _model(*options)
+
+
+@cache
+def _model(model_name: str, weights: str, folder: str | None, device: str | None) -> _Model:
+    return _Model(model_name, weights, folder, device)
+
+
+class _Model:
+    """The weights of this process. PyTorch lets many threads run one model that is not trained."""
+
+    def __init__(self, model_name: str, weights: str, folder: str | None, device: str | None) -> None:
+        open_clip = _open_clip()
+        import torch  # pyright: ignore[reportMissingImports] - an extra that few have
+
+        self._torch = torch
+        self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        model, _train, self._prepared = open_clip.create_model_and_transforms(
+            model_name, pretrained=weights, device=self._device, cache_dir=folder
+        )
+        self._model = model.eval()
+        self._tokens = open_clip.get_tokenizer(model_name)
+
+    def image_vectors(self, images: list[Any]) -> np.ndarray:
+        pixels = self._torch.stack([self._prepared(image) for image in images]).to(self._device)
+        with self._torch.inference_mode():
+            return self._model.encode_image(pixels).float().cpu().numpy()
+
+    def text_vectors(self, texts: list[str]) -> np.ndarray:
+        tokens = self._tokens(texts).to(self._device)
+        with self._torch.inference_mode():
+            return self._model.encode_text(tokens).float().cpu().numpy()

@@ -1,0 +1,108 @@
+//! `shardmill._native.curate`
+
+use crate::calls::Calls;
+use crate::delivery::{Stop, deliver};
+use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::foreign::stage_of;
+use pyo3::prelude::*;
+use pyo3_arrow::PySchema;
+use shardmill_curate::schema::SchemaChoice;
+use shardmill_curate::{Choices, Error, Pipeline, Spec};
+use shardmill_engine::Cancel;
+use shardmill_plan::Split;
+use std::sync::Arc;
+
+#[pyclass(name = "Pipeline", module = "shardmill._native.curate", frozen)]
+struct PyPipeline {
+    pipeline: Arc<Pipeline>,
+    calls: Calls,
+}
+
+#[pymethods]
+impl PyPipeline {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    #[pyo3(signature = (spec, foreign, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None))]
+    fn new(
+        spec: &str,
+        foreign: Vec<Bound<'_, PyAny>>,
+        source_schema: Option<PySchema>,
+        source_overrides: Option<PySchema>,
+        sink_schema: Option<PySchema>,
+        sink_overrides: Option<PySchema>,
+    ) -> PyResult<Self> {
+        let calls = Calls::new();
+        let stages = foreign.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
+        let choice = |schema: Option<PySchema>, overrides: Option<PySchema>| SchemaChoice {
+            schema: schema.map(PySchema::into_inner),
+            overrides: overrides.map(PySchema::into_inner),
+        };
+        let choices = Choices { source: choice(source_schema, source_overrides), sink: choice(sink_schema, sink_overrides) };
+        let spec = Spec::parse(spec).map_err(PyShardmillError::from)?;
+        let pipeline = Arc::new(Pipeline::new(spec, &stages, choices).map_err(PyShardmillError::from)?);
+        Ok(Self { pipeline, calls })
+    }
+
+    /// The splits, each as JSON.
+    fn splits(&self, py: Python<'_>) -> PyShardmillResult<Vec<String>> {
+        let splits = py.detach(|| self.pipeline.splits())?;
+        Ok(splits.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn prepare(&self, py: Python<'_>, splits: Vec<String>) -> PyShardmillResult<()> {
+        let splits = parsed(&splits)?;
+        Ok(py.detach(|| self.pipeline.prepare(&splits))?)
+    }
+
+    /// Runs the splits on threads; `on_report` gets each split's report as JSON, in order.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn run(&self, py: Python<'_>, splits: Vec<String>, workers: usize, on_report: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.drive(py, parsed(&splits)?, workers, |report| on_report.call1((report,)).map(drop))
+    }
+
+    /// Runs one split and returns its report as JSON. The calling thread waits, so that Ctrl-C and a cancelled Ray task stop it.
+    fn run_split(&self, py: Python<'_>, split: String) -> PyResult<String> {
+        let mut only = String::new();
+        self.drive(py, parsed(&[split])?, 1, |report| {
+            only = report;
+            Ok(())
+        })?;
+        Ok(only)
+    }
+}
+
+impl PyPipeline {
+    fn drive(&self, py: Python<'_>, splits: Vec<Split>, workers: usize, on_report: impl FnMut(String) -> PyResult<()>) -> PyResult<()> {
+        let cancel = Cancel::default();
+        let run = self.pipeline.run(splits, workers, &cancel).map_err(PyShardmillError::from)?;
+        deliver(py, run, on_report, &StopPipeline { py, pipeline: &self.pipeline, calls: self.calls, cancel })
+    }
+}
+
+struct StopPipeline<'a> {
+    py: Python<'a>,
+    pipeline: &'a Pipeline,
+    calls: Calls,
+    cancel: Cancel,
+}
+
+impl Stop for StopPipeline<'_> {
+    fn stop(&self) {
+        self.cancel.cancel();
+        // What stopped the run is the better story to tell.
+        let _uninterrupted = self.calls.interrupt(self.py);
+    }
+
+    fn abandon(&self) {
+        self.pipeline.abandon();
+    }
+}
+
+fn parsed(splits: &[String]) -> PyShardmillResult<Vec<Split>> {
+    Ok(splits.iter().map(|split| serde_json::from_str(split)).collect::<Result<_, _>>().map_err(Error::from)?)
+}
+
+pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::submodule(parent, "curate")?.add_class::<PyPipeline>()
+}

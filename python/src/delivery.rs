@@ -1,0 +1,56 @@
+//! Hands the results of a run to Python, one by one and in order.
+
+use crate::error::PyShardmillError;
+use pyo3::prelude::*;
+use serde::Serialize;
+use shardmill_curate::{Error, Result};
+use shardmill_engine::{Poll, Run, STOP_PATIENCE};
+use std::time::Duration;
+
+/// How long Ctrl-C may go unnoticed.
+const SIGNAL_POLL: Duration = Duration::from_millis(50);
+
+/// What to do when a signal or an exception stops a run.
+pub(crate) trait Stop {
+    /// Before its workers are waited for.
+    fn stop(&self) {}
+
+    /// When they did not end in time.
+    fn abandon(&self) {}
+}
+
+/// For work that leaves nothing behind.
+impl Stop for () {}
+
+/// Calls `on_result` with each result as JSON. A signal or an exception stops the run.
+pub(crate) fn deliver<T: Serialize + Send>(
+    py: Python<'_>,
+    mut run: Run<Result<T>>,
+    on_result: impl FnMut(String) -> PyResult<()>,
+    stop: &impl Stop,
+) -> PyResult<()> {
+    let outcome = deliver_all(py, &mut run, on_result);
+    if outcome.is_err() {
+        stop.stop();
+    }
+    // The workers may need the interpreter to come to an end.
+    let is_at_rest = py.detach(|| run.stop(STOP_PATIENCE));
+    if outcome.is_err() && !is_at_rest {
+        stop.abandon();
+    }
+    outcome
+}
+
+fn deliver_all<T: Serialize + Send>(py: Python<'_>, run: &mut Run<Result<T>>, mut on_result: impl FnMut(String) -> PyResult<()>) -> PyResult<()> {
+    loop {
+        match py.detach(|| run.poll(SIGNAL_POLL)) {
+            Poll::Finished => return Ok(()),
+            Poll::Ready(result) => {
+                let value = result.map_err(PyShardmillError::from)?.map_err(PyShardmillError::from)?;
+                on_result(serde_json::to_string(&value).map_err(Error::from).map_err(PyShardmillError::from)?)?;
+            }
+            Poll::Pending => {}
+        }
+        py.check_signals()?;
+    }
+}

@@ -1,0 +1,129 @@
+//! The one mapping from Rust errors to Python exceptions. The classes live in `shardmill.errors`, since each has two bases.
+
+use crate::foreign::Raised;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use shardmill_curate::Error as CurateError;
+use shardmill_engine::Error as EngineError;
+use shardmill_plan::Error as PlanError;
+use shardmill_storage::Error as StorageError;
+use std::error::Error as StdError;
+use std::io::ErrorKind;
+
+/// Any error of ours on its way to Python.
+pub(crate) struct PyShardmillError {
+    class: &'static str,
+    message: String,
+    cause: Option<PyErr>,
+}
+
+pub(crate) type PyShardmillResult<T> = Result<T, PyShardmillError>;
+
+impl From<PyShardmillError> for PyErr {
+    fn from(error: PyShardmillError) -> Self {
+        Python::attach(|py| {
+            let class =
+                py.import("shardmill.errors").and_then(|module| module.getattr(error.class)).and_then(|class| Ok(class.cast_into::<PyType>()?));
+            match class {
+                Ok(class) => {
+                    let exception = Self::from_type(class, (error.message,));
+                    exception.set_cause(py, error.cause);
+                    exception
+                }
+                Err(import) => import,
+            }
+        })
+    }
+}
+
+impl From<CurateError> for PyShardmillError {
+    fn from(error: CurateError) -> Self {
+        let innermost = match &error {
+            CurateError::File { source, .. } => source,
+            other => other,
+        };
+        let class = match innermost {
+            CurateError::Storage(inner) => storage_class(inner),
+            CurateError::Plan(inner) => plan_class(inner),
+            CurateError::Engine(inner) => engine_class(inner),
+            CurateError::Parquet(_) | CurateError::Cast { .. } => "FormatError",
+            CurateError::NoSampleId { .. } => "MissingColumnError",
+            CurateError::OutputExists { .. } => "OutputExistsError",
+            CurateError::AppendMode { .. } => "AppendModeError",
+            CurateError::Option { .. } | CurateError::ReservedFields { .. } | CurateError::Spec(_) => "OptionError",
+            CurateError::UnknownModality { .. }
+            | CurateError::PayloadKey { .. }
+            | CurateError::StageResult { .. }
+            | CurateError::LateColumn { .. } => "FormatError",
+            _ => "CurateError",
+        };
+        let hint = error.hint();
+        let message = message(&error, hint);
+        let cause = match error {
+            CurateError::Stage { source, .. } => source.downcast::<Raised>().ok().map(|raised| raised.into_inner()),
+            _ => None,
+        };
+        Self { class, message, cause }
+    }
+}
+
+impl From<StorageError> for PyShardmillError {
+    fn from(error: StorageError) -> Self {
+        Self { class: storage_class(&error), message: message(&error, error.hint()), cause: None }
+    }
+}
+
+impl From<EngineError> for PyShardmillError {
+    fn from(error: EngineError) -> Self {
+        Self { class: engine_class(&error), message: message(&error, None), cause: None }
+    }
+}
+
+impl From<shardmill_images::Error> for PyShardmillError {
+    fn from(error: shardmill_images::Error) -> Self {
+        Self { class: "FormatError", message: message(&error, None), cause: None }
+    }
+}
+
+impl From<shardmill_formats::tar::TarError> for PyShardmillError {
+    fn from(error: shardmill_formats::tar::TarError) -> Self {
+        Self { class: "FormatError", message: message(&error, None), cause: None }
+    }
+}
+
+fn storage_class(error: &StorageError) -> &'static str {
+    match (error, error.io_kind()) {
+        (StorageError::UnsupportedScheme { .. }, _) => "OptionError",
+        (_, Some(ErrorKind::NotFound)) => "NotFoundError",
+        (_, Some(ErrorKind::PermissionDenied)) => "PermissionDeniedError",
+        (_, Some(ErrorKind::AlreadyExists)) => "OutputExistsError",
+        _ => "StorageError",
+    }
+}
+
+fn plan_class(error: &PlanError) -> &'static str {
+    match error {
+        PlanError::Storage(inner) => storage_class(inner),
+        PlanError::NoInput { .. } => "NotFoundError",
+        PlanError::UnknownColumn { .. } => "MissingColumnError",
+        PlanError::LiteralType { .. } => "LiteralTypeError",
+        _ => "PlanError",
+    }
+}
+
+fn engine_class(error: &EngineError) -> &'static str {
+    match error {
+        EngineError::Cancelled => "CancelledError",
+        _ => "EngineError",
+    }
+}
+
+/// What happened, why, and what to do about it.
+fn message(error: &dyn StdError, hint: Option<&str>) -> String {
+    let mut message = shardmill_curate::reason(error);
+    if let Some(hint) = hint {
+        message.push_str("\nhint: ");
+        message.push_str(hint);
+    }
+    message
+}

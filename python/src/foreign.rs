@@ -1,0 +1,97 @@
+//! Stages written in Python, as the native driver sees them.
+
+use crate::calls::Calls;
+use arrow_array::RecordBatch;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use pyo3_arrow::PyRecordBatch;
+use pyo3_arrow::input::AnyRecordBatch;
+use shardmill_curate::StageFailure;
+use shardmill_curate::stage::Stage;
+use shardmill_curate::stage::foreign::{ImageJudge, JudgedImage, TableMap};
+use std::sync::Arc;
+
+/// An exception of the user's code on its way through Rust.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Raised(PyErr);
+
+impl Raised {
+    pub(crate) fn into_inner(self) -> PyErr {
+        self.0
+    }
+}
+
+fn raised(error: PyErr) -> StageFailure {
+    Box::new(Raised(error))
+}
+
+/// A stage object of `shardmill.curate`: what it wants to see is its `kind`.
+pub(crate) fn stage_of(object: &Bound<'_, PyAny>, calls: Calls) -> PyResult<Stage> {
+    let name: String = object.getattr("name")?.extract()?;
+    let kind: String = object.getattr("kind")?.extract()?;
+    if kind == "table" {
+        let needs_bytes = object.getattr_opt("needs_bytes")?.map_or(Ok(false), |flag| flag.extract())?;
+        return Ok(Stage::Table(Arc::new(PyTableMap { name, calls, needs_bytes, map: object.getattr("map_table")?.unbind() })));
+    }
+    let drops_invalid_rows = object.getattr("drop_invalid_rows")?.extract()?;
+    Ok(Stage::Images(Arc::new(PyImageJudge { name, calls, drops_invalid_rows, keep: object.getattr("keep_images")?.unbind() })))
+}
+
+struct PyImageJudge {
+    name: String,
+    calls: Calls,
+    drops_invalid_rows: bool,
+    keep: Py<PyAny>,
+}
+
+impl ImageJudge for PyImageJudge {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn drops_invalid_rows(&self) -> bool {
+        self.drops_invalid_rows
+    }
+
+    fn keep(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> Result<Vec<bool>, StageFailure> {
+        let call = |py: Python<'_>| -> PyResult<Vec<bool>> {
+            let _entered = self.calls.enter(py)?;
+            let bodies = PyList::new(py, images.iter().map(|image| PyBytes::new(py, &image.bytes)))?;
+            // The images of a document share one list, or long documents would be copied once an image.
+            let documents = texts.iter().map(|lines| PyList::new(py, lines)).collect::<PyResult<Vec<_>>>()?;
+            let texts = PyList::new(py, images.iter().map(|image| documents.get(image.document)))?;
+            self.keep.call1(py, (bodies, texts))?.extract(py)
+        };
+        Python::attach(call).map_err(raised)
+    }
+}
+
+struct PyTableMap {
+    name: String,
+    calls: Calls,
+    needs_bytes: bool,
+    map: Py<PyAny>,
+}
+
+impl TableMap for PyTableMap {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn needs_bytes(&self) -> bool {
+        self.needs_bytes
+    }
+
+    fn map(&self, table: RecordBatch) -> Result<RecordBatch, StageFailure> {
+        let call = |py: Python<'_>| -> PyResult<RecordBatch> {
+            let _entered = self.calls.enter(py)?;
+            let result = self.map.call1(py, (PyRecordBatch::new(table),))?;
+            let reader = result.extract::<AnyRecordBatch>(py)?.into_reader()?;
+            let schema = reader.schema();
+            let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
+            arrow_select::concat::concat_batches(&schema, &batches).map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+        };
+        Python::attach(call).map_err(raised)
+    }
+}

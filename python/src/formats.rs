@@ -1,0 +1,30 @@
+//! `shardmill._native.formats`
+
+use crate::error::PyShardmillResult;
+use pyo3::prelude::*;
+use shardmill_formats::tar::Walk;
+use shardmill_storage::{LocalFile, RangeRead};
+
+/// Name, offset and size of each regular file of an uncompressed tar.
+#[pyfunction]
+fn tar_members(py: Python<'_>, path: &str) -> PyShardmillResult<Vec<(String, u64, u64)>> {
+    py.detach(|| {
+        let file = LocalFile::open(path)?;
+        let mut walk = Walk::new(file.size());
+        let mut members = Vec::new();
+        let mut window = Vec::new();
+        while let Some(range) = walk.needs() {
+            window.resize(usize::try_from(range.end - range.start).unwrap_or_default(), 0);
+            file.read_at(range.start, &mut window)?;
+            if let Some(member) = walk.push(&window)? {
+                members.push((member.name, member.offset, member.size));
+            }
+        }
+        Ok(members)
+    })
+}
+
+pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
+    let module = crate::submodule(parent, "formats")?;
+    module.add_function(wrap_pyfunction!(tar_members, &module)?)
+}

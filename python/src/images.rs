@@ -1,0 +1,31 @@
+//! `shardmill._native.images`
+
+use crate::error::PyShardmillResult;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Width and height in pixels, from the headers.
+#[pyfunction]
+fn image_size(payload: &[u8]) -> PyShardmillResult<(u32, u32)> {
+    let size = shardmill_images::image_size(payload)?;
+    Ok((size.width, size.height))
+}
+
+/// How many pages a TIFF has.
+#[pyfunction]
+fn tiff_pages(payload: &[u8]) -> PyShardmillResult<usize> {
+    Ok(shardmill_images::tiff_index(payload)?.len())
+}
+
+/// One page as a TIFF of its own, without decoding.
+#[pyfunction]
+fn extract_page<'py>(py: Python<'py>, payload: &[u8], page: usize) -> PyShardmillResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &shardmill_images::extract_page(payload, page)?))
+}
+
+pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
+    let module = crate::submodule(parent, "images")?;
+    module.add_function(wrap_pyfunction!(image_size, &module)?)?;
+    module.add_function(wrap_pyfunction!(tiff_pages, &module)?)?;
+    module.add_function(wrap_pyfunction!(extract_page, &module)?)
+}

@@ -1,0 +1,35 @@
+//! `shardmill._native`: one file per Python module, one error mapping. Everything here converts and calls; nothing decides.
+
+mod calls;
+mod curate;
+mod delivery;
+mod error;
+mod foreign;
+mod formats;
+mod images;
+mod inspect;
+mod verify;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("is_optimized", !cfg!(debug_assertions))?;
+    calls::init(module)?;
+    curate::init(module)?;
+    formats::init(module)?;
+    images::init(module)?;
+    inspect::init(module)?;
+    verify::init(module)?;
+    Ok(())
+}
+
+/// Makes `name` a module of its own that `import` finds.
+fn submodule<'py>(parent: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyModule>> {
+    let py = parent.py();
+    let module = PyModule::new(py, name)?;
+    parent.add_submodule(&module)?;
+    py.import("sys")?.getattr("modules")?.set_item(format!("shardmill._native.{name}"), &module)?;
+    Ok(module)
+}

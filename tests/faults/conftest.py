@@ -1,0 +1,114 @@
+"""Shards to work on, and processes that work on them."""
+
+import contextlib
+import io
+import os
+import random
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from job import KINDS
+from job_process import contents, run_job, write_shard
+from PIL import Image
+
+
+@pytest.fixture(scope="session")
+def work() -> Iterator[Path]:
+    """Removed at the end: pytest would keep the big files of its last three runs."""
+    with tempfile.TemporaryDirectory(prefix="shardmill-faults-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def shards(work: Path) -> dict[str, Path]:
+    """Eight shards of 6 MB, as WebDataset and as Parquet. Images are noise: nothing decodes them."""
+    rng = random.Random(7)
+    folder = work / "wds"
+    folder.mkdir()
+    for number in range(8):
+        write_shard(folder / f"shard{number}.tar", 30, lambda _: ("jpg", rng.randbytes(200_000)))
+    run_job("wds-parquet", folder, work / "parquet")
+    return {"wds": folder, "parquet": work / "parquet"}
+
+
+@pytest.fixture(scope="session")
+def references(work: Path, shards: dict[str, Path]) -> dict[str, dict[str, bytes]]:
+    """What an undisturbed run writes, by kind."""
+    return {kind: reference(kind, shards, work / "reference" / kind) for kind in KINDS}
+
+
+def reference(kind: str, shards: dict[str, Path], out: Path) -> dict[str, bytes]:
+    out.parent.mkdir(exist_ok=True)
+    run_job(kind, shards[kind.split("-")[0]], out)
+    return contents(out)
+
+
+@pytest.fixture(scope="session")
+def raw_shards(work: Path) -> dict[str, Path]:
+    """Four shards of about 107 MB: uncompressed TIFFs of several pages."""
+    noise = np.random.default_rng(7).integers(0, 256, (900, 800, 3), np.uint8)
+    pages = [Image.fromarray(np.roll(noise, shift, axis=0)) for shift in range(5)]
+    body = io.BytesIO()
+    pages[0].save(body, "TIFF", save_all=True, append_images=pages[1:])
+    folder = work / "raw-wds"
+    folder.mkdir()
+    for number in range(4):
+        write_shard(folder / f"raw{number}.tar", 10, lambda _: ("tiff", body.getvalue()), pages=len(pages))
+    run_job("wds-parquet", folder, work / "raw-parquet")
+    return {"wds": folder, "parquet": work / "raw-parquet"}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 20 MB."""
+    yield from mounted(tmp_path / "small", "size=20m")
+
+
+@pytest.fixture
+def read_only_disk(tmp_path: Path) -> Iterator[Path]:
+    yield from mounted(tmp_path / "read-only", "ro")
+
+
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    try:
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if refused.returncode:
+        pytest.skip(f"this user may not mount: {refused.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def immutable(tmp_path: Path) -> Iterator[Path]:
+    """A folder that not even root may write to."""
+    folder = tmp_path / "immutable"
+    folder.mkdir()
+    try:
+        refused = subprocess.run(["chattr", "+i", str(folder)], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no chattr command")
+    if refused.returncode:
+        pytest.skip(f"chattr: {refused.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["chattr", "-i", str(folder)], check=True)
+
+
+@pytest.fixture(autouse=True)
+def no_orphans() -> Iterator[None]:
+    """No test leaves a child behind."""
+    yield
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass

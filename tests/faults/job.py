@@ -1,0 +1,68 @@
+"""One curation job in a process of its own, so that it can be killed: ``python job.py KIND INPUT OUTPUT [NAME=VALUE ...]``.
+
+KIND is ``wds-parquet``, ``wds-wds``, ``parquet-parquet`` or ``parquet-wds``. Prints ``go`` before the run, then one line of JSON with its outcome.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+KINDS = ("wds-parquet", "wds-wds", "parquet-parquet", "parquet-wds")
+
+
+def slow_map(table):
+    """Python code that goes on for ten seconds, in small steps."""
+    for _ in range(500):
+        time.sleep(0.02)
+    return table
+
+
+def patient_map(table):
+    time.sleep(0.3)
+    return table
+
+
+MAPS = {"slow": slow_map, "patient": patient_map}
+
+
+def pipeline_of(kind: str, source: str, out: str, *, map: str = "", memory_bytes: str = str(32 << 20), **options: str):
+    from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+
+    reader, writer = kind.split("-")
+    sources = {"wds": WebDatasetSource, "parquet": InterleavedParquetSource}
+    sinks = {"wds": WebDatasetSink, "parquet": ParquetSink}
+    return Pipeline(
+        source=sources[reader](source),
+        stages=[Map(MAPS[map])] if map else [],
+        sink=sinks[writer](out, **options),
+        memory_bytes=int(memory_bytes),
+    )
+
+
+def peak_memory_bytes() -> int:
+    """Of this program alone; ``ru_maxrss`` starts with what the parent had at the fork."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return next(int(line.split()[1]) << 10 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def main(kind: str, source: str, out: str, *options: str) -> None:
+    named = dict(option.split("=", 1) for option in options)
+    workers = int(named.pop("workers", "2"))
+    job = pipeline_of(kind, source, out, **named)
+    print("go", flush=True)
+    try:
+        report = job.run(workers=workers, progress=False)
+    except BaseException as error:
+        outcome = {"error": type(error).__name__, "message": str(error), "seen_at": time.monotonic()}
+        print(json.dumps(outcome), flush=True)
+        raise
+    outputs = {Path(output["path"]).name: output["rows"] for output in report.outputs}
+    print(json.dumps({"outputs": outputs, "quarantined": report.quarantined, "peak": peak_memory_bytes()}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

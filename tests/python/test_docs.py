@@ -1,0 +1,51 @@
+"""Python of the README and the guides runs, in order, over a small data set; links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mint1t.shards import write_dataset
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+WITH_CODE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("docs") / "shards"
+    write_dataset(folder, shards=1)
+    return folder
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
+    """Blocks of a page share their names and their folder, as they do for somebody who types them one after the other."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shards").symlink_to(shards)
+    text = page.read_text(encoding="utf-8")
+    names = {"__name__": "__main__"}
+    for match in _BLOCK.finditer(text):
+        flags, code = match[1].strip(), match[2]
+        if flags == "no-run":
+            continue
+        assert not flags, f"unknown mark on a block: {flags}"
+        # Line numbers of a failure are those of the page.
+        padding = "\n" * text.count("\n", 0, match.start(2))
+        exec(compile(padding + code, name_of(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_pages_lead_somewhere(page):
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        # What `make bench-interleaved` writes is there when somebody has measured.
+        if not target.startswith(("http://", "https://", "mailto:", "docs/benchmarks/")):
+            assert (page.parent / target).exists(), f"{target} in {name_of(page)}"

@@ -1,0 +1,25 @@
+"""Every example in a docstring of the package says the truth."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+import shardmill
+
+
+def modules():
+    return [name.name for name in pkgutil.walk_packages(shardmill.__path__, "shardmill.") if "_native" not in name.name]
+
+
+@pytest.mark.parametrize("name", ["shardmill", *modules()])
+def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("shardmill"):
+            raise
+        pytest.skip(f"{error.name} is not installed")
+    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert failed == 0

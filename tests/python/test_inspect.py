@@ -1,0 +1,86 @@
+"""What inspect says agrees with what was put into the files."""
+
+from pathlib import Path
+
+import pytest
+import shardmill
+from shard_files import document, png, source_sample, tiff, write_parquet, write_tar, written_sample
+from shardmill.curate import inspect
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_tar_tells_samples_sizes_columns_and_first_texts(tmp_path: Path, mode: str) -> None:
+    members = [*source_sample("a", url="u", words=3), *source_sample("b", pages=3, entries=3, words=2.5)]
+    path = write_tar(tmp_path / ("x.tar.gz" if mode == "w:gz" else "x.tar"), members, mode)
+    (file,) = inspect(path, first=1).files
+    assert (file.format, file.compression, file.members) == ("tar", "gzip" if mode == "w:gz" else "none", 4)
+    assert (file.samples, file.rows) == (2, {"metadata": 2, "text": 2, "image": 5, "other": 0})
+    assert file.content_types == {"application/json": 2, "image/tiff": 5, "text/plain": 2}
+    assert file.images["width"] == {"min": 8, "median": 9, "max": 10}
+    assert file.images["height"] == {"min": 6, "median": 6, "max": 6}
+    assert (file.images["pages"], file.images["formats"]) == ({"min": 2, "median": 2, "max": 3}, {"tiff": 2})
+    assert file.bytes_by_modality["image"] == sum(len(body) for name, body in members if name.endswith("tiff"))
+    assert file.bytes_by_modality["text"] == len("text of a") * 2
+    assert {column["name"]: column["data_type"] for column in file.columns} == {"url": "Utf8", "words": "Float64"}
+    assert file.texts == [{"sample": "a", "position": 0, "text": "text of a"}]
+    assert file.image_names == ["a.tiff"]
+    assert file.damage == []
+
+
+def test_parquet_tells_codecs_row_groups_and_rows(tmp_path: Path) -> None:
+    rows = [*document("a"), *document("b", binary_content=png(20, 9)), *document("c", binary_content=None)]
+    path = write_parquet(tmp_path / "x.parquet", rows, row_group_size=4, compression="zstd")
+    (file,) = inspect(path).files
+    assert (file.samples, file.rows) == (3, {"metadata": 3, "text": 3, "image": 3, "other": 0})
+    assert [group["rows"] for group in file.row_groups] == [4, 4, 1]
+    assert (file.images["measured"], file.images["width"]) == (2, {"min": 4, "median": 4, "max": 20})
+    columns = {column["name"]: column for column in file.columns}
+    assert (columns["words"]["data_type"], columns["words"]["codecs"]) == ("Int64", ["zstd"])
+    assert file.texts[1] == {"sample": "b", "position": 0, "text": "a"}
+    assert file.damage == []
+
+
+def test_image_file_tells_its_pages(tmp_path: Path) -> None:
+    (tmp_path / "x.tiff").write_bytes(tiff((8, 6), (2, 9)))
+    (file,) = inspect(tmp_path / "x.tiff").files
+    assert (file.format, file.images["pages"]["max"]) == ("image", 2)
+    assert file.images["height"] == {"min": 6, "median": 6, "max": 9}
+
+
+def test_damage_is_told_and_the_rest_is_counted(tmp_path: Path) -> None:
+    members = [
+        *written_sample("a"),
+        ("b.json", b"{"),
+        ("c.json", b'{"images": ["gone.png", "d.png"]}'),
+        ("d.png", b"x"),
+    ]
+    path = write_tar(tmp_path / "x.tar", [*members, ("e.png", png())])
+    path.write_bytes(path.read_bytes().rstrip(b"\0")[:-100])
+    (file,) = inspect(path).files
+    reasons = " ".join(damage["reason"] for damage in file.damage)
+    for expected in ("broken JSON", "missing member 'gone.png'", "no image", "needs"):
+        assert expected in reasons
+    assert (file.samples, file.rows["metadata"], file.rows["image"], file.images["unreadable"]) == (3, 2, 3, 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"hello"])
+def test_file_that_is_nothing_is_damage(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.parquet").write_bytes(content)
+    (tmp_path / "x.tar").write_bytes(content)
+    assert all(file.damage and file.samples == 0 for file in inspect(tmp_path).files)
+
+
+def test_folder_sums_up_its_files(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", source_sample("a"))
+    write_parquet(tmp_path / "b.parquet", document("a"))
+    inspection = inspect(tmp_path)
+    assert (inspection.samples, inspection.rows["image"]) == (2, 3)
+    text = str(inspection)
+    assert text.splitlines()[0] == str(tmp_path)
+    assert "2 files" in text
+    assert str(tmp_path / "a.tar") in str(inspect(tmp_path / "a.tar"))
+
+
+def test_missing_path_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(shardmill.NotFoundError):
+        inspect(tmp_path / "none.tar")

@@ -1,0 +1,227 @@
+"""Blur, QR code and CLIP filters: verdicts on single images, and what a run does with them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+np = pytest.importorskip("numpy")
+cv2 = pytest.importorskip("cv2")
+Image = pytest.importorskip("PIL.Image")
+pytest.importorskip("pyarrow")
+
+from documents import document, encoded, picture, rows, write_tar
+from shardmill.curate import BlurFilter, ClipScoreFilter, ParquetSink, Pipeline, QRCodeFilter, WebDatasetSource, pixels
+from shardmill.errors import CurateError, OptionError
+
+
+def solid(width=64, height=48, colour=(200, 10, 10)):
+    return Image.new("RGB", (width, height), colour)
+
+
+def qr_code(text, scale=8):
+    code = Image.fromarray(cv2.QRCodeEncoder.create().encode(text))
+    return code.resize((code.width * scale, code.height * scale), Image.Resampling.NEAREST)
+
+
+def with_codes(codes, width=600, height=400):
+    page = Image.new("RGB", (width, height), "white")
+    for index, code in enumerate(codes):
+        page.paste(code, (30 + index * 280, 40))
+    return page
+
+
+def judged(stage, images, texts=None):
+    return stage.keep_images(images, texts or [[] for _ in images])
+
+
+def run(tmp_path, stage, images, **extra):
+    write_tar(tmp_path / "in" / "a.tar", document("a", images, **extra))
+    report = Pipeline(
+        source=WebDatasetSource(tmp_path / "in"), stages=[stage], sink=ParquetSink(tmp_path / "out")
+    ).run()
+    return report, rows(tmp_path / "out")
+
+
+def test_score_is_the_variance_of_the_laplacian_over_pooled_channels():
+    array = np.asarray(picture()).astype(np.float64)
+    padded = np.pad(array, ((1, 1), (1, 1), (0, 0)), mode="reflect")
+    neighbours = padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:]
+
+    assert pixels.sharpness(np.asarray(picture())) == pytest.approx((neighbours - 4 * array).var(), rel=1e-12)
+
+
+def test_blur_threshold_is_inclusive_and_solid_images_score_zero():
+    image = encoded(picture())
+    score = pixels.sharpness(np.asarray(picture()))
+
+    assert judged(BlurFilter(threshold=score), [image]) == [True]
+    assert judged(BlurFilter(threshold=np.nextafter(score, np.inf)), [image]) == [False]
+    assert judged(BlurFilter(threshold=0.0), [encoded(solid())]) == [True]
+    assert judged(BlurFilter(), [encoded(solid())]) == [False]
+
+
+def test_undecodable_images_are_dropped_by_every_filter():
+    broken = [b"", b"no image", encoded(picture())[:200], encoded(picture(), "JPEG")[:300]]
+
+    assert judged(BlurFilter(threshold=0), broken) == [False] * 4
+    assert judged(QRCodeFilter(threshold=1), broken) == [False] * 4
+    assert judged(ClipScoreFilter(Colours(), min_score=-1), broken, [["red"]] * 4) == [False] * 4
+
+
+MODES = {
+    "PNG": ["RGB", "L", "P", "1", "LA", "RGBA", "I;16"],
+    "TIFF": ["RGB", "L", "P", "1", "LA", "I;16"],
+    "BMP": ["RGB", "L", "P", "1"],
+    "WEBP": ["RGB", "L", "RGBA"],
+    "JPEG": ["RGB", "L"],
+}
+
+
+@pytest.mark.parametrize(("format", "mode"), [(format, mode) for format, modes in MODES.items() for mode in modes])
+def test_pixels_are_those_that_opencv_decodes(format, mode):
+    grey = np.asarray(picture().convert("L"))
+    image = Image.fromarray(grey.astype(np.uint16) * 257) if mode == "I;16" else picture().convert("L").convert(mode)
+    if mode in ("P", "RGB"):
+        image = picture().convert(mode)
+    payload = encoded(image, format)
+    expected = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR)
+
+    np.testing.assert_array_equal(pixels.decoded(payload), cv2.cvtColor(expected, cv2.COLOR_BGR2RGB))
+
+
+def test_pixel_limit_of_pillow_does_not_drop_large_images(monkeypatch):
+    payload = encoded(solid(2000, 1000))
+    assert pixels.decoded(payload) is not None
+    assert Image.MAX_IMAGE_PIXELS is None
+
+
+def test_share_of_a_code_is_its_area():
+    code = qr_code("first")
+    page = np.asarray(with_codes([code]))
+    black = np.argwhere(np.asarray(code.convert("L")) < 128)
+    # The picture of a code has a quiet zone, which is no part of it.
+    height, width = black.max(axis=0) - black.min(axis=0) + 1
+
+    share = pixels.qr_code_share(page)
+
+    assert share * page.shape[0] * page.shape[1] == pytest.approx(height * width, rel=0.05)
+
+
+def test_areas_of_all_codes_are_summed():
+    one = pixels.qr_code_share(np.asarray(with_codes([qr_code("first")])))
+    two = pixels.qr_code_share(np.asarray(with_codes([qr_code("first"), qr_code("first")])))
+
+    assert one > 0
+    assert two == pytest.approx(2 * one, rel=0.05)
+
+
+def test_qr_threshold_is_exclusive_and_no_code_is_kept():
+    page = with_codes([qr_code("https://example.org")])
+    share = pixels.qr_code_share(np.asarray(page))
+
+    assert judged(QRCodeFilter(threshold=share), [encoded(page)]) == [False]
+    assert judged(QRCodeFilter(threshold=np.nextafter(share, 1)), [encoded(page)]) == [True]
+    assert judged(QRCodeFilter(threshold=1e-9), [encoded(picture()), encoded(solid())]) == [True, True]
+
+
+def test_failing_detector_keeps_the_image(monkeypatch):
+    class Failing:
+        def detectAndDecodeMulti(self, array):
+            raise cv2.error("broken")
+
+    monkeypatch.setattr(cv2, "QRCodeDetector", Failing)
+    assert judged(QRCodeFilter(threshold=1e-9), [encoded(picture())]) == [True]
+
+
+class Colours:
+    """The mean colour of an image, and the colour that a text names."""
+
+    def __init__(self):
+        self.names = {"red": (1.0, 0.0, 0.0), "green": (0.0, 1.0, 0.0), "grey": (1.0, 1.0, 1.0)}
+        self.texts = []
+
+    def embed_images(self, images):
+        assert all(image.mode == "RGB" for image in images)
+        return np.stack([np.asarray(image).reshape(-1, 3).mean(axis=0) for image in images])
+
+    def embed_texts(self, texts):
+        self.texts += texts
+        return np.array([self.names[text] for text in texts]) * 7
+
+
+def test_score_is_the_best_cosine_with_a_text_of_the_sample():
+    red, grey = encoded(solid(colour=(250, 0, 0))), encoded(solid(colour=(90, 90, 90)))
+    texts = [["green", " red\n"], ["green", "   "], [], ["\t", ""]]
+
+    scores = pixels.clip_scores(Colours(), [red, grey, red, red], texts)
+
+    assert scores[0] == pytest.approx(1)
+    assert scores[1] == pytest.approx(1 / 3**0.5)
+    assert scores[2:] == [None, None]
+
+
+def test_clip_threshold_is_inclusive_and_images_without_text_are_dropped():
+    red = encoded(solid(colour=(250, 0, 0)))
+    score = pixels.clip_scores(Colours(), [red], [["grey"]])[0]
+
+    assert judged(ClipScoreFilter(Colours(), min_score=score), [red, red], [["grey"], [" "]]) == [True, False]
+    assert judged(ClipScoreFilter(Colours(), min_score=np.nextafter(score, 2)), [red], [["grey"]]) == [False]
+
+
+def test_each_text_is_embedded_once_and_images_come_in_batches():
+    model = Colours()
+    red = encoded(solid(colour=(250, 0, 0)))
+
+    scores = pixels.clip_scores(model, [red] * 150, [["red", "grey", "red"]] * 150)
+
+    assert scores == pytest.approx([1.0] * 150)
+    assert model.texts == ["red", "grey"] * 3
+
+
+def test_model_without_methods_is_refused_and_wrong_shapes_are_named(tmp_path):
+    with pytest.raises(OptionError, match="embed_images"):
+        ClipScoreFilter(object())
+
+    class Wrong(Colours):
+        def embed_images(self, images):
+            return np.zeros(3)
+
+    with pytest.raises(CurateError, match="clip_score") as caught:
+        run(tmp_path, ClipScoreFilter(Wrong()), [encoded(picture())])
+    assert "embed_images" in str(caught.value.__cause__)
+
+
+def test_run_drops_blurred_images_and_renumbers(tmp_path):
+    report, kept = run(tmp_path, BlurFilter(), [encoded(picture()), encoded(solid()), b"no image"])
+
+    assert [(row["position"], row["modality"]) for row in kept] == [
+        (-1, "metadata"), (0, "text"), (1, "image"), (2, "text"), (3, "text"),
+    ]  # fmt: skip
+    assert report.rows_dropped == {"interleaved_blur_filter": 2}
+
+
+def test_filters_of_pixels_in_a_row_each_drop_their_own(tmp_path):
+    code = encoded(with_codes([qr_code("https://example.org")], 360, 380))
+    write_tar(tmp_path / "in" / "a.tar", document("a", [encoded(picture()), encoded(solid()), code]))
+    stages = [BlurFilter(), QRCodeFilter()]
+    report = Pipeline(source=WebDatasetSource(tmp_path / "in"), stages=stages, sink=ParquetSink(tmp_path / "out")).run()
+
+    assert report.rows_dropped == {"interleaved_blur_filter": 1, "interleaved_qrcode_filter": 1}
+
+
+def test_many_threads_give_the_verdicts_of_one():
+    images = [encoded(picture(seed=seed)) for seed in range(6)] + [encoded(with_codes([qr_code("x")])), b"no image"]
+    expected = [judged(BlurFilter(), images), judged(QRCodeFilter(), images)]
+    verdicts = []
+    threads = [
+        threading.Thread(target=lambda: verdicts.append([judged(BlurFilter(), images), judged(QRCodeFilter(), images)]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert verdicts == [expected] * 8

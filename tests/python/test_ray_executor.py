@@ -1,0 +1,349 @@
+"""The Ray executor against the local one: equal files, equal errors, and no more of Ray than is needed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+pytest.importorskip("PIL")
+pytest.importorskip("pyarrow")
+
+import ray
+from documents import digests, write_shards, write_tar
+from shardmill import errors
+from shardmill.curate import (
+    AspectRatioFilter,
+    BlurFilter,
+    InterleavedParquetSource,
+    Map,
+    ParquetSink,
+    Pipeline,
+    WebDatasetSink,
+    WebDatasetSource,
+)
+from shardmill.curate.ray_executor import Outcome, _packed
+from shardmill.integrations.ray import connected, run_splits
+
+# Workers cannot import a test module.
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return write_shards(tmp_path_factory.mktemp("shards"))
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one_cpu", "two_cpus"])
+def cluster(request):
+    ray.init(address="local", num_cpus=request.param, include_dashboard=False, logging_level="error")
+    yield request.param
+    ray.shutdown()
+
+
+def pipeline(shards, out, *, stages=(AspectRatioFilter(),), sink=ParquetSink, **options):
+    return Pipeline(source=WebDatasetSource(shards), stages=stages, sink=sink(out), **options)
+
+
+def doubled_number(table):
+    import pyarrow.compute as pc
+
+    index = table.schema.get_field_index("number")
+    return table.set_column(index, "number", pc.multiply(table["number"], 2))
+
+
+@pytest.mark.parametrize("sink", [ParquetSink, WebDatasetSink])
+def test_output_is_the_same_files_byte_for_byte(cluster, shards, tmp_path, sink):
+    shift = 1
+    stages = [
+        AspectRatioFilter(min=0.9),
+        BlurFilter(),
+        Map(doubled_number),
+        Map(lambda table: table.slice(0, None if shift else 0)),
+    ]
+    local = pipeline(shards, tmp_path / "local", stages=stages, sink=sink).run()
+    remote = pipeline(shards, tmp_path / "ray", stages=stages, sink=sink).run("ray", progress=False)
+
+    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+    assert len(digests(tmp_path / "ray")) == 4
+    assert [split["split"] for split in remote.splits] == [0, 1, 2, 3]
+    assert remote.counts("output") == local.counts("output")
+    assert ray.is_initialized()
+
+
+def test_parquet_input_gives_the_same_files(cluster, shards, tmp_path):
+    pipeline(shards, tmp_path / "first").run()
+    for executor in ("local", "ray"):
+        source = InterleavedParquetSource(tmp_path / "first", files_per_partition=2)
+        Pipeline(source=source, sink=WebDatasetSink(tmp_path / executor)).run(executor)
+
+    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+
+
+def test_repeated_run_rewrites_the_same_files(cluster, shards, tmp_path):
+    sink = ParquetSink(tmp_path / "out", mode="ignore")
+    for _ in range(2):
+        Pipeline(source=WebDatasetSource(shards), sink=sink).run("ray")
+
+    assert len(digests(tmp_path / "out")) == 4
+
+
+def test_reports_arrive_while_other_splits_still_run(cluster, tmp_path):
+    def slow(split: str) -> float:
+        time.sleep(0.3)
+        return time.time()
+
+    seen = [(index, time.time()) for index, _result in run_splits(slow, ["x"] * 4, workers=1)]
+
+    assert [index for index, _when in seen] == [0, 1, 2, 3]
+    assert seen[-1][1] - seen[0][1] > 0.7
+
+
+def test_number_of_workers_bounds_the_tasks_at_once(cluster):
+    def span(split: str) -> tuple[float, float]:
+        start = time.time()
+        time.sleep(0.2)
+        return start, time.time()
+
+    spans = sorted(result for _index, result in run_splits(span, ["x"] * 4, workers=1))
+
+    assert all(earlier[1] <= later[0] for earlier, later in zip(spans, spans[1:], strict=False))
+
+
+def test_function_is_unpickled_once_a_process(cluster):
+    class Costly:
+        def __init__(self):
+            self.pickles = []
+
+        def __setstate__(self, state):
+            self.pickles = [os.getpid(), time.time_ns()]
+
+        def __call__(self, split):
+            return tuple(self.pickles)
+
+    made = {result for _index, result in run_splits(Costly(), ["x"] * 8, workers=None)}
+
+    assert len(made) == len({pid for pid, _when in made})
+
+
+class UserError(Exception):
+    """Cannot be made from its message alone."""
+
+    def __init__(self, code, text):
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+    def __reduce__(self):
+        return UserError, (self.code, "told")
+
+
+class Unreadable(Exception):
+    def __init__(self, first, second):
+        super().__init__("cannot be unpickled")
+
+
+def test_error_of_a_stage_keeps_class_message_and_cause(cluster, shards, tmp_path):
+    def refuse(table):
+        raise UserError(7, "told")
+
+    raised = {}
+    for executor in ("local", "ray"):
+        with pytest.raises(errors.CurateError) as caught:
+            pipeline(shards, tmp_path / executor, stages=[Map(refuse, name="refuse")]).run(executor, workers=1)
+        raised[executor] = caught.value
+
+    assert type(raised["ray"]) is type(raised["local"]) is errors.CurateError
+    assert str(raised["ray"]) == str(raised["local"])
+    assert type(raised["ray"].__cause__) is UserError
+    assert raised["ray"].__cause__.code == 7
+    assert any("in refuse" in note for note in raised["ray"].__cause__.__notes__)
+    assert not digests(tmp_path / "ray")
+
+
+def test_cause_that_cannot_travel_is_told_in_words(cluster, shards, tmp_path):
+    def refuse(table):
+        raise Unreadable(1, 2)
+
+    with pytest.raises(errors.CurateError, match="refuse") as caught:
+        pipeline(shards, tmp_path / "out", stages=[Map(refuse, name="refuse")]).run("ray")
+
+    assert str(caught.value.__cause__) == "Unreadable: cannot be unpickled"
+
+
+def test_missing_image_stops_the_run_with_the_words_of_the_local_executor(cluster, tmp_path):
+    body = b'{"texts": [null, "x"], "images": ["gone.png", null]}'
+    write_tar(tmp_path / "in" / "a.tar", {"a.json": body})
+    messages = []
+    for executor in ("local", "ray"):
+        with pytest.raises(errors.CurateError) as caught:
+            pipeline(tmp_path / "in", tmp_path / executor, stages=()).run(executor)
+        messages.append(str(caught.value))
+
+    assert messages[0] == messages[1]
+    assert "missing member 'gone.png'" in messages[1]
+
+
+def test_errors_of_all_tasks_count_against_one_limit(cluster, tmp_path):
+    for shard in range(4):
+        write_tar(
+            tmp_path / "in" / f"{shard}.tar", {"broken.json": b"{", "fine.json": b'{"texts": ["x"], "images": []}'}
+        )
+    out = tmp_path / "out"
+
+    assert len(pipeline(tmp_path / "in", out, stages=(), max_errors=4).run("ray").quarantined) == 4
+    with pytest.raises(errors.CurateError, match="3 quarantined items exceed the limit of 2"):
+        pipeline(tmp_path / "in", out, stages=(), max_errors=2).run("ray")
+
+
+def test_lost_worker_is_repeated(cluster, tmp_path):
+    def dies_once(split: str) -> str:
+        marker = tmp_path / "died"
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return split
+
+    assert [result for _index, result in run_splits(dies_once, ["x"], workers=1)] == ["x"]
+
+
+def test_task_that_raises_is_an_error_with_a_hint(cluster):
+    def impossible(split: str) -> str:
+        raise LookupError("no such thing")
+
+    with pytest.raises(errors.EngineError, match="no such thing"):
+        list(run_splits(impossible, ["x"], workers=1))
+
+
+def interrupted_once(marker: Path) -> threading.Thread:
+    """Ctrl-C for this process as soon as `marker` is there."""
+
+    def interrupt():
+        while not marker.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_ctrl_c_stops_the_task(cluster, tmp_path):
+    def endless(split: str) -> str:
+        (tmp_path / "running").touch()
+        try:
+            while True:
+                time.sleep(0.05)
+        finally:
+            (tmp_path / "stopped").touch()
+
+    thread = interrupted_once(tmp_path / "running")
+    with pytest.raises(KeyboardInterrupt):
+        list(run_splits(endless, ["x"], workers=1))
+    thread.join()
+
+    assert (tmp_path / "stopped").exists()
+
+
+def test_ctrl_c_in_a_stage_leaves_no_file(cluster, shards, tmp_path):
+    def endless(table):
+        (tmp_path / "running").touch()
+        while True:
+            time.sleep(0.05)
+
+    thread = interrupted_once(tmp_path / "running")
+    with pytest.raises(KeyboardInterrupt):
+        pipeline(shards, tmp_path / "out", stages=[Map(endless)]).run("ray", workers=1)
+    thread.join()
+
+    assert not digests(tmp_path / "out")
+
+
+def test_every_class_of_error_travels():
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.Error)]
+    for kind in classes:
+        error = kind("what, where\nhint: what to do")
+        error.__cause__ = ValueError("why")
+        with pytest.raises(kind) as caught:
+            Outcome(failure=_packed(error)).report()
+        assert type(caught.value) is kind
+        assert str(caught.value) == str(error)
+        assert repr(caught.value.__cause__) == "ValueError('why')"
+
+
+@pytest.fixture(scope="module")
+def running_cluster():
+    """The address of a cluster that somebody else has started, in another working directory."""
+    ray.shutdown()
+    # Short, since the paths of Ray's sockets must be.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    command = [
+        Path(sys.executable).parent / "ray", "start", "--head", "--block", "--num-cpus=1", "--node-ip-address=127.0.0.1",
+        "--port=0", "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}",
+    ]  # fmt: skip
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+    }
+    process = subprocess.Popen(
+        command,
+        cwd="/",
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        # Ray turns the address of the loopback into another one of this machine, and says which.
+        lines = iter(process.stdout.readline, "")
+        yield next(found[1] for line in lines if (found := re.search(r"--address='([^']+)'", line)))
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=15)
+        # What is left of the group; it holds nothing else.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_cluster_at_ray_address_is_used_and_left_running(running_cluster, shards, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", running_cluster)
+    # The workers of that cluster start in another folder.
+    monkeypatch.chdir(shards.parent)
+    pipeline(shards.name, tmp_path / "local").run()
+    for _ in range(2):
+        report = pipeline(shards.name, tmp_path / "ray", sink=lambda out: ParquetSink(out, mode="overwrite")).run(
+            "ray", workers=8
+        )
+        assert not ray.is_initialized()
+        assert len(report.splits) == 4
+
+    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+
+
+def test_cluster_that_is_started_for_a_run_ends_with_it(shards, tmp_path, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ray.shutdown()
+    with connected(1):
+        assert ray.cluster_resources()["CPU"] == 1
+        pipeline(shards, tmp_path / "ray").run("ray")
+        assert ray.is_initialized()
+
+    assert not ray.is_initialized()
+    assert len(digests(tmp_path / "ray")) == 4
