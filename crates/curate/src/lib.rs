@@ -17,7 +17,6 @@ pub mod inspect;
 pub mod json;
 pub mod locate;
 pub mod materialize;
-mod open_files;
 pub mod payload;
 mod pipeline;
 pub mod report;

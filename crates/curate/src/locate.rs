@@ -4,11 +4,11 @@
 //! a range is never taken from a compressed archive's raw bytes, and an error concerns one row only.
 
 use crate::archive::Archive;
-use crate::open_files::OpenFiles;
 use crate::payload::Located;
 use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use shardmill_formats::tar::{Compression, sniff_compression};
+use shardmill_storage::OpenFiles;
 use shardmill_storage::{RangeRead, store_of};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

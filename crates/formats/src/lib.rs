@@ -4,4 +4,5 @@
 //! needs and never trusts a length or an offset that it reads.
 
 pub mod parquet;
+pub mod table;
 pub mod tar;

@@ -8,11 +8,13 @@
 
 mod error;
 mod local;
+mod open_files;
 mod publish;
 mod unpublished;
 
 pub use error::{Error, Result};
 pub use local::{LocalFile, LocalStore};
+pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging};
 pub use unpublished::Unpublished;
 

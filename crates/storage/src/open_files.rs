@@ -3,7 +3,7 @@
 //! A table may name more image files than a process may open. A file that was closed meanwhile is opened again when it is read; the invariant: it is
 //! then still the version that was seen first.
 
-use shardmill_storage::{Error, Identity, RangeRead, Result, store_of};
+use crate::{Error, Identity, RangeRead, Result, store_of};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAX_OPEN: usize = 32;
 
 #[derive(Debug, Default, Clone)]
-pub(crate) struct OpenFiles(Arc<Mutex<Recent>>);
+pub struct OpenFiles(Arc<Mutex<Recent>>);
 
 #[derive(Debug, Default)]
 struct Recent {
@@ -25,7 +25,7 @@ impl OpenFiles {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(crate) fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
+    pub fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
         let identity = self.get(path)?.identity();
         Ok(Arc::new(Reopened { path: path.to_owned(), identity, files: self.clone() }))
     }

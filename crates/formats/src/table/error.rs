@@ -1,0 +1,22 @@
+//! What can be wrong with a file of rows.
+
+/// One situation for each format, so that a caller can print a reason and a hint without knowing which one it reads.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    #[error(transparent)]
+    Storage(#[from] shardmill_storage::Error),
+    #[error(transparent)]
+    Parquet(#[from] crate::parquet::Error),
+}
+
+impl TableError {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Storage(error) => error.hint(),
+            Self::Parquet(error) => error.hint(),
+        }
+    }
+}

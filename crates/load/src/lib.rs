@@ -1,0 +1,1 @@
+//! Datasets, and the driver that turns them into batches for one rank.
