@@ -6,6 +6,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 use shardmill_storage::RangeRead;
 use std::io::{self, BufReader, Chain, Read};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A page header is some tens of bytes, statistics included.
@@ -17,36 +18,96 @@ const MAX_HEADER_LEN: usize = 1 << 20;
 /// The last bytes of a file: the length of the footer, and the magic number.
 const TAIL_LEN: u64 = 8;
 
+/// Ranges with a smaller gap between them are read together: a request costs more than the bytes of the gap.
+const MERGED_GAP: u64 = 64 << 10;
+
+/// The object itself, and the parts of it that are in memory.
 #[derive(Debug, Clone)]
-pub(super) struct ObjectReader(pub(super) Arc<dyn RangeRead>);
+pub(super) struct ObjectReader {
+    object: Arc<dyn RangeRead>,
+    spans: Arc<[Span]>,
+}
+
+/// Bytes of the object from an offset on.
+#[derive(Debug)]
+struct Span {
+    start: u64,
+    bytes: Bytes,
+}
 
 pub(super) struct Cursor {
-    object: Arc<dyn RangeRead>,
+    reader: ObjectReader,
     offset: u64,
     is_refused: bool,
 }
 
 impl ObjectReader {
-    /// Refuses a footer that would keep the decoder busy for hours. Any other damage is for the decoder to find.
-    pub(super) fn judge_footer(&self) -> Result<()> {
-        let Some(end) = self.0.size().checked_sub(TAIL_LEN) else { return Ok(()) };
+    pub(super) fn new(object: Arc<dyn RangeRead>) -> Self {
+        Self { object, spans: Arc::new([]) }
+    }
+
+    /// Reads `ranges` in as few requests as is sensible; the decoder will find them in memory.
+    pub(super) fn fetch(object: Arc<dyn RangeRead>, mut ranges: Vec<Range<u64>>) -> Result<Self> {
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end.saturating_add(MERGED_GAP) => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        let reader = Self::new(object);
+        let read = |range: Range<u64>| {
+            let bytes = reader.get_bytes(range.start, usize::try_from(range.end - range.start)?)?;
+            Ok(Span { start: range.start, bytes })
+        };
+        let spans = merged.into_iter().filter(|range| !range.is_empty()).map(read).collect::<Result<_>>()?;
+        Ok(Self { spans, ..reader })
+    }
+
+    fn in_memory(&self, start: u64, len: usize) -> Option<Bytes> {
+        let next = self.spans.partition_point(|span| span.start <= start);
+        let span = self.spans.get(next.checked_sub(1)?)?;
+        let from = usize::try_from(start - span.start).ok()?;
+        let to = from.checked_add(len).filter(|to| *to <= span.bytes.len())?;
+        Some(span.bytes.slice(from..to))
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> shardmill_storage::Result<()> {
+        match self.in_memory(offset, target.len()) {
+            Some(bytes) => {
+                target.copy_from_slice(&bytes);
+                Ok(())
+            }
+            None => self.object.read_at(offset, target),
+        }
+    }
+
+    /// The bytes of the footer, none when the file is too short to have one.
+    pub(super) fn footer(&self) -> Result<Bytes> {
+        let Some(end) = self.object.size().checked_sub(TAIL_LEN) else { return Ok(Bytes::new()) };
         let tail = self.get_bytes(end, 4)?;
         let len = tail.iter().rev().fold(0u64, |len, byte| len << 8 | u64::from(*byte));
-        let Some(start) = end.checked_sub(len) else { return Ok(()) };
-        match judge_footer(&self.get_bytes(start, usize::try_from(len)?)?) {
+        let Some(start) = end.checked_sub(len) else { return Ok(Bytes::new()) };
+        self.get_bytes(start, usize::try_from(len)?)
+    }
+
+    /// Refuses a footer that would keep the decoder busy for hours. Any other damage is for the decoder to find.
+    pub(super) fn judge_footer(&self) -> Result<()> {
+        match judge_footer(&self.footer()?) {
             Verdict::Foreign => Err(foreign()),
             _ => Ok(()),
         }
     }
 
     fn cursor(&self, offset: u64, is_refused: bool) -> BufReader<Cursor> {
-        BufReader::with_capacity(HEADER_BUFFER_LEN, Cursor { object: Arc::clone(&self.0), offset, is_refused })
+        BufReader::with_capacity(HEADER_BUFFER_LEN, Cursor { reader: self.clone(), offset, is_refused })
     }
 
     fn prefix(&self, start: u64, len: usize) -> Result<Vec<u8>> {
-        let left = usize::try_from(self.0.size().saturating_sub(start)).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.object.size().saturating_sub(start)).unwrap_or(usize::MAX);
         let mut prefix = vec![0; len.min(left)];
-        self.0.read_at(start, &mut prefix).map_err(|error| ParquetError::External(Box::new(error)))?;
+        self.read_at(start, &mut prefix).map_err(|error| ParquetError::External(Box::new(error)))?;
         Ok(prefix)
     }
 }
@@ -63,10 +124,10 @@ impl Read for Cursor {
         if self.is_refused {
             return Err(io::Error::other(foreign()));
         }
-        let left = usize::try_from(self.object.size().saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.reader.object.size().saturating_sub(self.offset)).unwrap_or(usize::MAX);
         let len = left.min(buffer.len());
         let Some(target) = buffer.get_mut(..len) else { return Ok(0) };
-        self.object.read_at(self.offset, target).map_err(io::Error::other)?;
+        self.reader.read_at(self.offset, target).map_err(io::Error::other)?;
         self.offset += len as u64;
         Ok(len)
     }
@@ -74,7 +135,7 @@ impl Read for Cursor {
 
 impl Length for ObjectReader {
     fn len(&self) -> u64 {
-        self.0.size()
+        self.object.size()
     }
 }
 
@@ -83,7 +144,7 @@ impl ChunkReader for ObjectReader {
 
     /// Called for page headers, and for the tail of the file.
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        let is_page_header = start.saturating_add(TAIL_LEN) < self.0.size();
+        let is_page_header = start.saturating_add(TAIL_LEN) < self.object.size();
         let mut len = HEADER_BUFFER_LEN;
         let header = loop {
             let header = self.prefix(start, len)?;
@@ -101,13 +162,16 @@ impl ChunkReader for ObjectReader {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        if let Some(bytes) = self.in_memory(start, length) {
+            return Ok(bytes);
+        }
         // A length from a damaged header must not become an allocation.
-        let end = start.checked_add(length as u64).filter(|end| *end <= self.0.size());
+        let end = start.checked_add(length as u64).filter(|end| *end <= self.object.size());
         if end.is_none() {
-            return Err(ParquetError::EOF(format!("{length} bytes at {start} lie beyond the file's {} bytes", self.0.size())));
+            return Err(ParquetError::EOF(format!("{length} bytes at {start} lie beyond the file's {} bytes", self.object.size())));
         }
         let mut bytes = vec![0; length];
-        self.0.read_at(start, &mut bytes).map_err(|error| ParquetError::External(Box::new(error)))?;
+        self.object.read_at(start, &mut bytes).map_err(|error| ParquetError::External(Box::new(error)))?;
         Ok(Bytes::from(bytes))
     }
 }

@@ -19,7 +19,7 @@ const MAX_BATCH_ROWS: u64 = 4096;
 /// An open file: its footer, no rows yet.
 #[derive(Debug)]
 pub struct ParquetFile {
-    object: Arc<dyn RangeRead>,
+    pub(super) object: Arc<dyn RangeRead>,
     pub(super) metadata: ArrowReaderMetadata,
 }
 
@@ -29,7 +29,7 @@ impl ParquetFile {
     /// # Errors
     /// [`Error::Footer`].
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
-        let reader = ObjectReader(Arc::clone(&object));
+        let reader = ObjectReader::new(Arc::clone(&object));
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         reader.judge_footer().map_err(footer)?;
         let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::load(&reader, ArrowReaderOptions::new())));
@@ -127,7 +127,7 @@ impl ParquetBatches {
     }
 
     fn open(&self, row_group: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
-        let object = ObjectReader(Arc::clone(&self.object));
+        let object = ObjectReader::new(Arc::clone(&self.object));
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone());
         builder.with_projection(self.mask.clone()).with_row_groups(vec![row_group]).with_batch_size(self.batch_rows).build()
     }

@@ -37,6 +37,11 @@ pub trait TableFile: Debug + Send + Sync {
     /// Top-level columns, as [`TableFile::read`] delivers them.
     fn schema(&self) -> &SchemaRef;
 
+    /// Columns as the file's author declared them: where a reader delivers strings as views, this says what they are.
+    fn declared_schema(&self) -> &SchemaRef {
+        self.schema()
+    }
+
     /// In file order. Blocks without rows are allowed.
     fn blocks(&self) -> &[Block];
 

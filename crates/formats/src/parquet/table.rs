@@ -1,0 +1,277 @@
+//! A Parquet file as a file of rows: its row groups are blocks, large ones in parts.
+//!
+//! Strings and binaries are delivered as views over the decoded pages: no value is copied before it reaches its batch, and a column of more than 2 GiB has
+//! no offset that could overflow (arrow-rs#7973).
+
+use super::object::ObjectReader;
+use super::{Error, ParquetFile};
+use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
+use sha2::{Digest, Sha256};
+use shardmill_storage::RangeRead;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A row group of more rows is cut, however few bytes it claims to have: decoders reserve room by rows.
+const MAX_BLOCK_ROWS: u64 = 1 << 20;
+
+/// An open Parquet file whose rows are read by block.
+#[derive(Debug)]
+pub struct ParquetTable {
+    file: ParquetFile,
+    /// As `file`'s, with views instead of strings and binaries.
+    metadata: ArrowReaderMetadata,
+    blocks: Vec<Block>,
+    places: Vec<Place>,
+    digest: u128,
+}
+
+/// Where a block lies.
+#[derive(Debug, Clone)]
+struct Place {
+    row_group: usize,
+    /// Of the row group.
+    rows: Range<u64>,
+}
+
+impl ParquetTable {
+    /// Reads the footer.
+    ///
+    /// # Errors
+    /// [`Error::Footer`].
+    pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
+        let reader = ObjectReader::new(Arc::clone(&object));
+        let footer = |source| Error::Footer { path: object.path().to_owned(), source };
+        let digest = digest_of(&reader.footer().map_err(footer)?);
+        let file = ParquetFile::open(Arc::clone(&object))?;
+        let options = ArrowReaderOptions::new().with_schema(with_views(file.schema()));
+        let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(Arc::clone(file.metadata.metadata()), options)));
+        let metadata = loaded.map_err(|_panic| footer(ParquetError::General("inconsistent schema".to_owned())))?.map_err(footer)?;
+        let (blocks, places) = blocks_of(file.metadata.metadata().row_groups());
+        Ok(Self { file, metadata, blocks, places, digest })
+    }
+
+    /// Types as the file declares them: strings and binaries are no views here.
+    #[must_use]
+    pub fn file(&self) -> &ParquetFile {
+        &self.file
+    }
+
+    fn row_group(&self, block: usize) -> Option<(&Place, &RowGroupMetaData)> {
+        let place = self.places.get(block)?;
+        Some((place, self.file.metadata.metadata().row_groups().get(place.row_group)?))
+    }
+
+    fn decode(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, ParquetError> {
+        let missing = || ParquetError::General(format!("there is no block {block}"));
+        let (place, group) = self.row_group(block).ok_or_else(missing)?;
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+        let leaves = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
+        let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?;
+        let rows = selection.map_or(place.rows.end - place.rows.start, |selection| selection.count_set_bits() as u64);
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone())
+            .with_projection(mask)
+            .with_row_groups(vec![place.row_group])
+            .with_batch_size(usize::try_from(rows)?.max(1));
+        if let Some(selection) = row_selection(place, group, selection)? {
+            builder = builder.with_row_selection(selection);
+        }
+        let batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
+        let batch = match batches.as_slice() {
+            [batch] => batch.clone(),
+            [] => RecordBatch::new_empty(self.projected(&sorted(columns))?),
+            several => concat_batches(&several.first().map(RecordBatch::schema).unwrap_or_else(|| Arc::new(Schema::empty())), several)?,
+        };
+        if batch.num_rows() as u64 != rows {
+            return Err(ParquetError::General(format!("{rows} rows were expected, the pages hold {}", batch.num_rows())));
+        }
+        in_order(&batch, columns)
+    }
+
+    fn projected(&self, columns: &[usize]) -> Result<SchemaRef, ParquetError> {
+        Ok(Arc::new(self.metadata.schema().project(columns)?))
+    }
+}
+
+impl TableFile for ParquetTable {
+    fn path(&self) -> &str {
+        self.file.object.path()
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    fn declared_schema(&self) -> &SchemaRef {
+        self.file.schema()
+    }
+
+    fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError> {
+        if columns.is_empty() {
+            let rows = selection.map_or_else(|| self.blocks.get(block).map_or(0, |block| block.rows), |selection| selection.count_set_bits() as u64);
+            let options = RecordBatchOptions::new().with_row_count(Some(usize::try_from(rows).unwrap_or(usize::MAX)));
+            let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
+            return empty.map_err(|error| self.failed(block, ParquetError::ArrowError(error.to_string())));
+        }
+        // The decoder still has paths that panic on damaged pages (arrow-rs#9872 and its like).
+        match catch_unwind(AssertUnwindSafe(|| self.decode(block, columns, selection))) {
+            Ok(result) => result.map_err(|source| self.failed(block, source)),
+            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(block) }.into()),
+        }
+    }
+
+    fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {
+        let Some((place, group)) = self.row_group(block) else { return 0 };
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+        let leaves = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let bytes = leaves.map(|(_, chunk)| decoded_bytes(chunk, unsigned(group.num_rows()))).fold(0, u64::saturating_add);
+        share(bytes, place.rows.end - place.rows.start, unsigned(group.num_rows()))
+    }
+
+    fn statistics(&self, _column: usize) -> Option<Statistics> {
+        None
+    }
+
+    fn page_statistics(&self, _block: usize, _column: usize) -> Result<Option<BlockPages>, TableError> {
+        Ok(None)
+    }
+
+    fn may_contain(&self, _block: usize, _column: usize, _values: &ArrayRef) -> Result<bool, TableError> {
+        Ok(true)
+    }
+
+    fn digest(&self) -> u128 {
+        self.digest
+    }
+}
+
+impl ParquetTable {
+    fn first_row(&self, block: usize) -> u64 {
+        self.blocks.iter().take(block).map(|block| block.rows).sum()
+    }
+
+    fn failed(&self, block: usize, source: ParquetError) -> TableError {
+        if let ParquetError::External(inner) = source {
+            return match inner.downcast::<shardmill_storage::Error>() {
+                Ok(storage) => TableError::Storage(*storage),
+                Err(inner) => self.rows_error(block, ParquetError::External(inner)),
+            };
+        }
+        self.rows_error(block, source)
+    }
+
+    fn rows_error(&self, block: usize, source: ParquetError) -> TableError {
+        Error::Rows { path: self.path().to_owned(), row: self.first_row(block), source }.into()
+    }
+}
+
+fn digest_of(footer: &[u8]) -> u128 {
+    let hash = Sha256::digest(footer);
+    hash.iter().take(16).fold(0, |digest, byte| digest << 8 | u128::from(*byte))
+}
+
+fn with_views(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| {
+        let view = match field.data_type() {
+            DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+            DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            _ => return Arc::clone(field),
+        };
+        Arc::new(Field::clone(field).with_data_type(view))
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+fn blocks_of(groups: &[RowGroupMetaData]) -> (Vec<Block>, Vec<Place>) {
+    let mut blocks = Vec::with_capacity(groups.len());
+    let mut places = Vec::with_capacity(groups.len());
+    for (row_group, group) in groups.iter().enumerate() {
+        let rows = unsigned(group.num_rows());
+        let decoded = group.columns().iter().map(|chunk| decoded_bytes(chunk, rows)).fold(0, u64::saturating_add);
+        let stored = unsigned(group.compressed_size());
+        let parts = decoded.div_ceil(MAX_BLOCK_BYTES).max(rows.div_ceil(MAX_BLOCK_ROWS)).clamp(1, rows.max(1));
+        for part in 0..parts {
+            let start = proportional(rows, part, parts);
+            let end = proportional(rows, part + 1, parts);
+            let len = end - start;
+            blocks.push(Block { rows: len, decoded_bytes: share(decoded, len, rows), stored_bytes: share(stored, len, rows) });
+            places.push(Place { row_group, rows: start..end });
+        }
+    }
+    (blocks, places)
+}
+
+/// The width of a value is known for most types, whatever encoding made it smaller; strings keep what they have when they are plain.
+fn decoded_bytes(chunk: &parquet::file::metadata::ColumnChunkMetaData, rows: u64) -> u64 {
+    use parquet::basic::Type;
+    let values = unsigned(chunk.num_values()).max(rows);
+    let width = match chunk.column_type() {
+        Type::BOOLEAN => return values.div_ceil(8),
+        Type::INT32 | Type::FLOAT => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(chunk.column_descr().type_length()).unwrap_or_default(),
+        Type::BYTE_ARRAY => {
+            let known = chunk.unencoded_byte_array_data_bytes().map(unsigned);
+            return known.unwrap_or_else(|| unsigned(chunk.uncompressed_size())).saturating_add(values.saturating_mul(16));
+        }
+    };
+    values.saturating_mul(width)
+}
+
+/// Positions of the block within its row group, or `None` for all of it.
+fn row_selection(place: &Place, group: &RowGroupMetaData, selection: Option<&BooleanBuffer>) -> Result<Option<RowSelection>, ParquetError> {
+    let total = usize::try_from(group.num_rows())?;
+    let (start, end) = (usize::try_from(place.rows.start)?, usize::try_from(place.rows.end)?);
+    Ok(match selection {
+        None if end - start == total => None,
+        None => Some(RowSelection::from_consecutive_ranges(std::iter::once(start..end), total)),
+        Some(selection) => {
+            let ranges = selection.set_slices().map(|(from, to)| start + from..start + to);
+            Some(RowSelection::from_consecutive_ranges(ranges, total))
+        }
+    })
+}
+
+fn sorted(columns: &[usize]) -> Vec<usize> {
+    let mut sorted = columns.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted
+}
+
+/// The decoder delivers columns in the order of the file.
+fn in_order(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, ParquetError> {
+    let sorted = sorted(columns);
+    if sorted == columns {
+        return Ok(batch.clone());
+    }
+    let places: Vec<usize> = columns.iter().filter_map(|column| sorted.binary_search(column).ok()).collect();
+    Ok(batch.project(&places)?)
+}
+
+fn proportional(rows: u64, part: u64, parts: u64) -> u64 {
+    u64::try_from(u128::from(rows) * u128::from(part) / u128::from(parts.max(1))).unwrap_or(rows)
+}
+
+fn share(bytes: u64, rows: u64, of: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(rows) / u128::from(of.max(1))).unwrap_or(u64::MAX)
+}
+
+/// A damaged footer may hold negative sizes.
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or_default()
+}
