@@ -11,6 +11,7 @@ mod error;
 mod pool;
 mod run;
 mod slots;
+mod stream;
 
 pub use budget::{ByteBudget, Permit};
 pub use cancel::Cancel;
@@ -18,3 +19,4 @@ pub use error::{Error, Result};
 pub use pool::Pool;
 pub use run::{Poll, Run, STOP_PATIENCE, run_in_order};
 pub use slots::{CoreSlot, CoreSlots};
+pub use stream::{Stream, stream_in_order};

@@ -163,7 +163,7 @@ impl<T> Drop for Run<T> {
     }
 }
 
-fn panic_message(payload: &Box<dyn Any + Send>) -> String {
+pub(crate) fn panic_message(payload: &Box<dyn Any + Send>) -> String {
     payload
         .downcast_ref::<String>()
         .cloned()
