@@ -1,1 +1,16 @@
-//! Datasets, and the driver that turns them into batches for one rank.
+//! Data sets, and the driver that turns them into batches for one rank.
+//!
+//! Paths enter, a [`Dataset`] leaves: files, one schema, blocks, no rows yet. A dataset, a filter and an order enter, a [`Pass`] leaves: the batches of one
+//! rank from one position of an epoch on. Called by the binding. The invariant: which rows a batch holds follows from the plan alone; threads, budgets and
+//! earlier passes decide only when it is ready.
+
+pub mod dataset;
+mod error;
+pub mod fingerprint;
+pub mod pass;
+pub mod row_set;
+
+pub use dataset::{Dataset, DatasetOptions, Format};
+pub use error::{Error, Result};
+pub use pass::{Pass, PassOptions, Slab};
+pub use row_set::RowSet;

@@ -3,6 +3,7 @@
 //! Paths and options enter; [`Split`]s and [`Expression`]s leave. Called once by the driver of a run; the splits then go to the engine. The invariant:
 //! the same files and options give the same splits, in the same order, on any machine.
 
+mod data_files;
 mod discover;
 mod error;
 mod expression;
@@ -10,6 +11,7 @@ mod literal;
 pub mod order;
 mod split;
 
+pub use data_files::{DataFile, data_files};
 pub use discover::{InputFile, discover, list_files};
 pub use error::{Error, Result};
 pub use expression::{Comparison, Expression};

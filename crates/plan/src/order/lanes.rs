@@ -37,6 +37,20 @@ impl Lanes {
         start..start + each + u64::from(lane < longer)
     }
 
+    /// The lane that holds a plan position.
+    #[must_use]
+    pub fn lane_of(&self, position: u64) -> u64 {
+        let (each, longer) = (self.rows / self.lanes, self.rows % self.lanes);
+        let in_longer = longer * (each + 1);
+        if position < in_longer { position / (each + 1) } else { longer + (position - in_longer).checked_div(each).unwrap_or(0) }
+    }
+
+    /// The plan position at which a lane goes on when `consumed` rows of the sequence were delivered.
+    #[must_use]
+    pub fn cursor(&self, lane: u64, consumed: u64) -> u64 {
+        self.positions(lane).start + consumed.min(self.rows).saturating_sub(lane).div_ceil(self.lanes)
+    }
+
     /// The places `sequence` of the global sequence, sorted by lane: a run of plan positions for each lane that they meet.
     #[must_use]
     pub fn runs(&self, sequence: Range<u64>) -> Vec<Range<u64>> {
@@ -86,6 +100,16 @@ mod tests {
             let runs = Lanes::new(rows, lanes).runs(start..start + len);
             let positions: Vec<u64> = runs.into_iter().flatten().collect();
             prop_assert_eq!(positions, expected.into_iter().map(|(_, position)| position).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn lane_and_cursor_follow_the_definition(rows in 1u64..200, lanes in 1u64..12, consumed in 0u64..210) {
+            let plan = Lanes::new(rows, lanes);
+            for lane in 0..lanes {
+                prop_assert!(plan.positions(lane).all(|position| plan.lane_of(position) == lane));
+                let delivered = by_turns(rows, lanes).into_iter().take(usize::try_from(consumed).unwrap()).filter(|(own, _)| *own == lane).count();
+                prop_assert_eq!(plan.cursor(lane, consumed), plan.positions(lane).start + delivered as u64);
+            }
         }
 
         #[test]

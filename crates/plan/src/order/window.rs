@@ -4,6 +4,7 @@
 //! permuted. So one pass with room for a window decodes each block once. The invariant: a position maps to exactly one row, and each row to one position.
 
 use super::permutation::{Permutation, Purpose};
+use std::ops::Range;
 
 /// What is decoded at once: a row group, a stripe, a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub struct Block {
 /// Consecutive rows of one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowRange {
-    pub block: usize,
+    /// The place of the block in the order of visit.
+    pub visit: usize,
     pub start: u64,
     pub len: u64,
 }
@@ -93,41 +95,122 @@ impl RowOrder {
         self.shuffle.as_ref().map_or(0, |shuffle| shuffle.windows.len())
     }
 
+    /// How many blocks are visited; a visit is one of these.
+    #[must_use]
+    pub fn num_visits(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The block of a visit.
+    #[must_use]
+    pub fn block(&self, visit: usize) -> Option<usize> {
+        self.blocks.get(visit).copied()
+    }
+
+    /// The plan positions whose rows may come from a visit: those of its block, or of its window.
+    #[must_use]
+    pub fn span(&self, visit: usize) -> Range<u64> {
+        let Some(start) = self.starts.get(visit) else { return self.rows..self.rows };
+        match &self.shuffle {
+            None => *start..self.starts.get(visit + 1).copied().unwrap_or(self.rows),
+            Some(shuffle) => shuffle.window(*start, self.rows).map_or(self.rows..self.rows, |window| window.positions),
+        }
+    }
+
+    /// The visits that the rows at these plan positions may come from.
+    #[must_use]
+    pub fn visits(&self, positions: Range<u64>) -> Range<usize> {
+        if positions.is_empty() || positions.start >= self.rows {
+            return 0..0;
+        }
+        let visit = |position: u64| self.starts.partition_point(|start| *start <= position).saturating_sub(1);
+        let last = positions.end.min(self.rows) - 1;
+        match &self.shuffle {
+            None => visit(positions.start)..visit(last) + 1,
+            Some(shuffle) => {
+                let edge = |position: u64| shuffle.window(position, self.rows).map_or(0..0, |window| window.positions);
+                visit(edge(positions.start).start)..visit(edge(last).end.saturating_sub(1)) + 1
+            }
+        }
+    }
+
     /// The row at a plan position: its block, and its place within the block.
     #[must_use]
     pub fn at(&self, position: u64) -> Option<(usize, u64)> {
-        if position >= self.rows {
-            return None;
-        }
-        match &self.shuffle {
-            None => self.located(position),
-            Some(shuffle) => {
-                let number = shuffle.windows.partition_point(|(start, _)| *start <= position).checked_sub(1)?;
-                let (start, _) = *shuffle.windows.get(number)?;
-                let end = shuffle.windows.get(number + 1).map_or(self.rows, |(start, _)| *start);
-                let permutation = Permutation::new(end - start, shuffle.seed, shuffle.epoch, Purpose::Window { number: number as u64 });
-                self.located(start + permutation.at(position - start)?)
+        let mut found = None;
+        self.for_each(position..position.saturating_add(1), |visit, row| found = self.block(visit).map(|block| (block, row)));
+        found
+    }
+
+    /// Calls `row` with each row at these plan positions, in order: its visit, and its place within the block.
+    pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
+        let end = positions.end.min(self.rows);
+        let mut position = positions.start;
+        while position < end {
+            match &self.shuffle {
+                None => {
+                    let Some((visit, first)) = self.located(position) else { return };
+                    let until = self.span(visit).end.min(end);
+                    (first..first + (until - position)).for_each(|place| row(visit, place));
+                    position = until;
+                }
+                Some(shuffle) => {
+                    let Some(window) = shuffle.window(position, self.rows) else { return };
+                    let until = window.positions.end.min(end);
+                    for position in position..until {
+                        let place = window.permutation.at(position - window.positions.start).map(|place| window.positions.start + place);
+                        if let Some((visit, place)) = place.and_then(|place| self.located(place)) {
+                            row(visit, place);
+                        }
+                    }
+                    position = until;
+                }
             }
         }
     }
 
     /// The rows at consecutive plan positions, runs of neighbours put together.
     #[must_use]
-    pub fn ranges(&self, start: u64, len: u64) -> Vec<RowRange> {
+    pub fn ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
         let mut ranges: Vec<RowRange> = Vec::new();
-        for position in start..start.saturating_add(len).min(self.rows) {
-            let Some((block, row)) = self.at(position) else { continue };
-            match ranges.last_mut() {
-                Some(last) if last.block == block && last.start + last.len == row => last.len += 1,
-                _ => ranges.push(RowRange { block, start: row, len: 1 }),
+        if self.shuffle.is_none() {
+            // Neighbours are known without looking at each row.
+            let end = positions.end.min(self.rows);
+            let mut position = positions.start;
+            while let Some((visit, start)) = (position < end).then(|| self.located(position)).flatten() {
+                let until = self.span(visit).end.min(end);
+                ranges.push(RowRange { visit, start, len: until - position });
+                position = until;
             }
+            return ranges;
         }
+        self.for_each(positions, |visit, row| match ranges.last_mut() {
+            Some(last) if last.visit == visit && last.start + last.len == row => last.len += 1,
+            _ => ranges.push(RowRange { visit, start: row, len: 1 }),
+        });
         ranges
     }
 
     fn located(&self, place: u64) -> Option<(usize, u64)> {
         let visit = self.starts.partition_point(|start| *start <= place).checked_sub(1)?;
-        Some((*self.blocks.get(visit)?, place - self.starts.get(visit)?))
+        Some((visit, place - self.starts.get(visit)?))
+    }
+}
+
+/// One window, with the permutation of its rows.
+struct Window {
+    positions: Range<u64>,
+    permutation: Permutation,
+}
+
+impl Shuffle {
+    /// The window around a plan position.
+    fn window(&self, position: u64, rows: u64) -> Option<Window> {
+        let number = self.windows.partition_point(|(start, _)| *start <= position).checked_sub(1)?;
+        let (start, _) = *self.windows.get(number)?;
+        let end = self.windows.get(number + 1).map_or(rows, |(start, _)| *start);
+        let permutation = Permutation::new(end - start, self.seed, self.epoch, Purpose::Window { number: number as u64 });
+        Some(Window { positions: start..end, permutation })
     }
 }
 
@@ -152,6 +235,20 @@ mod tests {
         }
 
         #[test]
+        fn visits_of_positions_hold_all_of_their_rows(rows in prop::collection::vec(0u64..40, 1..12), window in 0u64..800, start in 0u64..200, len in 0u64..60) {
+            for order in [RowOrder::sequential(&blocks(&rows)), RowOrder::shuffled(&blocks(&rows), window, 3, 1)] {
+                let visits = order.visits(start..start + len);
+                order.for_each(start..start + len, |visit, _| assert!(visits.contains(&visit)));
+                for visit in visits {
+                    let span = order.span(visit);
+                    prop_assert!(span.start < start + len && start < span.end);
+                }
+                let counted: u64 = order.ranges(start..start + len).iter().map(|range| range.len).sum();
+                prop_assert_eq!(counted, (start + len).min(order.num_rows()).saturating_sub(start));
+            }
+        }
+
+        #[test]
         fn a_window_draws_from_its_own_blocks_only(rows in prop::collection::vec(1u64..40, 1..12), window in 1u64..800, seed: i64) {
             let blocks = blocks(&rows);
             let order = RowOrder::shuffled(&blocks, window, seed, 0);
@@ -169,8 +266,9 @@ mod tests {
     #[test]
     fn sequential_positions_are_one_range_a_block() {
         let order = RowOrder::sequential(&blocks(&[3, 0, 4]));
-        let range = |block, start, len| RowRange { block, start, len };
-        assert_eq!(order.ranges(1, 100), [range(0, 1, 2), range(2, 0, 4)]);
+        let range = |visit, start, len| RowRange { visit, start, len };
+        assert_eq!(order.ranges(1..100), [range(0, 1, 2), range(1, 0, 4)]);
+        assert_eq!((order.block(1), order.span(1), order.visits(2..4)), (Some(2), 3..7, 0..2));
     }
 
     #[test]

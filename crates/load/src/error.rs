@@ -1,0 +1,87 @@
+//! Why a data set cannot be opened or read.
+
+use arrow_schema::{ArrowError, DataType};
+use shardmill_formats::table::TableError;
+use std::sync::Arc;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[non_exhaustive]
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Storage(Arc<shardmill_storage::Error>),
+    #[error(transparent)]
+    Table(Arc<TableError>),
+    #[error(transparent)]
+    Plan(Arc<shardmill_plan::Error>),
+    #[error(transparent)]
+    Engine(Arc<shardmill_engine::Error>),
+    #[error("No file of a known format in `{paths}`")]
+    UnknownFormat { paths: String },
+    #[error("`{first}` is {first_format} and `{second}` is {second_format}; a data set has one format")]
+    MixedFormats { first: String, first_format: &'static str, second: String, second_format: &'static str },
+    #[error("`{name}` is no format")]
+    NoSuchFormat { name: String },
+    /// Two files disagree about a column, and no type holds the values of both.
+    #[error("Column `{column}` is {first_type} in `{first}` and {second_type} in `{second}`")]
+    SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
+    #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
+    MissingRequired { column: String, path: String },
+    #[error("`{path}` has two columns of the name `{column}`")]
+    DuplicateColumn { path: String, column: String },
+    #[error("No column `{column}`; the data has {available}")]
+    UnknownColumn { column: String, available: String },
+    #[error("Column `{column}` of `{path}` cannot be delivered as {wanted}")]
+    Cast {
+        path: String,
+        column: String,
+        wanted: DataType,
+        #[source]
+        source: Arc<ArrowError>,
+    },
+    #[error("Rows cannot be put together to a batch")]
+    Assemble {
+        #[source]
+        source: Arc<ArrowError>,
+    },
+}
+
+impl Error {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Storage(error) => error.hint(),
+            Self::Table(error) => error.hint(),
+            Self::UnknownFormat { .. } => Some("name it by format="),
+            Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl"),
+            Self::SchemaConflict { .. } => Some("leave the column out by columns=, or read the files separately"),
+            _ => None,
+        }
+    }
+}
+
+impl From<shardmill_storage::Error> for Error {
+    fn from(error: shardmill_storage::Error) -> Self {
+        Self::Storage(Arc::new(error))
+    }
+}
+
+impl From<TableError> for Error {
+    fn from(error: TableError) -> Self {
+        Self::Table(Arc::new(error))
+    }
+}
+
+impl From<shardmill_plan::Error> for Error {
+    fn from(error: shardmill_plan::Error) -> Self {
+        Self::Plan(Arc::new(error))
+    }
+}
+
+impl From<shardmill_engine::Error> for Error {
+    fn from(error: shardmill_engine::Error) -> Self {
+        Self::Engine(Arc::new(error))
+    }
+}

@@ -1,0 +1,64 @@
+//! Decoded blocks → the rows of a slab, in the order of delivery.
+
+use super::planner::SlabPlan;
+use crate::{Error, Result};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::concat::concat;
+use arrow_select::interleave::interleave;
+use shardmill_plan::order::RowOrder;
+use std::sync::Arc;
+
+/// The rows of `plan`; `blocks` are those of `plan.visits`. Without a copy when they are one run of one block.
+pub(super) fn assemble(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> Result<RecordBatch> {
+    let assembled = if order.num_windows() > 0 { gather_rows(order, plan, blocks, schema) } else { join_ranges(order, plan, blocks, schema) };
+    assembled.map_err(|source| Error::Assemble { source: Arc::new(source) })
+}
+
+fn join_ranges(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> std::result::Result<RecordBatch, ArrowError> {
+    let ranges = plan.runs.iter().flat_map(|run| order.ranges(run.clone()));
+    let parts: Vec<RecordBatch> = ranges
+        .filter_map(|range| {
+            let block = blocks.get(plan.visits.binary_search(&range.visit).ok()?)?;
+            Some(block.slice(usize::try_from(range.start).ok()?, usize::try_from(range.len).ok()?))
+        })
+        .collect();
+    if let [only] = parts.as_slice() {
+        return Ok(only.clone());
+    }
+    let columns = (0..schema.fields().len()).map(|column| {
+        let arrays: Vec<_> = parts.iter().map(|part| part.column(column).as_ref()).collect();
+        concat(&arrays)
+    });
+    batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
+}
+
+fn gather_rows(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> std::result::Result<RecordBatch, ArrowError> {
+    let first = plan.visits.first().copied().unwrap_or_default();
+    let span = plan.visits.last().map_or(0, |last| last - first + 1);
+    // Visits of several lanes may lie far apart; the table is then still small beside the rows.
+    let mut places = vec![0; span];
+    for (place, visit) in plan.visits.iter().enumerate() {
+        if let Some(slot) = places.get_mut(visit - first) {
+            *slot = place;
+        }
+    }
+    let mut rows: Vec<(usize, usize)> = Vec::with_capacity(usize::try_from(plan.rows()).unwrap_or(0));
+    for run in &plan.runs {
+        order.for_each(run.clone(), |visit, row| {
+            if let (Some(place), Ok(row)) = (places.get(visit - first), usize::try_from(row)) {
+                rows.push((*place, row));
+            }
+        });
+    }
+    let columns = (0..schema.fields().len()).map(|column| {
+        let arrays: Vec<_> = blocks.iter().map(|block| block.column(column).as_ref()).collect();
+        interleave(&arrays, &rows)
+    });
+    batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
+}
+
+fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, plan: &SlabPlan) -> std::result::Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(usize::try_from(plan.rows()).ok());
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}

@@ -1,0 +1,247 @@
+//! The decoded blocks of a pass, each shared by the slabs that need it, and the budget that bounds how far the threads run ahead.
+//!
+//! A slab is planned before it is made: from then on its blocks are kept. A block goes when the last slab that was planned for it has taken it and no
+//! later one will. The invariant: planning waits only while a slab is on its way to the consumer, so the smallest budget is slow and never stuck.
+
+use crate::{Error, Result};
+use arrow_array::RecordBatch;
+use shardmill_engine::Cancel;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often a waiting thread looks whether its pass was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// More slabs than this are never ahead, however small they are.
+const MAX_SLABS_AHEAD: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Blocks {
+    limit: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<usize, Entry>,
+    used: u64,
+    slabs_ahead: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    slot: Slot,
+    bytes: u64,
+    /// Slabs that were planned with this block and have not taken it yet.
+    pending: usize,
+    is_retired: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Slot {
+    Planned,
+    Decoding,
+    Ready(Arc<RecordBatch>),
+    Failed(Error),
+}
+
+impl Blocks {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Announces a slab of `slab_bytes` that needs `visits`, each with its decoded size, and after which `retired` are not needed any more. Waits until there
+    /// is room; false when the pass was cancelled.
+    pub(super) fn plan(&self, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64, cancel: &Cancel) -> bool {
+        let mut state = self.lock();
+        let missing: u64 = visits.iter().filter(|(visit, _)| !state.entries.contains_key(visit)).map(|(_, bytes)| bytes).sum();
+        let needed = missing.saturating_add(slab_bytes);
+        while state.slabs_ahead > 0 && (state.used.saturating_add(needed) > self.limit || state.slabs_ahead >= MAX_SLABS_AHEAD) {
+            if cancel.is_cancelled() {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.slabs_ahead += 1;
+        state.used = state.used.saturating_add(slab_bytes);
+        for (visit, bytes) in visits {
+            let mut added = 0;
+            let entry = state.entries.entry(*visit).or_insert_with(|| {
+                added = *bytes;
+                Entry { slot: Slot::Planned, bytes: *bytes, pending: 0, is_retired: false }
+            });
+            entry.pending += 1;
+            entry.is_retired = false;
+            state.used = state.used.saturating_add(added);
+        }
+        for visit in retired {
+            if let Some(entry) = state.entries.get_mut(visit) {
+                entry.is_retired = true;
+            }
+            state.remove_if_done(*visit);
+        }
+        !cancel.is_cancelled()
+    }
+
+    /// The blocks of a planned slab, in the order of `visits`. Blocks that nobody has begun are decoded here; those that another thread has begun are waited
+    /// for last.
+    pub(super) fn take(&self, visits: &[usize], cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<Vec<Arc<RecordBatch>>> {
+        for visit in visits {
+            if !self.begin(*visit) {
+                continue;
+            }
+            cancel.check()?;
+            let decoded = Unfinished { blocks: self, visit: *visit }.run(&decode);
+            self.lock().set(*visit, decoded);
+            self.changed.notify_all();
+        }
+        visits.iter().map(|visit| self.wait_for(*visit, cancel)).collect()
+    }
+
+    /// The consumer has a slab of so many bytes.
+    pub(super) fn delivered(&self, slab_bytes: u64) {
+        let mut state = self.lock();
+        state.slabs_ahead = state.slabs_ahead.saturating_sub(1);
+        state.used = state.used.saturating_sub(slab_bytes);
+        self.changed.notify_all();
+    }
+
+    fn begin(&self, visit: usize) -> bool {
+        match self.lock().entries.get_mut(&visit) {
+            Some(entry) if matches!(entry.slot, Slot::Planned) => {
+                entry.slot = Slot::Decoding;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn wait_for(&self, visit: usize, cancel: &Cancel) -> Result<Arc<RecordBatch>> {
+        let mut state = self.lock();
+        loop {
+            let slot = state.entries.get(&visit).map(|entry| entry.slot.clone());
+            let outcome = match slot {
+                Some(Slot::Ready(batch)) => Ok(batch),
+                Some(Slot::Failed(error)) => Err(error),
+                _ => {
+                    cancel.check()?;
+                    state = self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+            };
+            if let Some(entry) = state.entries.get_mut(&visit) {
+                entry.pending = entry.pending.saturating_sub(1);
+            }
+            if state.remove_if_done(visit) {
+                self.changed.notify_all();
+            }
+            return outcome;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn set(&mut self, visit: usize, decoded: Result<RecordBatch>) {
+        if let Some(entry) = self.entries.get_mut(&visit) {
+            entry.slot = decoded.map_or_else(Slot::Failed, |batch| Slot::Ready(Arc::new(batch)));
+        }
+    }
+
+    fn remove_if_done(&mut self, visit: usize) -> bool {
+        let is_done = self.entries.get(&visit).is_some_and(|entry| entry.is_retired && entry.pending == 0);
+        if let Some(entry) = is_done.then(|| self.entries.remove(&visit)).flatten() {
+            self.used = self.used.saturating_sub(entry.bytes);
+        }
+        is_done
+    }
+}
+
+/// Tells the other threads when the one that decodes a block panics: they would wait for ever.
+struct Unfinished<'a> {
+    blocks: &'a Blocks,
+    visit: usize,
+}
+
+impl Unfinished<'_> {
+    fn run(self, decode: &impl Fn(usize) -> Result<RecordBatch>) -> Result<RecordBatch> {
+        let decoded = decode(self.visit);
+        std::mem::forget(self);
+        decoded
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.blocks.lock().set(self.visit, Err(shardmill_engine::Error::Cancelled.into()));
+        self.blocks.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_schema::Schema;
+
+    fn empty() -> RecordBatch {
+        RecordBatch::new_empty(Arc::new(Schema::empty()))
+    }
+
+    #[test]
+    fn block_is_decoded_once_and_goes_after_its_last_slab() {
+        let (blocks, cancel) = (Blocks::new(100), Cancel::default());
+        assert!(blocks.plan(&[(1, 10), (2, 10)], &[1], 5, &cancel));
+        assert!(blocks.plan(&[(2, 10)], &[2], 5, &cancel));
+        let decoded = Mutex::new(Vec::new());
+        let decode = |visit| {
+            decoded.lock().unwrap().push(visit);
+            Ok(empty())
+        };
+        blocks.take(&[1, 2], &cancel, decode).unwrap();
+        assert_eq!(blocks.lock().used, 20, "block 2 and two slabs");
+        blocks.take(&[2], &cancel, decode).unwrap();
+        assert_eq!(*decoded.lock().unwrap(), [1, 2]);
+        blocks.delivered(5);
+        blocks.delivered(5);
+        let state = blocks.lock();
+        assert_eq!((state.used, state.slabs_ahead, state.entries.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn slab_beyond_the_budget_waits_for_the_consumer_and_never_for_itself() {
+        let blocks = Arc::new(Blocks::new(10));
+        let cancel = Cancel::default();
+        assert!(blocks.plan(&[(1, 1000)], &[], 5, &cancel), "nothing is on its way that could make room");
+        let (waiter, stop) = (Arc::clone(&blocks), cancel.clone());
+        let planned = std::thread::spawn(move || waiter.plan(&[(2, 1000)], &[], 5, &stop));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!planned.is_finished());
+        blocks.delivered(5);
+        assert!(planned.join().unwrap());
+    }
+
+    #[test]
+    fn failed_block_fails_every_slab_that_needs_it() {
+        let (blocks, cancel) = (Blocks::new(100), Cancel::default());
+        blocks.plan(&[(1, 1)], &[], 1, &cancel);
+        blocks.plan(&[(1, 1)], &[1], 1, &cancel);
+        let fail = |_| Err(Error::NoSuchFormat { name: "x".to_owned() });
+        assert!(blocks.take(&[1], &cancel, fail).is_err());
+        assert!(blocks.take(&[1], &cancel, |_| Ok(empty())).is_err());
+    }
+
+    #[test]
+    fn panic_while_decoding_does_not_leave_others_waiting() {
+        let (blocks, cancel) = (Blocks::new(100), Cancel::default());
+        blocks.plan(&[(1, 1)], &[], 1, &cancel);
+        blocks.plan(&[(1, 1)], &[], 1, &cancel);
+        let call = std::panic::AssertUnwindSafe(|| blocks.take(&[1], &cancel, |_| panic!("fated")));
+        assert!(std::panic::catch_unwind(call).is_err());
+        assert!(blocks.take(&[1], &cancel, |_| Ok(empty())).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! One iteration of one rank: from a position of an epoch to its end, batch after batch.
+//!
+//! ```text
+//! steps --Planner--> slabs --Blocks--> decoded blocks --assemble--> rows --finish--> what the consumer gets
+//! ```
+//!
+//! Threads take slabs in order, decode the blocks that nobody has begun, put the rows together and finish them (casts, tensors) without the consumer.
+
+mod assemble;
+mod blocks;
+mod metrics;
+mod planner;
+
+pub use metrics::{Metrics, MetricsReport};
+pub use planner::BatchRows;
+
+use crate::{Dataset, Error, Result, RowSet};
+use arrow_array::RecordBatch;
+use assemble::assemble;
+use blocks::Blocks;
+use planner::{Planner, SlabPlan};
+use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
+use shardmill_plan::order::{RowOrder, Steps};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows that are gathered together weigh about this: large beside the cost of a slab, small beside the memory of a machine.
+const SLAB_BYTES: u64 = 16 << 20;
+
+/// However narrow the rows are.
+const MAX_SLAB_ROWS: u64 = 1 << 18;
+
+/// Which rows, and in what order.
+#[derive(Debug, Clone)]
+pub struct PassOptions {
+    pub order: Arc<RowOrder>,
+    pub steps: Steps,
+    pub rank: u64,
+    /// Rows of the epoch that all ranks have delivered before.
+    pub consumed: u64,
+    /// Numbers of the columns that are delivered.
+    pub columns: Vec<usize>,
+    pub threads: usize,
+    pub prefetch_bytes: u64,
+}
+
+/// Batches on their way to the consumer.
+#[derive(Debug)]
+pub struct Pass<T> {
+    stream: Stream<Result<(Slab<T>, u64)>>,
+    blocks: Arc<Blocks>,
+    metrics: Arc<Metrics>,
+}
+
+/// Consecutive batches in one piece.
+#[derive(Debug)]
+pub struct Slab<T> {
+    pub batches: Vec<BatchRows>,
+    pub content: T,
+}
+
+impl<T: Send + 'static> Pass<T> {
+    /// Starts the threads. `finish` makes what the consumer gets of the rows of a slab.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(
+        dataset: &Arc<Dataset>,
+        rows: &Arc<RowSet>,
+        options: PassOptions,
+        cancel: &Cancel,
+        finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let row_bytes = row_bytes(dataset, rows, &options.columns);
+        let slab_rows = (SLAB_BYTES / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
+        let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, slab_rows);
+        let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
+        let metrics = Arc::new(Metrics::default());
+        let work = Work {
+            dataset: Arc::clone(dataset),
+            rows: Arc::clone(rows),
+            order: options.order,
+            schema: dataset.view_schema(&options.columns),
+            columns: options.columns,
+            blocks: Arc::clone(&blocks),
+            metrics: Arc::clone(&metrics),
+            cancel: cancel.clone(),
+        };
+        let source = {
+            let (work, cancel) = (work.clone(), cancel.clone());
+            move || {
+                let plan = planner.next_slab()?;
+                let bytes = plan.rows().saturating_mul(row_bytes);
+                let visits: Vec<(usize, u64)> = plan.visits.iter().map(|visit| (*visit, work.bytes_of(*visit))).collect();
+                work.blocks.plan(&visits, &plan.retired, bytes, &cancel).then_some((plan, bytes))
+            }
+        };
+        let make = move |(plan, bytes): (SlabPlan, u64)| {
+            let rows = work.rows_of(&plan)?;
+            let content = work.metrics.finishing(|| finish(rows, &plan.batches))?;
+            Ok((Slab { batches: plan.batches, content }, bytes))
+        };
+        let stream = stream_in_order(options.threads, cancel, source, make)?;
+        Ok(Self { stream, blocks, metrics })
+    }
+
+    /// The next slab; waits at most `patience`.
+    pub fn poll(&mut self, patience: Duration) -> Poll<Result<Slab<T>>> {
+        let Self { stream, blocks, metrics } = self;
+        match metrics.waiting(|| stream.poll(patience)) {
+            Poll::Pending => Poll::Pending,
+            Poll::Finished => Poll::Finished,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(Err(error))) => {
+                // What comes behind a failed slab is not delivered.
+                self.stop(Duration::ZERO);
+                Poll::Ready(Ok(Err(error)))
+            }
+            Poll::Ready(Ok(Ok((slab, bytes)))) => {
+                blocks.delivered(bytes);
+                Poll::Ready(Ok(Ok(slab)))
+            }
+        }
+    }
+
+    /// Cancels what has not finished and waits for the threads, at most `patience`.
+    pub fn stop(&mut self, patience: Duration) -> bool {
+        self.stream.stop(patience)
+    }
+
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        self.metrics.report()
+    }
+}
+
+#[derive(Clone)]
+struct Work {
+    dataset: Arc<Dataset>,
+    rows: Arc<RowSet>,
+    order: Arc<RowOrder>,
+    schema: arrow_schema::SchemaRef,
+    columns: Vec<usize>,
+    blocks: Arc<Blocks>,
+    metrics: Arc<Metrics>,
+    cancel: Cancel,
+}
+
+impl Work {
+    fn rows_of(&self, plan: &SlabPlan) -> Result<RecordBatch> {
+        let blocks = self.blocks.take(&plan.visits, &self.cancel, |visit| self.metrics.decoding(|| self.decode(visit)))?;
+        self.metrics.assembling(|| assemble(&self.order, plan, &blocks, &self.schema))
+    }
+
+    fn decode(&self, visit: usize) -> Result<RecordBatch> {
+        let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
+        let block = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
+        self.dataset.read(block.place, &self.columns, block.selection.as_ref())
+    }
+
+    fn bytes_of(&self, visit: usize) -> u64 {
+        let Some(block) = self.order.block(visit).and_then(|block| self.rows.blocks().get(block)) else { return 0 };
+        self.dataset.decoded_bytes(block.place, &self.columns)
+    }
+}
+
+/// The mean over the first blocks; metadata of all of them would take its time.
+fn row_bytes(dataset: &Dataset, rows: &RowSet, columns: &[usize]) -> u64 {
+    const SAMPLE: usize = 64;
+    let sample = || rows.blocks().iter().take(SAMPLE);
+    let bytes: u64 = sample().map(|block| dataset.decoded_bytes(block.place, columns)).sum();
+    let all: u64 = sample().map(|block| block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64)).sum();
+    bytes.div_ceil(all.max(1))
+}

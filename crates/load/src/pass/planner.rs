@@ -1,0 +1,153 @@
+//! Cuts the steps of a rank into slabs: consecutive batches that are put together at once.
+//!
+//! Rows in file order need no copy while a slab stays within one block, so slabs then end where blocks do, and the batch across the border is a slab of its
+//! own. Everything else is gathered, in slabs of a size that makes the work on a batch small.
+
+use shardmill_plan::order::{RowOrder, StepRows, Steps};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Blocks of fewer batches are not worth a slab of their own.
+const BATCHES_WORTH_A_SLAB: u64 = 8;
+
+/// One batch of a slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchRows {
+    pub rows: usize,
+    /// How many rows at its end repeat rows that the epoch has delivered already.
+    pub repeats: usize,
+    /// Rows of the epoch that all ranks have delivered when this batch is.
+    pub consumed: u64,
+}
+
+/// Which rows make a slab, and what has to be in memory for it.
+#[derive(Debug)]
+pub(super) struct SlabPlan {
+    pub(super) batches: Vec<BatchRows>,
+    /// Plan positions, in the order of delivery.
+    pub(super) runs: Vec<Range<u64>>,
+    /// Blocks by the number of their visit.
+    pub(super) visits: Vec<usize>,
+    /// Visits that no later slab needs.
+    pub(super) retired: Vec<usize>,
+}
+
+impl SlabPlan {
+    pub(super) fn rows(&self) -> u64 {
+        self.runs.iter().map(|run| run.end - run.start).sum()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Planner {
+    order: Arc<RowOrder>,
+    steps: Steps,
+    rank: u64,
+    consumed: u64,
+    slab_rows: u64,
+    is_aligned: bool,
+    /// The lanes that this rank may draw from.
+    lanes: Range<u64>,
+    active: BTreeSet<usize>,
+}
+
+impl Planner {
+    pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, slab_rows: u64) -> Self {
+        let (lanes, world_size) = (steps.lanes.num_lanes(), steps.world_size.max(1));
+        let each = lanes / world_size;
+        let is_local = lanes % world_size == 0 && steps.batch_size % each.max(1) == 0;
+        let mut planner = Self {
+            steps,
+            rank,
+            consumed,
+            slab_rows,
+            is_aligned: false,
+            lanes: if is_local { rank * each..(rank + 1) * each } else { 0..lanes },
+            active: BTreeSet::new(),
+            order,
+        };
+        planner.is_aligned = planner.rows_are_neighbours();
+        planner
+    }
+
+    /// Whether consecutive batches of this rank are neighbours in file order, in blocks of many batches.
+    fn rows_are_neighbours(&self) -> bool {
+        let blocks = self.order.num_visits().max(1) as u64;
+        if self.order.num_windows() > 0 || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SLAB) {
+            return false;
+        }
+        let Some(first) = self.steps.step(self.consumed) else { return false };
+        let second = self.steps.step(self.consumed + first.len);
+        let runs = |step: StepRows| self.steps.slice(step, self.rank).rows;
+        match (runs(first).as_slice(), second.map(runs).unwrap_or_default().as_slice()) {
+            ([_], []) => true,
+            ([first], [second, ..]) => first.end == second.start,
+            _ => false,
+        }
+    }
+
+    pub(super) fn next_slab(&mut self) -> Option<SlabPlan> {
+        let mut slab = SlabPlan { batches: Vec::new(), runs: Vec::new(), visits: Vec::new(), retired: Vec::new() };
+        let mut rows = 0;
+        while let Some(step) = self.steps.step(self.consumed) {
+            let slice = self.steps.slice(step, self.rank);
+            if !slab.batches.is_empty() && !self.continues(&slab, &slice.rows, rows) {
+                break;
+            }
+            let len: u64 = slice.rows.iter().map(|run| run.end - run.start).sum();
+            self.consumed += step.len;
+            // A rank that gets nothing of the last rows has no batch there.
+            if len == 0 {
+                continue;
+            }
+            rows += len;
+            slab.batches.push(BatchRows { rows: small(len), repeats: small(slice.repeats), consumed: self.consumed });
+            for run in slice.rows {
+                match slab.runs.last_mut() {
+                    Some(last) if last.end == run.start => last.end = run.end,
+                    _ => slab.runs.push(run),
+                }
+            }
+        }
+        if slab.batches.is_empty() {
+            return None;
+        }
+        let visits: BTreeSet<usize> = slab.runs.iter().flat_map(|run| self.order.visits(run.clone())).collect();
+        self.active.extend(&visits);
+        slab.visits = visits.into_iter().collect();
+        slab.retired = self.active.iter().copied().filter(|visit| self.is_passed(*visit)).collect();
+        slab.retired.iter().for_each(|visit| {
+            self.active.remove(visit);
+        });
+        Some(slab)
+    }
+
+    /// Whether a batch belongs to the slab that was begun.
+    fn continues(&self, slab: &SlabPlan, next: &[Range<u64>], rows: u64) -> bool {
+        if !self.is_aligned {
+            return rows < self.slab_rows;
+        }
+        let visit_of = |run: &Range<u64>| {
+            let visits = self.order.visits(run.clone());
+            (visits.len() == 1).then_some(visits.start)
+        };
+        match (slab.runs.as_slice(), next) {
+            ([run], [next]) => run.end == next.start && visit_of(run).is_some() && visit_of(run) == visit_of(next),
+            _ => false,
+        }
+    }
+
+    /// Whether every lane of this rank has left the positions that need a visit.
+    fn is_passed(&self, visit: usize) -> bool {
+        let (span, lanes) = (self.order.span(visit), &self.steps.lanes);
+        // Lanes are runs of positions in ascending order: only those around the span matter.
+        let first = lanes.lane_of(span.start).max(self.lanes.start);
+        let last = lanes.lane_of(span.end.saturating_sub(1)).min(self.lanes.end.saturating_sub(1));
+        (first..=last).all(|lane| lanes.cursor(lane, self.consumed) >= span.end.min(lanes.positions(lane).end))
+    }
+}
+
+fn small(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,93 @@
+//! Which rows there are: every block with its rows, after the filter.
+//!
+//! The filter runs once over the columns that it names, and what it selects is kept as one bit a row. So the number of rows, the order and the state are
+//! exact with a filter too. Blocks without rows are left out, however that was found out: the row set does not depend on what could be pruned.
+
+use crate::dataset::{BlockOf, Dataset};
+use crate::{Error, Result};
+use arrow_buffer::BooleanBuffer;
+use shardmill_engine::{Cancel, run_in_order};
+use shardmill_plan::Expression;
+use shardmill_plan::order::Block;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The rows of one epoch.
+#[derive(Debug)]
+pub struct RowSet {
+    blocks: Vec<RowBlock>,
+    num_rows: u64,
+}
+
+/// Rows of one block.
+#[derive(Debug, Clone)]
+pub struct RowBlock {
+    pub place: BlockOf,
+    pub rows: u64,
+    /// In memory, all columns, estimated.
+    pub decoded_bytes: u64,
+    /// One bit for each row of the block; `None` selects all.
+    pub selection: Option<BooleanBuffer>,
+}
+
+impl RowSet {
+    /// # Errors
+    /// When the columns of the filter cannot be read, or do not fit it.
+    pub fn build(dataset: &Arc<Dataset>, filter: Option<&Expression>, threads: usize, cancel: &Cancel) -> Result<Self> {
+        let all: Vec<RowBlock> = dataset.blocks().filter_map(|place| whole(dataset, place)).collect();
+        let blocks = match filter {
+            None => all,
+            Some(filter) => filtered(dataset, filter, all, threads, cancel)?,
+        };
+        Ok(Self { num_rows: blocks.iter().map(|block| block.rows).sum(), blocks })
+    }
+
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    #[must_use]
+    pub fn blocks(&self) -> &[RowBlock] {
+        &self.blocks
+    }
+
+    /// As the order wants them.
+    #[must_use]
+    pub fn order_blocks(&self) -> Vec<Block> {
+        self.blocks.iter().map(|block| Block { rows: block.rows, decoded_bytes: block.decoded_bytes }).collect()
+    }
+}
+
+fn whole(dataset: &Dataset, place: BlockOf) -> Option<RowBlock> {
+    let block = dataset.files().get(place.file)?.table.blocks().get(place.block)?;
+    (block.rows > 0).then_some(RowBlock { place, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None })
+}
+
+fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, threads: usize, cancel: &Cancel) -> Result<Vec<RowBlock>> {
+    let names: Vec<String> = filter.columns().into_iter().map(str::to_owned).collect();
+    let columns = dataset.columns(&names)?;
+    let count = all.len();
+    let (all, dataset, filter): (Arc<[RowBlock]>, _, _) = (all.into(), Arc::clone(dataset), filter.clone());
+    let work = move |number: usize| {
+        let selected = all.get(number).map(|block| select(&dataset, &filter, &columns, block));
+        ControlFlow::Continue(selected.unwrap_or(Ok(None)))
+    };
+    let mut blocks = Vec::new();
+    for selected in run_in_order(count, threads.max(1), cancel, work)? {
+        blocks.extend(selected??);
+    }
+    Ok(blocks)
+}
+
+fn select(dataset: &Dataset, filter: &Expression, columns: &[usize], block: &RowBlock) -> Result<Option<RowBlock>> {
+    let batch = dataset.read(block.place, columns, None)?;
+    let selection: BooleanBuffer = filter.keep(&batch).map_err(Error::from)?.into();
+    let rows = selection.count_set_bits() as u64;
+    if rows == 0 {
+        return Ok(None);
+    }
+    let decoded_bytes = u64::try_from(u128::from(block.decoded_bytes) * u128::from(rows) / u128::from(block.rows.max(1))).unwrap_or(u64::MAX);
+    let selection = (rows < block.rows).then_some(selection);
+    Ok(Some(RowBlock { place: block.place, rows, decoded_bytes, selection }))
+}
