@@ -5,6 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use shardmill_curate::Error as CurateError;
 use shardmill_engine::Error as EngineError;
+use shardmill_formats::table::TableError;
+use shardmill_load::Error as LoadError;
 use shardmill_plan::Error as PlanError;
 use shardmill_storage::Error as StorageError;
 use std::error::Error as StdError;
@@ -64,6 +66,25 @@ impl From<CurateError> for PyShardmillError {
             _ => None,
         };
         Self { class, message, cause }
+    }
+}
+
+impl From<LoadError> for PyShardmillError {
+    fn from(error: LoadError) -> Self {
+        let class = match &error {
+            LoadError::Storage(inner) => storage_class(inner),
+            LoadError::Table(inner) => match inner.as_ref() {
+                TableError::Storage(inner) => storage_class(inner),
+                _ => "FormatError",
+            },
+            LoadError::Plan(inner) => plan_class(inner),
+            LoadError::Engine(inner) => engine_class(inner),
+            LoadError::UnknownColumn { .. } => "MissingColumnError",
+            LoadError::NoSuchFormat { .. } => "OptionError",
+            LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
+            _ => "FormatError",
+        };
+        Self { class, message: message(&error, error.hint()), cause: None }
     }
 }
 

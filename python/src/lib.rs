@@ -8,6 +8,8 @@ mod foreign;
 mod formats;
 mod images;
 mod inspect;
+mod interrupt;
+mod load;
 mod verify;
 
 use pyo3::prelude::*;
@@ -21,6 +23,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     formats::init(module)?;
     images::init(module)?;
     inspect::init(module)?;
+    load::init(module)?;
     verify::init(module)?;
     Ok(())
 }

@@ -43,7 +43,9 @@ pub fn data_files(paths: &[String]) -> Result<Vec<DataFile>> {
 fn root_of(pattern: &str) -> &str {
     let plain = pattern.strip_prefix("file://").unwrap_or(pattern);
     match plain.find(['*', '?', '[']) {
-        Some(wildcard) if std::fs::metadata(plain).is_err() => plain.get(..wildcard).and_then(|head| head.rfind('/').and_then(|end| head.get(..end))).unwrap_or(""),
+        Some(wildcard) if std::fs::metadata(plain).is_err() => {
+            plain.get(..wildcard).and_then(|head| head.rfind('/').and_then(|end| head.get(..end))).unwrap_or("")
+        }
         _ => plain,
     }
 }

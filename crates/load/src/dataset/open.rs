@@ -54,9 +54,16 @@ fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFi
         return Ok((None, files));
     }
     if let Some(format) = options.format {
-        return Ok((Some(format), files));
+        // The format decides, not the name. But beside files that are called after it, those called after another one are something else: a manifest.
+        let is_named_so = files.iter().any(|file| Format::of(&file.path) == Some(format));
+        let is_data = |file: &DataFile| !is_named_so || Format::of(&file.path).is_none_or(|other| other == format);
+        return Ok((Some(format), files.into_iter().filter(is_data).collect()));
     }
-    let known: Vec<(DataFile, Format)> = files.into_iter().filter_map(|file| Format::of(&file.path).map(|format| (file, format))).collect();
+    let mut known: Vec<(DataFile, Format)> = files.into_iter().filter_map(|file| Format::of(&file.path).map(|format| (file, format))).collect();
+    // Files that are merely called `.json` beside others describe them.
+    if known.iter().any(|(_, format)| *format != Format::Jsonl) {
+        known.retain(|(file, _)| !file.path.to_ascii_lowercase().ends_with(".json"));
+    }
     let Some((first, format)) = known.first().map(|(file, format)| (file.path.clone(), *format)) else {
         return Err(Error::UnknownFormat { paths: options.paths.join(", ") });
     };

@@ -110,7 +110,8 @@ mod tests {
     fn columns_are_matched_by_name_and_missing_ones_become_nullable() {
         let (a, b) = (schema(&[("x", DataType::Int32), ("y", DataType::Utf8)]), schema(&[("z", DataType::Float32), ("x", DataType::Int64)]));
         let unified = unify([("a", &a), ("b", &b)].into_iter()).unwrap();
-        let described: Vec<_> = unified.fields().iter().map(|field| (field.name().as_str(), field.data_type().clone(), field.is_nullable())).collect();
+        let described: Vec<_> =
+            unified.fields().iter().map(|field| (field.name().as_str(), field.data_type().clone(), field.is_nullable())).collect();
         assert_eq!(described, [("x", DataType::Int64, false), ("y", DataType::Utf8, true), ("z", DataType::Float32, true)]);
     }
 

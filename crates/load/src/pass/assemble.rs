@@ -1,11 +1,11 @@
 //! Decoded blocks → the rows of a slab, in the order of delivery.
 
+use super::gather::RowSources;
 use super::planner::SlabPlan;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat;
-use arrow_select::interleave::interleave;
 use shardmill_plan::order::RowOrder;
 use std::sync::Arc;
 
@@ -43,18 +43,11 @@ fn gather_rows(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], s
             *slot = place;
         }
     }
-    let mut rows: Vec<(usize, usize)> = Vec::with_capacity(usize::try_from(plan.rows()).unwrap_or(0));
+    let mut sources = RowSources::new(blocks.len(), usize::try_from(plan.rows()).unwrap_or(0));
     for run in &plan.runs {
-        order.for_each(run.clone(), |visit, row| {
-            if let (Some(place), Ok(row)) = (places.get(visit - first), usize::try_from(row)) {
-                rows.push((*place, row));
-            }
-        });
+        order.for_each(run.clone(), |visit, row| sources.push(places.get(visit - first).copied().unwrap_or(usize::MAX), row));
     }
-    let columns = (0..schema.fields().len()).map(|column| {
-        let arrays: Vec<_> = blocks.iter().map(|block| block.column(column).as_ref()).collect();
-        interleave(&arrays, &rows)
-    });
+    let columns = (0..schema.fields().len()).map(|column| sources.column(blocks, column));
     batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
 }
 

@@ -8,6 +8,7 @@
 
 mod assemble;
 mod blocks;
+mod gather;
 mod metrics;
 mod planner;
 

@@ -1,0 +1,191 @@
+"""Files of one format and one schema, as rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardmill._native import load as _native
+from shardmill.arrow import as_pyarrow
+from shardmill.errors import OptionError
+from shardmill.expressions import Expression, expression_of
+from shardmill.threads import default_threads
+
+PathLike = str | os.PathLike[str]
+
+_ROWS_AT_ONCE = 1024
+
+
+class Dataset:
+    """Rows of Parquet, ORC, CSV or JSONL files. Opening reads metadata; rows are read when they are asked for.
+
+    Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered file after file. Hidden files,
+    files and folders that start with ``_``, and ``.crc`` files are left out.
+
+    Args:
+        path: a file, a directory (read recursively), a glob, or a list of these.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when ``None``.
+        columns: names of the columns to deliver, in this order; all when ``None``.
+        filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
+        storage_options: for object stores; local files need none.
+        partitioning: ``"hive"`` turns ``key=value`` folders below the root into columns.
+        on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
+        threads: for reading; as many as there are cores when ``None``.
+
+    Raises:
+        FileNotFoundError: when a path does not exist.
+        ValueError: when files are of several formats, or their schemas contradict each other.
+        KeyError: when a column does not exist.
+
+    Example:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]}), "rows.parquet")
+        >>> import shardmill as sm
+        >>> ds = sm.Dataset("rows.parquet", filter=sm.col("x") > 1)
+        >>> len(ds), ds[0]
+        (2, {'x': 2, 'y': 'b'})
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        *,
+        format: str | None = None,
+        columns: Sequence[str] | None = None,
+        filter: Expression | list[Any] | None = None,
+        storage_options: dict[str, Any] | None = None,
+        partitioning: str | None = None,
+        on_bad_file: str = "error",
+        threads: int | None = None,
+    ) -> None:
+        if on_bad_file not in ("error", "skip"):
+            raise OptionError(f"on_bad_file is 'error' or 'skip', not {on_bad_file!r}")
+        if partitioning not in (None, "hive"):
+            raise OptionError(f"partitioning is None or 'hive', not {partitioning!r}")
+        if storage_options:
+            raise OptionError("storage_options are for object stores; these paths are local")
+        self._paths = _paths(path)
+        self._threads = default_threads() if threads is None else threads
+        self._filter = None if filter is None else expression_of(filter)
+        self._native = _native.Dataset(
+            self._paths,
+            format=format,
+            hive=partitioning == "hive",
+            filter=self._filter_json,
+            skip_bad_files=on_bad_file == "skip",
+            threads=max(self._threads, 4),
+        )
+        names = self._native.column_names
+        self._columns = list(names) if columns is None else list(columns)
+        self._column_numbers = self._native.column_numbers(self._columns)
+        self._arguments = {
+            "path": self._paths,
+            "format": format,
+            "columns": columns,
+            "filter": filter,
+            "partitioning": partitioning,
+            "on_bad_file": on_bad_file,
+            "threads": threads,
+        }
+        self._rows: _native.RowPlan | None = None
+        if not self._native.files:
+            warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=2)
+
+    @property
+    def format(self) -> str | None:
+        """The format of the files; ``None`` when there are none and it was not named."""
+        return self._native.format
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that rows have, in order."""
+        return list(self._columns)
+
+    @property
+    def schema(self) -> Any:
+        """Arrow schema of the rows: a ``pyarrow.Schema`` where pyarrow is installed, else an object with ``__arrow_c_schema__``."""
+        return as_pyarrow(self._native.schema(self._column_numbers))
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files, in order."""
+        return [path for path, *_ in self._native.files]
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """Path and reason of each file that ``on_bad_file="skip"`` left out."""
+        return self._native.skipped
+
+    @property
+    def filter(self) -> Expression | None:
+        """The condition on rows."""
+        return self._filter
+
+    @property
+    def num_rows(self) -> int:
+        """Rows after the filter. With a filter, the columns that it names are read once."""
+        return self._native.num_rows if self._filter is None else self.row_plan().num_rows
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        rows = len(self)
+        if not -rows <= index < rows:
+            raise IndexError(f"row {index} of {rows}")
+        return self._take([index % rows]).to_pylist()[0]
+
+    def take(self, indices: Sequence[int]) -> Any:
+        """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
+
+        Raises:
+            IndexError: when a number is outside of the rows.
+        """
+        rows = len(self)
+        numbers = [int(index) for index in indices]
+        for index in numbers:
+            if not -rows <= index < rows:
+                raise IndexError(f"row {index} of {rows}")
+        return as_pyarrow(self._take([index % rows for index in numbers]).batch)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        from shardmill.loader import Loader
+
+        for batch in Loader(self, batch_size=_ROWS_AT_ONCE, output="dict", rank=0, world_size=1):
+            names = list(batch)
+            for values in zip(*batch.values(), strict=True) if names else ():
+                yield dict(zip(names, values, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Dataset({', '.join(self._paths)}: {len(self._native.files)} {self.format} files)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._arguments,)
+
+    def row_plan(self) -> _native.RowPlan:
+        """The rows after the filter, in file order; found once."""
+        if self._rows is None:
+            self._rows = _native.RowPlan(self._native, filter=self._filter_json, threads=self._threads)
+        return self._rows
+
+    @property
+    def _filter_json(self) -> str | None:
+        return None if self._filter is None else json.dumps(self._filter.tree)
+
+    def _take(self, indices: list[int]) -> Any:
+        return self.row_plan().take(indices, self._column_numbers)
+
+
+def _reopened(arguments: dict[str, Any]) -> Dataset:
+    return Dataset(arguments.pop("path"), **arguments)
+
+
+def _paths(path: PathLike | Sequence[PathLike]) -> list[str]:
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise OptionError("no path was given")
+    return [os.fspath(part) if isinstance(part, str) else str(Path(part)) for part in paths]

@@ -1,0 +1,331 @@
+"""Batches for one rank of a training job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shardmill import ranks
+from shardmill._native import load as _native
+from shardmill.batches import Cutter, cutter_of
+from shardmill.dataset import Dataset, PathLike
+from shardmill.errors import CheckpointMismatchError, OptionError
+from shardmill.expressions import Expression
+from shardmill.loader_metrics import LoaderMetrics
+from shardmill.loader_state import OrderSettings, parsed
+from shardmill.threads import default_threads
+from shardmill.transform import Transform
+
+TAILS = ("uneven", "drop", "pad")
+
+#: Rows of so many decoded bytes are mixed with one another.
+DEFAULT_WINDOW_BYTES = 128 << 20
+
+#: Decoded bytes that may wait for the trainer.
+DEFAULT_PREFETCH_BYTES = 128 << 20
+
+
+@dataclass
+class _Position:
+    epoch: int = 0
+    consumed: int = 0
+    #: The next pass starts at ``consumed``; any other pass starts the epoch at its first batch.
+    is_loaded: bool = False
+
+
+class Loader:
+    """Batches of one rank, decoded by native threads in this process.
+
+    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``, and on nothing else:
+    not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
+
+    Args:
+        path: a :class:`Dataset`, or what one is made of.
+        batch_size: rows in a batch of this rank.
+        columns: names of the columns to deliver, in this order; all when ``None``.
+        filter: as for :class:`Dataset`; for a path only.
+        shuffle: a new order of rows in every epoch. Otherwise the order of the files.
+        seed: of the order; any whole number of 64 bits.
+        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much memory, for
+            each lane of the rank.
+        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the world size of
+            the first run, which makes each rank read only its own part of the files. Travels in the state.
+        rank, world_size: from ``torch.distributed`` or the environment (``RANK``, ``WORLD_SIZE``) when ``None``.
+        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves them out,
+            ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks them. ``None`` is
+            ``"uneven"`` on one rank and ``"pad"`` on several.
+        output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"arrow"`` gives record batches.
+        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``, which adds a
+            boolean column ``<name>__valid`` to every batch. Floats become NaN.
+        fill_values: by column, for ``nulls="fill"``.
+        threads: that decode; as many as this rank has cores when ``None``. With 0 the caller's thread does the work.
+        prefetch_bytes: decoded bytes that may wait for the trainer.
+        transform: called with each batch, in order; what it returns is delivered.
+        transform_workers: processes that run ``transform``; 0 runs it here.
+        pin_memory: torch tensors in page-locked memory.
+        device: torch tensors on this device, copied one batch ahead.
+        format, storage_options, partitioning, on_bad_file: as for :class:`Dataset`.
+
+    Raises:
+        ValueError: for an option that means nothing.
+        KeyError: when a column does not exist.
+        FileNotFoundError: when a path does not exist.
+
+    Example:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+        >>> import shardmill as sm
+        >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+        >>> [batch["x"].tolist() for batch in loader]
+        [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    """
+
+    def __init__(
+        self,
+        path: Dataset | PathLike | Sequence[PathLike],
+        *,
+        batch_size: int = 1024,
+        columns: Sequence[str] | None = None,
+        filter: Expression | list[Any] | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        shuffle_window_bytes: int = DEFAULT_WINDOW_BYTES,
+        lanes: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        tail: str | None = None,
+        output: str = "torch",
+        nulls: str = "error",
+        fill_values: dict[str, Any] | None = None,
+        threads: int | None = None,
+        prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
+        transform: Callable[[Any], Any] | None = None,
+        transform_workers: int = 0,
+        pin_memory: bool = False,
+        device: Any = None,
+        format: str | None = None,
+        storage_options: dict[str, Any] | None = None,
+        partitioning: str | None = None,
+        on_bad_file: str = "error",
+    ) -> None:
+        _at_least("batch_size", batch_size, 1)
+        _at_least("prefetch_bytes", prefetch_bytes, 1)
+        _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
+        _at_least("transform_workers", transform_workers, 0)
+        _at_least("threads", 0 if threads is None else threads, 0)
+        _at_least("lanes", 1 if lanes is None else lanes, 1)
+        if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+            raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
+        self._rank, self._world_size = ranks.resolve(rank, world_size)
+        if tail is not None and tail not in TAILS:
+            raise OptionError(f"tail is one of {', '.join(TAILS)}, not {tail!r}")
+        self._tail = tail or ("uneven" if self._world_size == 1 else "pad")
+        if isinstance(path, Dataset):
+            if filter is not None or format is not None or partitioning is not None or storage_options is not None:
+                raise OptionError("filter, format, partitioning and storage_options belong to the Dataset; give them there")
+            self._dataset = path
+        else:
+            self._dataset = Dataset(
+                path,
+                format=format,
+                filter=filter,
+                storage_options=storage_options,
+                partitioning=partitioning,
+                on_bad_file=on_bad_file,
+                threads=threads,
+            )
+        self._columns = self._dataset.columns if columns is None else list(columns)
+        self._batch_size = batch_size
+        self._shuffle, self._seed = bool(shuffle), seed
+        self._window_bytes = shuffle_window_bytes
+        self._lanes = lanes
+        self._threads = default_threads() if threads is None else threads
+        self._prefetch_bytes = prefetch_bytes
+        self._cutter: Cutter = cutter_of(output, pin_memory=pin_memory, device=device)
+        self._transform = None if transform is None else Transform(transform, transform_workers)
+        if transform is None and transform_workers:
+            raise OptionError("transform_workers are for a transform, and there is none")
+        # Everything that can be refused is refused here: names, types, fill values.
+        self._outlet = _native.Outlet(
+            self._dataset._native,
+            columns=self._dataset._native.column_numbers(self._columns),
+            kind=self._cutter.kind,
+            nulls=nulls,
+            fill_values=fill_values or {},
+            is_padded=self._tail == "pad",
+        )
+        self._cutter.check(self._outlet)
+        self._position = _Position()
+        self._pass: Iterator[Any] | None = None
+        self._metrics = LoaderMetrics()
+        self._rows: _native.RowPlan | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """What the batches are made of."""
+        return self._dataset
+
+    @property
+    def rank(self) -> int:
+        """Of this process."""
+        return self._rank
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks share the rows."""
+        return self._world_size
+
+    @property
+    def epoch(self) -> int:
+        """Where the loader stands: the epoch of the next batch."""
+        return self._position.epoch
+
+    def __len__(self) -> int:
+        """Batches of one whole epoch on this rank."""
+        return self._plan().batches_left(0, self._share())
+
+    def __iter__(self) -> Iterator[Any]:
+        position = self._position
+        if not position.is_loaded:
+            position.consumed = 0
+        position.is_loaded = False
+        # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
+        self._position = position = _Position(position.epoch, position.consumed)
+        batches = self._batches(position)
+        if self._transform is not None:
+            batches = self._transform.over(batches)
+        return self._delivered(batches, position)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Moves to the start of ``epoch``. In the epoch that the loader is in already, it keeps its position."""
+        _at_least("epoch", epoch, 0)
+        if epoch != self._position.epoch:
+            self._position = _Position(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last batch that was handed out: plain JSON values, under 4 KiB, the same on every rank."""
+        return self._settings().state(self._position.epoch, self._position.consumed)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
+
+        Raises:
+            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a ``ValueError``.
+        """
+        state = parsed(state)
+        if self._lanes is None:
+            self._lanes, self._rows = state["lanes"], None
+        if state["order_version"] != _native.ORDER_VERSION:
+            raise CheckpointMismatchError(f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}")
+        self._settings().check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
+        self._normalize(self._position)
+
+    def metrics(self) -> dict[str, Any]:
+        """Rows, batches and bytes so far, seconds by stage, and how long the trainer has waited. Reading it disturbs nothing."""
+        return self._metrics.report(self._dataset._native.bytes_read)
+
+    def explain(self, *, step: int = 0, rank: int | None = None, world_size: int | None = None, epoch: int | None = None) -> dict[str, Any]:
+        """Which rows a batch holds and why, for this or another topology, without reading row data.
+
+        Returns:
+            ``rows`` as ``[file, first row, count]`` in the order of the batch, ``steps`` of the epoch, ``repeats``, ``windows``, and
+            ``decode_amplification``: decoded over delivered bytes, for the job as planned.
+        """
+        size = self._world_size if world_size is None else world_size
+        own = self._rank if rank is None else rank
+        ranks.resolve(own, size)
+        share = {**self._share(), "world_size": size, "rank": own}
+        return self._plan().explain(self._position.epoch if epoch is None else epoch, step, share)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.update(_outlet=None, _rows=None, _pass=None, _outlet_arguments=self._outlet.arguments())
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arguments = state.pop("_outlet_arguments")
+        self.__dict__.update(state)
+        self._outlet = _native.Outlet(self._dataset._native, **arguments)
+
+    def _plan(self) -> _native.RowPlan:
+        if self._rows is None:
+            window = self._window_bytes if self._shuffle else None
+            self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes or self._world_size)
+        return self._rows
+
+    def _settings(self) -> OrderSettings:
+        native = self._dataset._native
+        return OrderSettings(
+            order_version=_native.ORDER_VERSION,
+            rows=self._plan().num_rows,
+            filter=OrderSettings.filter_text(self._dataset.filter),
+            seed=self._seed,
+            shuffle=self._shuffle,
+            shuffle_window_bytes=self._window_bytes if self._shuffle else None,
+            lanes=self._lanes or self._world_size,
+            files=len(native.files),
+            dataset=native.fingerprint,
+            file_digests=OrderSettings.digests_shown(native.file_digests),
+        )
+
+    def _share(self) -> dict[str, Any]:
+        return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
+
+    def _normalize(self, position: _Position) -> None:
+        """The end of an epoch is the start of the next one."""
+        if self._plan().steps_left(position.consumed, self._share()) == 0 and self._plan().steps_left(0, self._share()) > 0:
+            position.epoch, position.consumed = position.epoch + 1, 0
+
+    def _batches(self, position: _Position) -> Iterator[tuple[Any, int, int]]:
+        """(batch, rows, rows of the epoch consumed when it is delivered)"""
+        plan, process = self._plan(), os.getpid()
+        native = plan.start(
+            self._outlet,
+            self._share(),
+            epoch=position.epoch,
+            consumed=position.consumed,
+            threads=self._threads,
+            prefetch_bytes=self._prefetch_bytes,
+        )
+        self._metrics.begin(native)
+        cut = self._cutter.cut
+        try:
+            while (slab := native.next_slab()) is not None:
+                content, rows, consumed = slab
+                yield from zip(cut(content, rows), rows, consumed, strict=True)
+        finally:
+            if process == os.getpid():
+                native.stop()
+            self._metrics.end(native)
+
+    def _delivered(self, batches: Iterator[tuple[Any, int, int]], position: _Position) -> Iterator[Any]:
+        total, metrics = self._plan().rows_delivered(self._share()), self._metrics
+        try:
+            for batch, rows, consumed in self._cutter.staged(batches):
+                if consumed >= total:
+                    position.epoch, position.consumed = position.epoch + 1, 0
+                else:
+                    position.consumed = consumed
+                metrics.rows += rows
+                metrics.batches += 1
+                yield batch
+            if position.consumed and self._plan().steps_left(position.consumed, self._share()) <= 1:
+                # This rank had nothing in the last step.
+                position.epoch, position.consumed = position.epoch + 1, 0
+            elif total == 0:
+                position.epoch += 1
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    def __repr__(self) -> str:
+        return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
+
+
+def _at_least(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")

@@ -1,0 +1,108 @@
+"""The position of a loader: small, the same on every rank, checked when it is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from shardmill.errors import CheckpointMismatchError
+
+STATE_VERSION = 1
+
+_FILES_NAMED = 100
+_FILTER_SHOWN = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderSettings:
+    """Everything that decides the order of rows, apart from the epoch."""
+
+    order_version: int
+    rows: int
+    filter: str | None
+    seed: int
+    shuffle: bool
+    shuffle_window_bytes: int | None
+    lanes: int
+    files: int
+    dataset: str
+    file_digests: list[str] | None
+
+    @staticmethod
+    def filter_text(filter: Any) -> str | None:
+        """A filter as states show it; a long one by its digest."""
+        if filter is None:
+            return None
+        text = repr(filter)
+        return text if len(text) <= _FILTER_SHOWN else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    @staticmethod
+    def digests_shown(digests: list[str]) -> list[str] | None:
+        """Digests of single files, where the state stays small with them."""
+        return digests if len(digests) <= _FILES_NAMED else None
+
+    def state(self, epoch: int, consumed: int) -> dict[str, Any]:
+        """The state at a position."""
+        return {
+            "version": STATE_VERSION,
+            "order_version": self.order_version,
+            "epoch": epoch,
+            "consumed": consumed,
+            "rows": self.rows,
+            "filter": self.filter,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "shuffle_window_bytes": self.shuffle_window_bytes,
+            "lanes": self.lanes,
+            "files": self.files,
+            "dataset": self.dataset,
+            "file_digests": self.file_digests,
+        }
+
+    def check(self, state: dict[str, Any], names: list[str]) -> None:
+        """Refuses a state of another data set or order.
+
+        Raises:
+            ValueError: naming what differs, with both values.
+        """
+        for name in ("seed", "shuffle", "shuffle_window_bytes", "lanes", "filter"):
+            saved, current = state[name], getattr(self, name)
+            if saved != current:
+                raise CheckpointMismatchError(f"the state was saved with {name}={saved!r}, this loader has {name}={current!r}")
+        if state["files"] != self.files:
+            raise CheckpointMismatchError(f"the data set has changed: {state['files']} files in the state, {self.files} now")
+        if state["dataset"] != self.dataset:
+            raise CheckpointMismatchError(f"the data set has changed: {self._changed_file(state, names)}")
+        if state["rows"] != self.rows:
+            raise CheckpointMismatchError(f"the data set has changed: {state['rows']} rows in the state, {self.rows} now")
+
+    def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:
+        saved, current = state["file_digests"], self.file_digests
+        if saved is None or current is None:
+            return "names, sizes, row groups or footers of its files differ from those in the state"
+        changed = [name for name, old, new in zip(names, saved, current, strict=True) if old != new]
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return f"`{changed[0]}`{more} is not the file that the state knows (name, size, row groups or footer differ)"
+
+
+def parsed(state: Any) -> dict[str, Any]:
+    """``state`` when it is one that this version can read.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if not isinstance(state, dict) or "version" not in state:
+        raise CheckpointMismatchError("this is no state of a Loader")
+    if state["version"] != STATE_VERSION:
+        raise CheckpointMismatchError(f"the state has version {state['version']}, this shardmill reads version {STATE_VERSION}")
+    kinds = {"epoch": int, "consumed": int, "rows": int, "seed": int, "shuffle": bool, "lanes": int, "files": int, "dataset": str}
+    for name, kind in kinds.items():
+        if not isinstance(state.get(name), kind):
+            raise CheckpointMismatchError(f"the state is damaged: {name} is {state.get(name)!r}")
+    for name in ("filter", "shuffle_window_bytes", "order_version", "file_digests"):
+        if name not in state:
+            raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
+    if not 0 <= state["consumed"] <= state["rows"] or state["epoch"] < 0:
+        raise CheckpointMismatchError(f"the state is damaged: row {state['consumed']} of {state['rows']} in epoch {state['epoch']}")
+    return state
