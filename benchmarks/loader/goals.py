@@ -18,8 +18,8 @@ Find = Callable[[str, str, str], Metrics | None]
 Figure = Callable[[str], float | None]
 
 OURS, PEER, LOOP = "shardmill", "torch_dataloader_utils", "pyarrow_loop"
-_THREADS = ("threads1", "threads2", "threads4")
-_WORKERS = ("workers0", "workers1", "workers2", "workers4")
+_THREADS = ("threads_1", "threads_2", "threads_4")
+_WORKERS = ("workers_0", "workers_1", "workers_2", "workers_4")
 # Two runs of the same program differ by this much on a quiet machine.
 _NOISE = 0.03
 
@@ -47,17 +47,17 @@ def goals(find: Find) -> list[Goal]:
 
     arrow = [f"arrow_{setting}" for setting in (*_THREADS, *_WORKERS)]
     tensors = [f"torch_{setting}" for setting in (*_THREADS, *_WORKERS)]
-    both = ("threads2", "workers0")
+    both = ("threads_2", "workers_0")
     million = 1e6
     lines = [
         _rate("S1 Arrow, best number of threads or workers", 18 * million, rate("s1", *arrow)),
         _bound("S1 more threads against fewer, worst step", 1 - _NOISE, "×", _steps(find), is_least=True),
         _rate("S1 torch, 66 tensors a batch", 10 * million, rate("s1", *tensors)),
-        _rate("S1 rows shuffled, torch", 5 * million, rate("s1", "shuffle_torch_threads2")),
+        _rate("S1 rows shuffled, torch", 5 * million, rate("s1", "shuffle_torch_threads_2")),
         _bound("S2 imbalance of 2 and 4 ranks, worst", 1, " %", _worst_imbalance(find)),
         _rate("S2 rows of 2 and 4 ranks together, slower one", 10 * million, _slower(find)),
         _bound("S3 one file, one process", 0.8, " s", _s3(find)),
-        _bound("S3 one file, 8 ranks at the same time", 0.8, " s", of("s3", "ranks8", "median_s")),
+        _bound("S3 one file, 8 ranks at the same time", 0.8, " s", of("s3", "ranks_8", "median_s")),
         _bound("S4 share of a rank of 16, furthest from 6.25 %", 0.1, " points", _share_error(find)),
         _bound("S4 bytes of rank of 16, worst, against a sixteenth of all", 1.05, "×", _bytes_of_rank(find)),
         _rate("S5 two of 66 columns", 60 * million, rate("s5", *[f"two_columns_{name}" for name in both])),
@@ -67,9 +67,9 @@ def goals(find: Find) -> list[Goal]:
         _bound("S7 first batch, 10 files", 15, " ms", _first_batch(find)),
     ]
     for kind, wanted in (("parquet", 10.0), ("orc", 0.5), ("csv", 1.0)):
-        settings = [f"{kind}_{name}" for name in ("threads2", "workers0", "workers4")]
+        settings = [f"{kind}_{name}" for name in ("threads_2", "workers_0", "workers_4")]
         lines.append(_rate(f"S8 {kind}", wanted * million, rate("s8", *settings)))
-    for setting, words in (("epochs3", "in order"), ("epochs3_shuffle", "rows shuffled")):
+    for setting, words in (("epochs_3", "in order"), ("epochs_3_shuffle", "rows shuffled")):
         lines.append(_bound(f"peak memory of three epochs, {words}", 500, " MB", _peak(find, setting)))
         lines.append(_bound(f"peak of later epochs against the first, {words}", 1.1, "×", _growth(find, setting)))
     return lines
@@ -125,22 +125,22 @@ def _ratios(rates: Sequence[float | None]) -> list[float]:
 
 def _worst_imbalance(find: Find) -> Figure:
     return lambda system: _all_of(
-        [_value(find("s2", f"ranks{ranks}", system), "imbalance", 100) for ranks in (2, 4)], max
+        [_value(find("s2", f"ranks_{ranks}", system), "imbalance", 100) for ranks in (2, 4)], max
     )
 
 
 def _slower(find: Find) -> Figure:
-    return lambda system: _all_of([_value(find("s2", f"ranks{ranks}", system), "rows_per_s") for ranks in (2, 4)], min)
+    return lambda system: _all_of([_value(find("s2", f"ranks_{ranks}", system), "rows_per_s") for ranks in (2, 4)], min)
 
 
 def _s3(find: Find) -> Figure:
     # The peer's figure is its simulation.
-    return lambda system: _value(find("s3", "ranks8_in_turn" if system == PEER else "threads2", system), "median_s")
+    return lambda system: _value(find("s3", "ranks_8_in_turn" if system == PEER else "threads_2", system), "median_s")
 
 
 def _share_error(find: Find) -> Figure:
     def furthest(system: str) -> float | None:
-        entry = find("s4", "ranks16", system)
+        entry = find("s4", "ranks_16", system)
         if entry is None:
             return None
         rows = entry["rows_of_ranks"]
@@ -151,8 +151,8 @@ def _share_error(find: Find) -> Figure:
 
 def _bytes_of_rank(find: Find) -> Figure:
     def worst(system: str) -> float | None:
-        entry, alone = find("s4", "ranks16", system), find("s4", "rank_0_of_1", system)
-        alone = alone or find("s1", "arrow_workers0", system)
+        entry, alone = find("s4", "ranks_16", system), find("s4", "rank_0_of_1", system)
+        alone = alone or find("s1", "arrow_workers_0", system)
         if entry is None or alone is None:
             return None
         of_ranks = entry["asked_bytes_of_ranks"]
@@ -163,7 +163,7 @@ def _bytes_of_rank(find: Find) -> Figure:
 
 def _sorted_bytes(find: Find) -> Figure:
     def share(system: str) -> float | None:
-        name = "threads2" if system in (OURS, LOOP) else "workers0"
+        name = "threads_2" if system in (OURS, LOOP) else "workers_0"
         entry, whole = find("s6", f"sorted_{name}", system), find("s6", f"sorted_unfiltered_{name}", system)
         if entry is None:
             return None
@@ -175,7 +175,7 @@ def _sorted_bytes(find: Find) -> Figure:
 
 def _first_batch(find: Find) -> Figure:
     def best(system: str) -> float | None:
-        settings = ("small_threads2", "small_workers4")
+        settings = ("small_threads_2", "small_workers_4")
         found = [_value(find("s7", setting, system), "first_batch_s", 1000) for setting in settings]
         return min((one for one in found if one is not None), default=None)
 
@@ -198,7 +198,7 @@ def _growth(find: Find, setting: str) -> Figure:
 
 
 def _memory(find: Find, setting: str, system: str) -> Metrics | None:
-    return find("memory", f"{setting}_{'workers0' if system == PEER else 'threads2'}", system)
+    return find("memory", f"{setting}_{'workers_0' if system == PEER else 'threads_2'}", system)
 
 
 def _best(entries: Iterable[Metrics | None]) -> float | None:

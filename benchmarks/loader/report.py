@@ -186,7 +186,7 @@ def _epochs(entries: Sequence[Measured]) -> list[str]:
 
 def _naive_ddp(find: Find) -> list[str]:
     """Every rank reads everything and keeps its share, so its rate is that of one reader by the ranks."""
-    reader = find("s1", "arrow_workers0", "naive_iterable")
+    reader = find("s1", "arrow_workers_0", "naive_iterable")
     if reader is None:
         return []
     shown = ", ".join(f"{ranks}: {reader['rows_per_s'] / ranks:,.0f}" for ranks in (1, 2, 4, 8, 16))

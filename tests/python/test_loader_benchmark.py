@@ -302,12 +302,12 @@ def results_of(*entries: dict[str, Any]) -> dict[str, Any]:
 class TestPage:
     def test_goal_is_met_missed_or_not_measured(self, tmp_path: Path) -> None:
         entries = [
-            entry_of("s1__arrow_threads1__shardmill", rows_per_s=19e6),
-            entry_of("s1__arrow_threads2__shardmill", rows_per_s=15e6),
-            entry_of("s1__arrow_workers0__torch_dataloader_utils", rows_per_s=2.5e6),
-            entry_of("s3__ranks8_in_turn__torch_dataloader_utils", median_s=0.6),
-            entry_of("s6__sorted_threads2__shardmill", rows_per_s=7e6, asked_bytes=11),
-            entry_of("s6__sorted_unfiltered_threads2__shardmill", asked_bytes=100),
+            entry_of("s1__arrow_threads_1__shardmill", rows_per_s=19e6),
+            entry_of("s1__arrow_threads_2__shardmill", rows_per_s=15e6),
+            entry_of("s1__arrow_workers_0__torch_dataloader_utils", rows_per_s=2.5e6),
+            entry_of("s3__ranks_8_in_turn__torch_dataloader_utils", median_s=0.6),
+            entry_of("s6__sorted_threads_2__shardmill", rows_per_s=7e6, asked_bytes=11),
+            entry_of("s6__sorted_unfiltered_threads_2__shardmill", asked_bytes=100),
         ]
         write_report(results_of(*entries), tmp_path)
         page = (tmp_path / "README.md").read_text()
@@ -318,8 +318,19 @@ class TestPage:
         assert "| S6 sorted, bytes against reading all | ≤ 12 % | 11 % | met |" in page
         assert "2 of 22 goals are met" in page
 
+    def test_shipped_entries_measure_every_goal(self) -> None:
+        settings = read_settings(load_configuration([REPOSITORY / "benchmarks" / "loader.yaml"], {}))
+        more = {"rows_of_ranks": [1] * 16, "asked_bytes_of_ranks": [1] * 16, "imbalance": 0.0}
+        more |= {"epoch_peak_rss_bytes": [1, 1, 1]}
+        results = results_of(*[entry_of(entry.name, **more) for entry in settings.entries])
+        held = goals(finder(measured_entries(results)))
+        assert [goal.figure for goal in held if goal.is_met is None] == []
+        # The peer shuffles files only.
+        without_peer = [goal.figure for goal in held if goal.peer == "-"]
+        assert all("shuffled" in figure for figure in without_peer)
+
     def test_shares_and_bytes_of_ranks_are_those_of_the_worst(self) -> None:
-        ranks = entry_of("s4__ranks16__shardmill", rows_of_ranks=[100] * 15 + [116], asked_bytes_of_ranks=[60] * 16)
+        ranks = entry_of("s4__ranks_16__shardmill", rows_of_ranks=[100] * 15 + [116], asked_bytes_of_ranks=[60] * 16)
         alone = entry_of("s4__rank_0_of_1__shardmill", asked_bytes=800)
         held = {goal.figure: goal for goal in goals(finder(measured_entries(results_of(ranks, alone))))}
         share = next(goal for name, goal in held.items() if name.startswith("S4 share"))
@@ -329,10 +340,10 @@ class TestPage:
 
     def test_page_does_not_change_between_runs_and_holds_no_folder_of_this_machine(self, tmp_path: Path) -> None:
         entries = [
-            entry_of("s2__ranks2__shardmill", rows_of_ranks=[500, 500], imbalance=0.0),
-            entry_of("s7__small_threads2__shardmill"),
-            entry_of("memory__epochs3_threads2__shardmill", epoch_peak_rss_bytes=[10, 11, 12], decoded_bytes=10**9),
-            entry_of("s8__csv_threads2__shardmill") | {"is_success": False, "failures": ["exit code 1"]},
+            entry_of("s2__ranks_2__shardmill", rows_of_ranks=[500, 500], imbalance=0.0),
+            entry_of("s7__small_threads_2__shardmill"),
+            entry_of("memory__epochs_3_threads_2__shardmill", epoch_peak_rss_bytes=[10, 11, 12], decoded_bytes=10**9),
+            entry_of("s8__csv_threads_2__shardmill") | {"is_success": False, "failures": ["exit code 1"]},
         ]
         for folder in ("one", "two"):
             write_report(results_of(*entries), tmp_path / folder)
@@ -342,22 +353,22 @@ class TestPage:
             assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
             assert "someone" not in (tmp_path / "one" / name).read_text()
         page = (tmp_path / "one" / "README.md").read_text()
-        assert "**failed**: s8__csv_threads2__shardmill: exit code 1" in page
-        assert "| ranks2 | shardmill | 500, 500 | 0.0% |" in page
+        assert "**failed**: s8__csv_threads_2__shardmill: exit code 1" in page
+        assert "| ranks 2 | shardmill | 500, 500 | 0.0% |" in page
 
     def test_gate_names_what_became_slower_or_is_missing(self) -> None:
         stored = results_of(
-            entry_of("s1__arrow_threads1__shardmill", rows_per_s=100.0),
-            entry_of("s1__arrow_threads2__shardmill", rows_per_s=100.0),
-            entry_of("s1__torch_threads2__shardmill", rows_per_s=100.0),
-            entry_of("s1__arrow_workers0__torch_dataloader_utils", rows_per_s=100.0),
+            entry_of("s1__arrow_threads_1__shardmill", rows_per_s=100.0),
+            entry_of("s1__arrow_threads_2__shardmill", rows_per_s=100.0),
+            entry_of("s1__torch_threads_2__shardmill", rows_per_s=100.0),
+            entry_of("s1__arrow_workers_0__torch_dataloader_utils", rows_per_s=100.0),
         )
         now = results_of(
-            entry_of("s1__arrow_threads1__shardmill", rows_per_s=91.0),
-            entry_of("s1__arrow_threads2__shardmill", rows_per_s=89.0),
+            entry_of("s1__arrow_threads_1__shardmill", rows_per_s=91.0),
+            entry_of("s1__arrow_threads_2__shardmill", rows_per_s=89.0),
         )
         found = regressions(now, stored)
         assert [line.split(":")[0] for line in found] == [
-            "s1__arrow_threads2__shardmill",
-            "s1__torch_threads2__shardmill",
+            "s1__arrow_threads_2__shardmill",
+            "s1__torch_threads_2__shardmill",
         ]
