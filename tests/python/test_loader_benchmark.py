@@ -256,6 +256,8 @@ class TestConfiguration:
             options = parse_options("test", tools=tools, arguments=[*given, f"--data={mini}"])
             assert len(template.used_datasets) == 1
             assert options.tool == {"shardmill": "loader", "shardmill_dataloader": "dataloader"}.get(system, system)
+            # Its globs know * and ? only.
+            assert "[" not in options.files or system != "torch_dataloader_utils"
             assert options.mode != "ranks" or options.ranks > 1
             assert options.label is None or options.timed_from_construction == (system == "shardmill")
 
