@@ -95,10 +95,18 @@ peers: prerequisites ## Build the environments of the tools that we measure agai
 	benchmarks/peers/build.sh $(PEERS)
 
 .PHONY: bench-interleaved
-bench-interleaved: build peers ## The four paths beside NeMo Curator; the report goes to docs/benchmarks
+bench-interleaved: build ## The four paths beside NeMo Curator; the report goes to docs/benchmarks
+	benchmarks/peers/build.sh $(PEERS) nemo_curator
 	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
 		--config benchmarks/interleaved_io.yaml --session-name interleaved_io --repeats 3
 	$(BIN)/python -m benchmarks.report benchmark_results/interleaved_io/results.json docs/benchmarks/interleaved_io
+
+.PHONY: bench-loader
+bench-loader: build ## Tables into training batches, beside its peers; the report goes to docs/benchmarks
+	benchmarks/peers/build.sh $(PEERS) loader
+	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
+		--config benchmarks/loader.yaml --session-name loader
+	$(BIN)/python -m benchmarks.loader.report benchmark_results/loader/results.json docs/benchmarks/loader
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout

@@ -6,6 +6,7 @@ Enters: labels and numbers. Leaves: SVG files. Called by ``report``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,39 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 # Colours that stay apart for colour-blind readers and in print.
-_COLOURS = {"NeMo Curator": "#9aa5b1", "shardmill": "#0b6e4f"}
+_COLOURS = {
+    "NeMo Curator": "#9aa5b1",
+    "shardmill": "#0b6e4f",
+    "torch-dataloader-utils": "#9aa5b1",
+    "pyarrow loop": "#33658a",
+    "manual_sharded": "#f6ae2d",
+    "naive_iterable": "#c8553d",
+    "HF datasets": "#86608e",
+}
 _STAGE_COLOURS = {"reader": "#33658a", "filter": "#f6ae2d", "writer": "#c8553d"}
 _SETTINGS: Any = {"svg.hashsalt": "shardmill", "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif"}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of a ranking."""
+
+    label: str
+    system: str
+    value: float
+
+
+def plot_ranking(path: Path, bars: Sequence[Bar], axis_title: str) -> None:
+    """Draws one bar an entry, in the given order, coloured by system."""
+    with mpl.rc_context(_SETTINGS):
+        figure = Figure(figsize=(8, 0.8 + 0.24 * len(bars)), layout="constrained")
+        axes = figure.subplots()
+        for system in dict.fromkeys(bar.system for bar in bars):
+            places = [place for place, bar in enumerate(bars) if bar.system == system]
+            values = [bars[place].value for place in places]
+            drawn = axes.barh(places, values, 0.75, label=system, color=_COLOURS.get(system))
+            axes.bar_label(drawn, [f"{value:.3g}" for value in values], padding=3)
+        _finish(figure, path, [bar.label for bar in bars], axis_title)
 
 
 def plot_bars(

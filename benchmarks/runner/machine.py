@@ -17,6 +17,7 @@ from typing import Any
 
 _PACKAGES = (
     "shardmill", "ray", "nemo-curator", "cosmos-xenna", "pyarrow", "pandas", "numpy", "pillow", "torch",
+    "torch-dataloader-utils", "datasets",
 )  # fmt: skip
 _MEGABYTE = 1_000_000
 
