@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from shardmill.errors import OptionError
 
 if TYPE_CHECKING:
-    from shardmill._native.columns import Objects, Part
+    from shardmill._native.columns import Objects
 
 __all__ = ["Ragged", "check_torch", "plain_fill_values", "split"]
 
@@ -53,14 +53,14 @@ class Ragged(TypedDict):
     """Only with ``nulls="mask"`` and where the numbers are no floats: one boolean for each of ``values``."""
 
 
-def split(names: Sequence[str], parts: Sequence[Part], sizes: Sequence[int], kind: str) -> Iterator[dict[str, Any]]:
+def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind: str) -> Iterator[dict[str, Any]]:
     """Batches of ``sizes`` rows, which together are the rows of the slab.
 
     Tensors are cut at once, since that is the fastest; objects are made when their batch is asked for.
 
     Args:
         names: Of the entries of a batch, as ``Converter.names`` has them.
-        parts: The columns of the slab, in the same order.
+        parts: The columns of the slab in the same order, as ``Converter.convert`` returns them.
         sizes: Rows of each batch.
         kind: "torch", "numpy" or "dict".
     """

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Converter", "Objects", "to_pylist"]
 
-Part: TypeAlias = NDArray[Any] | tuple[NDArray[Any], NDArray[int64], NDArray[bool_] | None] | Objects
+_Part: TypeAlias = NDArray[Any] | tuple[NDArray[Any], NDArray[int64], NDArray[bool_] | None] | Objects
 
 @final
 class Converter:
@@ -14,7 +14,7 @@ class Converter:
     def names(self) -> list[str]: ...
     @property
     def wide_unsigned(self) -> str | None: ...
-    def convert(self, batch: Any) -> list[Part]: ...
+    def convert(self, batch: Any) -> list[_Part]: ...
 
 @final
 class Objects:

@@ -1,6 +1,6 @@
 //! Where the numbers of a slab lie.
 
-use super::{Column, Converter, Kind, Nulls, Numbers, batch, convert, numbers};
+use super::{Column, Converter, Kind, Nulls, Numbers, batch, convert, numbers, only};
 use arrow_array::builder::{Int32Builder, ListBuilder};
 use arrow_array::{Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, Int64Array, TimestampMicrosecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -12,7 +12,7 @@ fn buffer_of_one_owner_is_moved() {
     let values = vec![1.0_f32, 2.0, 3.0];
     let address = values.as_ptr();
     let slab = convert(vec![("x", Arc::new(Float32Array::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Numbers::Float32(moved)] = numbers(slab).try_into().unwrap() else { panic!("floats expected") };
+    let Numbers::Float32(moved) = only(slab) else { panic!("floats expected") };
     assert_eq!((moved.as_ptr(), moved.as_slice()), (address, [1.0, 2.0, 3.0].as_slice()));
 }
 
@@ -21,7 +21,7 @@ fn timestamp_buffer_is_moved_as_integers() {
     let values = vec![1_i64, 2];
     let address = values.as_ptr();
     let slab = convert(vec![("t", Arc::new(TimestampMicrosecondArray::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Numbers::Int64(moved)] = numbers(slab).try_into().unwrap() else { panic!("integers expected") };
+    let Numbers::Int64(moved) = only(slab) else { panic!("integers expected") };
     assert_eq!(moved.as_ptr(), address);
 }
 
@@ -31,7 +31,7 @@ fn nan_is_written_in_place() {
     let address = values.as_ptr();
     let array = Float32Array::new(values.into(), Some(NullBuffer::from(vec![true, false, true])));
     let slab = convert(vec![("x", Arc::new(array) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Numbers::Float32(moved)] = numbers(slab).try_into().unwrap() else { panic!("floats expected") };
+    let Numbers::Float32(moved) = only(slab) else { panic!("floats expected") };
     assert_eq!(moved.as_ptr(), address);
     assert!(moved[1].is_nan() && moved[0] == 1.0 && moved[2] == 3.0);
 }
@@ -42,7 +42,7 @@ fn items_of_fixed_size_lists_are_moved() {
     let address = values.as_ptr();
     let list = FixedSizeListArray::new(super::item(), 2, Arc::new(Int32Array::from(values)), None);
     let slab = convert(vec![("x", Arc::new(list) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Numbers::Int32(moved)] = numbers(slab).try_into().unwrap() else { panic!("integers expected") };
+    let Numbers::Int32(moved) = only(slab) else { panic!("integers expected") };
     assert_eq!(moved.as_ptr(), address);
 }
 
@@ -65,7 +65,7 @@ fn shared_buffer_is_copied_and_its_owner_sees_no_change() {
     let array = Float32Array::new(vec![1.0, 7.0].into(), Some(NullBuffer::from(vec![true, false])));
     let kept = array.clone();
     let slab = convert(vec![("x", Arc::new(array) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Numbers::Float32(copied)] = numbers(slab).try_into().unwrap() else { panic!("floats expected") };
+    let Numbers::Float32(copied) = only(slab) else { panic!("floats expected") };
     assert!(copied[1].is_nan());
     assert_eq!(kept.values().as_ref(), [1.0, 7.0]);
 }

@@ -30,6 +30,12 @@ fn refused(data_type: DataType, nulls: Nulls, fills: Fills) -> Error {
     Converter::new(&schema, Kind::Torch, nulls, &fill_values(fills)).expect_err("a refusal")
 }
 
+/// The only column.
+fn only(slab: Slab) -> Numbers {
+    let [numbers] = <[Numbers; 1]>::try_from(numbers(slab)).unwrap();
+    numbers
+}
+
 fn numbers(slab: Slab) -> Vec<Numbers> {
     slab.columns
         .into_iter()

@@ -70,11 +70,8 @@ fn mask_of_lists_tells_rows_and_items() {
 #[test]
 fn mask_of_fixed_size_lists_tells_rows_and_items() {
     let slab = convert(vec![("x", fixed_lists())], Nulls::Mask, &[]).unwrap();
-    let expected = [
-        Numbers::Int32(vec![1, 2, 0, 0, 5, 0]),
-        Numbers::Bool(vec![true, false, false]),
-        Numbers::Bool(vec![true, true, false, false, true, false]),
-    ];
+    let expected =
+        [Numbers::Int32(vec![1, 2, 0, 0, 5, 0]), Numbers::Bool(vec![true, false, false]), Numbers::Bool(vec![true, true, false, false, true, false])];
     assert_eq!(numbers(slab), expected);
 }
 
