@@ -1,5 +1,6 @@
 //! The one mapping from Rust errors to Python exceptions. The classes live in `shardmill.errors`, since each has two bases.
 
+use crate::columns::ObjectError;
 use crate::foreign::Raised;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -7,6 +8,7 @@ use shardmill_curate::Error as CurateError;
 use shardmill_engine::Error as EngineError;
 use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
+use shardmill_load::columns::Error as ColumnError;
 use shardmill_plan::Error as PlanError;
 use shardmill_storage::Error as StorageError;
 use std::error::Error as StdError;
@@ -20,6 +22,13 @@ pub(crate) struct PyShardmillError {
 }
 
 pub(crate) type PyShardmillResult<T> = Result<T, PyShardmillError>;
+
+impl PyShardmillError {
+    /// For what never gets as far as Rust.
+    pub(crate) fn option(message: String) -> Self {
+        Self { class: "OptionError", message, cause: None }
+    }
+}
 
 impl From<PyShardmillError> for PyErr {
     fn from(error: PyShardmillError) -> Self {
@@ -109,6 +118,28 @@ impl From<shardmill_images::Error> for PyShardmillError {
 impl From<shardmill_formats::tar::TarError> for PyShardmillError {
     fn from(error: shardmill_formats::tar::TarError) -> Self {
         Self { class: "FormatError", message: message(&error, None), cause: None }
+    }
+}
+
+impl From<ColumnError> for PyShardmillError {
+    fn from(error: ColumnError) -> Self {
+        Self { class: column_class(&error), message: message(&error, error.hint()), cause: None }
+    }
+}
+
+impl From<ObjectError> for PyShardmillError {
+    fn from(error: ObjectError) -> Self {
+        Self { class: "FormatError", message: message(&error, error.hint()), cause: None }
+    }
+}
+
+fn column_class(error: &ColumnError) -> &'static str {
+    match error {
+        ColumnError::UnknownFill { .. } => "MissingColumnError",
+        ColumnError::MaskName { .. } | ColumnError::FillWithoutPolicy { .. } | ColumnError::FillObjects { .. } | ColumnError::FillType { .. } => {
+            "OptionError"
+        }
+        _ => "FormatError",
     }
 }
 

@@ -1,6 +1,7 @@
 //! `shardmill._native`: one file per Python module, one error mapping. Everything here converts and calls; nothing decides.
 
 mod calls;
+mod columns;
 mod curate;
 mod delivery;
 mod error;
@@ -19,6 +20,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_optimized", !cfg!(debug_assertions))?;
     calls::init(module)?;
+    columns::init(module)?;
     curate::init(module)?;
     formats::init(module)?;
     images::init(module)?;

@@ -1,0 +1,473 @@
+"""Columns of a batch against pyarrow: every Arrow type, with and without nulls, sliced, empty, cut at any place."""
+
+import datetime as dt
+import subprocess
+import sys
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shardmill._native.columns import Converter, to_pylist
+from shardmill.columns import plain_fill_values, split
+from shardmill.errors import FormatError, MissingColumnError, OptionError
+
+BEYOND_F64 = 2**53 + 1
+
+NUMBERS = {
+    pa.int8(): [-128, 127, 0, 5],
+    pa.int16(): [-(2**15), 2**15 - 1, 0, 5],
+    pa.int32(): [-(2**31), 2**31 - 1, 0, 5],
+    pa.int64(): [BEYOND_F64, -(2**63), 2**63 - 1, 5],
+    pa.uint8(): [255, 0, 1, 5],
+    pa.uint16(): [2**16 - 1, 0, 1, 5],
+    pa.uint32(): [2**32 - 1, 0, 1, 5],
+    pa.uint64(): [2**64 - 1, BEYOND_F64, 1, 5],
+    pa.float16(): [1.5, -0.0, float("inf"), 65504.0],
+    pa.float32(): [1.5, -0.0, float("inf"), 1e-40],
+    pa.float64(): [1.5, -0.0, float("-inf"), 5e-324],
+    pa.bool_(): [True, False, False, True],
+}
+UNITS = ("s", "ms", "us", "ns")
+# pyarrow's own `to_numpy` makes objects of times of day; the integers beneath are the oracle for those.
+TEMPORALS = {
+    pa.date32(): "datetime64[D]",
+    pa.date64(): "datetime64[ms]",
+    pa.time32("s"): "timedelta64[s]",
+    pa.time32("ms"): "timedelta64[ms]",
+    pa.time64("us"): "timedelta64[us]",
+    pa.time64("ns"): "timedelta64[ns]",
+} | {
+    kind: f"{name}[{unit}]"
+    for unit in UNITS
+    for kind, name in (
+        (pa.timestamp(unit), "datetime64"),
+        (pa.timestamp(unit, "Europe/Berlin"), "datetime64"),
+        (pa.duration(unit), "timedelta64"),
+    )
+}
+OBJECTS = [
+    pa.array(["", "é😀", "x" * 100, "plain"]),
+    pa.array(["", "é😀", "x" * 100, "plain"], pa.large_string()),
+    pa.array(["", "é😀", "x" * 100, "plain"], pa.string_view()),
+    pa.array([b"", b"\x00\xff", b"x" * 100, b"p"]),
+    pa.array([b"", b"\x00\xff", b"x" * 100, b"p"], pa.large_binary()),
+    pa.array([b"", b"\x00\xff", b"x" * 100, b"p"], pa.binary_view()),
+    pa.array([b"ab", b"cd", b"ef", b"gh"], pa.binary(2)),
+    pa.array(["a", "b", "a", "a"]).dictionary_encode(),
+    pa.array([Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal128(7, 2)),
+    pa.array([Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal256(60, 2)),
+    pa.array([Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal32(4, 2)),
+    pa.array([Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal64(12, 2)),
+    pa.array([{"a": 1, "b": [1.5, None]}, {"a": None, "b": None}, {"a": 3, "b": []}, {"a": 4, "b": [0.0]}]),
+    pa.array([[("k", 1)], [], [("k", None), ("l", 2)], [("m", 3)]], pa.map_(pa.string(), pa.int32())),
+    pa.array([["a", None], [], ["b"], ["c", "d"]]),
+    pa.array([["a", None], [], ["b"], ["c", "d"]], pa.large_list(pa.string())),
+    pa.array([["a", None], ["b", "c"], ["d", "e"], ["f", "g"]], pa.list_(pa.string(), 2)),
+    pa.array([[[1], []], [], [None, [2, 3]], [[4]]]),
+    pa.nulls(4),
+]
+
+
+def temporal(kind: pa.DataType) -> pa.Array:
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.array([0, 86_000, 1, 2_000], pa.int32()).cast(kind)
+    if pa.types.is_date64(kind):
+        return pa.array([0, -86_400_000, 86_400_000_000, 864_000_000], pa.int64()).cast(kind)
+    if pa.types.is_time64(kind):
+        return pa.array([0, 86_399_000_000, 1_000, 2_000_000], pa.int64()).cast(kind)
+    return pa.array([0, -1_000_000, 1_711_846_000, 2_000], pa.int64()).cast(kind)
+
+
+ALL = [pa.array(values, kind) for kind, values in NUMBERS.items()] + [temporal(kind) for kind in TEMPORALS] + OBJECTS
+
+
+def with_nulls(array: pa.Array) -> pa.Array:
+    rows = [0, None, 1, 2, None, 3, 0]
+    if array.type in (pa.string_view(), pa.binary_view()):
+        # pyarrow takes no rows of these.
+        return pa.array([None if row is None else array[row].as_py() for row in rows], array.type)
+    return array.take(pa.array(rows))
+
+
+def oracle(array: pa.Array) -> list[Any]:
+    """Where pandas is installed, pyarrow makes its objects of nanoseconds."""
+    coarse = {pa.time64("ns"): pa.time64("us"), pa.duration("ns"): pa.duration("us")}
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        coarse[array.type] = pa.timestamp("us", array.type.tz)
+    return array.cast(coarse.get(array.type, array.type)).to_pylist()
+
+
+def batches(array: pa.Array, kind: str, nulls: str = "error", sizes: list[int] | None = None, **fill: Any) -> list[Any]:
+    batch = pa.record_batch({"x": array})
+    converter = Converter(batch.schema, kind, nulls, plain_fill_values(fill))
+    return list(split(converter.names, converter.convert(batch), sizes or [len(array)], kind))
+
+
+def one(array: pa.Array, kind: str, nulls: str = "error", **fill: Any) -> Any:
+    return batches(array, kind, nulls, **fill)[0]["x"]
+
+
+def name_of(value: Any) -> str:
+    return str(value.type) if isinstance(value, pa.Array) else str(value)
+
+
+# Objects
+
+
+@pytest.mark.parametrize("array", ALL, ids=name_of)
+def test_lists_of_objects_equal_pyarrow(array: pa.Array) -> None:
+    for variant in (array, with_nulls(array), with_nulls(array).slice(1, 4), array.slice(2), array.slice(0, 0)):
+        expected = oracle(variant)
+        assert to_pylist(variant) == expected
+        assert one(variant, "dict") == expected
+        assert [type(value) for value in to_pylist(variant)] == [type(value) for value in expected]
+
+
+@pytest.mark.parametrize("array", OBJECTS, ids=name_of)
+def test_object_columns_are_lists_for_torch_and_object_arrays_for_numpy(array: pa.Array) -> None:
+    pytest.importorskip("torch")
+    nulls = with_nulls(array)
+    tensors = batches(nulls, "torch", sizes=[3, 4])
+    assert [value for batch in tensors for value in batch["x"]] == nulls.to_pylist()
+    assert all(type(batch["x"]) is list for batch in tensors)
+    arrays = batches(nulls, "numpy", sizes=[3, 4])
+    assert [(batch["x"].dtype, batch["x"].shape) for batch in arrays] == [
+        (np.dtype(object), (3,)),
+        (np.dtype(object), (4,)),
+    ]
+    assert [value for batch in arrays for value in batch["x"]] == nulls.to_pylist()
+
+
+def test_object_array_can_be_written_and_outlives_its_slab() -> None:
+    array = one(pa.array(["a", "b"]), "numpy")
+    array[0] = "other"
+    assert array.tolist() == ["other", "b"]
+
+
+def test_zoned_timestamp_has_the_wall_clock_of_its_zone_on_both_sides_of_a_change() -> None:
+    winter, summer, fold = (
+        dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+        dt.datetime(2024, 7, 1, tzinfo=dt.UTC),
+        dt.datetime(2024, 10, 27, 1, 30, tzinfo=dt.UTC),
+    )
+    for zone in ("Europe/Berlin", "UTC", "+05:30", "-03:00"):
+        array = pa.array([winter, summer, fold], pa.timestamp("us", zone))
+        ours, theirs = to_pylist(array), array.to_pylist()
+        assert [(value.isoformat(), value.fold) for value in ours] == [
+            (value.isoformat(), value.fold) for value in theirs
+        ]
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (pa.array([0, 1], pa.timestamp("ns")), "1 ns in row 1"),
+        (pa.array([0, 1], pa.time64("ns")), "1 ns in row 1"),
+        (pa.array([0, 1], pa.duration("ns")), "1 ns in row 1"),
+        (pa.array([0, 10**7], pa.date32()), "10000000 in row 1 is outside"),
+        (pa.array([0, -(10**13)], pa.timestamp("s")), "in row 1 is outside"),
+        (pa.array([0, 2**63 - 1], pa.timestamp("s")), "in row 1 is outside"),
+        (pa.array([0, 2**63 - 1], pa.duration("s")), "in row 1 is outside"),
+        (pa.array([0], pa.timestamp("s", "Mars/Olympus")), "Mars/Olympus"),
+    ],
+    ids=name_of,
+)
+def test_value_without_an_exact_object_is_an_error_that_names_the_row(array: pa.Array, reason: str) -> None:
+    with pytest.raises(FormatError, match=reason):
+        one(array, "dict")
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.datetimes()), max_size=20),
+    st.lists(st.one_of(st.none(), st.timedeltas()), max_size=20),
+)
+def test_any_datetime_and_timedelta_comes_out_as_it_went_in(datetimes: list[Any], deltas: list[Any]) -> None:
+    assert to_pylist(pa.array(datetimes, pa.timestamp("us"))) == datetimes
+    small = [None if delta is None or abs(delta.days) > 10**8 else delta for delta in deltas]
+    assert to_pylist(pa.array(small, pa.duration("us"))) == small
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("kind", NUMBERS, ids=name_of)
+def test_numbers_equal_pyarrow(kind: pa.DataType) -> None:
+    torch = pytest.importorskip("torch")
+    array = pa.array(NUMBERS[kind] * 5, kind)
+    for variant in (
+        array,
+        array.slice(3, 11),
+        array.slice(4, 0),
+        array.dictionary_encode() if kind != pa.float16() else array,
+    ):
+        decoded = variant.dictionary_decode() if pa.types.is_dictionary(variant.type) else variant
+        expected = decoded.to_numpy(zero_copy_only=False)
+        ours = one(variant, "numpy")
+        assert ours.dtype == kind.to_pandas_dtype()
+        assert ours.flags.writeable
+        np.testing.assert_array_equal(ours, expected.astype(ours.dtype))
+        tensor = one(variant, "torch")
+        assert tensor.dtype == torch.from_numpy(ours).dtype
+        np.testing.assert_array_equal(tensor.numpy(), ours)
+
+
+@pytest.mark.parametrize("kind", TEMPORALS, ids=name_of)
+def test_dates_and_times_keep_their_unit(kind: pa.DataType) -> None:
+    torch = pytest.importorskip("torch")
+    array = temporal(kind).slice(1)
+    physical = (
+        array.cast(pa.int32()) if pa.types.is_date32(kind) or pa.types.is_time32(kind) else array.cast(pa.int64())
+    )
+    counts = physical.to_numpy().astype(np.int64)
+    ours = one(array, "numpy")
+    assert ours.dtype == TEMPORALS[kind]
+    np.testing.assert_array_equal(ours.view(np.int64), counts)
+    if not pa.types.is_time(kind):
+        np.testing.assert_array_equal(ours, array.to_numpy(zero_copy_only=False))
+    tensor = one(array, "torch")
+    assert tensor.dtype == torch.int64
+    np.testing.assert_array_equal(tensor.numpy(), counts)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NUMBERS if pa.types.is_floating(kind)], ids=name_of)
+@pytest.mark.parametrize("nulls", ["error", "fill", "mask"])
+def test_null_float_is_nan_under_every_policy(kind: pa.DataType, nulls: str) -> None:
+    array = with_nulls(pa.array(NUMBERS[kind], kind)).slice(1)
+    batch = batches(array, "numpy", nulls)[0]
+    assert list(batch) == ["x"]
+    np.testing.assert_array_equal(
+        batch["x"], np.array([np.nan if v is None else v for v in array.to_pylist()], batch["x"].dtype)
+    )
+
+
+@pytest.mark.parametrize(
+    "array", [a for a in ALL if not pa.types.is_floating(a.type) and not any(a is o for o in OBJECTS)], ids=name_of
+)
+def test_mask_tells_every_null_and_the_dtype_stays(array: pa.Array) -> None:
+    whole = batches(array, "numpy", "mask")[0]
+    for variant in (with_nulls(array), with_nulls(array).slice(1, 5), array.slice(0, 0), with_nulls(array).slice(1, 1)):
+        batch = batches(variant, "numpy", "mask")[0]
+        assert [(name, column.dtype) for name, column in batch.items()] == [
+            (name, column.dtype) for name, column in whole.items()
+        ]
+        np.testing.assert_array_equal(batch["x__valid"], variant.is_valid().to_numpy(zero_copy_only=False))
+        kept = variant.drop_null()
+        np.testing.assert_array_equal(batch["x"][batch["x__valid"]], one(kept, "numpy"))
+        assert not batch["x"][~batch["x__valid"]].view(np.uint8).any()
+
+
+@pytest.mark.parametrize(
+    "array", [a for a in ALL if not pa.types.is_floating(a.type) and not any(a is o for o in OBJECTS)], ids=name_of
+)
+def test_null_is_an_error_by_default(array: pa.Array) -> None:
+    with pytest.raises(FormatError, match="`x` is null in row 1"):
+        one(with_nulls(array), "numpy")
+
+
+@pytest.mark.parametrize(
+    ("array", "value", "filled"),
+    [
+        (pa.array([1, None], pa.int64()), BEYOND_F64, [1, BEYOND_F64]),
+        (pa.array([1, None], pa.uint8()), np.uint8(7), [1, 7]),
+        (pa.array([True, None]), False, [True, False]),
+        (pa.array([1.0, None]), 0.5, [1.0, 0.5]),
+        (pa.array([0, None], pa.date32()), dt.date(2024, 2, 29), [dt.date(1970, 1, 1), dt.date(2024, 2, 29)]),
+        (
+            pa.array([0, None], pa.timestamp("us")),
+            dt.datetime(2024, 2, 29, 12),
+            [dt.datetime(1970, 1, 1), dt.datetime(2024, 2, 29, 12)],
+        ),
+        (
+            pa.array([0, None], pa.timestamp("s", "Europe/Berlin")),
+            dt.datetime(1970, 1, 2, tzinfo=dt.UTC),
+            [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 2)],
+        ),
+        (pa.array([0, None], pa.duration("s")), 3, [dt.timedelta(0), dt.timedelta(seconds=3)]),
+    ],
+    ids=name_of,
+)
+def test_fill_value_takes_the_place_of_nulls(array: pa.Array, value: Any, filled: list[Any]) -> None:
+    assert one(array, "numpy", "fill", x=value).tolist() == filled
+
+
+# Lists
+
+
+LISTS = [[1, 2], None, [], [3, None, 5], [6]]
+
+
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list], ids=["list", "large_list"])
+@pytest.mark.parametrize("sizes", [[5], [1, 1, 1, 1, 1], [2, 0, 3]], ids=str)
+def test_ragged_batches_give_back_their_lists(make: Any, sizes: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    array = pa.array([[9], *LISTS, [8]], make(pa.int16())).slice(1, 5)
+    for kind in ("numpy", "torch"):
+        row = 0
+        for size, batch in zip(sizes, batches(array, kind, "mask", sizes), strict=True):
+            ragged, valid = batch["x"], batch["x__valid"]
+            assert list(ragged) == ["values", "offsets", "valid"]
+            assert ragged["values"].dtype == (torch.int16 if kind == "torch" else np.int16)
+            assert ragged["offsets"].dtype == (torch.int64 if kind == "torch" else np.int64)
+            assert ragged["offsets"][0] == 0
+            assert len(ragged["offsets"]) == size + 1
+            for index in range(size):
+                expected = LISTS[row]
+                span = slice(int(ragged["offsets"][index]), int(ragged["offsets"][index + 1]))
+                items = [
+                    value if is_valid else None
+                    for value, is_valid in zip(
+                        ragged["values"][span].tolist(), ragged["valid"][span].tolist(), strict=True
+                    )
+                ]
+                assert items == (expected or [])
+                assert bool(valid[index]) == (expected is not None and None not in expected)
+                row += 1
+
+
+def test_fixed_size_list_is_a_matrix() -> None:
+    torch = pytest.importorskip("torch")
+    values = np.random.default_rng(0).random((7, 768), dtype=np.float32)
+    array = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), 768)
+    for sizes in ([7], [3, 4]):
+        tensors = [batch["x"] for batch in batches(array, "torch", sizes=sizes)]
+        assert [tuple(tensor.shape) for tensor in tensors] == [(size, 768) for size in sizes]
+        np.testing.assert_array_equal(torch.cat(tensors).numpy(), values)
+    np.testing.assert_array_equal(one(array.slice(2, 3), "numpy"), values[2:5])
+    assert one(array.slice(0, 0), "numpy").shape == (0, 768)
+
+
+def test_fixed_size_list_with_nulls_follows_the_policies_by_row() -> None:
+    floats = pa.array([[1.0, 2.0], None, [3.0, None]], pa.list_(pa.float64(), 2))
+    np.testing.assert_array_equal(one(floats, "numpy"), [[1, 2], [np.nan, np.nan], [3, np.nan]])
+    integers = pa.array([[1, 2], None, [3, None]], pa.list_(pa.int32(), 2))
+    with pytest.raises(FormatError, match="row 1"):
+        one(integers, "numpy")
+    assert one(integers, "numpy", "fill", x=-1).tolist() == [[1, 2], [-1, -1], [3, -1]]
+    batch = batches(integers, "numpy", "mask")[0]
+    assert {name: column.tolist() for name, column in batch.items()} == {
+        "x": [[1, 2], [0, 0], [3, 0]],
+        "x__valid": [True, False, False],
+        "x__valid_items": [[True, True], [False, False], [True, False]],
+    }
+
+
+def test_lists_of_dates_keep_their_unit() -> None:
+    pytest.importorskip("torch")
+    array = pa.array([[dt.date(2024, 1, 1)], []], pa.list_(pa.date32()))
+    assert one(array, "numpy")["values"].dtype == "datetime64[D]"
+    assert one(array, "torch")["values"].tolist() == [19723]
+
+
+def test_ragged_lists_of_floats_need_no_item_mask() -> None:
+    array = pa.array([[1.0, None], None, []])
+    batch = batches(array, "numpy", "mask")[0]
+    assert list(batch["x"]) == ["values", "offsets"]
+    np.testing.assert_array_equal(batch["x"]["values"], [1.0, np.nan])
+    assert batch["x__valid"].tolist() == [True, False, True]
+    with pytest.raises(FormatError, match="row 1"):
+        one(array, "numpy")
+
+
+# Cutting
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_batches_of_any_sizes_are_the_rows_of_the_slab(data: st.DataObject) -> None:
+    pytest.importorskip("torch")
+    rows = data.draw(st.integers(0, 40))
+    optional = lambda values: st.lists(st.one_of(st.none(), values), min_size=rows, max_size=rows)  # noqa: E731
+    columns = {
+        "i": pa.array(data.draw(optional(st.integers(-(2**63), 2**63 - 1))), pa.int64()),
+        "b": pa.array(data.draw(optional(st.booleans())), pa.bool_()),
+        "f": pa.array(data.draw(optional(st.floats(width=32, allow_nan=False))), pa.float32()),
+        "s": pa.array(data.draw(optional(st.text(max_size=5))), pa.string()),
+        "l": pa.array(
+            data.draw(optional(st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=3))), pa.list_(pa.int8())
+        ),
+        "m": pa.array(
+            data.draw(optional(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=2, max_size=2))),
+            pa.list_(pa.int8(), 2),
+        ),
+    }
+    offset = data.draw(st.integers(0, rows))
+    whole = pa.record_batch(columns).slice(offset)
+    cuts = sorted(data.draw(st.lists(st.integers(0, whole.num_rows), max_size=4)))
+    edges = [0, *cuts, whole.num_rows]
+    sizes = [stop - start for start, stop in zip(edges, edges[1:])]
+    kind = data.draw(st.sampled_from(["torch", "numpy"]))
+    converter = Converter(whole.schema, kind, "mask", {})
+    for start, size, batch in zip(
+        edges, sizes, split(converter.names, converter.convert(whole), sizes, kind), strict=False
+    ):
+        expected = {
+            name: column.to_pylist() for name, column in zip(whole.schema.names, whole.slice(start, size).columns)
+        }
+        assert masked(batch["i"], batch["i__valid"]) == expected["i"]
+        assert masked(batch["b"], batch["b__valid"]) == expected["b"]
+        assert [None if value != value else value for value in batch["f"].tolist()] == expected["f"]
+        assert list(batch["s"]) == expected["s"]
+        items = masked(batch["l"]["values"], batch["l"]["valid"])
+        offsets = batch["l"]["offsets"].tolist()
+        assert [items[start:stop] for start, stop in zip(offsets, offsets[1:])] == [row or [] for row in expected["l"]]
+        assert batch["l__valid"].tolist() == [row is not None and None not in row for row in expected["l"]]
+        rows_of_two = [masked(values, valid) for values, valid in zip(batch["m"], batch["m__valid_items"])]
+        assert rows_of_two == [row or [None, None] for row in expected["m"]]
+
+
+def masked(values: Any, valid: Any) -> list[Any]:
+    return [value if is_valid else None for value, is_valid in zip(values.tolist(), valid.tolist(), strict=True)]
+
+
+def test_writing_to_one_batch_leaves_the_backward_pass_of_another_alone() -> None:
+    torch = pytest.importorskip("torch")
+    first, second = (batch["x"] for batch in batches(pa.array(np.ones(8, np.float32)), "torch", sizes=[4, 4]))
+    weight = torch.ones(4, requires_grad=True)
+    loss = (weight * first).sum()
+    second.mul_(2)
+    loss.backward()
+    assert weight.grad.tolist() == [1.0] * 4
+    assert first.tolist() == [1.0] * 4
+
+
+def test_batches_without_columns_are_empty_dicts() -> None:
+    assert list(split([], [], [2, 1], "torch")) == [{}, {}]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("kind", "nulls", "fill", "error", "reason"),
+    [
+        ("pandas", "error", {}, OptionError, "`output`"),
+        ("numpy", "drop", {}, OptionError, "`nulls`"),
+        ("numpy", "fill", {"y": 1}, MissingColumnError, "`y`"),
+        ("numpy", "error", {"x": 1}, OptionError, 'nulls="fill"'),
+        ("numpy", "fill", {"x": 2**40}, OptionError, "does not fit column `x`"),
+        ("numpy", "fill", {"x": 2**200}, OptionError, "does not fit column `x`"),
+        ("numpy", "fill", {"x": dt.timedelta(1)}, OptionError, "`x` is a timedelta"),
+        ("numpy", "fill", {"x": None}, OptionError, "`x` is a NoneType"),
+        ("dict", "fill", {"x": 1}, OptionError, "stays Python objects"),
+    ],
+)
+def test_option_without_a_meaning_is_refused_at_construction(
+    kind: str, nulls: str, fill: dict[str, Any], error: type, reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        Converter(pa.schema({"x": pa.int32()}), kind, nulls, plain_fill_values(fill))
+
+
+@pytest.mark.parametrize("kind", ["torch", "numpy", "dict"])
+def test_type_without_a_form_is_refused_at_construction(kind: str) -> None:
+    with pytest.raises(FormatError, match="`x` is Interval"):
+        Converter(pa.schema({"x": pa.month_day_nano_interval()}), kind, "error", {})
+
+
+def test_import_of_columns_does_not_import_torch() -> None:
+    code = "import sys, shardmill.columns; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
