@@ -8,10 +8,13 @@ mod error;
 mod expression;
 mod literal;
 pub mod order;
+mod predicate;
+pub mod prune;
 mod split;
 
 pub use discover::{InputFile, discover, list_files};
 pub use error::{Error, Result};
 pub use expression::{Comparison, Expression};
 pub use literal::Literal;
+pub use predicate::Predicate;
 pub use split::{Partitioning, Split, partition};
