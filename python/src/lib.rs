@@ -8,6 +8,7 @@ mod foreign;
 mod formats;
 mod images;
 mod inspect;
+mod plan;
 mod verify;
 
 use pyo3::prelude::*;
@@ -21,6 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     formats::init(module)?;
     images::init(module)?;
     inspect::init(module)?;
+    plan::init(module)?;
     verify::init(module)?;
     Ok(())
 }

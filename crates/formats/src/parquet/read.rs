@@ -19,7 +19,7 @@ const MAX_BATCH_ROWS: u64 = 4096;
 /// An open file: its footer, no rows yet.
 #[derive(Debug)]
 pub struct ParquetFile {
-    object: Arc<dyn RangeRead>,
+    pub(super) object: Arc<dyn RangeRead>,
     pub(super) metadata: ArrowReaderMetadata,
 }
 

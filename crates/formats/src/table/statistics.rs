@@ -31,6 +31,22 @@ impl Statistics {
         let null_counts = row_counts.iter().map(|rows| Some(if value.is_null(0) { *rows } else { 0 })).collect();
         Ok(Self { min: Arc::clone(&bounds), max: bounds, null_counts, row_counts })
     }
+
+    /// Of parts of the blocks: part `i` is cut from block `blocks[i]` and has `row_counts[i]` rows. `None` when there is no such block.
+    #[must_use]
+    pub fn of_parts(&self, blocks: &[usize], row_counts: Vec<u64>) -> Option<Self> {
+        if blocks.len() != row_counts.len() || [&self.min, &self.max].iter().any(|bounds| blocks.iter().any(|block| *block >= bounds.len())) {
+            return None;
+        }
+        let indices = UInt64Array::from_iter_values(blocks.iter().map(|block| *block as u64));
+        let null_count = |(block, rows): (&usize, &u64)| {
+            let (nulls, whole) = (self.null_counts.get(*block).copied().flatten()?, *self.row_counts.get(*block)?);
+            // How many of some nulls are in a part is not known.
+            if nulls == 0 || nulls == whole { Some(nulls.min(*rows)) } else { None }
+        };
+        let null_counts = blocks.iter().zip(&row_counts).map(null_count).collect();
+        Some(Self { min: take(&self.min, &indices, None).ok()?, max: take(&self.max, &indices, None).ok()?, null_counts, row_counts })
+    }
 }
 
 /// The pages of one column in one block.

@@ -2,8 +2,6 @@
 
 use super::prune;
 use crate::Predicate;
-use arrow_array::{ArrayRef, UInt64Array};
-use arrow_select::take::take;
 use shardmill_formats::table::{BlockPages, Statistics};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,20 +54,5 @@ fn is_sound(pages: &BlockPages, row_count: u64) -> bool {
 fn of_pieces(pages: &BlockPages, pieces: &[Range<u64>], row_counts: &[u64]) -> Option<Statistics> {
     let page_of = |piece: &Range<u64>| pages.first_rows.partition_point(|first| *first <= piece.start).checked_sub(1);
     let of_piece = pieces.iter().map(page_of).collect::<Option<Vec<usize>>>()?;
-    let indices = UInt64Array::from_iter_values(of_piece.iter().map(|page| *page as u64));
-    let taken = |bounds: &ArrayRef| take(bounds, &indices, None).ok().filter(|_| bounds.len() == pages.first_rows.len());
-    let null_count = |(page, rows): (&usize, &u64)| {
-        let nulls = pages.statistics.null_counts.get(*page).copied().flatten()?;
-        match nulls {
-            0 => Some(0),
-            _ if Some(&nulls) == pages.statistics.row_counts.get(*page) => Some(*rows),
-            _ => None,
-        }
-    };
-    Some(Statistics {
-        min: taken(&pages.statistics.min)?,
-        max: taken(&pages.statistics.max)?,
-        null_counts: of_piece.iter().zip(row_counts).map(null_count).collect(),
-        row_counts: row_counts.to_vec(),
-    })
+    pages.statistics.of_parts(&of_piece, row_counts.to_vec())
 }

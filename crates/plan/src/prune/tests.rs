@@ -20,7 +20,7 @@ const RANKS: i64 = 8;
 const NAN: i64 = 8;
 const NEGATIVE_ZERO: i64 = 9;
 const FLOATS: [f64; 10] = [f64::NEG_INFINITY, -2.0, -0.5, 0.0, 0.5, 1.0, 2.0, f64::INFINITY, f64::NAN, -0.0];
-const TEXTS: [&str; 10] = ["", "a", "a\u{ff}", "ab", "abc", "b", "ba", "\u{10ffff}", "c", "d"];
+const TEXTS: [&str; 10] = ["", "a", "ab", "abc", "a\u{ff}", "b", "ba", "\u{10ffff}", "c", "d"];
 
 fn rank_of(column: &str, seed: i64) -> Option<i64> {
     match seed {
