@@ -47,6 +47,13 @@ impl From<PyShardmillError> for PyErr {
     }
 }
 
+impl PyShardmillError {
+    /// Of an option whose value means nothing.
+    pub(crate) fn option(problem: &str) -> Self {
+        Self { class: "OptionError", message: problem.to_owned(), cause: None }
+    }
+}
+
 impl From<CurateError> for PyShardmillError {
     fn from(error: CurateError) -> Self {
         let innermost = match &error {
@@ -100,6 +107,12 @@ impl From<LoadError> for PyShardmillError {
 impl From<StorageError> for PyShardmillError {
     fn from(error: StorageError) -> Self {
         Self { class: storage_class(&error), message: message(&error, error.hint()), cause: None }
+    }
+}
+
+impl From<PlanError> for PyShardmillError {
+    fn from(error: PlanError) -> Self {
+        Self { class: plan_class(&error), message: message(&error, None), cause: None }
     }
 }
 
@@ -158,7 +171,7 @@ fn plan_class(error: &PlanError) -> &'static str {
         PlanError::Storage(inner) => storage_class(inner),
         PlanError::NoInput { .. } => "NotFoundError",
         PlanError::UnknownColumn { .. } => "MissingColumnError",
-        PlanError::LiteralType { .. } => "LiteralTypeError",
+        PlanError::LiteralType { .. } | PlanError::ColumnTypes { .. } => "LiteralTypeError",
         _ => "PlanError",
     }
 }

@@ -11,6 +11,7 @@ mod images;
 mod inspect;
 mod interrupt;
 mod load;
+mod plan;
 mod verify;
 
 use pyo3::prelude::*;
@@ -26,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     images::init(module)?;
     inspect::init(module)?;
     load::init(module)?;
+    plan::init(module)?;
     verify::init(module)?;
     Ok(())
 }

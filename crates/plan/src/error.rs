@@ -21,6 +21,14 @@ pub enum Error {
     /// A literal that can never equal a value of its column is a mistake, not an empty result.
     #[error("Column `{column}` is {data_type}; it cannot be compared with {literal}")]
     LiteralType { column: String, data_type: DataType, literal: String },
+    #[error("Column `{left}` is {left_type} and `{right}` is {right_type}; they cannot be compared")]
+    ColumnTypes { left: String, left_type: DataType, right: String, right_type: DataType },
+    #[error("Partition key `{key}` is also a column of the files")]
+    PartitionColumn { key: String },
+    #[error("Partition key `{key}` is twice in `{path}`")]
+    PartitionTwice { path: String, key: String },
+    #[error("A partition in `{path}` is no UTF-8 once it is URL-decoded")]
+    PartitionText { path: String },
     #[error("Failed to evaluate a filter on column `{column}`")]
     Evaluate {
         column: String,

@@ -1,11 +1,12 @@
-//! The filter tree: `column op literal`, combined by and / or / not, in SQL's three-valued logic.
+//! The filter tree: conditions on columns, combined by and / or / not, in three-valued logic.
 //!
-//! The invariant: a null compares as unknown, never as true; a row is kept only where the whole tree is true.
+//! JSON of the binding enters; [`Expression::bind`] makes a [`Predicate`] of it for one schema. The invariant: an expression means what the same one means
+//! to `pyarrow.Table.filter`. A null compares as unknown, never as true; NaN compares as IEEE 754 says; membership is never unknown.
 
-use crate::{Error, Literal, Result};
-use arrow_array::{Array, ArrayRef, BooleanArray, Datum, RecordBatch, Scalar};
-use arrow_ord::cmp;
-use arrow_schema::ArrowError;
+use crate::{Literal, Predicate, Result};
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -28,12 +29,47 @@ pub enum Comparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expression {
-    Compare { column: String, op: Comparison, value: Literal },
-    IsIn { column: String, values: Vec<Literal> },
-    IsNull { column: String },
-    And(Box<Expression>, Box<Expression>),
-    Or(Box<Expression>, Box<Expression>),
+    Compare {
+        column: String,
+        op: Comparison,
+        value: Literal,
+    },
+    CompareColumns {
+        left: String,
+        op: Comparison,
+        right: String,
+    },
+    /// Where a value is one of `values`: floats bit by bit, so that NaN finds NaN and −0.0 does not find 0.0, as Arrow's `is_in` has it.
+    IsIn {
+        column: String,
+        values: Vec<Literal>,
+        /// Whether a null counts as found. It is not found otherwise, which is no unknown.
+        #[serde(default, skip_serializing_if = "is_false")]
+        matches_null: bool,
+    },
+    IsNull {
+        column: String,
+        /// Whether NaN counts as null.
+        #[serde(default, skip_serializing_if = "is_false")]
+        nan_is_null: bool,
+    },
+    IsNan {
+        column: String,
+    },
+    StartsWith {
+        column: String,
+        prefix: Literal,
+    },
+    /// The same for each row; `None` is unknown.
+    Constant(Option<bool>),
+    And(Vec<Expression>),
+    Or(Vec<Expression>),
     Not(Box<Expression>),
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Expression {
@@ -41,39 +77,48 @@ impl Expression {
     #[must_use]
     pub fn columns(&self) -> BTreeSet<&str> {
         match self {
-            Self::Compare { column, .. } | Self::IsIn { column, .. } | Self::IsNull { column } => BTreeSet::from([column.as_str()]),
-            Self::And(left, right) | Self::Or(left, right) => left.columns().union(&right.columns()).copied().collect(),
+            Self::Compare { column, .. }
+            | Self::IsIn { column, .. }
+            | Self::IsNull { column, .. }
+            | Self::IsNan { column }
+            | Self::StartsWith { column, .. } => BTreeSet::from([column.as_str()]),
+            Self::CompareColumns { left, right, .. } => BTreeSet::from([left.as_str(), right.as_str()]),
+            Self::Constant(_) => BTreeSet::new(),
+            Self::And(parts) | Self::Or(parts) => parts.iter().flat_map(Self::columns).collect(),
             Self::Not(inner) => inner.columns(),
         }
+    }
+
+    /// The tree made ready for rows of `schema`: literals are placed among the values of their columns, once.
+    ///
+    /// # Errors
+    /// As [`Expression::check`].
+    pub fn bind(&self, schema: &Schema) -> Result<Predicate> {
+        Predicate::new(self, schema)
+    }
+
+    /// Whether the tree can be evaluated over rows of `schema`.
+    ///
+    /// # Errors
+    /// [`crate::Error::UnknownColumn`], [`crate::Error::LiteralType`] and [`crate::Error::ColumnTypes`].
+    pub fn check(&self, schema: &Schema) -> Result<()> {
+        self.bind(schema).map(drop)
     }
 
     /// Three-valued truth of each row: null means unknown.
     ///
     /// # Errors
-    /// [`Error::UnknownColumn`] and [`Error::LiteralType`].
+    /// As [`Expression::check`], and [`crate::Error::Evaluate`].
     pub fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray> {
-        match self {
-            Self::Compare { column, op, value } => compare(column_of(rows, column)?, column, *op, value),
-            Self::IsIn { column, values } => {
-                let array = column_of(rows, column)?;
-                let nothing = BooleanArray::from(vec![Some(false); rows.num_rows()]);
-                values.iter().try_fold(nothing, |found, value| {
-                    let equal = compare(array, column, Comparison::Equal, value)?;
-                    Ok(zip(&found, &equal, or))
-                })
-            }
-            Self::IsNull { column } => {
-                // Arrays of type null, and dictionaries with a null among their values, have no mask of their own.
-                let nulls = column_of(rows, column)?.logical_nulls();
-                Ok((0..rows.num_rows()).map(|row| Some(nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)))).collect())
-            }
-            Self::And(left, right) => {
-                let (left, right) = (left.evaluate(rows)?, right.evaluate(rows)?);
-                Ok(zip(&left, &right, and))
-            }
-            Self::Or(left, right) => Ok(zip(&left.evaluate(rows)?, &right.evaluate(rows)?, or)),
-            Self::Not(inner) => Ok(inner.evaluate(rows)?.iter().map(|truth| truth.map(|truth| !truth)).collect()),
-        }
+        self.bind(rows.schema_ref())?.evaluate(rows)
+    }
+
+    /// The rows that stay, one bit each.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn selection(&self, rows: &RecordBatch) -> Result<BooleanBuffer> {
+        self.bind(rows.schema_ref())?.selection(rows)
     }
 
     /// The rows that stay.
@@ -81,53 +126,8 @@ impl Expression {
     /// # Errors
     /// As [`Expression::evaluate`].
     pub fn keep(&self, rows: &RecordBatch) -> Result<Vec<bool>> {
-        Ok(self.evaluate(rows)?.iter().map(|truth| truth == Some(true)).collect())
+        Ok(self.selection(rows)?.iter().collect())
     }
-}
-
-fn column_of<'a>(rows: &'a RecordBatch, column: &str) -> Result<&'a ArrayRef> {
-    rows.column_by_name(column).ok_or_else(|| Error::UnknownColumn {
-        column: column.to_owned(),
-        available: rows.schema().fields().iter().map(|field| format!("`{}`", field.name())).collect::<Vec<_>>().join(", "),
-    })
-}
-
-fn compare(array: &ArrayRef, name: &str, op: Comparison, value: &Literal) -> Result<BooleanArray> {
-    // A column of nothing but nulls has no type to compare with.
-    if array.data_type().is_null() {
-        return Ok(BooleanArray::from(vec![None; array.len()]));
-    }
-    let (column, literal) = value.align(name, array)?;
-    let scalar = Scalar::new(literal);
-    let kernel: fn(&dyn Datum, &dyn Datum) -> std::result::Result<BooleanArray, ArrowError> = match op {
-        Comparison::Equal => cmp::eq,
-        Comparison::NotEqual => cmp::neq,
-        Comparison::Less => cmp::lt,
-        Comparison::LessOrEqual => cmp::lt_eq,
-        Comparison::Greater => cmp::gt,
-        Comparison::GreaterOrEqual => cmp::gt_eq,
-    };
-    kernel(&column, &scalar).map_err(|source| Error::Evaluate { column: name.to_owned(), source })
-}
-
-fn and(left: Option<bool>, right: Option<bool>) -> Option<bool> {
-    match (left, right) {
-        (Some(false), _) | (_, Some(false)) => Some(false),
-        (Some(true), Some(true)) => Some(true),
-        _ => None,
-    }
-}
-
-fn or(left: Option<bool>, right: Option<bool>) -> Option<bool> {
-    match (left, right) {
-        (Some(true), _) | (_, Some(true)) => Some(true),
-        (Some(false), Some(false)) => Some(false),
-        _ => None,
-    }
-}
-
-fn zip(left: &BooleanArray, right: &BooleanArray, combine: fn(Option<bool>, Option<bool>) -> Option<bool>) -> BooleanArray {
-    left.iter().zip(right.iter()).map(|(left, right)| combine(left, right)).collect()
 }
 
 #[cfg(test)]

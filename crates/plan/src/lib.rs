@@ -9,6 +9,9 @@ mod error;
 mod expression;
 mod literal;
 pub mod order;
+mod partitions;
+mod predicate;
+pub mod prune;
 mod split;
 
 pub use data_files::{DataFile, data_files};
@@ -16,4 +19,6 @@ pub use discover::{InputFile, discover, list_files};
 pub use error::{Error, Result};
 pub use expression::{Comparison, Expression};
 pub use literal::Literal;
+pub use partitions::Partitions;
+pub use predicate::Predicate;
 pub use split::{Partitioning, Split, partition};

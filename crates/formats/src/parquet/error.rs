@@ -23,6 +23,14 @@ pub enum Error {
     /// The decoder gave up in a way that it should not.
     #[error("Rows of `{path}` cannot be read behind row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
+    /// What a footer points to beside the rows.
+    #[error("Page index or bloom filter of row group {row_group} of `{path}` cannot be read: {source}")]
+    Index {
+        path: String,
+        row_group: usize,
+        #[source]
+        source: ParquetError,
+    },
     #[error("Failed to write Parquet to `{path}`: {source}")]
     Write {
         path: String,

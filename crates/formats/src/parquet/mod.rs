@@ -3,11 +3,14 @@
 //! Byte ranges of a file enter, record batches leave ([`ParquetFile`]); record batches enter, a file leaves ([`ParquetWriter`]). Called by the curate
 //! source and sink. The invariant: no type of the `parquet` crate leaves this folder, and no input, however damaged, panics through it.
 
+mod bloom;
 mod error;
 mod layout;
 mod object;
+mod page_index;
 mod read;
 mod table;
+mod statistics;
 mod thrift;
 mod thrift_fields;
 mod write;

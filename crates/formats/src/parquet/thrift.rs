@@ -2,12 +2,12 @@
 //!
 //! Bytes of a footer or a page header enter, a verdict leaves. When the decoder skips a list of booleans it takes no byte an element, so that six bytes
 //! make it count to two thousand million, and a file of some kilobytes makes it do that hundreds of times (parquet 59.3.2). No structure that is read
-//! here has booleans in a collection. The decoder does not compare the type of a known field with the one in the file either, so that it can be led to
+//! here has booleans in a collection, but for the list of empty pages in an index, which is read. The decoder does not compare the type of a known field with the one in the file either, so that it can be led to
 //! bytes that this walk took for a text; such fields are refused as well, and pages that claim more values than any writer puts into one, or a
 //! dictionary of more entries than bytes. The invariant: all else takes a byte at least, so this walk takes no more steps than there are bytes, and the
 //! decoder takes the same ones.
 
-use super::thrift_fields::{FILE, Fields, Kind, PAGE};
+use super::thrift_fields::{BLOOM_FILTER, COLUMN_INDEX, FILE, Fields, Kind, OFFSET_INDEX, PAGE};
 
 /// Far deeper than any structure of Parquet.
 const MAX_DEPTH: usize = 64;
@@ -34,6 +34,20 @@ pub(super) enum Verdict {
 /// Judges the footer that `bytes` are.
 pub(super) fn judge_footer(bytes: &[u8]) -> Verdict {
     verdict(Walk::new(bytes, false).structure(FILE, Place::default(), MAX_DEPTH))
+}
+
+/// Judges the index of a column's pages, the values or the places of them.
+pub(super) fn judge_column_index(bytes: &[u8]) -> Verdict {
+    verdict(Walk::new(bytes, false).structure(COLUMN_INDEX, Place::default(), MAX_DEPTH))
+}
+
+pub(super) fn judge_offset_index(bytes: &[u8]) -> Verdict {
+    verdict(Walk::new(bytes, false).structure(OFFSET_INDEX, Place::default(), MAX_DEPTH))
+}
+
+/// Judges the header in front of a bloom filter.
+pub(super) fn judge_bloom_filter(bytes: &[u8]) -> Verdict {
+    verdict(Walk::new(bytes, false).structure(BLOOM_FILTER, Place::default(), MAX_DEPTH))
 }
 
 /// Judges the page header at the start of `bytes`.
@@ -143,7 +157,8 @@ impl<'a> Walk<'a> {
 
     fn elements(&mut self, wires: &[u8], (expected, place): (Kind, Place), count: u64, depth: usize) -> Step<()> {
         if count > 0 && wires.iter().any(|wire| BOOLEANS.contains(wire)) {
-            return Err(Verdict::Foreign);
+            // Where booleans are expected the decoder reads them, a byte each, and skips none.
+            return if matches!(expected, Kind::Boolean) { self.skip(count) } else { Err(Verdict::Foreign) };
         }
         for _ in 0..count {
             for wire in wires {

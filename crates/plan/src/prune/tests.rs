@@ -1,0 +1,298 @@
+use super::*;
+use crate::{Comparison, Expression, Literal};
+use arrow_array::types::Int8Type;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray, StringViewArray,
+    TimestampMicrosecondArray, UInt64Array, new_null_array,
+};
+use arrow_buffer::i256;
+use arrow_schema::{DataType, TimeUnit};
+use proptest::prelude::*;
+use shardmill_formats::table::BlockPages;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Values come from one small ordered range in every column, so that bounds, literals and rows meet often.
+const COLUMNS: [&str; 9] = ["i", "u", "f", "g", "s", "v", "d", "t", "k"];
+const RANKS: i64 = 8;
+const NAN: i64 = 8;
+const NEGATIVE_ZERO: i64 = 9;
+const FLOATS: [f64; 10] = [f64::NEG_INFINITY, -2.0, -0.5, 0.0, 0.5, 1.0, 2.0, f64::INFINITY, f64::NAN, -0.0];
+const TEXTS: [&str; 10] = ["", "a", "ab", "abc", "a\u{ff}", "b", "ba", "\u{10ffff}", "c", "d"];
+
+fn rank_of(column: &str, seed: i64) -> Option<i64> {
+    match seed {
+        NAN if matches!(column, "f" | "g") => None,
+        NEGATIVE_ZERO if matches!(column, "f" | "g") => Some(3),
+        other => Some(other % RANKS),
+    }
+}
+
+fn array(column: &str, seeds: &[Option<i64>]) -> ArrayRef {
+    let ranked = seeds.iter().map(|seed| seed.map(|seed| seed % RANKS));
+    let texts = ranked.clone().map(|rank| rank.map(|rank| TEXTS[usize::try_from(rank).unwrap()]));
+    let floats = seeds.iter().map(|seed| seed.map(|seed| FLOATS[usize::try_from(seed).unwrap()]));
+    match column {
+        "i" => Arc::new(Int32Array::from_iter(ranked.map(|rank| rank.map(|rank| i32::try_from(rank - 4).unwrap())))),
+        "u" => Arc::new(UInt64Array::from_iter(ranked.map(|rank| rank.map(|rank| u64::MAX - 7 + u64::try_from(rank).unwrap())))),
+        "f" => Arc::new(Float64Array::from_iter(floats)),
+        "g" => Arc::new(Float32Array::from_iter(floats.map(|float| float.map(|float| num_traits::ToPrimitive::to_f32(&float).unwrap())))),
+        "s" => Arc::new(StringArray::from_iter(texts)),
+        "v" => Arc::new(StringViewArray::from_iter(texts)),
+        "d" => {
+            let values = ranked.map(|rank| rank.map(|rank| i128::from(rank) * 50 - 200));
+            Arc::new(Decimal128Array::from_iter(values).with_precision_and_scale(10, 2).unwrap())
+        }
+        "t" => Arc::new(TimestampMicrosecondArray::from_iter(ranked.map(|rank| rank.map(|rank| rank * 500_000)))),
+        _ => Arc::new(DictionaryArray::<Int8Type>::from_iter(texts)),
+    }
+}
+
+fn literal(column: &str, seed: i64) -> Literal {
+    let rank = seed % RANKS;
+    match column {
+        "i" if seed == NAN => Literal::Float(-0.5),
+        "i" => Literal::Integer(rank - 4),
+        "u" if seed == NAN => Literal::Integer(-1),
+        "u" => Literal::Unsigned(u64::MAX - 7 + u64::try_from(rank).unwrap()),
+        "f" | "g" => Literal::Float(FLOATS[usize::try_from(seed).unwrap()]),
+        "d" if seed == NAN => Literal::Float(0.1),
+        "d" => Literal::Decimal { unscaled: i256::from(rank * 500 - 2000), scale: 3 },
+        "t" if seed == NAN => Literal::Timestamp { value: 1, unit: TimeUnit::Nanosecond, zone: None },
+        "t" => Literal::Timestamp { value: rank * 500, unit: TimeUnit::Millisecond, zone: None },
+        _ => Literal::Text(TEXTS[usize::try_from(rank).unwrap()].to_owned()),
+    }
+}
+
+fn expressions() -> impl Strategy<Value = Expression> {
+    let column = || prop::sample::select(COLUMNS.to_vec());
+    let op = prop::sample::select(vec![
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Greater,
+        Comparison::GreaterOrEqual,
+    ]);
+    let leaf = prop_oneof![
+        4 => (column(), op, 0..10_i64).prop_map(|(column, op, seed)| Expression::Compare { column: column.to_owned(), op, value: literal(column, seed) }),
+        2 => (column(), prop::collection::vec(0..10_i64, 0..4), any::<bool>()).prop_map(|(column, seeds, matches_null)| Expression::IsIn {
+            column: column.to_owned(),
+            values: seeds.into_iter().map(|seed| literal(column, seed)).collect(),
+            matches_null,
+        }),
+        1 => (column(), any::<bool>()).prop_map(|(column, nan_is_null)| Expression::IsNull { column: column.to_owned(), nan_is_null }),
+        1 => column().prop_map(|column| Expression::IsNan { column: column.to_owned() }),
+        1 => (prop::sample::select(vec!["s", "v", "k"]), 0..8_usize).prop_map(|(column, index)| Expression::StartsWith {
+            column: column.to_owned(),
+            prefix: Literal::Text(TEXTS[index].to_owned()),
+        }),
+        1 => prop::option::of(any::<bool>()).prop_map(Expression::Constant),
+        1 => Just(Expression::CompareColumns { left: "f".to_owned(), op: Comparison::Less, right: "i".to_owned() }),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Expression::And),
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Expression::Or),
+            inner.prop_map(|inner| Expression::Not(Box::new(inner))),
+        ]
+    })
+}
+
+/// How good the statistics of a block are.
+#[derive(Debug, Clone, Copy)]
+struct Quality {
+    has_min: bool,
+    has_max: bool,
+    has_null_count: bool,
+    /// Bounds further out than the values, as truncation leaves them.
+    slack: i64,
+    is_nan: bool,
+}
+
+fn qualities() -> impl Strategy<Value = Quality> {
+    (any::<bool>(), any::<bool>(), any::<bool>(), 0..2_i64, prop::bool::weighted(0.1)).prop_map(|(a, b, c, slack, is_nan)| Quality {
+        has_min: a || b,
+        has_max: a || c,
+        has_null_count: b || c,
+        slack,
+        is_nan,
+    })
+}
+
+fn statistics(column: &str, seeds: &[Option<i64>], blocks: &[(Range<usize>, Quality)]) -> Statistics {
+    let (mut min, mut max, mut null_counts) = (Vec::new(), Vec::new(), Vec::new());
+    for (range, quality) in blocks {
+        let block = &seeds[range.clone()];
+        let ranks = || block.iter().flatten().filter_map(|seed| rank_of(column, *seed));
+        let nan = (quality.is_nan && matches!(column, "f" | "g")).then_some(NAN);
+        min.push(nan.or(ranks().min().filter(|_| quality.has_min).map(|rank| (rank - quality.slack).max(0))));
+        max.push(nan.or(ranks().max().filter(|_| quality.has_max).map(|rank| (rank + quality.slack).min(RANKS - 1))));
+        null_counts.push(quality.has_null_count.then_some(block.iter().filter(|seed| seed.is_none()).count() as u64));
+    }
+    let row_counts = blocks.iter().map(|(range, _)| range.len() as u64).collect();
+    Statistics { min: array(column, &min), max: array(column, &max), null_counts, row_counts }
+}
+
+type Seeds = BTreeMap<&'static str, Vec<Option<i64>>>;
+
+fn tables() -> impl Strategy<Value = Seeds> {
+    // Runs of like values make blocks that differ from one another; without them nothing is ever pruned.
+    (1..40_usize).prop_flat_map(|rows| {
+        let seed = prop_oneof![1 => Just(None), 4 => (0..10_i64).prop_map(Some)];
+        let column = prop::collection::vec((seed, 1..6_usize), rows)
+            .prop_map(move |runs| runs.into_iter().flat_map(|(seed, length)| vec![seed; length]).take(rows).collect::<Vec<_>>());
+        prop::collection::vec(column, COLUMNS.len()).prop_map(|columns| COLUMNS.into_iter().zip(columns).collect())
+    })
+}
+
+fn batch_of(seeds: &Seeds) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(seeds.iter().map(|(column, seeds)| (*column, array(column, seeds), true))).unwrap()
+}
+
+fn cut(rows: usize, borders: &[usize], qualities: &[Quality]) -> Vec<(Range<usize>, Quality)> {
+    let mut borders: Vec<usize> = borders.iter().map(|border| border % (rows + 1)).chain([0, rows]).collect();
+    borders.sort_unstable();
+    borders.windows(2).zip(qualities.iter().cycle()).map(|(pair, quality)| (pair[0]..pair[1], *quality)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn pruned_blocks_hold_no_row_that_is_kept(
+        seeds in tables(),
+        expression in expressions(),
+        borders in prop::collection::vec(0..64_usize, 0..6),
+        qualities in prop::collection::vec(qualities(), 1..4),
+        unknown_column in prop::sample::select(COLUMNS.to_vec()),
+    ) {
+        let rows = batch_of(&seeds);
+        let predicate = expression.bind(rows.schema_ref()).unwrap();
+        let selected = predicate.selection(&rows).unwrap();
+        let blocks = cut(rows.num_rows(), &borders, &qualities);
+        let row_counts: Vec<u64> = blocks.iter().map(|(range, _)| range.len() as u64).collect();
+        let facts = |column: &str| {
+            let (column, seeds) = seeds.get_key_value(column).filter(|(column, _)| **column != unknown_column)?;
+            Some(statistics(column, seeds, &blocks))
+        };
+        for ((range, _), is_kept) in blocks.iter().zip(prune(&predicate, &row_counts, &facts)) {
+            prop_assert!(is_kept || range.clone().all(|row| !selected.value(row)), "{range:?} of {expression:?}");
+        }
+    }
+
+    #[test]
+    fn pruned_pages_hold_no_row_that_is_kept(
+        seeds in tables(),
+        expression in expressions(),
+        borders in prop::collection::vec(prop::collection::vec(0..64_usize, 0..6), COLUMNS.len()),
+        qualities in prop::collection::vec(qualities(), 1..4),
+    ) {
+        let rows = batch_of(&seeds);
+        let predicate = expression.bind(rows.schema_ref()).unwrap();
+        let selected = predicate.selection(&rows).unwrap();
+        let pages = |column: &str| {
+            let index = COLUMNS.iter().position(|name| *name == column).unwrap();
+            let blocks: Vec<_> = cut(rows.num_rows(), &borders[index], &qualities).into_iter().filter(|(range, _)| !range.is_empty()).collect();
+            let first_rows = blocks.iter().map(|(range, _)| range.start as u64).collect();
+            Ok::<_, Infallible>((index != 2).then(|| BlockPages { statistics: statistics(column, &seeds[column], &blocks), first_rows }))
+        };
+        let kept = prune_pages(&predicate, rows.num_rows() as u64, pages).unwrap();
+        prop_assert!(kept.windows(2).all(|pair| pair[0].end < pair[1].start));
+        for row in (0..rows.num_rows()).filter(|row| selected.value(*row)) {
+            prop_assert!(kept.iter().any(|range| range.contains(&(row as u64))), "row {row} of {expression:?}");
+        }
+    }
+
+    #[test]
+    fn members_that_are_needed_are_in_each_row_that_is_kept(seeds in tables(), expression in expressions()) {
+        let rows = batch_of(&seeds);
+        let predicate = expression.bind(rows.schema_ref()).unwrap();
+        let selected = predicate.selection(&rows).unwrap();
+        for row in 0..rows.num_rows() {
+            let mut keep = [true];
+            prune_by_members(&predicate, &mut keep, |_, column, values| {
+                let stored = rows.column_by_name(column).unwrap().slice(row, 1);
+                let value_type = match stored.data_type() {
+                    DataType::Dictionary(_, value) => value.as_ref().clone(),
+                    own => own.clone(),
+                };
+                let stored = arrow_cast::cast(&stored, &value_type).unwrap();
+                assert_eq!((values.data_type(), values.null_count()), (&value_type, 0));
+                Ok::<_, Infallible>((0..values.len()).any(|index| values.slice(index, 1).to_data() == stored.to_data()))
+            })
+            .unwrap();
+            prop_assert!(keep[0] || !selected.value(row), "row {row} of {expression:?}");
+        }
+    }
+}
+
+fn blocks_of(array: ArrayRef, nulls: Option<u64>) -> Statistics {
+    let row_counts = vec![10; array.len()];
+    Statistics { min: Arc::clone(&array), max: array, null_counts: vec![nulls; row_counts.len()], row_counts }
+}
+
+fn pruned(column: &Statistics, expression: &Expression) -> Vec<bool> {
+    let schema = arrow_schema::Schema::new(vec![arrow_schema::Field::new("x", column.min.data_type().clone(), true)]);
+    prune(&expression.bind(&schema).unwrap(), &column.row_counts, &|_: &str| Some(column.clone()))
+}
+
+fn compare(op: Comparison, value: Literal) -> Expression {
+    Expression::Compare { column: "x".to_owned(), op, value }
+}
+
+#[test]
+fn blocks_without_the_value_are_pruned() {
+    let days = blocks_of(Arc::new(Int32Array::from(vec![1, 2, 3])), Some(0));
+    let is_two = compare(Comparison::Equal, Literal::Integer(2));
+    assert_eq!(pruned(&days, &is_two), [false, true, false]);
+    assert_eq!(pruned(&days, &Expression::Not(Box::new(is_two))), [true, false, true]);
+    let is_in = Expression::IsIn { column: "x".to_owned(), values: vec![Literal::Integer(1), Literal::Float(3.0)], matches_null: false };
+    assert_eq!(pruned(&days, &is_in), [true, false, true]);
+    assert_eq!(pruned(&days, &Expression::Not(Box::new(is_in))), [false, true, false]);
+}
+
+#[test]
+fn missing_null_count_is_no_count_of_zero() {
+    let unknown = blocks_of(Arc::new(Int32Array::from(vec![1])), None);
+    assert_eq!(pruned(&unknown, &Expression::IsNull { column: "x".to_owned(), nan_is_null: false }), [true]);
+    let known = blocks_of(Arc::new(Int32Array::from(vec![1])), Some(0));
+    assert_eq!(pruned(&known, &Expression::IsNull { column: "x".to_owned(), nan_is_null: false }), [false]);
+}
+
+#[test]
+fn block_of_nulls_is_kept_only_for_what_holds_of_nulls() {
+    let nulls = Statistics::constant(&new_null_array(&DataType::Int32, 1), vec![5, 5]).unwrap();
+    let is_one = compare(Comparison::Equal, Literal::Integer(1));
+    assert_eq!(pruned(&nulls, &is_one), [false, false]);
+    assert_eq!(pruned(&nulls, &Expression::Not(Box::new(is_one))), [false, false]);
+    assert_eq!(pruned(&nulls, &Expression::IsNull { column: "x".to_owned(), nan_is_null: false }), [true, true]);
+}
+
+#[test]
+fn nan_may_hide_behind_any_bounds() {
+    let zeros = blocks_of(Arc::new(Float64Array::from(vec![0.0])), Some(0));
+    assert_eq!(pruned(&zeros, &compare(Comparison::NotEqual, Literal::Float(-0.0))), [true]);
+    assert_eq!(pruned(&zeros, &Expression::Not(Box::new(compare(Comparison::LessOrEqual, Literal::Float(1.0))))), [true]);
+    assert_eq!(pruned(&zeros, &compare(Comparison::Greater, Literal::Float(0.0))), [false]);
+    assert_eq!(pruned(&zeros, &Expression::IsIn { column: "x".to_owned(), values: vec![Literal::Float(-0.0)], matches_null: false }), [true]);
+}
+
+#[test]
+fn contradicting_and_foreign_bounds_say_nothing() {
+    let inverted = Statistics {
+        min: Arc::new(Int32Array::from(vec![9])),
+        max: Arc::new(Int32Array::from(vec![1])),
+        null_counts: vec![Some(99)],
+        row_counts: vec![10],
+    };
+    assert_eq!(pruned(&inverted, &compare(Comparison::Equal, Literal::Integer(20))), [true]);
+    let schema = arrow_schema::Schema::new(vec![arrow_schema::Field::new("x", DataType::Int32, true)]);
+    let predicate = compare(Comparison::Equal, Literal::Integer(5)).bind(&schema).unwrap();
+    let foreign = |_: &str| Some(blocks_of(Arc::new(BooleanArray::from(vec![true])), Some(0)));
+    assert_eq!(prune(&predicate, &[10], &foreign), [true]);
+    let short = |_: &str| Some(blocks_of(Arc::new(Int32Array::from(vec![1])), Some(0)));
+    assert_eq!(prune(&predicate, &[10, 10], &short), [true, true]);
+}

@@ -1,0 +1,6 @@
+from typing import Any
+
+__all__ = ["check", "evaluate"]
+
+def check(expression: str, schema: Any) -> None: ...
+def evaluate(expression: str, rows: Any) -> Any: ...
