@@ -4,10 +4,11 @@
 //! exact with a filter too. Blocks without rows are left out, however that was found out: the row set does not depend on what could be pruned.
 
 use crate::dataset::{BlockOf, Dataset};
-use crate::{Error, Result};
+use crate::Result;
 use arrow_buffer::BooleanBuffer;
 use shardmill_engine::{Cancel, run_in_order};
-use shardmill_plan::Expression;
+use shardmill_plan::prune::{prune, prune_by_members};
+use shardmill_plan::{Expression, Predicate};
 use shardmill_plan::order::Block;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -65,24 +66,43 @@ fn whole(dataset: &Dataset, place: BlockOf) -> Option<RowBlock> {
 }
 
 fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, threads: usize, cancel: &Cancel) -> Result<Vec<RowBlock>> {
-    let names: Vec<String> = filter.columns().into_iter().map(str::to_owned).collect();
+    let predicate = Arc::new(filter.bind(dataset.schema())?);
+    let names: Vec<String> = predicate.columns().into_iter().map(str::to_owned).collect();
     let columns = dataset.columns(&names)?;
-    let count = all.len();
-    let (all, dataset, filter): (Arc<[RowBlock]>, _, _) = (all.into(), Arc::clone(dataset), filter.clone());
+    let kept = Arc::new(possible(dataset, &predicate, &names, all)?);
+    let (count, blocks, dataset) = (kept.len(), Arc::clone(&kept), Arc::clone(dataset));
     let work = move |number: usize| {
-        let selected = all.get(number).map(|block| select(&dataset, &filter, &columns, block));
+        let selected = blocks.get(number).map(|block| select(&dataset, &predicate, &columns, block));
         ControlFlow::Continue(selected.unwrap_or(Ok(None)))
     };
-    let mut blocks = Vec::new();
-    for selected in run_in_order(count, threads.max(1), cancel, work)? {
-        blocks.extend(selected??);
+    let mut selected = Vec::new();
+    for block in run_in_order(count, threads.max(1), cancel, work)? {
+        selected.extend(block??);
     }
-    Ok(blocks)
+    Ok(selected)
 }
 
-fn select(dataset: &Dataset, filter: &Expression, columns: &[usize], block: &RowBlock) -> Result<Option<RowBlock>> {
+/// The blocks that statistics and bloom filters do not rule out.
+fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec<RowBlock>) -> Result<Vec<RowBlock>> {
+    let mut kept = Vec::with_capacity(all.len());
+    let mut all = all.into_iter().peekable();
+    for (number, file) in dataset.files().iter().enumerate() {
+        let rows: Vec<u64> = file.table.blocks().iter().map(|block| block.rows).collect();
+        let column = |name: &str| names.iter().find(|known| *known == name).and_then(|name| dataset.schema().index_of(name).ok());
+        let mut keep = prune(predicate, &rows, &|name: &str| file.statistics(column(name)?));
+        prune_by_members(predicate, &mut keep, |block, name, values| column(name).map_or(Ok(true), |column| file.may_contain(block, column, values)))?;
+        while let Some(block) = all.next_if(|block| block.place.file == number) {
+            if keep.get(block.place.block) != Some(&false) {
+                kept.push(block);
+            }
+        }
+    }
+    Ok(kept)
+}
+
+fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &RowBlock) -> Result<Option<RowBlock>> {
     let batch = dataset.read(block.place, columns, None)?;
-    let selection: BooleanBuffer = filter.keep(&batch).map_err(Error::from)?.into();
+    let selection = predicate.selection(&batch)?;
     let rows = selection.count_set_bits() as u64;
     if rows == 0 {
         return Ok(None);

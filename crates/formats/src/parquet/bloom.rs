@@ -43,7 +43,7 @@ impl ParquetFile {
         let Some((chunk, offset)) = chunk.and_then(|chunk| Some((chunk, u64::try_from(chunk.bloom_filter_offset()?).ok()?))) else {
             return Ok(true);
         };
-        let reader = ObjectReader(Arc::clone(&self.object));
+        let reader = ObjectReader::new(Arc::clone(&self.object));
         let header_len = self.object.size().saturating_sub(offset).min(MAX_HEADER_LEN);
         if judge_bloom_filter(&reader.get_bytes(offset, usize::try_from(header_len)?)?) != Verdict::Harmless {
             return Ok(true);

@@ -73,7 +73,7 @@ impl ParquetFile {
         if values.end - values.start > MAX_INDEX_LEN || places.end - places.start > MAX_INDEX_LEN || all.end > self.object.size() {
             return Ok(None);
         }
-        let reader = ObjectReader(Arc::clone(&self.object));
+        let reader = ObjectReader::new(Arc::clone(&self.object));
         let read = |range: &Range<u64>| reader.get_bytes(range.start, usize::try_from(range.end - range.start)?);
         let (values_bytes, places_bytes) = (read(&values)?, read(&places)?);
         if judge_column_index(&values_bytes) != Verdict::Harmless || judge_offset_index(&places_bytes) != Verdict::Harmless {

@@ -141,16 +141,24 @@ impl TableFile for ParquetTable {
         share(bytes, place.rows.end - place.rows.start, unsigned(group.num_rows()))
     }
 
-    fn statistics(&self, _column: usize) -> Option<Statistics> {
-        None
+    fn statistics(&self, column: usize) -> Option<Statistics> {
+        let groups: Vec<usize> = (0..self.file.num_row_groups()).collect();
+        let whole = self.file.column_statistics(&groups, column)?;
+        let places: Vec<usize> = self.places.iter().map(|place| place.row_group).collect();
+        whole.of_parts(&places, self.blocks.iter().map(|block| block.rows).collect())
     }
 
-    fn page_statistics(&self, _block: usize, _column: usize) -> Result<Option<BlockPages>, TableError> {
-        Ok(None)
+    fn page_statistics(&self, block: usize, column: usize) -> Result<Option<BlockPages>, TableError> {
+        // A block that is a part of its row group would need a part of its pages.
+        match self.row_group(block) {
+            Some((place, group)) if place.rows == (0..unsigned(group.num_rows())) => Ok(self.file.pages(place.row_group, column)?),
+            _ => Ok(None),
+        }
     }
 
-    fn may_contain(&self, _block: usize, _column: usize, _values: &ArrayRef) -> Result<bool, TableError> {
-        Ok(true)
+    fn may_contain(&self, block: usize, column: usize, values: &ArrayRef) -> Result<bool, TableError> {
+        let Some((place, _)) = self.row_group(block) else { return Ok(true) };
+        Ok(self.file.bloom_may_contain(place.row_group, column, values)?)
     }
 
     fn digest(&self) -> u128 {

@@ -12,8 +12,10 @@ pub use open::DatasetOptions;
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
-use shardmill_formats::table::TableFile;
+use crate::Result;
+use shardmill_formats::table::{Statistics, TableFile};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Open files of one schema.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub struct Dataset {
     files: Vec<OpenFile>,
     schema: SchemaRef,
     skipped: Vec<(String, String)>,
+    bytes_read: Arc<AtomicU64>,
 }
 
 /// One file, and how its columns become those of the data set.
@@ -77,6 +80,12 @@ impl Dataset {
         &self.schema
     }
 
+    /// Bytes that were asked of the storage so far, footers included.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
     /// All rows, no filter applied.
     #[must_use]
     pub fn num_rows(&self) -> u64 {
@@ -90,6 +99,30 @@ impl Dataset {
 }
 
 impl OpenFile {
+    /// What is known of a column of the data set, one entry a block of this file.
+    #[must_use]
+    pub fn statistics(&self, column: usize) -> Option<Statistics> {
+        match self.columns.get(column)? {
+            Origin::File(own) => self.table.statistics(*own),
+            Origin::Constant(value) => Statistics::constant(value, self.table.blocks().iter().map(|block| block.rows).collect()).ok(),
+            Origin::Absent => None,
+        }
+    }
+
+    /// False when a block certainly holds none of `values` in a column of the data set.
+    ///
+    /// # Errors
+    /// When what tells it cannot be read.
+    pub fn may_contain(&self, block: usize, column: usize, values: &ArrayRef) -> Result<bool> {
+        match self.columns.get(column) {
+            // Files of another type would compare other bits.
+            Some(Origin::File(own)) if self.table.declared_schema().fields().get(*own).is_some_and(|field| field.data_type() == values.data_type()) => {
+                Ok(self.table.may_contain(block, *own, values)?)
+            }
+            _ => Ok(true),
+        }
+    }
+
     #[must_use]
     pub fn num_rows(&self) -> u64 {
         self.table.blocks().iter().map(|block| block.rows).sum()

@@ -3,14 +3,19 @@
 use super::schema::unify;
 use super::{Dataset, Format, OpenFile, Origin};
 use crate::{Error, Result};
-use arrow_schema::SchemaRef;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::concat::concat;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::parquet::ParquetTable;
-use shardmill_formats::table::{TableError, TableFile};
-use shardmill_plan::{DataFile, data_files};
-use shardmill_storage::OpenFiles;
+use shardmill_formats::table::{Statistics, TableError, TableFile};
+use shardmill_plan::prune::prune;
+use shardmill_plan::{DataFile, Expression, Partitions, data_files};
+use shardmill_storage::{Identity, OpenFiles, RangeRead};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What to open.
 #[derive(Debug, Clone)]
@@ -19,6 +24,10 @@ pub struct DatasetOptions {
     pub paths: Vec<String>,
     /// By the names of the files when `None`.
     pub format: Option<Format>,
+    /// Turn `key=value` folders below the root into columns.
+    pub hive: bool,
+    /// Files whose partition values rule out every row are not opened.
+    pub filter: Option<Expression>,
     /// Leave out files that cannot be opened; [`Dataset::skipped`] lists them.
     pub skip_bad_files: bool,
     /// For reading footers.
@@ -31,21 +40,75 @@ impl Dataset {
     pub fn open(options: &DatasetOptions, cancel: &Cancel) -> Result<Self> {
         let (format, files) = of_one_format(options)?;
         let Some(format) = format else {
-            return Ok(Self { format: options.format, files: Vec::new(), schema: unify(std::iter::empty())?, skipped: Vec::new() });
+            let schema = unify(std::iter::empty())?;
+            return Ok(Self { format: options.format, files: Vec::new(), schema, skipped: Vec::new(), bytes_read: Arc::default() });
         };
-        let mut opened = Vec::with_capacity(files.len());
+        let relatives: Vec<&str> = files.iter().filter(|_| options.hive).map(|file| file.relative.as_str()).collect();
+        let partitions = Partitions::infer("", &relatives)?;
+        let wanted = wanted_files(&partitions, options.filter.as_ref(), files.len())?;
+        let mut listed: Vec<(usize, DataFile)> = files.into_iter().enumerate().filter(|(number, _)| wanted.get(*number) != Some(&false)).collect();
+        let bytes_read = Arc::default();
+        let tables = open_all(format, &listed, options.threads, &bytes_read, cancel)?;
+        let mut opened = Vec::with_capacity(listed.len());
         let mut skipped = Vec::new();
-        for (file, table) in files.iter().zip(open_all(format, &files, options.threads, cancel)?) {
+        for ((number, file), table) in listed.drain(..).zip(tables) {
             match table {
-                Ok((table, size)) => opened.push((file, table, size)),
-                Err(error) if options.skip_bad_files => skipped.push((file.path.clone(), error.to_string())),
+                Ok((table, size)) => opened.push((number, file, table, size)),
+                Err(error) if options.skip_bad_files && !matches!(error, Error::Engine(_)) => skipped.push((file.path, reason(&error))),
                 Err(error) => return Err(error),
             }
         }
-        let schema = unify(opened.iter().map(|(file, table, _)| (file.path.as_str(), table.declared_schema())))?;
-        let files = opened.into_iter().map(|(file, table, size)| open_file(file, table, size, &schema)).collect();
-        Ok(Self { format: Some(format), files, schema, skipped })
+        let own = unify(opened.iter().map(|(_, file, table, _)| (file.path.as_str(), table.declared_schema())))?;
+        partitions.check(&own)?;
+        let fields = own.fields().iter().chain(partitions.fields()).cloned();
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let files = opened.into_iter().map(|(number, file, table, size)| {
+            let mut columns: Vec<Origin> =
+                own.fields().iter().map(|field| table.declared_schema().index_of(field.name()).map_or(Origin::Absent, Origin::File)).collect();
+            columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
+            OpenFile { path: file.path, relative: file.relative, size, columns, table }
+        });
+        Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read })
     }
+}
+
+/// Which files may hold rows, as far as their partition values tell.
+fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usize) -> Result<Vec<bool>> {
+    let keys: BTreeSet<&str> = partitions.fields().iter().map(|field| field.name().as_str()).collect();
+    let all = vec![true; files];
+    let Some(filter) = filter.and_then(|filter| of_columns(filter, &keys)) else { return Ok(all) };
+    let predicate = filter.bind(&Schema::new(partitions.fields().to_vec()))?;
+    // A file is a block of one row here.
+    let facts = |column: &str| {
+        let place = partitions.fields().iter().position(|field| field.name() == column)?;
+        let values: Vec<&ArrayRef> = (0..files).map(|file| partitions.values(file)?.get(place)).collect::<Option<_>>()?;
+        let values: Vec<&dyn Array> = values.into_iter().map(AsRef::as_ref).collect();
+        let bounds = concat(&values).ok()?;
+        let null_counts = (0..files).map(|file| Some(u64::from(bounds.is_null(file)))).collect();
+        Some(Statistics { min: Arc::clone(&bounds), max: bounds, null_counts, row_counts: vec![1; files] })
+    };
+    Ok(prune(&predicate, &vec![1; files], &facts))
+}
+
+/// The part of a filter that these columns alone decide: the filter itself, or some of the conditions that all have to hold.
+fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expression> {
+    if !filter.columns().is_empty() && filter.columns().is_subset(columns) {
+        return Some(filter.clone());
+    }
+    let Expression::And(parts) = filter else { return None };
+    let parts: Vec<Expression> = parts.iter().filter_map(|part| of_columns(part, columns)).collect();
+    (!parts.is_empty()).then_some(Expression::And(parts))
+}
+
+/// The error and what caused it, on one line.
+fn reason(error: &Error) -> String {
+    let mut reason = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        reason = format!("{reason}: {cause}");
+        source = cause.source();
+    }
+    reason
 }
 
 fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFile>)> {
@@ -76,17 +139,18 @@ fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFi
 /// A file and its size.
 type Opened = Result<(Arc<dyn TableFile>, u64)>;
 
-fn open_all(format: Format, files: &[DataFile], threads: usize, cancel: &Cancel) -> Result<Vec<Opened>> {
-    let (paths, open): (Arc<[String]>, _) = (files.iter().map(|file| file.path.clone()).collect(), OpenFiles::default());
+fn open_all(format: Format, files: &[(usize, DataFile)], threads: usize, bytes_read: &Arc<AtomicU64>, cancel: &Cancel) -> Result<Vec<Opened>> {
+    let paths: Arc<[String]> = files.iter().map(|(_, file)| file.path.clone()).collect();
+    let (open, bytes_read) = (OpenFiles::default(), Arc::clone(bytes_read));
     let work = move |number: usize| {
-        let opened = paths.get(number).map(|path| open_one(format, path, &open));
+        let opened = paths.get(number).map(|path| open_one(format, path, &open, &bytes_read));
         ControlFlow::Continue(opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into())))
     };
     run_in_order(files.len(), threads, cancel, work)?.map(|opened| opened.map_err(Error::from)).collect()
 }
 
-fn open_one(format: Format, path: &str, files: &OpenFiles) -> Opened {
-    let object = files.open(path)?;
+fn open_one(format: Format, path: &str, files: &OpenFiles, bytes_read: &Arc<AtomicU64>) -> Opened {
+    let object: Arc<dyn RangeRead> = Arc::new(Counted { object: files.open(path)?, bytes: Arc::clone(bytes_read) });
     let size = object.size();
     let table: Arc<dyn TableFile> = match format {
         Format::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
@@ -95,7 +159,24 @@ fn open_one(format: Format, path: &str, files: &OpenFiles) -> Opened {
     Ok((table, size))
 }
 
-fn open_file(file: &DataFile, table: Arc<dyn TableFile>, size: u64, schema: &SchemaRef) -> OpenFile {
-    let columns = schema.fields().iter().map(|field| table.declared_schema().index_of(field.name()).map_or(Origin::Absent, Origin::File));
-    OpenFile { path: file.path.clone(), relative: file.relative.clone(), size, columns: columns.collect(), table }
+/// Counts what is asked of the storage.
+#[derive(Debug)]
+struct Counted {
+    object: Arc<dyn RangeRead>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl RangeRead for Counted {
+    fn path(&self) -> &str {
+        self.object.path()
+    }
+
+    fn identity(&self) -> Identity {
+        self.object.identity()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
+        self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.object.read_at(offset, buffer)
+    }
 }
