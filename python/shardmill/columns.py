@@ -84,8 +84,7 @@ def _arrays(array: Any, bounds: list[tuple[int, int]]) -> list[Any]:
 
 
 def _tensors(array: Any, bounds: list[tuple[int, int]]) -> Iterable[Any]:
-    import torch
-
+    torch = _torch()
     # The views of `split` share a version counter: writing to one batch would fail the backward pass of another.
     # These have one each, and are cheaper.
     return torch.unsafe_split_with_sizes(torch.from_numpy(array), [stop - start for start, stop in bounds])
@@ -110,13 +109,17 @@ def _ragged(
     for (start, stop), first, batch_values, mask in zip(bounds, edges, cut_array(values, items), masks, strict=False):
         batch_offsets = offsets[start : stop + 1] - first
         if as_tensors:
-            import torch
-
-            batch_offsets = torch.from_numpy(batch_offsets)
+            batch_offsets = _torch().from_numpy(batch_offsets)
         batch = Ragged(values=batch_values, offsets=batch_offsets)
         if mask is not None:
             batch["valid"] = mask
         yield batch
+
+
+def _torch() -> Any:
+    import torch  # pyright: ignore[reportMissingImports] - an extra, and slow to import
+
+    return torch
 
 
 def check_torch(wide_unsigned: str | None) -> None:
@@ -126,7 +129,7 @@ def check_torch(wide_unsigned: str | None) -> None:
         wide_unsigned: A column of unsigned integers of 16 bits or more, as ``Converter.wide_unsigned`` names it.
     """
     try:
-        import torch
+        torch = _torch()
     except ImportError as error:
         raise ImportError('output="torch" needs torch\nhint: pip install torch, or use output="numpy"') from error
     if wide_unsigned is None or hasattr(torch, "uint64"):

@@ -3,6 +3,7 @@
 import datetime as dt
 import subprocess
 import sys
+import types
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill._native.columns import Converter, to_pylist
-from shardmill.columns import plain_fill_values, split
+from shardmill.columns import check_torch, plain_fill_values, split
 from shardmill.errors import FormatError, MissingColumnError, OptionError
 
 BEYOND_F64 = 2**53 + 1
@@ -466,6 +467,23 @@ def test_option_without_a_meaning_is_refused_at_construction(
 def test_type_without_a_form_is_refused_at_construction(kind: str) -> None:
     with pytest.raises(FormatError, match="`x` is Interval"):
         Converter(pa.schema({"x": pa.month_day_nano_interval()}), kind, "error", {})
+
+
+def test_missing_torch_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match="pip install torch"):
+        check_torch(None)
+
+
+def test_torch_without_wide_unsigned_integers_is_refused_for_such_columns_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = types.ModuleType("torch")
+    old.__version__ = "2.2.0"
+    monkeypatch.setitem(sys.modules, "torch", old)
+    narrow = Converter(pa.schema({"x": pa.uint8()}), "torch", "error", {})
+    check_torch(narrow.wide_unsigned)
+    wide = Converter(pa.schema({"x": pa.uint8(), "y": pa.list_(pa.uint16())}), "torch", "error", {})
+    with pytest.raises(OptionError, match="`y`.*torch 2.2.0"):
+        check_torch(wide.wide_unsigned)
 
 
 def test_import_of_columns_does_not_import_torch() -> None:

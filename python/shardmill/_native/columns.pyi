@@ -9,7 +9,9 @@ _Part: TypeAlias = NDArray[Any] | tuple[NDArray[Any], NDArray[int64], NDArray[bo
 
 @final
 class Converter:
-    def __new__(cls, schema: Any, kind: str, nulls: str, fill_values: dict[str, bool | int | float | str]) -> Converter: ...
+    def __new__(
+        cls, schema: Any, kind: str, nulls: str, fill_values: dict[str, bool | int | float | str]
+    ) -> Converter: ...
     @property
     def names(self) -> list[str]: ...
     @property
