@@ -10,7 +10,9 @@ from shardmill._native import __version__
 
 if TYPE_CHECKING:
     from shardmill import curate
+    from shardmill.dataset import Dataset
     from shardmill.errors import (
+        CheckpointMismatchError,
         CurateError,
         Error,
         FormatError,
@@ -21,12 +23,16 @@ if TYPE_CHECKING:
         StorageError,
     )
     from shardmill.expressions import Expression, col
+    from shardmill.loader import Loader
 
 _LOCATIONS = {
+    "CheckpointMismatchError": "shardmill.errors",
     "CurateError": "shardmill.errors",
+    "Dataset": "shardmill.dataset",
     "Error": "shardmill.errors",
     "Expression": "shardmill.expressions",
     "FormatError": "shardmill.errors",
+    "Loader": "shardmill.loader",
     "MissingColumnError": "shardmill.errors",
     "NotFoundError": "shardmill.errors",
     "OptionError": "shardmill.errors",
@@ -36,10 +42,13 @@ _LOCATIONS = {
 }
 
 __all__ = [
+    "CheckpointMismatchError",
     "CurateError",
+    "Dataset",
     "Error",
     "Expression",
     "FormatError",
+    "Loader",
     "MissingColumnError",
     "NotFoundError",
     "OptionError",

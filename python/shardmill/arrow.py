@@ -20,4 +20,8 @@ def as_pyarrow(data: Any) -> Any:
     pyarrow = _pyarrow()
     if pyarrow is None:
         return data
-    return pyarrow.schema(data) if hasattr(data, "__arrow_c_schema__") and not hasattr(data, "num_rows") else pyarrow.record_batch(data)
+    return (
+        pyarrow.schema(data)
+        if hasattr(data, "__arrow_c_schema__") and not hasattr(data, "num_rows")
+        else pyarrow.record_batch(data)
+    )

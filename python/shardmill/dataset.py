@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill._native import load as _native
+from shardmill._native.columns import to_pylist
 from shardmill.arrow import as_pyarrow
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
@@ -137,7 +138,8 @@ class Dataset:
         rows = len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        return self._take([index % rows]).to_pylist()[0]
+        batch = self._take([int(index) % rows])
+        return {name: to_pylist(batch.column(place))[0] for place, name in enumerate(self._columns)}
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
@@ -150,7 +152,7 @@ class Dataset:
         for index in numbers:
             if not -rows <= index < rows:
                 raise IndexError(f"row {index} of {rows}")
-        return as_pyarrow(self._take([index % rows for index in numbers]).batch)
+        return as_pyarrow(self._take([index % rows for index in numbers]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         from shardmill.loader import Loader

@@ -28,6 +28,14 @@ class MissingColumnError(FormatError, KeyError):
     """A column that is needed is not there."""
 
 
+class RowIndexError(Error, IndexError):
+    """There is no row of this number."""
+
+
+class CheckpointMismatchError(Error, ValueError):
+    """A saved state belongs to another data set or another order of rows."""
+
+
 class StorageError(Error, OSError):
     """Bytes cannot be read or written."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardmill import ranks
 from shardmill._native import load as _native
-from shardmill.batches import Cutter, cutter_of
+from shardmill.batches import Cutter, Delivery, cutter_of
+from shardmill.columns import plain_fill_values
 from shardmill.dataset import Dataset, PathLike
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
@@ -124,7 +125,9 @@ class Loader:
         self._tail = tail or ("uneven" if self._world_size == 1 else "pad")
         if isinstance(path, Dataset):
             if filter is not None or format is not None or partitioning is not None or storage_options is not None:
-                raise OptionError("filter, format, partitioning and storage_options belong to the Dataset; give them there")
+                raise OptionError(
+                    "filter, format, partitioning and storage_options belong to the Dataset; give them there"
+                )
             self._dataset = path
         else:
             self._dataset = Dataset(
@@ -148,17 +151,17 @@ class Loader:
         if transform is None and transform_workers:
             raise OptionError("transform_workers are for a transform, and there is none")
         # Everything that can be refused is refused here: names, types, fill values.
-        self._outlet = _native.Outlet(
-            self._dataset._native,
-            columns=self._dataset._native.column_numbers(self._columns),
-            kind=self._cutter.kind,
-            nulls=nulls,
-            fill_values=fill_values or {},
-            is_padded=self._tail == "pad",
-        )
+        self._outlet_arguments: dict[str, Any] = {
+            "columns": self._dataset._native.column_numbers(self._columns),
+            "kind": self._cutter.kind,
+            "nulls": nulls,
+            "fill_values": plain_fill_values(fill_values),
+            "is_padded": self._tail == "pad",
+            "is_filtered": self._dataset.filter is not None,
+        }
+        self._outlet = _native.Outlet(self._dataset._native, **self._outlet_arguments)
         self._cutter.check(self._outlet)
         self._position = _Position()
-        self._pass: Iterator[Any] | None = None
         self._metrics = LoaderMetrics()
         self._rows: _native.RowPlan | None = None
 
@@ -193,7 +196,7 @@ class Loader:
         position.is_loaded = False
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
         self._position = position = _Position(position.epoch, position.consumed)
-        batches = self._batches(position)
+        batches = self._batches(replace(position))
         if self._transform is not None:
             batches = self._transform.over(batches)
         return self._delivered(batches, position)
@@ -218,7 +221,9 @@ class Loader:
         if self._lanes is None:
             self._lanes, self._rows = state["lanes"], None
         if state["order_version"] != _native.ORDER_VERSION:
-            raise CheckpointMismatchError(f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}")
+            raise CheckpointMismatchError(
+                f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"
+            )
         self._settings().check(state, [relative for _, relative, *_ in self._dataset._native.files])
         self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
         self._normalize(self._position)
@@ -227,7 +232,9 @@ class Loader:
         """Rows, batches and bytes so far, seconds by stage, and how long the trainer has waited. Reading it disturbs nothing."""
         return self._metrics.report(self._dataset._native.bytes_read)
 
-    def explain(self, *, step: int = 0, rank: int | None = None, world_size: int | None = None, epoch: int | None = None) -> dict[str, Any]:
+    def explain(
+        self, *, step: int = 0, rank: int | None = None, world_size: int | None = None, epoch: int | None = None
+    ) -> dict[str, Any]:
         """Which rows a batch holds and why, for this or another topology, without reading row data.
 
         Returns:
@@ -241,19 +248,18 @@ class Loader:
         return self._plan().explain(self._position.epoch if epoch is None else epoch, step, share)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        state.update(_outlet=None, _rows=None, _pass=None, _outlet_arguments=self._outlet.arguments())
-        return state
+        return {**self.__dict__, "_outlet": None, "_rows": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arguments = state.pop("_outlet_arguments")
         self.__dict__.update(state)
-        self._outlet = _native.Outlet(self._dataset._native, **arguments)
+        self._outlet = _native.Outlet(self._dataset._native, **self._outlet_arguments)
 
     def _plan(self) -> _native.RowPlan:
         if self._rows is None:
             window = self._window_bytes if self._shuffle else None
-            self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes or self._world_size)
+            self._rows = self._dataset.row_plan().ordered(
+                window_bytes=window, seed=self._seed, lanes=self._lanes or self._world_size
+            )
         return self._rows
 
     def _settings(self) -> OrderSettings:
@@ -276,51 +282,47 @@ class Loader:
 
     def _normalize(self, position: _Position) -> None:
         """The end of an epoch is the start of the next one."""
-        if self._plan().steps_left(position.consumed, self._share()) == 0 and self._plan().steps_left(0, self._share()) > 0:
+        if position.consumed and self._plan().steps_left(position.consumed, self._share()) == 0:
             position.epoch, position.consumed = position.epoch + 1, 0
 
-    def _batches(self, position: _Position) -> Iterator[tuple[Any, int, int]]:
-        """(batch, rows, rows of the epoch consumed when it is delivered)"""
-        plan, process = self._plan(), os.getpid()
-        native = plan.start(
+    def _batches(self, start: _Position) -> Iterator[Delivery]:
+        native = self._plan().start(
             self._outlet,
             self._share(),
-            epoch=position.epoch,
-            consumed=position.consumed,
+            epoch=start.epoch,
+            consumed=start.consumed,
             threads=self._threads,
             prefetch_bytes=self._prefetch_bytes,
         )
+        process = os.getpid()
         self._metrics.begin(native)
-        cut = self._cutter.cut
         try:
             while (slab := native.next_slab()) is not None:
                 content, rows, consumed = slab
-                yield from zip(cut(content, rows), rows, consumed, strict=True)
+                yield from zip(self._cutter.cut(content, rows), rows, consumed, strict=True)
         finally:
+            # A forked child has none of the threads.
             if process == os.getpid():
                 native.stop()
-            self._metrics.end(native)
+                self._metrics.end(native)
 
-    def _delivered(self, batches: Iterator[tuple[Any, int, int]], position: _Position) -> Iterator[Any]:
-        total, metrics = self._plan().rows_delivered(self._share()), self._metrics
+    def _delivered(self, batches: Iterator[Delivery], position: _Position) -> Iterator[Any]:
+        epoch = position.epoch
+        end, metrics = self._plan().end(position.consumed, self._share()), self._metrics
         try:
             for batch, rows, consumed in self._cutter.staged(batches):
-                if consumed >= total:
-                    position.epoch, position.consumed = position.epoch + 1, 0
-                else:
+                # The end of an epoch is the start of the next one.
+                if consumed < end:
                     position.consumed = consumed
+                else:
+                    position.epoch, position.consumed = epoch + 1, 0
                 metrics.rows += rows
                 metrics.batches += 1
                 yield batch
-            if position.consumed and self._plan().steps_left(position.consumed, self._share()) <= 1:
-                # This rank had nothing in the last step.
-                position.epoch, position.consumed = position.epoch + 1, 0
-            elif total == 0:
-                position.epoch += 1
+            # A rank may have nothing in the last step.
+            position.epoch, position.consumed = epoch + 1, 0
         finally:
-            close = getattr(batches, "close", None)
-            if close is not None:
-                close()
+            _close(batches)
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
@@ -329,3 +331,9 @@ class Loader:
 def _at_least(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
+
+
+def _close(batches: Iterator[Any]) -> None:
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()

@@ -69,13 +69,19 @@ class OrderSettings:
         for name in ("seed", "shuffle", "shuffle_window_bytes", "lanes", "filter"):
             saved, current = state[name], getattr(self, name)
             if saved != current:
-                raise CheckpointMismatchError(f"the state was saved with {name}={saved!r}, this loader has {name}={current!r}")
+                raise CheckpointMismatchError(
+                    f"the state was saved with {name}={saved!r}, this loader has {name}={current!r}"
+                )
         if state["files"] != self.files:
-            raise CheckpointMismatchError(f"the data set has changed: {state['files']} files in the state, {self.files} now")
+            raise CheckpointMismatchError(
+                f"the data set has changed: {state['files']} files in the state, {self.files} now"
+            )
         if state["dataset"] != self.dataset:
             raise CheckpointMismatchError(f"the data set has changed: {self._changed_file(state, names)}")
         if state["rows"] != self.rows:
-            raise CheckpointMismatchError(f"the data set has changed: {state['rows']} rows in the state, {self.rows} now")
+            raise CheckpointMismatchError(
+                f"the data set has changed: {state['rows']} rows in the state, {self.rows} now"
+            )
 
     def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:
         saved, current = state["file_digests"], self.file_digests
@@ -95,8 +101,19 @@ def parsed(state: Any) -> dict[str, Any]:
     if not isinstance(state, dict) or "version" not in state:
         raise CheckpointMismatchError("this is no state of a Loader")
     if state["version"] != STATE_VERSION:
-        raise CheckpointMismatchError(f"the state has version {state['version']}, this shardmill reads version {STATE_VERSION}")
-    kinds = {"epoch": int, "consumed": int, "rows": int, "seed": int, "shuffle": bool, "lanes": int, "files": int, "dataset": str}
+        raise CheckpointMismatchError(
+            f"the state has version {state['version']}, this shardmill reads version {STATE_VERSION}"
+        )
+    kinds = {
+        "epoch": int,
+        "consumed": int,
+        "rows": int,
+        "seed": int,
+        "shuffle": bool,
+        "lanes": int,
+        "files": int,
+        "dataset": str,
+    }
     for name, kind in kinds.items():
         if not isinstance(state.get(name), kind):
             raise CheckpointMismatchError(f"the state is damaged: {name} is {state.get(name)!r}")
@@ -104,5 +121,7 @@ def parsed(state: Any) -> dict[str, Any]:
         if name not in state:
             raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
     if not 0 <= state["consumed"] <= state["rows"] or state["epoch"] < 0:
-        raise CheckpointMismatchError(f"the state is damaged: row {state['consumed']} of {state['rows']} in epoch {state['epoch']}")
+        raise CheckpointMismatchError(
+            f"the state is damaged: row {state['consumed']} of {state['rows']} in epoch {state['epoch']}"
+        )
     return state

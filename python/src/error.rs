@@ -23,13 +23,6 @@ pub(crate) struct PyShardmillError {
 
 pub(crate) type PyShardmillResult<T> = Result<T, PyShardmillError>;
 
-impl PyShardmillError {
-    /// For what never gets as far as Rust.
-    pub(crate) fn option(message: String) -> Self {
-        Self { class: "OptionError", message, cause: None }
-    }
-}
-
 impl From<PyShardmillError> for PyErr {
     fn from(error: PyShardmillError) -> Self {
         Python::attach(|py| {
@@ -49,8 +42,8 @@ impl From<PyShardmillError> for PyErr {
 
 impl PyShardmillError {
     /// Of an option whose value means nothing.
-    pub(crate) fn option(problem: &str) -> Self {
-        Self { class: "OptionError", message: problem.to_owned(), cause: None }
+    pub(crate) fn option(message: String) -> Self {
+        Self { class: "OptionError", message, cause: None }
     }
 }
 
@@ -96,7 +89,9 @@ impl From<LoadError> for PyShardmillError {
             LoadError::Plan(inner) => plan_class(inner),
             LoadError::Engine(inner) => engine_class(inner),
             LoadError::UnknownColumn { .. } => "MissingColumnError",
-            LoadError::NoSuchFormat { .. } => "OptionError",
+            LoadError::NoSuchFormat { .. } | LoadError::ReservedColumn { .. } => "OptionError",
+            LoadError::Columns(inner) => column_class(inner),
+            LoadError::NoSuchRow { .. } => "RowIndexError",
             LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
             _ => "FormatError",
         };

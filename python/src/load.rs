@@ -1,5 +1,6 @@
 //! `shardmill._native.load`
 
+use crate::columns::{fill_values, kind, nulls, slab_to_python};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
@@ -7,10 +8,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
-use shardmill_load::pass::{BatchRows, MetricsReport};
-use shardmill_load::{Dataset, DatasetOptions, Error, Format, Pass, PassOptions, RowSet, fingerprint};
+use shardmill_load::pass::MetricsReport;
+use shardmill_load::{
+    Dataset, DatasetOptions, Delivery, Error, Format, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab, explain, fingerprint, take,
+};
 use shardmill_plan::Expression;
-use shardmill_plan::order::{Lanes, RowOrder, Steps, Tail};
+use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,11 +26,22 @@ struct PyDataset(Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, skip_bad_files=false, threads=1))]
-    fn new(py: Python<'_>, paths: Vec<String>, format: Option<&str>, skip_bad_files: bool, threads: usize) -> PyResult<Self> {
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, skip_bad_files=false, threads=1))]
+    fn new(
+        py: Python<'_>,
+        paths: Vec<String>,
+        format: Option<&str>,
+        hive: bool,
+        filter: Option<&str>,
+        skip_bad_files: bool,
+        threads: usize,
+    ) -> PyResult<Self> {
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
-        let options = DatasetOptions { paths, format, skip_bad_files, threads: threads.max(1) };
+        let options = DatasetOptions { paths, format, hive, filter: filter.map(parsed).transpose()?, skip_bad_files, threads: threads.max(1) };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
+        if let Some(filter) = filter.map(parsed).transpose()? {
+            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
+        }
         Ok(Self(Arc::new(dataset)))
     }
 
@@ -36,9 +50,11 @@ impl PyDataset {
         self.0.format().map(Format::name)
     }
 
-    #[getter]
-    fn schema(&self) -> PySchema {
-        PySchema::new(Arc::clone(self.0.schema()))
+    /// Of these columns.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn schema(&self, columns: Vec<usize>) -> PyResult<PySchema> {
+        let schema = self.0.schema().project(&columns).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(PySchema::new(Arc::new(schema)))
     }
 
     #[getter]
@@ -46,9 +62,19 @@ impl PyDataset {
         self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn column_numbers(&self, names: Vec<String>) -> PyShardmillResult<Vec<usize>> {
+        Ok(self.0.columns(&names)?)
+    }
+
     #[getter]
     fn num_rows(&self) -> u64 {
         self.0.num_rows()
+    }
+
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.0.bytes_read()
     }
 
     /// (path, path below the root, bytes, rows) of each file.
@@ -63,12 +89,59 @@ impl PyDataset {
         self.0.skipped().to_vec()
     }
 
+    #[getter]
     fn fingerprint(&self) -> String {
         fingerprint::of_dataset(&self.0)
     }
 
-    fn file_fingerprints(&self) -> Vec<String> {
+    #[getter]
+    fn file_digests(&self) -> Vec<String> {
         fingerprint::of_files(&self.0)
+    }
+}
+
+/// What becomes of the rows of a slab.
+#[pyclass(name = "Outlet", module = "shardmill._native.load", frozen)]
+struct PyOutlet(Arc<Outlet>);
+
+#[pymethods]
+impl PyOutlet {
+    #[new]
+    #[pyo3(signature = (dataset, *, columns, kind, nulls, fill_values, is_padded, is_filtered))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn new(
+        dataset: PyRef<'_, PyDataset>,
+        columns: Vec<usize>,
+        kind: &str,
+        nulls: &str,
+        fill_values: &Bound<'_, PyDict>,
+        is_padded: bool,
+        is_filtered: bool,
+    ) -> PyResult<Self> {
+        // Checked for Arrow as well, which has no use for them.
+        let (nulls, fill_values) = (self::nulls(nulls)?, self::fill_values(fill_values)?);
+        let kind = match kind {
+            "arrow" => OutletKind::Arrow,
+            name => OutletKind::Columns { kind: self::kind(name)?, nulls, fill_values },
+        };
+        let outlet = Outlet::new(&dataset.0, columns, kind, is_padded, is_filtered).map_err(PyShardmillError::from)?;
+        Ok(Self(Arc::new(outlet)))
+    }
+
+    /// Names of the entries of a batch.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        match self.0.converter() {
+            Some(converter) => converter.outputs().iter().map(|output| output.name.clone()).collect(),
+            None => self.0.schema().fields().iter().map(|field| field.name().clone()).collect(),
+        }
+    }
+
+    /// The first column whose type torch has since 2.3 only.
+    #[getter]
+    fn wide_unsigned(&self) -> Option<&str> {
+        self.0.converter()?.wide_unsigned()
     }
 }
 
@@ -97,21 +170,13 @@ struct Share {
 impl PyRowPlan {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (dataset, *, filter=None, window_bytes=None, seed=0, lanes=1, threads=1))]
-    fn new(
-        py: Python<'_>,
-        dataset: PyRef<'_, PyDataset>,
-        filter: Option<&str>,
-        window_bytes: Option<u64>,
-        seed: i64,
-        lanes: u64,
-        threads: usize,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (dataset, *, filter=None, threads=1))]
+    fn new(py: Python<'_>, dataset: PyRef<'_, PyDataset>, filter: Option<&str>, threads: usize) -> PyResult<Self> {
         let filter = filter.map(parsed).transpose()?;
         let dataset = Arc::clone(&dataset.0);
         let opened = Arc::clone(&dataset);
         let rows = interruptible(py, move |cancel| RowSet::build(&opened, filter.as_ref(), threads, cancel).map_err(PyShardmillError::from))?;
-        Ok(Self { dataset, rows: Arc::new(rows), window_bytes, seed, lanes })
+        Ok(Self { dataset, rows: Arc::new(rows), window_bytes: None, seed: 0, lanes: 1 })
     }
 
     #[getter]
@@ -119,42 +184,101 @@ impl PyRowPlan {
         self.rows.num_rows()
     }
 
-    /// The same rows in other lanes.
-    fn with_lanes(&self, lanes: u64) -> Self {
-        Self { dataset: Arc::clone(&self.dataset), rows: Arc::clone(&self.rows), lanes, ..*self }
+    /// The same rows in another order.
+    #[pyo3(signature = (*, window_bytes, seed, lanes))]
+    fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
+        Self { dataset: Arc::clone(&self.dataset), rows: Arc::clone(&self.rows), window_bytes, seed, lanes }
     }
 
-    /// Batches that a rank still gets when `consumed` rows of the epoch were delivered.
+    /// Steps that are left when `consumed` rows of the epoch were delivered, the same on every rank.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn batches_left(&self, consumed: u64, share: Share) -> PyShardmillResult<u64> {
-        let steps = self.steps(&share)?;
+    fn steps_left(&self, consumed: u64, share: Share) -> u64 {
+        self.steps(&share).remaining(consumed)
+    }
+
+    /// Batches that this rank still gets: it may have none in the last step.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn batches_left(&self, consumed: u64, share: Share) -> u64 {
+        let steps = self.steps(&share);
         let left = steps.remaining(consumed);
-        // Only the last step may have nothing for a rank.
-        let whole = steps.lanes.num_rows().saturating_sub(consumed) % steps.global_batch() == 0;
-        let last = consumed + left.saturating_sub(1) * steps.global_batch();
-        let is_short = steps.tail == Tail::Uneven && !whole && left > 0;
-        let has_last = !is_short || steps.step(last).is_some_and(|step| !steps.slice(step, share.rank).rows.is_empty());
-        Ok(left - u64::from(!has_last))
+        let last = consumed.saturating_add(left.saturating_sub(1).saturating_mul(steps.global_batch()));
+        let is_idle = steps.step(last).is_some_and(|step| steps.slice(step, share.rank).rows.is_empty());
+        left.saturating_sub(u64::from(is_idle))
     }
 
-    /// Rows of the epoch that are delivered when a step that starts at `consumed` is done; `None` at the end.
+    /// Rows of the epoch that are delivered when it ends, begun at `consumed`.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn start(&self, py: Python<'_>, options: Bound<'_, PyDict>, share: Share) -> PyResult<PyPass> {
-        let number = |name: &str| -> PyResult<u64> { options.get_item(name)?.map_or(Ok(0), |value| value.extract()) };
-        let options = PassOptions {
-            order: Arc::new(self.order(number("epoch")?)),
-            steps: self.steps(&share)?,
-            rank: share.rank,
-            consumed: number("consumed")?,
-            columns: options.get_item("columns")?.map_or(Ok(Vec::new()), |value| value.extract())?,
-            threads: usize::try_from(number("threads")?)?,
-            prefetch_bytes: number("prefetch_bytes")?,
-        };
-        let cancel = Cancel::default();
-        let finish = |rows, _batches: &[BatchRows]| Ok(rows);
-        let pass = py.detach(|| Pass::start(&self.dataset, &self.rows, options, &cancel, finish)).map_err(PyShardmillError::from)?;
-        Ok(PyPass { pass: Mutex::new(pass), process: std::process::id() })
+    fn end(&self, consumed: u64, share: Share) -> u64 {
+        self.steps(&share).end(consumed)
     }
+
+    /// Starts the threads of one pass.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
+    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes))]
+    fn start(
+        &self,
+        py: Python<'_>,
+        outlet: PyRef<'_, PyOutlet>,
+        share: Share,
+        epoch: u64,
+        consumed: u64,
+        threads: usize,
+        prefetch_bytes: u64,
+    ) -> PyResult<PyPass> {
+        let outlet = Arc::clone(&outlet.0);
+        let options = PassOptions {
+            order: Arc::new(self.order(epoch)),
+            steps: self.steps(&share),
+            rank: share.rank,
+            consumed,
+            columns: outlet.columns().to_vec(),
+            threads,
+            prefetch_bytes,
+        };
+        let finish = {
+            let outlet = Arc::clone(&outlet);
+            move |rows, batches: &[_]| outlet.finish(rows, batches)
+        };
+        let started = py.detach(|| Pass::start(&self.dataset, &self.rows, options, &Cancel::default(), finish));
+        Ok(PyPass { pass: Mutex::new(started.map_err(PyShardmillError::from)?), outlet, process: std::process::id() })
+    }
+
+    /// Which rows a batch holds, and what an epoch costs.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: Share) -> PyResult<Bound<'py, PyDict>> {
+        let (order, steps) = (self.order(epoch), self.steps(&share));
+        let batch = py.detach(|| explain::batch(&self.dataset, &self.rows, &order, &steps, step, share.rank));
+        let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| explain::cost(&self.dataset, &self.rows, &order, &steps, rank)).collect());
+        let all: u64 = self.rows.blocks().iter().map(|block| block.decoded_bytes).sum();
+        let decoded: u64 = costs.iter().map(|cost| cost.decoded_bytes).sum();
+        let answer = PyDict::new(py);
+        let rows = batch.as_ref().map(|batch| batch.rows.iter().map(|run| (run.file.clone(), run.start, run.rows)).collect::<Vec<_>>());
+        answer.set_item("rows", rows)?;
+        answer.set_item("repeats", batch.map_or(0, |batch| batch.repeats))?;
+        answer.set_item("steps", steps.remaining(0))?;
+        answer.set_item("rows_of_epoch", self.rows.num_rows())?;
+        answer.set_item("windows", order.num_windows())?;
+        answer.set_item("blocks", self.rows.blocks().len())?;
+        answer.set_item("decode_amplification", ratio(decoded, all))?;
+        if let Some(cost) = usize::try_from(share.rank).ok().and_then(|rank| costs.get(rank)) {
+            answer.set_item("rank_blocks", cost.blocks)?;
+            answer.set_item("rank_decoded_bytes", cost.decoded_bytes)?;
+            answer.set_item("rank_stored_bytes", cost.stored_bytes)?;
+        }
+        Ok(answer)
+    }
+
+    /// Rows by number.
+    fn take(&self, py: Python<'_>, ids: Vec<u64>, columns: Vec<usize>) -> PyResult<PyRecordBatch> {
+        let taken = py.detach(|| take(&self.dataset, &self.rows, &ids, &columns)).map_err(PyShardmillError::from)?;
+        Ok(PyRecordBatch::new(taken))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
 impl PyRowPlan {
@@ -166,30 +290,31 @@ impl PyRowPlan {
         }
     }
 
-    fn steps(&self, share: &Share) -> PyShardmillResult<Steps> {
+    fn steps(&self, share: &Share) -> Steps {
         let tail = match share.tail.as_str() {
             "drop" => Tail::Drop,
             "pad" => Tail::Pad,
             _ => Tail::Uneven,
         };
         let lanes = Lanes::new(self.rows.num_rows(), self.lanes);
-        Ok(Steps { lanes, batch_size: share.batch_size, world_size: share.world_size, tail })
+        Steps { lanes, batch_size: share.batch_size, world_size: share.world_size, tail }
     }
 }
 
 fn parsed(filter: &str) -> PyResult<Expression> {
-    serde_json::from_str(filter).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    serde_json::from_str(filter).map_err(|error| PyShardmillError::option(format!("filter: {error}")).into())
 }
 
 /// One iteration of one rank.
 #[pyclass(name = "Pass", module = "shardmill._native.load", frozen)]
 struct PyPass {
-    pass: Mutex<Pass<arrow_array::RecordBatch>>,
+    pass: Mutex<Pass<Delivery>>,
+    outlet: Arc<Outlet>,
     process: u32,
 }
 
-/// Rows, and (rows, repeats, consumed) of each of their batches.
-type PySlab = (PyRecordBatch, Vec<(usize, usize, u64)>);
+/// Content, and of each batch: rows, rows of the epoch that are delivered with it.
+type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>);
 
 #[pymethods]
 impl PyPass {
@@ -199,13 +324,11 @@ impl PyPass {
             return Err(PyRuntimeError::new_err("this iteration was begun before a fork; its threads are not in this process: iterate anew"));
         }
         loop {
-            let polled = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL));
-            match polled {
+            match py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL)) {
                 Poll::Finished => return Ok(None),
                 Poll::Ready(result) => {
                     let slab = result.map_err(Error::from).and_then(|slab| slab).map_err(PyShardmillError::from)?;
-                    let batches = slab.batches.iter().map(|batch| (batch.rows, batch.repeats, batch.consumed)).collect();
-                    return Ok(Some((PyRecordBatch::new(slab.content), batches)));
+                    return self.to_python(py, slab).map(Some);
                 }
                 Poll::Pending => {}
             }
@@ -234,10 +357,23 @@ impl PyPass {
     }
 }
 
+impl PyPass {
+    fn to_python(&self, py: Python<'_>, slab: Slab<Delivery>) -> PyResult<PySlab> {
+        let content = match (slab.content, self.outlet.converter()) {
+            (Delivery::Rows(rows), _) => Py::new(py, PyRecordBatch::new(rows))?.into_any(),
+            (Delivery::Columns(columns), Some(converter)) => slab_to_python(py, converter, columns)?.into_any().unbind(),
+            (Delivery::Columns(_), None) => return Err(PyRuntimeError::new_err("columns without a converter")),
+        };
+        let rows = slab.batches.iter().map(|batch| batch.rows).collect();
+        Ok((content, rows, slab.batches.iter().map(|batch| batch.consumed).collect()))
+    }
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "load")?;
+    module.add("ORDER_VERSION", ORDER_VERSION)?;
     module.add_class::<PyDataset>()?;
+    module.add_class::<PyOutlet>()?;
     module.add_class::<PyRowPlan>()?;
-    module.add_class::<PyPass>()?;
-    module.add_class::<PyRecordBatch>()
+    module.add_class::<PyPass>()
 }

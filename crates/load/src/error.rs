@@ -40,6 +40,17 @@ pub enum Error {
         #[source]
         source: Arc<ArrowError>,
     },
+    #[error(transparent)]
+    Columns(Arc<crate::columns::Error>),
+    /// A null that the output has no place for, with where it stands.
+    #[error("Column `{column}` has a null in row {row} of `{path}`, and {data_type} has none outside of Arrow")]
+    Null { column: String, path: String, row: u64, data_type: DataType },
+    #[error("Column `{column}` has nulls in `{path}`, and {data_type} has none outside of Arrow")]
+    KnownNulls { column: String, path: String, data_type: DataType },
+    #[error("A column is called `{column}`, which is the name of the marks of padded rows")]
+    ReservedColumn { column: String },
+    #[error("There is no row {row}, there are {rows}")]
+    NoSuchRow { row: u64, rows: u64 },
     #[error("Rows cannot be put together to a batch")]
     Assemble {
         #[source]
@@ -54,6 +65,9 @@ impl Error {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Table(error) => error.hint(),
+            Self::Columns(error) => error.hint(),
+            Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
+            Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::UnknownFormat { .. } => Some("name it by format="),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl"),
             Self::SchemaConflict { .. } => Some("leave the column out by columns=, or read the files separately"),
@@ -83,5 +97,11 @@ impl From<shardmill_plan::Error> for Error {
 impl From<shardmill_engine::Error> for Error {
     fn from(error: shardmill_engine::Error) -> Self {
         Self::Engine(Arc::new(error))
+    }
+}
+
+impl From<crate::columns::Error> for Error {
+    fn from(error: crate::columns::Error) -> Self {
+        Self::Columns(Arc::new(error))
     }
 }

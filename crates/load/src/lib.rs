@@ -7,11 +7,16 @@
 pub mod columns;
 pub mod dataset;
 mod error;
+pub mod explain;
 pub mod fingerprint;
+mod outlet;
 pub mod pass;
 pub mod row_set;
+mod take;
 
 pub use dataset::{Dataset, DatasetOptions, Format};
 pub use error::{Error, Result};
+pub use outlet::{Delivery, Outlet, OutletKind, PADDED};
 pub use pass::{Pass, PassOptions, Slab};
 pub use row_set::RowSet;
+pub use take::take;

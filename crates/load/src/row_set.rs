@@ -3,13 +3,13 @@
 //! The filter runs once over the columns that it names, and what it selects is kept as one bit a row. So the number of rows, the order and the state are
 //! exact with a filter too. Blocks without rows are left out, however that was found out: the row set does not depend on what could be pruned.
 
-use crate::dataset::{BlockOf, Dataset};
 use crate::Result;
+use crate::dataset::{BlockOf, Dataset};
 use arrow_buffer::BooleanBuffer;
 use shardmill_engine::{Cancel, run_in_order};
+use shardmill_plan::order::Block;
 use shardmill_plan::prune::{prune, prune_by_members};
 use shardmill_plan::{Expression, Predicate};
-use shardmill_plan::order::Block;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct RowSet {
     blocks: Vec<RowBlock>,
+    /// First id of each block.
+    starts: Vec<u64>,
     num_rows: u64,
 }
 
@@ -40,7 +42,13 @@ impl RowSet {
             None => all,
             Some(filter) => filtered(dataset, filter, all, threads, cancel)?,
         };
-        Ok(Self { num_rows: blocks.iter().map(|block| block.rows).sum(), blocks })
+        let mut num_rows = 0;
+        let mut starts = Vec::with_capacity(blocks.len());
+        for block in &blocks {
+            starts.push(num_rows);
+            num_rows += block.rows;
+        }
+        Ok(Self { blocks, starts, num_rows })
     }
 
     #[must_use]
@@ -53,10 +61,37 @@ impl RowSet {
         &self.blocks
     }
 
+    /// The block of a row, and its place among all rows of that block.
+    #[must_use]
+    pub fn locate(&self, id: u64) -> Option<(usize, usize)> {
+        let number = self.starts.partition_point(|start| *start <= id).checked_sub(1)?;
+        let (block, start) = (self.blocks.get(number)?, *self.starts.get(number)?);
+        let place = usize::try_from(id - start).ok().filter(|_| id - start < block.rows)?;
+        Some((number, block.row(place)?))
+    }
+
+    /// The file that holds row `row` of those that are selected in a block, and the number of that row in the file.
+    #[must_use]
+    pub fn row_of_file(&self, dataset: &Dataset, block: usize, row: u64) -> Option<(usize, u64)> {
+        let block = self.blocks.get(block)?;
+        let before: u64 = dataset.files().get(block.place.file)?.table.blocks().iter().take(block.place.block).map(|block| block.rows).sum();
+        Some((block.place.file, before + block.row(usize::try_from(row).ok()?)? as u64))
+    }
+
     /// As the order wants them.
     #[must_use]
     pub fn order_blocks(&self) -> Vec<Block> {
         self.blocks.iter().map(|block| Block { rows: block.rows, decoded_bytes: block.decoded_bytes }).collect()
+    }
+}
+
+impl RowBlock {
+    /// The place of the selected row number `place` among all rows of the block.
+    fn row(&self, place: usize) -> Option<usize> {
+        match &self.selection {
+            None => Some(place),
+            Some(selection) => selection.set_indices().nth(place),
+        }
     }
 }
 
@@ -90,7 +125,9 @@ fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec
         let rows: Vec<u64> = file.table.blocks().iter().map(|block| block.rows).collect();
         let column = |name: &str| names.iter().find(|known| *known == name).and_then(|name| dataset.schema().index_of(name).ok());
         let mut keep = prune(predicate, &rows, &|name: &str| file.statistics(column(name)?));
-        prune_by_members(predicate, &mut keep, |block, name, values| column(name).map_or(Ok(true), |column| file.may_contain(block, column, values)))?;
+        prune_by_members(predicate, &mut keep, |block, name, values| {
+            column(name).map_or(Ok(true), |column| file.may_contain(block, column, values))
+        })?;
         while let Some(block) = all.next_if(|block| block.place.file == number) {
             if keep.get(block.place.block) != Some(&false) {
                 kept.push(block);

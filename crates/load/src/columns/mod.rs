@@ -148,6 +148,12 @@ impl Converter {
         self.plans.iter().find(is_wide).map(|plan| plan.name.as_str())
     }
 
+    /// Whether a null in a row of this column ends the run.
+    #[must_use]
+    pub fn refuses_nulls(&self, column: &str) -> bool {
+        self.plans.iter().any(|plan| plan.name == column && plan.shape == Shape::Scalar && plan.replacement.is_none())
+    }
+
     /// # Errors
     /// When a null meets [`Nulls::Error`], or the batch is not of the schema that the converter was made for.
     pub fn convert(&self, batch: RecordBatch) -> Result<Slab> {

@@ -10,9 +10,9 @@ mod schema;
 pub use format::Format;
 pub use open::DatasetOptions;
 
+use crate::Result;
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
-use crate::Result;
 use shardmill_formats::table::{Statistics, TableFile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,6 +109,12 @@ impl OpenFile {
         }
     }
 
+    /// Whether a column of the data set is absent from this file, so that all of its rows are null there.
+    #[must_use]
+    pub fn lacks(&self, column: usize) -> bool {
+        matches!(self.columns.get(column), Some(Origin::Absent))
+    }
+
     /// False when a block certainly holds none of `values` in a column of the data set.
     ///
     /// # Errors
@@ -116,7 +122,9 @@ impl OpenFile {
     pub fn may_contain(&self, block: usize, column: usize, values: &ArrayRef) -> Result<bool> {
         match self.columns.get(column) {
             // Files of another type would compare other bits.
-            Some(Origin::File(own)) if self.table.declared_schema().fields().get(*own).is_some_and(|field| field.data_type() == values.data_type()) => {
+            Some(Origin::File(own))
+                if self.table.declared_schema().fields().get(*own).is_some_and(|field| field.data_type() == values.data_type()) =>
+            {
                 Ok(self.table.may_contain(block, *own, values)?)
             }
             _ => Ok(true),

@@ -15,7 +15,7 @@ mod planner;
 pub use metrics::{Metrics, MetricsReport};
 pub use planner::BatchRows;
 
-use crate::{Dataset, Error, Result, RowSet};
+use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use assemble::assemble;
 use blocks::Blocks;
@@ -98,7 +98,7 @@ impl<T: Send + 'static> Pass<T> {
         };
         let make = move |(plan, bytes): (SlabPlan, u64)| {
             let rows = work.rows_of(&plan)?;
-            let content = work.metrics.finishing(|| finish(rows, &plan.batches))?;
+            let content = work.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| work.in_place(error, &plan))?;
             Ok((Slab { batches: plan.batches, content }, bytes))
         };
         let stream = stream_in_order(options.threads, cancel, source, make)?;
@@ -157,6 +157,26 @@ impl Work {
         let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
         let block = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
         self.dataset.read(block.place, &self.columns, block.selection.as_ref())
+    }
+
+    /// A null is looked for where the user will: in its file.
+    fn in_place(&self, error: Error, plan: &SlabPlan) -> Error {
+        let Error::Columns(inner) = &error else { return error };
+        let columns::Error::Null { column, row, data_type } = inner.as_ref() else { return error };
+        let mut left = *row as u64;
+        let run = plan.runs.iter().find_map(|run| {
+            let len = run.end - run.start;
+            if left < len {
+                return Some(run.start + left);
+            }
+            left -= len;
+            None
+        });
+        let place = run.and_then(|position| self.order.at(position)).and_then(|(block, row)| self.rows.row_of_file(&self.dataset, block, row));
+        match place.and_then(|(file, row)| Some((self.dataset.files().get(file)?, row))) {
+            Some((file, row)) => Error::Null { column: column.clone(), path: file.path.clone(), row, data_type: data_type.clone() },
+            None => error,
+        }
     }
 
     fn bytes_of(&self, visit: usize) -> u64 {

@@ -54,19 +54,7 @@ pub(super) struct Planner {
 
 impl Planner {
     pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, slab_rows: u64) -> Self {
-        let (lanes, world_size) = (steps.lanes.num_lanes(), steps.world_size.max(1));
-        let each = lanes / world_size;
-        let is_local = lanes % world_size == 0 && steps.batch_size % each.max(1) == 0;
-        let mut planner = Self {
-            steps,
-            rank,
-            consumed,
-            slab_rows,
-            is_aligned: false,
-            lanes: if is_local { rank * each..(rank + 1) * each } else { 0..lanes },
-            active: BTreeSet::new(),
-            order,
-        };
+        let mut planner = Self { steps, rank, consumed, slab_rows, is_aligned: false, lanes: steps.lanes_of(rank), active: BTreeSet::new(), order };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
     }

@@ -50,6 +50,21 @@ impl Steps {
         self.batch_size.max(1).saturating_mul(self.world_size.max(1))
     }
 
+    /// The lanes that a rank may draw from: its own ones, where lanes and batches divide evenly, else all.
+    #[must_use]
+    pub fn lanes_of(&self, rank: u64) -> Range<u64> {
+        let (lanes, world_size) = (self.lanes.num_lanes(), self.world_size.max(1));
+        let each = lanes / world_size;
+        let is_local = lanes % world_size == 0 && self.batch_size % each.max(1) == 0;
+        if is_local { rank * each..(rank + 1) * each } else { 0..lanes }
+    }
+
+    /// Rows of the epoch that are delivered when it ends, begun at `consumed`.
+    #[must_use]
+    pub fn end(&self, consumed: u64) -> u64 {
+        consumed.saturating_add(self.remaining(consumed).saturating_mul(self.global_batch())).min(self.lanes.num_rows().max(consumed))
+    }
+
     /// Steps that are left when `consumed` rows of the epoch were delivered.
     #[must_use]
     pub fn remaining(&self, consumed: u64) -> u64 {

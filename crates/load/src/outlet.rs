@@ -1,0 +1,135 @@
+//! What the consumer gets of a slab: Arrow rows of the declared types, or columns of plain numbers.
+
+use crate::columns::{self, Converter, FillValue, Kind, Nulls};
+use crate::pass::BatchRows;
+use crate::{Dataset, Error, Result};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Marks rows that fill up the last step of an epoch.
+pub const PADDED: &str = "__padded";
+
+/// How rows leave the loader.
+#[derive(Debug)]
+pub struct Outlet {
+    columns: Vec<usize>,
+    /// Of the rows that leave, declared types.
+    schema: SchemaRef,
+    is_padded: bool,
+    /// `None` keeps Arrow.
+    converter: Option<Converter>,
+}
+
+/// The form of columns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OutletKind {
+    Arrow,
+    Columns { kind: Kind, nulls: Nulls, fill_values: BTreeMap<String, FillValue> },
+}
+
+/// The rows of a slab in their final form.
+#[derive(Debug)]
+pub enum Delivery {
+    Rows(RecordBatch),
+    Columns(columns::Slab),
+}
+
+impl Outlet {
+    /// # Errors
+    /// When a column cannot have the form that is asked for, or the footers tell of nulls that it has no place for.
+    pub fn new(dataset: &Dataset, columns: Vec<usize>, kind: OutletKind, is_padded: bool, is_filtered: bool) -> Result<Self> {
+        let mut fields: Vec<_> = columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect();
+        if is_padded {
+            if let Some(taken) = fields.iter().find(|field| field.name() == PADDED) {
+                return Err(Error::ReservedColumn { column: taken.name().clone() });
+            }
+            fields.push(Arc::new(Field::new(PADDED, DataType::Boolean, false)));
+        }
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let converter = match kind {
+            OutletKind::Arrow => None,
+            OutletKind::Columns { kind, nulls, fill_values } => {
+                let converter = Converter::new(&in_views(&schema), kind, nulls, &fill_values)?;
+                // A filter may leave out just the rows that hold them.
+                if !is_filtered && nulls == Nulls::Error {
+                    refuse_known_nulls(dataset, &columns, &converter)?;
+                }
+                Some(converter)
+            }
+        };
+        Ok(Self { columns, schema, is_padded, converter })
+    }
+
+    /// Numbers of the columns that are read.
+    #[must_use]
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Of Arrow rows that leave.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    #[must_use]
+    pub fn converter(&self) -> Option<&Converter> {
+        self.converter.as_ref()
+    }
+
+    /// # Errors
+    /// When a null has no place in the form that was asked for, or a text is too long for its type.
+    pub fn finish(&self, rows: RecordBatch, batches: &[BatchRows]) -> Result<Delivery> {
+        let (schema, mut arrays, count) = rows.into_parts();
+        let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+        if self.is_padded {
+            let marks = batches.iter().flat_map(|batch| (0..batch.rows).map(|row| row >= batch.rows - batch.repeats));
+            arrays.push(Arc::new(marks.map(Some).collect::<BooleanArray>()));
+            fields.push(Arc::new(Field::new(PADDED, DataType::Boolean, false)));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let assemble = |source| Error::Assemble { source: Arc::new(source) };
+        match &self.converter {
+            Some(converter) => {
+                let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(assemble)?;
+                Ok(Delivery::Columns(converter.convert(rows)?))
+            }
+            None => {
+                let declared = |(array, field): (ArrayRef, &Arc<Field>)| match array.data_type() == field.data_type() {
+                    true => Ok(array),
+                    false => cast(&array, field.data_type()).map_err(assemble),
+                };
+                let arrays = arrays.into_iter().zip(self.schema.fields()).map(declared).collect::<Result<_>>()?;
+                Ok(Delivery::Rows(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(assemble)?))
+            }
+        }
+    }
+}
+
+fn in_views(schema: &Schema) -> Schema {
+    let view = |field: &Arc<Field>| match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => Arc::new(Field::clone(field).with_data_type(DataType::Utf8View)),
+        DataType::Binary | DataType::LargeBinary => Arc::new(Field::clone(field).with_data_type(DataType::BinaryView)),
+        _ => Arc::clone(field),
+    };
+    Schema::new(schema.fields().iter().map(view).collect::<Vec<_>>())
+}
+
+/// What the footers know is said before the first batch, not in the middle of an epoch.
+fn refuse_known_nulls(dataset: &Dataset, columns: &[usize], converter: &Converter) -> Result<()> {
+    for (column, field) in columns.iter().filter_map(|column| Some((*column, dataset.schema().fields().get(*column)?))) {
+        if !converter.refuses_nulls(field.name()) {
+            continue;
+        }
+        for file in dataset.files() {
+            let nulls: u64 = file.statistics(column).iter().flat_map(|known| known.null_counts.iter().flatten()).sum();
+            if nulls > 0 || (file.lacks(column) && file.num_rows() > 0) {
+                return Err(Error::KnownNulls { column: field.name().clone(), path: file.path.clone(), data_type: field.data_type().clone() });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Rows by number.
+
+use crate::{Dataset, Error, Result, RowSet};
+use arrow_array::{RecordBatch, UInt64Array};
+use arrow_buffer::BooleanBufferBuilder;
+use arrow_cast::cast;
+use arrow_schema::Schema;
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The rows `ids` of a row set in this order, in declared types. Each block that holds one of them is read once, and of it only these rows.
+///
+/// # Errors
+/// When a block cannot be read; [`Error::NoSuchRow`].
+pub fn take(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize]) -> Result<RecordBatch> {
+    let mut wanted: BTreeMap<usize, BTreeMap<usize, usize>> = BTreeMap::new();
+    for id in ids {
+        let (block, row) = rows.locate(*id).ok_or(Error::NoSuchRow { row: *id, rows: rows.num_rows() })?;
+        wanted.entry(block).or_default().insert(row, 0);
+    }
+    let mut read = Vec::with_capacity(wanted.len());
+    let mut first = 0;
+    for (number, of_block) in &mut wanted {
+        let Some(block) = rows.blocks().get(*number) else { continue };
+        let len = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
+        let mut selection = BooleanBufferBuilder::new(0);
+        selection.append_n(usize::try_from(len).unwrap_or(usize::MAX), false);
+        for (place, (row, position)) in of_block.iter_mut().enumerate() {
+            selection.set_bit(*row, true);
+            *position = first + place;
+        }
+        let batch = dataset.read(block.place, columns, Some(&selection.finish()))?;
+        first += batch.num_rows();
+        read.push(batch);
+    }
+    let assemble = |source| Error::Assemble { source: Arc::new(source) };
+    let all = concat_batches(&dataset.view_schema(columns), &read).map_err(assemble)?;
+    let places = ids.iter().filter_map(|id| {
+        let (block, row) = rows.locate(*id)?;
+        wanted.get(&block)?.get(&row).map(|place| *place as u64)
+    });
+    let taken = take_record_batch(&all, &UInt64Array::from_iter_values(places)).map_err(assemble)?;
+    let schema = Arc::new(Schema::new(columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect::<Vec<_>>()));
+    let arrays = taken.columns().iter().zip(schema.fields()).map(|(array, field)| cast(array, field.data_type()).map_err(assemble));
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(taken.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(&schema), arrays.collect::<Result<_>>()?, &options).map_err(assemble)
+}

@@ -1,0 +1,133 @@
+"""Slabs of rows, cut into what a trainer gets."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shardmill.arrow import as_pyarrow
+from shardmill.columns import check_torch, split
+from shardmill.errors import OptionError
+
+OUTPUTS = ("torch", "numpy", "arrow", "dict")
+
+#: A batch, its rows, and how many rows of the epoch are delivered with it.
+Delivery = tuple[Any, int, int]
+
+
+def cutter_of(output: str, *, pin_memory: bool, device: Any) -> Cutter:
+    """The cutter for an output kind.
+
+    Raises:
+        ValueError: for another kind, and for memory options that only tensors have.
+    """
+    if output not in OUTPUTS:
+        raise OptionError(f"output is one of {', '.join(OUTPUTS)}, not {output!r}")
+    if output == "torch":
+        return TorchCutter(pin_memory=pin_memory, device=device)
+    for name, value in (("pin_memory", pin_memory), ("device", device)):
+        if value:
+            raise OptionError(f"{name} is for output='torch', not for {output!r}")
+    return ArrowCutter() if output == "arrow" else Cutter(output)
+
+
+class Cutter:
+    """Cuts columns into dicts of views."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.names: list[str] = []
+
+    def check(self, outlet: Any) -> None:
+        """Raises what would else fail at the first batch."""
+        self.names = outlet.names
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """The batches of a slab."""
+        return split(self.names, content, sizes, self.kind)
+
+    def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        """Batches where the trainer wants them."""
+        return batches
+
+
+class ArrowCutter(Cutter):
+    """Record batches that share the memory of their slab."""
+
+    def __init__(self) -> None:
+        super().__init__("arrow")
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """The batches of a slab."""
+        rows, start = as_pyarrow(content), 0
+        for size in sizes:
+            yield rows.slice(start, size)
+            start += size
+
+
+class TorchCutter(Cutter):
+    """Tensors, in page-locked memory or on a device if asked for."""
+
+    def __init__(self, *, pin_memory: bool, device: Any) -> None:
+        super().__init__("torch")
+        self.pin_memory, self.device = pin_memory, device
+
+    def check(self, outlet: Any) -> None:
+        """Raises what would else fail at the first batch."""
+        super().check(outlet)
+        check_torch(outlet.wide_unsigned)
+        if self.device is not None:
+            import torch
+
+            self.device = torch.device(self.device)
+
+    def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        """Batches in page-locked memory, or on the device: the copy of one runs while the trainer works on the one before."""
+        if self.device is None and not self.pin_memory:
+            return batches
+        if self.device is None or self.device.type != "cuda":
+            return self._moved(batches)
+        return self._copied_ahead(batches)
+
+    def _moved(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        for batch, rows, consumed in batches:
+            moved = _each_tensor(batch, lambda tensor: tensor.pin_memory()) if self.pin_memory else batch
+            if self.device is not None:
+                moved = _each_tensor(moved, lambda tensor: tensor.to(self.device))
+            yield moved, rows, consumed
+
+    def _copied_ahead(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        import torch
+
+        stream = torch.cuda.Stream(self.device)
+        waiting: deque[tuple[Delivery, Any]] = deque()
+
+        def begin() -> None:
+            delivery = next(batches, None)
+            if delivery is None:
+                return
+            batch, rows, consumed = delivery
+            pinned = _each_tensor(batch, lambda tensor: tensor.pin_memory())
+            with torch.cuda.stream(stream):
+                copied = _each_tensor(pinned, lambda tensor: tensor.to(self.device, non_blocking=True))
+            # The pinned batch must outlive its copy.
+            waiting.append(((copied, rows, consumed), pinned))
+
+        begin()
+        while waiting:
+            begin()
+            delivery, _pinned = waiting.popleft()
+            current = torch.cuda.current_stream(self.device)
+            current.wait_stream(stream)
+            _each_tensor(delivery[0], lambda tensor: tensor.record_stream(current))
+            yield delivery
+
+
+def _each_tensor(value: Any, change: Any) -> Any:
+    """``value`` with ``change`` done to its tensors, and to those of the dicts in it."""
+    if isinstance(value, dict):
+        return {name: _each_tensor(part, change) for name, part in value.items()}
+    if type(value).__module__.partition(".")[0] == "torch":
+        return change(value)
+    return value

@@ -1,0 +1,53 @@
+"""What a loader has done, and where the time went."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+
+class LoaderMetrics:
+    """Sums over all passes of a loader."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.batches = 0
+        self._seconds = 0.0
+        self._ended: dict[str, float] = {}
+        self._running: dict[int, tuple[Any, float]] = {}
+
+    def begin(self, native: Any) -> None:
+        """A pass starts."""
+        self._running[id(native)] = (native, time.monotonic())
+
+    def end(self, native: Any) -> None:
+        """A pass is over."""
+        _, start = self._running.pop(id(native), (native, time.monotonic()))
+        self._seconds += time.monotonic() - start
+        _add(self._ended, native.metrics())
+
+    def report(self, bytes_read: int) -> dict[str, Any]:
+        """All figures so far; those of a pass under way included."""
+        sums, seconds = dict(self._ended), self._seconds
+        for native, start in list(self._running.values()):
+            _add(sums, native.metrics())
+            seconds += time.monotonic() - start
+        stages = ("decode_seconds", "assemble_seconds", "convert_seconds", "wait_seconds", "blocks_decoded", "slabs")
+        return {
+            "rows": self.rows,
+            "batches": self.batches,
+            "bytes_read": bytes_read,
+            "elapsed_seconds": seconds,
+            **{stage: sums.get(stage, 0) for stage in stages},
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()
+
+
+def _add(sums: dict[str, float], more: dict[str, float]) -> None:
+    for name, value in more.items():
+        sums[name] = sums.get(name, 0) + value

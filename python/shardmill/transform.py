@@ -1,0 +1,63 @@
+"""The user's Python on each batch, here or in other processes, always in order."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
+
+from shardmill.batches import Delivery
+
+
+class Transform:
+    """Calls ``function`` with each batch.
+
+    Args:
+        function: gets a batch, returns what is delivered in its place. With workers it must pickle, and so must batches and results.
+        workers: processes; 0 calls it in the process of the loader.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], workers: int) -> None:
+        self._function, self._workers = function, workers
+
+    def over(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        """The batches, transformed, in their order. An exception comes at the place of its batch."""
+        return self._here(batches) if self._workers == 0 else self._elsewhere(batches)
+
+    def _here(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        try:
+            for batch, rows, consumed in batches:
+                yield self._function(batch), rows, consumed
+        finally:
+            _close(batches)
+
+    def _elsewhere(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        # Threads run in this process already: a forked child could inherit a lock that nobody will release.
+        context = multiprocessing.get_context(
+            "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        )
+        pool = ProcessPoolExecutor(self._workers, mp_context=context)
+        waiting: deque[tuple[Future[Any], int, int]] = deque()
+        try:
+            for batch, rows, consumed in batches:
+                waiting.append((pool.submit(self._function, batch), rows, consumed))
+                if len(waiting) > 2 * self._workers:
+                    yield _ready(waiting.popleft())
+            while waiting:
+                yield _ready(waiting.popleft())
+        finally:
+            _close(batches)
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ready(waiting: tuple[Future[Any], int, int]) -> Delivery:
+    future, rows, consumed = waiting
+    return future.result(), rows, consumed
+
+
+def _close(batches: Iterator[Delivery]) -> None:
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()
