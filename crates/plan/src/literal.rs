@@ -20,14 +20,27 @@ pub enum Literal {
     Text(String),
     Binary(Vec<u8>),
     /// `unscaled` × 10^-`scale`
-    Decimal { unscaled: i256, scale: i8 },
+    Decimal {
+        unscaled: i256,
+        scale: i8,
+    },
     /// Since 1970-01-01. With a zone an instant, without one what a clock on a wall shows.
-    Timestamp { value: i64, unit: TimeUnit, zone: Option<String> },
+    Timestamp {
+        value: i64,
+        unit: TimeUnit,
+        zone: Option<String>,
+    },
     /// Days since 1970-01-01.
     Date(i32),
     /// Since midnight.
-    Time { value: i64, unit: TimeUnit },
-    Duration { value: i64, unit: TimeUnit },
+    Time {
+        value: i64,
+        unit: TimeUnit,
+    },
+    Duration {
+        value: i64,
+        unit: TimeUnit,
+    },
 }
 
 impl fmt::Display for Literal {

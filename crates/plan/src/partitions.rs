@@ -146,9 +146,9 @@ fn constant(value: Option<&str>, data_type: &DataType) -> ArrayRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::Array;
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int32Type;
-    use arrow_array::Array;
 
     fn infer(files: &[&str]) -> Partitions {
         Partitions::infer("/k=above/data/", files).unwrap()

@@ -78,22 +78,14 @@ pub(super) const FILE: Fields = &[
 ];
 
 /// `ColumnIndex`
-pub(super) const COLUMN_INDEX: Fields = &[
-    (1, List(&Boolean)),
-    (2, List(&Text)),
-    (3, List(&Text)),
-    (4, Number),
-    (5, List(&Number)),
-    (6, List(&Number)),
-    (7, List(&Number)),
-];
+pub(super) const COLUMN_INDEX: Fields =
+    &[(1, List(&Boolean)), (2, List(&Text)), (3, List(&Text)), (4, Number), (5, List(&Number)), (6, List(&Number)), (7, List(&Number))];
 
 /// `OffsetIndex`
 pub(super) const OFFSET_INDEX: Fields = &[(1, List(&Structure(&[(1, Number), (2, Number), (3, Number)]))), (2, List(&Number))];
 
 /// `BloomFilterHeader`
-pub(super) const BLOOM_FILTER: Fields =
-    &[(1, Number), (2, Structure(&[(1, EMPTY)])), (3, Structure(&[(1, EMPTY)])), (4, Structure(&[(1, EMPTY)]))];
+pub(super) const BLOOM_FILTER: Fields = &[(1, Number), (2, Structure(&[(1, EMPTY)])), (3, Structure(&[(1, EMPTY)])), (4, Structure(&[(1, EMPTY)]))];
 
 /// `PageHeader`
 pub(super) const PAGE: Fields = &[

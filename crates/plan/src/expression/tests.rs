@@ -51,7 +51,8 @@ fn unknown_column_is_named_beside_the_known_ones() {
 
 #[test]
 fn membership_and_null_tests_combine() {
-    let in_list = Expression::IsIn { column: "s".to_owned(), values: vec![Literal::Text("a".to_owned()), Literal::Text(String::new())], matches_null: false };
+    let in_list =
+        Expression::IsIn { column: "s".to_owned(), values: vec![Literal::Text("a".to_owned()), Literal::Text(String::new())], matches_null: false };
     assert_eq!(in_list.keep(&rows()).unwrap(), [true, false, false, true]);
     let either = Expression::Or(vec![in_list, Expression::IsNull { column: "s".to_owned(), nan_is_null: false }]);
     assert_eq!(either.keep(&rows()).unwrap(), [true, false, true, true]);

@@ -92,7 +92,9 @@ pub(super) fn common_types(left: &DataType, right: &DataType) -> Option<(DataTyp
         (Boolean, Boolean) | (Date32, Date32) | (Date64, Date64) => same(left.clone()),
         (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View) => same(if left == right { left.clone() } else { LargeUtf8 }),
         (Binary | LargeBinary | BinaryView, Binary | LargeBinary | BinaryView) => same(if left == right { left.clone() } else { LargeBinary }),
-        (Timestamp(first, zone), Timestamp(second, other)) if zone.is_some() == other.is_some() => same(Timestamp((*first).max(*second), zone.clone())),
+        (Timestamp(first, zone), Timestamp(second, other)) if zone.is_some() == other.is_some() => {
+            same(Timestamp((*first).max(*second), zone.clone()))
+        }
         (Time32(first) | Time64(first), Time32(second) | Time64(second)) => {
             let unit = (*first).max(*second);
             same(if unit <= arrow_schema::TimeUnit::Millisecond { Time32(unit) } else { Time64(unit) })

@@ -27,8 +27,13 @@ pub(crate) struct Leaf {
 pub(crate) enum Test {
     Compare(Comparison, Limit),
     Range(Limit, Option<Limit>),
-    IsIn { members: Box<Members>, matches_null: bool },
-    IsNull { nan_is_null: bool },
+    IsIn {
+        members: Box<Members>,
+        matches_null: bool,
+    },
+    IsNull {
+        nan_is_null: bool,
+    },
     IsNan,
     /// True for no row, also not for a null.
     Never,
@@ -59,7 +64,8 @@ impl Limit {
 
 impl Leaf {
     pub(super) fn new(expression: &Expression, column: &str, data_type: &DataType) -> Result<Self> {
-        let refused = |literal: &Literal| Error::LiteralType { column: column.to_owned(), data_type: data_type.clone(), literal: literal.to_string() };
+        let refused =
+            |literal: &Literal| Error::LiteralType { column: column.to_owned(), data_type: data_type.clone(), literal: literal.to_string() };
         let limit = |literal: &Literal, compared: &DataType| place(literal, compared).map(Limit).ok_or_else(|| refused(literal));
         let mut compared = compared_as(data_type, None);
         let test = match expression {

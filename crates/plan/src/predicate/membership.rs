@@ -149,7 +149,8 @@ fn natives<T: ArrowNativeType + Hash + Eq>(values: &ArrayRef) -> AHashSet<T> {
 
 fn lookup<T: ArrowNativeType>(array: &ArrayRef, is_in: impl Fn(T) -> bool) -> BooleanBuffer {
     let data = array.to_data();
-    let values = data.buffers().first().and_then(|buffer| buffer.typed_data::<T>().get(data.offset()..data.offset() + array.len())).unwrap_or_default();
+    let values =
+        data.buffers().first().and_then(|buffer| buffer.typed_data::<T>().get(data.offset()..data.offset() + array.len())).unwrap_or_default();
     BooleanBuffer::collect_bool(array.len(), |row| values.get(row).is_some_and(|value| is_in(*value)))
 }
 

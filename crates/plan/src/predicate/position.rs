@@ -7,7 +7,8 @@ use super::scaled::{Scaled, in_domain, parts_of};
 use crate::Literal;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type};
 use arrow_array::{
-    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray, PrimitiveArray, StringArray, StringViewArray, make_array,
+    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray, PrimitiveArray, StringArray, StringViewArray,
+    make_array,
 };
 use arrow_buffer::{Buffer, i256};
 use arrow_data::ArrayData;

@@ -1,11 +1,11 @@
 //! Integers, decimals, dates and times as one thing: a whole number of steps of some size.
 
 use crate::Literal;
-use arrow_buffer::i256;
-use arrow_cast::cast;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, StringArray};
+use arrow_buffer::i256;
+use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -106,9 +106,7 @@ pub(super) fn parts_of(literal: &Literal, data_type: &DataType) -> Option<(Scale
             Some((Scaled::of_nanoseconds(time, nanoseconds(*unit)), 0))
         }
         DataType::Duration(unit) => match literal {
-            Literal::Duration { value, unit: own } => {
-                Some((Scaled::of_nanoseconds(i128::from(*value) * nanoseconds(*own), nanoseconds(*unit)), 0))
-            }
+            Literal::Duration { value, unit: own } => Some((Scaled::of_nanoseconds(i128::from(*value) * nanoseconds(*own), nanoseconds(*unit)), 0)),
             _ => None,
         },
         _ => None,

@@ -138,7 +138,8 @@ impl Blocks {
 
     /// Where a value can be among the members, and where one can be none of them.
     fn found(&self, members: &Members, is_float: bool) -> Option<(BooleanBuffer, BooleanBuffer)> {
-        let (min, max) = if is_float { (with_zero(&self.min, false), with_zero(&self.max, true)) } else { (Arc::clone(&self.min), Arc::clone(&self.max)) };
+        let (min, max) =
+            if is_float { (with_zero(&self.min, false), with_zero(&self.max, true)) } else { (Arc::clone(&self.min), Arc::clone(&self.max)) };
         let options = SortOptions::default();
         let beside_min = make_comparator(&members.sorted, &min, options).ok()?;
         let beside_max = make_comparator(&members.sorted, &max, options).ok()?;
@@ -190,8 +191,12 @@ fn only_where(array: &ArrayRef, condition: &NullBuffer) -> Option<ArrayRef> {
 /// A NaN among the bounds tells nothing.
 fn without_nan(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
-        DataType::Float32 => Arc::new(Float32Array::from_iter(array.as_primitive::<Float32Type>().iter().map(|bound| bound.filter(|bound| !bound.is_nan())))),
-        DataType::Float64 => Arc::new(Float64Array::from_iter(array.as_primitive::<Float64Type>().iter().map(|bound| bound.filter(|bound| !bound.is_nan())))),
+        DataType::Float32 => {
+            Arc::new(Float32Array::from_iter(array.as_primitive::<Float32Type>().iter().map(|bound| bound.filter(|bound| !bound.is_nan()))))
+        }
+        DataType::Float64 => {
+            Arc::new(Float64Array::from_iter(array.as_primitive::<Float64Type>().iter().map(|bound| bound.filter(|bound| !bound.is_nan()))))
+        }
         _ => Arc::clone(array),
     }
 }

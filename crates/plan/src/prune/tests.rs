@@ -2,8 +2,8 @@ use super::*;
 use crate::{Comparison, Expression, Literal};
 use arrow_array::types::Int8Type;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray, StringViewArray,
-    TimestampMicrosecondArray, UInt64Array, new_null_array,
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray,
+    StringViewArray, TimestampMicrosecondArray, UInt64Array, new_null_array,
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};

@@ -27,8 +27,8 @@ impl RangeRead for Memory {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<()> {
-        let start = usize::try_from(offset).unwrap();
-        buffer.copy_from_slice(&self.0[start..start + buffer.len()]);
+        let stored = self.0.iter().skip(offset.try_into().unwrap_or(usize::MAX));
+        buffer.iter_mut().zip(stored).for_each(|(target, byte)| *target = *byte);
         Ok(())
     }
 }
@@ -44,7 +44,12 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         ("u16", Arc::new(UInt16Array::from_iter_values(range.clone().map(|row| u16::try_from(row + 65_000).unwrap())))),
         ("u32", Arc::new(UInt32Array::from_iter_values(range.clone().map(|row| u32::MAX - u32::try_from(row).unwrap())))),
         ("u64", Arc::new(UInt64Array::from_iter_values(range.clone().map(|row| u64::MAX - u64::try_from(row).unwrap())))),
-        ("f32", Arc::new(Float32Array::from_iter(range.clone().map(|row| Some(if row % 9 == 0 { f32::NAN } else { 0.5 - f32::from(u8::try_from(row).unwrap()) }))))),
+        (
+            "f32",
+            Arc::new(Float32Array::from_iter(
+                range.clone().map(|row| Some(if row % 9 == 0 { f32::NAN } else { 0.5 - f32::from(u8::try_from(row).unwrap()) })),
+            )),
+        ),
         ("f64", Arc::new(Float64Array::from_iter_values(range.clone().map(|row| if row % 2 == 0 { -0.0 } else { 0.0 })))),
         ("bool", Arc::new(BooleanArray::from_iter(range.clone().map(|row| Some(row < 50))))),
         ("text", Arc::new(StringArray::from_iter(texts.clone()))),
@@ -52,7 +57,10 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         ("view", Arc::new(StringViewArray::from_iter(texts.clone()))),
         ("dictionary", Arc::new(DictionaryArray::<Int32Type>::from_iter(texts.iter().map(Option::as_deref)))),
         ("fixed", Arc::new(FixedSizeBinaryArray::try_from_iter(range.clone().map(|row| [u8::try_from(row + 100).unwrap(); 3])).unwrap())),
-        ("decimal", Arc::new(Decimal128Array::from_iter_values(range.clone().map(|row| i128::from(row) - 50)).with_precision_and_scale(30, 2).unwrap())),
+        (
+            "decimal",
+            Arc::new(Decimal128Array::from_iter_values(range.clone().map(|row| i128::from(row) - 50)).with_precision_and_scale(30, 2).unwrap()),
+        ),
         ("date", Arc::new(Date32Array::from_iter_values(range.clone().map(|row| row - 50)))),
         ("time", Arc::new(TimestampMicrosecondArray::from_iter_values(range.clone().map(i64::from)).with_timezone("UTC"))),
         ("list", Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(range.map(|row| Some(vec![Some(row)]))))),
