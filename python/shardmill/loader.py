@@ -22,10 +22,10 @@ from shardmill.transform import Transform
 TAILS = ("uneven", "drop", "pad")
 
 #: Rows of so many decoded bytes are mixed with one another.
-DEFAULT_WINDOW_BYTES = 128 << 20
+DEFAULT_WINDOW_BYTES = 64 << 20
 
 #: Decoded bytes that may wait for the trainer.
-DEFAULT_PREFETCH_BYTES = 128 << 20
+DEFAULT_PREFETCH_BYTES = 256 << 20
 
 
 @dataclass
