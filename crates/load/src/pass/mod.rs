@@ -30,7 +30,7 @@ use std::time::Duration;
 const SLAB_BYTES: u64 = 16 << 20;
 
 /// Of a shuffle window, more is gathered at once: each slab reads all blocks of its window again.
-const SHUFFLED_SLAB_BYTES: u64 = 64 << 20;
+const SHUFFLED_SLAB_BYTES: u64 = 32 << 20;
 
 /// However narrow the rows are.
 const MAX_SLAB_ROWS: u64 = 1 << 20;
