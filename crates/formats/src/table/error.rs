@@ -8,6 +8,8 @@ pub enum TableError {
     Storage(#[from] shardmill_storage::Error),
     #[error(transparent)]
     Parquet(#[from] crate::parquet::Error),
+    #[error(transparent)]
+    Csv(#[from] crate::csv::Error),
 }
 
 impl TableError {
@@ -17,6 +19,7 @@ impl TableError {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
+            Self::Csv(error) => error.hint(),
         }
     }
 }
