@@ -4,6 +4,7 @@
 //! needs and never trusts a length or an offset that it reads.
 
 pub mod csv;
+pub mod jsonl;
 pub mod parquet;
 pub mod records;
 pub mod table;

@@ -10,6 +10,8 @@ pub enum TableError {
     Parquet(#[from] crate::parquet::Error),
     #[error(transparent)]
     Csv(#[from] crate::csv::Error),
+    #[error(transparent)]
+    Jsonl(#[from] crate::jsonl::Error),
 }
 
 impl TableError {
@@ -20,6 +22,7 @@ impl TableError {
             Self::Storage(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
             Self::Csv(error) => error.hint(),
+            Self::Jsonl(error) => error.hint(),
         }
     }
 }
