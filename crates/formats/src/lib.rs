@@ -5,6 +5,7 @@
 
 pub mod csv;
 pub mod jsonl;
+pub mod orc;
 pub mod parquet;
 pub mod records;
 pub mod table;

@@ -12,6 +12,8 @@ pub enum TableError {
     Csv(#[from] crate::csv::Error),
     #[error(transparent)]
     Jsonl(#[from] crate::jsonl::Error),
+    #[error(transparent)]
+    Orc(#[from] crate::orc::Error),
 }
 
 impl TableError {
@@ -23,6 +25,7 @@ impl TableError {
             Self::Parquet(error) => error.hint(),
             Self::Csv(error) => error.hint(),
             Self::Jsonl(error) => error.hint(),
+            Self::Orc(error) => error.hint(),
         }
     }
 }

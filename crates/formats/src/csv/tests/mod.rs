@@ -31,7 +31,11 @@ fn read_all(file: &CsvFile) -> Result<RecordBatch, TableError> {
         Ok(batch)
     });
     let batches = batches.collect::<Result<Vec<_>, TableError>>()?;
-    Ok(arrow_select::concat::concat_batches(file.schema(), &batches).expect("one schema"))
+    Ok(together(file, &batches))
+}
+
+fn together(file: &CsvFile, batches: &[RecordBatch]) -> RecordBatch {
+    arrow_select::concat::concat_batches(file.schema(), batches).expect("one schema")
 }
 
 /// Rows as text, nulls as `∅`.

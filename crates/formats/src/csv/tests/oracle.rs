@@ -39,7 +39,7 @@ proptest! {
         prop_assert_eq!(&read_all(&file).expect("rows"), &table);
         let (mut row, columns) = (0, [3, 0]);
         for (block, stated) in file.blocks().iter().enumerate() {
-            let rows = stated.rows as usize;
+            let rows = usize::try_from(stated.rows).expect("few rows");
             let selection = BooleanBuffer::from(&bits[row..row + rows]);
             let expected = table.slice(row, rows).project(&columns).expect("columns");
             let expected = arrow_select::filter::filter_record_batch(&expected, &selection.clone().into()).expect("rows");

@@ -26,7 +26,11 @@ fn read_all(file: &JsonlFile) -> Result<RecordBatch, TableError> {
         Ok(batch)
     });
     let batches = batches.collect::<Result<Vec<_>, TableError>>()?;
-    Ok(arrow_select::concat::concat_batches(file.schema(), &batches).expect("one schema"))
+    Ok(together(file, &batches))
+}
+
+fn together(file: &JsonlFile, batches: &[RecordBatch]) -> RecordBatch {
+    arrow_select::concat::concat_batches(file.schema(), batches).expect("one schema")
 }
 
 /// What arrow-json reads from the same text.

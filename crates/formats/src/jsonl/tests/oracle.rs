@@ -56,7 +56,7 @@ proptest! {
         prop_assert_eq!(&read_all(&file).expect("rows"), &by_arrow_json(std::str::from_utf8(&bytes).expect("text"), &table.schema()));
         let (mut row, columns) = (0, [3, 0, 3]);
         for (block, stated) in file.blocks().iter().enumerate() {
-            let len = stated.rows as usize;
+            let len = usize::try_from(stated.rows).expect("few rows");
             let selection = BooleanBuffer::from(&bits[row..row + len]);
             let expected = table.slice(row, len).project(&columns).expect("columns");
             let expected = arrow_select::filter::filter_record_batch(&expected, &selection.clone().into()).expect("rows");
