@@ -19,14 +19,26 @@ const SECONDARY: u64 = 5;
 const MAX_STREAM_KIND: u64 = 10;
 const MAX_ENCODING: u64 = 3;
 
-/// Unpacked, all streams that are read at once.
-const MAX_STREAM_BYTES: usize = 4 << 30;
+/// A stream may unpack to so much, whatever its length; a constant column of many rows does.
+const MIN_STREAM_BYTES: usize = 256 << 20;
+
+/// Longer streams may unpack to so many times their length.
+const MAX_RATIO: usize = 1024;
+
+/// As [`MIN_STREAM_BYTES`], for all streams that are read at once.
+const MIN_STRIPE_BYTES: usize = 512 << 20;
 
 /// The densest encoding: runs of bits, 1040 of them in two bytes.
 const MAX_VALUES_PER_BYTE: u128 = 520;
 
-/// Elements of the lists of a stripe.
+/// Elements of the lists of a stripe, and values of a dictionary.
 const MAX_ELEMENTS: u128 = 1 << 29;
+
+/// A stripe may have so many, whatever its length.
+const MIN_ELEMENTS: u128 = 1 << 26;
+
+/// A longer one may have so many a byte.
+const MAX_ELEMENTS_PER_BYTE: u128 = 64;
 
 /// Why a stripe cannot be read.
 #[derive(Debug)]
@@ -97,16 +109,19 @@ pub(super) fn read_stripe(object: &dyn RangeRead, tail: &Tail, stripe: &Stripe, 
     let packed = fetch(object, &ranges)?;
     let unpacked = unpack(tail.compression, packed)?;
     let by_kind: HashMap<(usize, u64), &Bytes> = needed.iter().zip(&unpacked).map(|(stream, bytes)| ((stream.column, stream.kind), bytes)).collect();
-    judge(&tail.types, &encodings, &by_kind, wanted)?;
+    let most = (u128::from(stripe.data_len) * MAX_ELEMENTS_PER_BYTE).clamp(MIN_ELEMENTS, MAX_ELEMENTS);
+    judge(&tail.types, &encodings, &by_kind, wanted, most)?;
     let streams = needed.iter().map(|stream| stream.offset).zip(unpacked.iter().cloned()).collect();
     Ok(StripeReader { footer_offset, footer, streams })
 }
 
 fn unpack(compression: Compression, packed: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
-    let mut room = MAX_STREAM_BYTES;
+    let limit = |packed: usize, least: usize| packed.saturating_mul(MAX_RATIO).max(least);
+    let mut room = limit(packed.iter().map(Bytes::len).sum(), MIN_STRIPE_BYTES);
     let mut unpacked = Vec::with_capacity(packed.len());
     for bytes in packed {
-        let bytes = compression.unpack(bytes, room.min(i32::MAX as usize))?;
+        let most = limit(bytes.len(), MIN_STREAM_BYTES).min(room).min(i32::MAX as usize);
+        let bytes = compression.unpack(bytes, most)?;
         room = room.saturating_sub(bytes.len());
         unpacked.push(bytes);
     }
@@ -147,12 +162,12 @@ fn parse_footer(footer: &[u8], stripe: &Stripe, end: u64) -> Result<(Vec<Stream>
 }
 
 /// What orc-rust would allocate for without looking: dictionaries, and the elements of lists.
-fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64), &Bytes>, wanted: &HashSet<usize>) -> Result<(), String> {
+fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64), &Bytes>, wanted: &HashSet<usize>, most: u128) -> Result<(), String> {
     let len = |column: usize, kind: u64| streams.get(&(column, kind)).map_or(0, |bytes| bytes.len() as u128);
     for column in wanted.iter().copied() {
         let Some((found, encoding)) = types.get(column).zip(encodings.get(column)) else { continue };
         let lengths = streams.get(&(column, LENGTH)).map_or(&[][..], |bytes| bytes.as_ref());
-        if u128::from(encoding.dictionary_size) > lengths.len() as u128 * MAX_VALUES_PER_BYTE {
+        if u128::from(encoding.dictionary_size) > most.min(lengths.len() as u128 * MAX_VALUES_PER_BYTE) {
             return Err(format!("a dictionary of {} values in {} bytes", encoding.dictionary_size, lengths.len()));
         }
         if !found.is_repeated() {
@@ -160,7 +175,7 @@ fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64),
         }
         let sum = sum_at_most(lengths, encoding.runs).map_err(|_| "damaged lengths of lists".to_owned())?;
         let bound = found.children.iter().map(|child| capacity(types, *child, &len)).min().unwrap_or_default();
-        if sum > bound.min(MAX_ELEMENTS) {
+        if sum > bound.min(most) {
             return Err(format!("lists of {sum} elements, of which the file can hold {bound}"));
         }
     }

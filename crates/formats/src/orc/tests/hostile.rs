@@ -6,6 +6,7 @@ use crate::orc::types::types;
 use crate::orc::wire::put_varint;
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use orc_rust::compression::CompressionType;
+use proptest::prelude::*;
 use std::sync::Arc;
 
 fn files() -> Vec<Vec<u8>> {
@@ -47,6 +48,19 @@ fn a_flipped_byte_anywhere_is_an_error_or_other_values() {
                 damaged[position] ^= flip;
                 attempt(&damaged);
             }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn damage_in_several_places_is_an_error_or_other_values(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        for mut bytes in files() {
+            for (place, byte) in &damage {
+                let place = place.index(bytes.len());
+                bytes[place] = *byte;
+            }
+            attempt(&bytes);
         }
     }
 }

@@ -5,17 +5,18 @@ use arrow_array::{ArrayRef, BinaryArray, BooleanArray, Float32Array, Float64Arra
 use orc_rust::ArrowWriterBuilder;
 use orc_rust::compression::CompressionType;
 use proptest::prelude::*;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 type Row = (Option<i64>, Option<f64>, Option<bool>, Option<String>, Option<Vec<u8>>, i16);
 
 fn any_rows() -> impl Strategy<Value = Vec<Row>> {
     let text = prop_oneof![Just(Some("often".to_owned())), prop::option::of("[a-zé漢]{0,8}")];
-    // The writer panics where the difference of two integers overflows.
-    let integer = prop_oneof![prop::option::of(-(1i64 << 60)..1 << 60), (0..5i64).prop_map(Some)];
     let real = prop::option::of(-1e300..1e300f64);
-    let row = (integer, real, any::<Option<bool>>(), text, prop::option::of(prop::collection::vec(any::<u8>(), 0..6)), any::<i16>());
-    prop::collection::vec(row, 1..300)
+    let row = (any::<Option<i64>>(), real, any::<Option<bool>>(), text, prop::option::of(prop::collection::vec(any::<u8>(), 0..6)), any::<i16>());
+    // Integers of one table are all about as large.
+    (prop::collection::vec(row, 1..300), 0..62)
+        .prop_map(|(rows, shift)| rows.into_iter().map(|row| (row.0.map(|value| value >> shift), row.1, row.2, row.3, row.4, row.5)).collect())
 }
 
 fn table(rows: &[Row]) -> RecordBatch {
@@ -58,7 +59,10 @@ proptest! {
     #[test]
     fn what_orc_rust_wrote_is_read_back(rows in any_rows(), compression in any_compression(), stripe_bytes in 100usize..5000, bits in prop::collection::vec(any::<bool>(), 300)) {
         let table = table(&rows);
-        let file = OrcFile::open(memory("a.orc", written(&table, compression, 50, stripe_bytes))).expect("a file");
+        // The writer panics on some runs that hold few large integers among small ones.
+        let bytes = std::panic::catch_unwind(AssertUnwindSafe(|| written(&table, compression, 50, stripe_bytes)));
+        prop_assume!(bytes.is_ok());
+        let file = OrcFile::open(memory("a.orc", bytes.unwrap_or_default())).expect("a file");
         prop_assert_eq!(&read_all(&file).expect("rows"), &table);
         let (mut row, columns) = (0, [4, 0, 4, 3]);
         for (block, stated) in file.blocks().iter().enumerate() {
