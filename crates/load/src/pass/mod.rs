@@ -199,7 +199,10 @@ impl Work {
 
     fn bytes_of(&self, visit: usize) -> u64 {
         let Some(block) = self.order.block(visit).and_then(|block| self.rows.blocks().get(block)) else { return 0 };
-        self.dataset.decoded_bytes(block.place, &self.columns)
+        let bytes = self.dataset.decoded_bytes(block.place, &self.columns);
+        // Of a filtered block, only the selected rows stay.
+        let rows = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
+        u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(rows.max(1))).unwrap_or(u64::MAX)
     }
 }
 

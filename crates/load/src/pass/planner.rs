@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks of fewer batches are not worth a slab of their own.
-const BATCHES_WORTH_A_SLAB: u64 = 8;
+const BATCHES_WORTH_A_SLAB: u64 = 3;
 
 /// One batch of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,8 @@ pub(super) struct Planner {
 
 impl Planner {
     pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, slab_rows: u64) -> Self {
-        let mut planner = Self { steps, rank, consumed, slab_rows, is_aligned: false, lanes: steps.lanes_of(rank), active: BTreeSet::new(), ahead: None, order };
+        let mut planner =
+            Self { steps, rank, consumed, slab_rows, is_aligned: false, lanes: steps.lanes_of(rank), active: BTreeSet::new(), ahead: None, order };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
     }
