@@ -251,8 +251,10 @@ impl PyRowPlan {
         prefetch_bytes: u64,
     ) -> PyResult<PyPass> {
         let outlet = Arc::clone(&outlet.0);
+        // In the order of the files, blocks decide nothing but speed.
+        let rows = if self.window_bytes.is_none() { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
         let options = PassOptions {
-            order: Arc::new(self.order(epoch)),
+            order: Arc::new(self.order_of(&rows, epoch)),
             steps: self.steps(&share),
             rank: share.rank,
             consumed,
@@ -264,7 +266,7 @@ impl PyRowPlan {
             let outlet = Arc::clone(&outlet);
             move |rows, batches: &[_]| outlet.finish(rows, batches)
         };
-        let started = py.detach(|| Pass::start(&self.dataset, &self.rows, options, &Cancel::default(), finish));
+        let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
         Ok(PyPass { pass: Mutex::new(started.map_err(PyShardmillError::from)?), outlet, process: std::process::id() })
     }
 
@@ -314,7 +316,11 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 impl PyRowPlan {
     fn order(&self, epoch: u64) -> RowOrder {
-        let blocks = self.rows.order_blocks();
+        self.order_of(&self.rows, epoch)
+    }
+
+    fn order_of(&self, rows: &RowSet, epoch: u64) -> RowOrder {
+        let blocks = rows.order_blocks();
         match self.window_bytes {
             None => RowOrder::sequential(&blocks),
             Some(window) => RowOrder::shuffled(&blocks, window, self.seed, epoch),

@@ -15,6 +15,8 @@ mod planner;
 pub use metrics::{Metrics, MetricsReport};
 pub use planner::BatchRows;
 
+use crate::dataset::BlockOf;
+use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use assemble::assemble;
@@ -174,7 +176,10 @@ impl Work {
     fn decode(&self, visit: usize) -> Result<RecordBatch> {
         let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
         let block = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
-        self.dataset.read(block.place, &self.columns, block.selection.as_ref())
+        match block.count {
+            1 => self.dataset.read(block.place, &self.columns, block.selection.as_ref()),
+            count => self.dataset.read_run(block.place, count, &self.columns),
+        }
     }
 
     /// A null is looked for where the user will: in its file.
@@ -199,18 +204,23 @@ impl Work {
 
     fn bytes_of(&self, visit: usize) -> u64 {
         let Some(block) = self.order.block(visit).and_then(|block| self.rows.blocks().get(block)) else { return 0 };
-        let bytes = self.dataset.decoded_bytes(block.place, &self.columns);
+        let bytes = bytes_of(&self.dataset, block, &self.columns);
         // Of a filtered block, only the selected rows stay.
         let rows = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
         u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(rows.max(1))).unwrap_or(u64::MAX)
     }
 }
 
+fn bytes_of(dataset: &Dataset, block: &RowBlock, columns: &[usize]) -> u64 {
+    let places = (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place });
+    places.map(|place| dataset.decoded_bytes(place, columns)).sum()
+}
+
 /// The mean over the first blocks; metadata of all of them would take its time.
 fn row_bytes(dataset: &Dataset, rows: &RowSet, columns: &[usize]) -> u64 {
     const SAMPLE: usize = 64;
     let sample = || rows.blocks().iter().take(SAMPLE);
-    let bytes: u64 = sample().map(|block| dataset.decoded_bytes(block.place, columns)).sum();
+    let bytes: u64 = sample().map(|block| bytes_of(dataset, block, columns)).sum();
     let all: u64 = sample().map(|block| block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64)).sum();
     bytes.div_ceil(all.max(1))
 }
