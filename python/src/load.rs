@@ -127,7 +127,6 @@ struct PyOutlet(Arc<Outlet>);
 impl PyOutlet {
     #[new]
     #[pyo3(signature = (dataset, *, columns, kind, nulls, fill_values, is_padded, is_filtered))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn new(
         dataset: PyRef<'_, PyDataset>,
@@ -296,6 +295,7 @@ impl PyRowPlan {
     }
 
     /// One row, a value for each column.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn row<'py>(&self, py: Python<'py>, id: u64, columns: Vec<usize>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let taken = py.detach(|| take(&self.dataset, &self.rows, &[id], &columns)).map_err(PyShardmillError::from)?;
         let schema = taken.schema();
@@ -303,6 +303,7 @@ impl PyRowPlan {
     }
 
     /// Rows by number.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn take(&self, py: Python<'_>, ids: Vec<u64>, columns: Vec<usize>) -> PyResult<PyRecordBatch> {
         let taken = py.detach(|| take(&self.dataset, &self.rows, &ids, &columns)).map_err(PyShardmillError::from)?;
         Ok(PyRecordBatch::new(taken))

@@ -47,6 +47,7 @@ impl ParquetTable {
     ///
     /// # Errors
     /// [`Error::Footer`].
+    #[expect(clippy::needless_pass_by_value, reason = "as the other formats")]
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;

@@ -89,10 +89,10 @@ fn widened_integer(first: &DataType, second: &DataType) -> Option<DataType> {
     match (first_signed, second_signed) {
         (false, false) => Some(if first_bits > second_bits { first.clone() } else { second.clone() }),
         _ => match needed(first_signed, first_bits).max(needed(second_signed, second_bits)) {
-            ..=8 => Some(Int8),
-            ..=16 => Some(Int16),
-            ..=32 => Some(Int32),
-            ..=64 => Some(Int64),
+            0..=8 => Some(Int8),
+            9..=16 => Some(Int16),
+            17..=32 => Some(Int32),
+            33..=64 => Some(Int64),
             _ => None,
         },
     }

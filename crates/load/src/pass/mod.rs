@@ -54,12 +54,15 @@ pub struct PassOptions {
 /// Batches on their way to the consumer.
 #[derive(Debug)]
 pub struct Pass<T> {
-    stream: Stream<Result<Vec<(Slab<T>, u64)>>>,
+    stream: Stream<Result<Made<T>>>,
     /// Made and not yet handed out.
     ready: VecDeque<(Slab<T>, u64)>,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
 }
+
+/// Slabs of one job, with the bytes that they were counted with.
+type Made<T> = Vec<(Slab<T>, u64)>;
 
 /// Consecutive batches in one piece.
 #[derive(Debug)]
