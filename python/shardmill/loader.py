@@ -16,8 +16,11 @@ from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_state import OrderSettings, parsed
-from shardmill.threads import default_threads
+from shardmill.threads import checked_threads
 from shardmill.transform import Transform
+
+#: Numbers cross into native code as 64 bits.
+_MOST = 2**63 - 1
 
 TAILS = ("uneven", "drop", "pad")
 
@@ -117,10 +120,13 @@ class Loader:
         _at_least("prefetch_bytes", prefetch_bytes, 1)
         _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
         _at_least("transform_workers", transform_workers, 0)
-        _at_least("threads", 0 if threads is None else threads, 0)
         _at_least("lanes", 1 if lanes is None else lanes, 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
+        if not isinstance(shuffle, bool):
+            raise OptionError(f"shuffle is True or False, not {shuffle!r}")
+        if transform is not None and not callable(transform):
+            raise OptionError(f"transform is called with each batch, and {transform!r} cannot be called")
         self._rank, self._world_size = ranks.resolve(rank, world_size)
         if tail is not None and tail not in TAILS:
             raise OptionError(f"tail is one of {', '.join(TAILS)}, not {tail!r}")
@@ -145,10 +151,11 @@ class Loader:
             )
         self._columns = self._dataset.columns if columns is None else list(columns)
         self._batch_size = batch_size
-        self._shuffle, self._seed = bool(shuffle), seed
+        self._shuffle, self._seed = shuffle, seed
         self._window_bytes = shuffle_window_bytes
-        self._lanes = lanes
-        self._threads = default_threads() if threads is None else threads
+        # Lanes that nobody asked for are those of the run that the state comes from.
+        self._asked_lanes, self._lanes = lanes, lanes or self._world_size
+        self._threads = checked_threads(threads)
         self._prefetch_bytes = prefetch_bytes
         self._cutter: Cutter = cutter_of(output, pin_memory=pin_memory, device=device)
         self._transform = None if transform is None else Transform(transform, transform_workers)
@@ -156,7 +163,7 @@ class Loader:
             raise OptionError("transform_workers are for a transform, and there is none")
         # Everything that can be refused is refused here: names, types, fill values.
         self._outlet_arguments: dict[str, Any] = {
-            "columns": self._dataset._native.column_numbers(self._columns),
+            "columns": self._dataset._numbers_of(self._columns),
             "kind": self._cutter.kind,
             "nulls": nulls,
             "fill_values": plain_fill_values(fill_values),
@@ -194,12 +201,9 @@ class Loader:
         return self._plan().batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
-        position = self._position
-        if not position.is_loaded:
-            position.consumed = 0
-        position.is_loaded = False
+        begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
-        self._position = position = _Position(position.epoch, position.consumed)
+        self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
         batches = self._batches(replace(position))
         if self._transform is not None:
             batches = self._transform.over(batches)
@@ -222,13 +226,14 @@ class Loader:
             CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a ``ValueError``.
         """
         state = parsed(state)
-        if self._lanes is None:
-            self._lanes, self._rows = state["lanes"], None
         if state["order_version"] != _native.ORDER_VERSION:
             raise CheckpointMismatchError(
                 f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"
             )
-        self._settings().check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        lanes = self._asked_lanes or state["lanes"]
+        self._settings(lanes).check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        if lanes != self._lanes:
+            self._lanes, self._rows = lanes, None
         self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
         self._normalize(self._position)
 
@@ -261,12 +266,10 @@ class Loader:
     def _plan(self) -> _native.RowPlan:
         if self._rows is None:
             window = self._window_bytes if self._shuffle else None
-            self._rows = self._dataset.row_plan().ordered(
-                window_bytes=window, seed=self._seed, lanes=self._lanes or self._world_size
-            )
+            self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes)
         return self._rows
 
-    def _settings(self) -> OrderSettings:
+    def _settings(self, lanes: int | None = None) -> OrderSettings:
         native = self._dataset._native
         return OrderSettings(
             order_version=_native.ORDER_VERSION,
@@ -275,7 +278,7 @@ class Loader:
             seed=self._seed,
             shuffle=self._shuffle,
             shuffle_window_bytes=self._window_bytes if self._shuffle else None,
-            lanes=self._lanes or self._world_size,
+            lanes=lanes or self._lanes,
             files=len(native.files),
             dataset=native.fingerprint,
             file_digests=OrderSettings.digests_shown(native.file_digests),
@@ -335,6 +338,8 @@ class Loader:
 def _at_least(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
+    if value > _MOST:
+        raise OptionError(f"{name} is at most 2^63 - 1, not {value}")
 
 
 def _close(batches: Iterator[Any]) -> None:

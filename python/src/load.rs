@@ -58,7 +58,7 @@ impl PyDataset {
             threads: threads.max(1),
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
-        if let Some(filter) = filter.map(parsed).transpose()? {
+        if let Some(filter) = filter.map(parsed).transpose()?.filter(|_| !dataset.files().is_empty()) {
             filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
         }
         Ok(Self(Arc::new(dataset)))

@@ -48,6 +48,8 @@ impl RowSet {
         let all: Vec<RowBlock> = dataset.blocks().filter_map(|place| whole(dataset, place)).collect();
         let blocks = match filter {
             None => all,
+            // Without files there is no column that a filter could be about.
+            Some(_) if dataset.files().is_empty() => all,
             Some(filter) => filtered(dataset, filter, all, threads, cancel)?,
         };
         Ok(Self::of(blocks))

@@ -228,6 +228,8 @@ fn with_views(schema: &Schema) -> SchemaRef {
         let view = match field.data_type() {
             DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
             DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            // A row group may hold more values than the keys that some writer found enough for one of its batches.
+            DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
             _ => return Arc::clone(field),
         };
         Arc::new(Field::clone(field).with_data_type(view))

@@ -37,6 +37,33 @@ impl SlabPlan {
     pub(super) fn rows(&self) -> u64 {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
+
+    /// Its batches, each as a slab of its own.
+    pub(super) fn each_batch(&self, order: &RowOrder) -> impl Iterator<Item = Self> {
+        let mut start = 0;
+        self.batches.iter().map(move |batch| {
+            let end = start + batch.rows as u64;
+            let runs = part_of(&self.runs, start..end);
+            start = end;
+            let visits: BTreeSet<usize> = runs.iter().flat_map(|run| order.visits(run.clone())).collect();
+            Self { batches: vec![*batch], runs, visits: visits.into_iter().collect(), retired: Vec::new() }
+        })
+    }
+}
+
+/// The part `wanted` of the concatenation of `runs`.
+fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>> {
+    let mut passed = 0;
+    let mut parts = Vec::new();
+    for run in runs {
+        let len = run.end - run.start;
+        let (from, to) = (wanted.start.clamp(passed, passed + len) - passed, wanted.end.clamp(passed, passed + len) - passed);
+        if from < to {
+            parts.push(run.start + from..run.start + to);
+        }
+        passed += len;
+    }
+    parts
 }
 
 #[derive(Debug)]
