@@ -138,8 +138,8 @@ class Dataset:
         rows = len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        batch = self._take([int(index) % rows])
-        return {name: to_pylist(batch.column(place))[0] for place, name in enumerate(self._columns)}
+        # A record batch is a struct array to who asks for an array, so its rows are dicts.
+        return to_pylist(self._take([int(index) % rows]))[0]
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
