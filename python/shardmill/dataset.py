@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from shardmill._native import load as _native
-from shardmill._native.columns import to_pylist
 from shardmill.arrow import as_pyarrow
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
@@ -34,6 +34,8 @@ class Dataset:
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
         partitioning: ``"hive"`` turns ``key=value`` folders below the root into columns.
+        schema: Arrow schema of CSV and JSONL files; inferred from the start of every file when ``None``. Other formats bring their own.
+        bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for the value.
         on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
         threads: for reading; as many as there are cores when ``None``.
 
@@ -60,6 +62,8 @@ class Dataset:
         filter: Expression | list[Any] | None = None,
         storage_options: dict[str, Any] | None = None,
         partitioning: str | None = None,
+        schema: Any = None,
+        bad_lines: str = "error",
         on_bad_file: str = "error",
         threads: int | None = None,
     ) -> None:
@@ -77,11 +81,17 @@ class Dataset:
             format=format,
             hive=partitioning == "hive",
             filter=self._filter_json,
+            schema=schema,
+            bad_lines=bad_lines,
             skip_bad_files=on_bad_file == "skip",
             threads=max(self._threads, 4),
         )
+        if self._native.format in ("parquet", "orc") and (schema is not None or bad_lines != "error"):
+            raise OptionError(
+                f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
+            )
         names = self._native.column_names
-        self._columns = list(names) if columns is None else list(columns)
+        self._columns = list(names) if columns is None else column_names(columns)
         self._column_numbers = self._native.column_numbers(self._columns)
         self._arguments = {
             "path": self._paths,
@@ -89,6 +99,8 @@ class Dataset:
             "columns": columns,
             "filter": filter,
             "partitioning": partitioning,
+            "schema": schema,
+            "bad_lines": bad_lines,
             "on_bad_file": on_bad_file,
             "threads": threads,
         }
@@ -135,11 +147,14 @@ class Dataset:
         return self.num_rows
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        rows = len(self)
+        if isinstance(index, slice):
+            raise TypeError(
+                "rows are taken one by one\nhint: ds.take(range(10)) gives several, as an Arrow record batch"
+            )
+        index, rows = operator.index(index), len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        # A record batch is a struct array to who asks for an array, so its rows are dicts.
-        return to_pylist(self._take([int(index) % rows]))[0]
+        return dict(zip(self._columns, self.row_plan().row(index % rows, self._column_numbers), strict=True))
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
@@ -148,7 +163,7 @@ class Dataset:
             IndexError: when a number is outside of the rows.
         """
         rows = len(self)
-        numbers = [int(index) for index in indices]
+        numbers = [operator.index(index) for index in indices]
         for index in numbers:
             if not -rows <= index < rows:
                 raise IndexError(f"row {index} of {rows}")
@@ -184,6 +199,17 @@ class Dataset:
 
 def _reopened(arguments: dict[str, Any]) -> Dataset:
     return Dataset(arguments.pop("path"), **arguments)
+
+
+def column_names(columns: Sequence[str]) -> list[str]:
+    """``columns`` as a list.
+
+    Raises:
+        ValueError: for a single text, whose letters would be taken for names.
+    """
+    if isinstance(columns, str):
+        raise OptionError(f"columns is a list of names, not {columns!r}\nhint: write columns=[{columns!r}]")
+    return list(columns)
 
 
 def _paths(path: PathLike | Sequence[PathLike]) -> list[str]:

@@ -1,6 +1,6 @@
 //! `shardmill._native.load`
 
-use crate::columns::{fill_values, kind, nulls, slab_to_python};
+use crate::columns::{fill_values, kind, nulls, slab_to_python, value_at};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
+use shardmill_formats::records::BadLines;
 use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
@@ -27,18 +28,36 @@ struct PyDataset(Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, skip_bad_files=false, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, threads=1))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
         format: Option<&str>,
         hive: bool,
         filter: Option<&str>,
+        schema: Option<PySchema>,
+        bad_lines: &str,
         skip_bad_files: bool,
         threads: usize,
     ) -> PyResult<Self> {
+        let bad_lines = match bad_lines {
+            "error" => BadLines::Error,
+            "skip" => BadLines::Skip,
+            "null" => BadLines::Null,
+            other => return Err(PyShardmillError::option(format!("bad_lines is 'error', 'skip' or 'null', not {other:?}")).into()),
+        };
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
-        let options = DatasetOptions { paths, format, hive, filter: filter.map(parsed).transpose()?, skip_bad_files, threads: threads.max(1) };
+        let options = DatasetOptions {
+            paths,
+            format,
+            hive,
+            filter: filter.map(parsed).transpose()?,
+            text_schema: schema.map(PySchema::into_inner),
+            bad_lines,
+            skip_bad_files,
+            threads: threads.max(1),
+        };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
         if let Some(filter) = filter.map(parsed).transpose()? {
             filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
@@ -139,6 +158,11 @@ impl PyOutlet {
         }
     }
 
+    #[getter]
+    fn schema(&self) -> PySchema {
+        PySchema::new(Arc::clone(self.0.schema()))
+    }
+
     /// The first column whose type torch has since 2.3 only.
     #[getter]
     fn wide_unsigned(&self) -> Option<&str> {
@@ -224,8 +248,10 @@ impl PyRowPlan {
         prefetch_bytes: u64,
     ) -> PyResult<PyPass> {
         let outlet = Arc::clone(&outlet.0);
+        // In the order of the files, blocks decide nothing but speed.
+        let rows = if self.window_bytes.is_none() { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
         let options = PassOptions {
-            order: Arc::new(self.order(epoch)),
+            order: Arc::new(self.order_of(&rows, epoch)),
             steps: self.steps(&share),
             rank: share.rank,
             consumed,
@@ -237,7 +263,7 @@ impl PyRowPlan {
             let outlet = Arc::clone(&outlet);
             move |rows, batches: &[_]| outlet.finish(rows, batches)
         };
-        let started = py.detach(|| Pass::start(&self.dataset, &self.rows, options, &Cancel::default(), finish));
+        let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
         Ok(PyPass { pass: Mutex::new(started.map_err(PyShardmillError::from)?), outlet, process: std::process::id() })
     }
 
@@ -272,6 +298,13 @@ impl PyRowPlan {
         Ok(answer)
     }
 
+    /// One row, a value for each column.
+    fn row<'py>(&self, py: Python<'py>, id: u64, columns: Vec<usize>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let taken = py.detach(|| take(&self.dataset, &self.rows, &[id], &columns)).map_err(PyShardmillError::from)?;
+        let schema = taken.schema();
+        taken.columns().iter().zip(schema.fields()).map(|(array, field)| value_at(py, field.name(), array, 0)).collect()
+    }
+
     /// Rows by number.
     fn take(&self, py: Python<'_>, ids: Vec<u64>, columns: Vec<usize>) -> PyResult<PyRecordBatch> {
         let taken = py.detach(|| take(&self.dataset, &self.rows, &ids, &columns)).map_err(PyShardmillError::from)?;
@@ -295,7 +328,11 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 impl PyRowPlan {
     fn order(&self, epoch: u64) -> RowOrder {
-        let blocks = self.rows.order_blocks();
+        self.order_of(&self.rows, epoch)
+    }
+
+    fn order_of(&self, rows: &RowSet, epoch: u64) -> RowOrder {
+        let blocks = rows.order_blocks();
         match self.window_bytes {
             None => RowOrder::sequential(&blocks),
             Some(window) => RowOrder::shuffled(&blocks, window, self.seed, epoch),

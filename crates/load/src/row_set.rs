@@ -22,10 +22,18 @@ pub struct RowSet {
     num_rows: u64,
 }
 
-/// Rows of one block.
+/// Blocks that follow each other in a file are decoded together up to this size.
+const MERGED_BYTES: u64 = 16 << 20;
+
+/// And up to this part of a lane.
+const MERGED_SHARE: u64 = 32;
+
+/// Rows of one block, or of several that follow each other in a file.
 #[derive(Debug, Clone)]
 pub struct RowBlock {
+    /// The first one.
     pub place: BlockOf,
+    pub count: usize,
     pub rows: u64,
     /// In memory, all columns, estimated.
     pub decoded_bytes: u64,
@@ -42,13 +50,37 @@ impl RowSet {
             None => all,
             Some(filter) => filtered(dataset, filter, all, threads, cancel)?,
         };
+        Ok(Self::of(blocks))
+    }
+
+    fn of(blocks: Vec<RowBlock>) -> Self {
         let mut num_rows = 0;
         let mut starts = Vec::with_capacity(blocks.len());
         for block in &blocks {
             starts.push(num_rows);
             num_rows += block.rows;
         }
-        Ok(Self { blocks, starts, num_rows })
+        Self { blocks, starts, num_rows }
+    }
+
+    /// The same rows in the same order, with small blocks put together. For reading in the order of the files only: elsewhere blocks decide the order.
+    /// The more lanes share the rows, the smaller they stay: blocks at the border of two lanes are read twice.
+    #[must_use]
+    pub fn merged(&self, lanes: u64) -> Self {
+        let all: u64 = self.blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
+        let limit = MERGED_BYTES.min(all / lanes.max(1) / MERGED_SHARE);
+        let mut merged: Vec<RowBlock> = Vec::new();
+        for block in &self.blocks {
+            match merged.last_mut() {
+                Some(last) if last.takes(block, limit) => {
+                    last.count += 1;
+                    last.rows += block.rows;
+                    last.decoded_bytes += block.decoded_bytes;
+                }
+                _ => merged.push(block.clone()),
+            }
+        }
+        Self::of(merged)
     }
 
     #[must_use]
@@ -86,6 +118,11 @@ impl RowSet {
 }
 
 impl RowBlock {
+    fn takes(&self, next: &Self, limit: u64) -> bool {
+        let follows = self.place.file == next.place.file && self.place.block + self.count == next.place.block;
+        follows && self.selection.is_none() && next.selection.is_none() && self.decoded_bytes + next.decoded_bytes <= limit
+    }
+
     /// The place of the selected row number `place` among all rows of the block.
     fn row(&self, place: usize) -> Option<usize> {
         match &self.selection {
@@ -97,7 +134,7 @@ impl RowBlock {
 
 fn whole(dataset: &Dataset, place: BlockOf) -> Option<RowBlock> {
     let block = dataset.files().get(place.file)?.table.blocks().get(place.block)?;
-    (block.rows > 0).then_some(RowBlock { place, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None })
+    (block.rows > 0).then_some(RowBlock { place, count: 1, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None })
 }
 
 fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, threads: usize, cancel: &Cancel) -> Result<Vec<RowBlock>> {
@@ -146,5 +183,5 @@ fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &R
     }
     let decoded_bytes = u64::try_from(u128::from(block.decoded_bytes) * u128::from(rows) / u128::from(block.rows.max(1))).unwrap_or(u64::MAX);
     let selection = (rows < block.rows).then_some(selection);
-    Ok(Some(RowBlock { place: block.place, rows, decoded_bytes, selection }))
+    Ok(Some(RowBlock { place: block.place, count: 1, rows, decoded_bytes, selection }))
 }

@@ -8,6 +8,18 @@ pub enum TableError {
     Storage(#[from] shardmill_storage::Error),
     #[error(transparent)]
     Parquet(#[from] crate::parquet::Error),
+    #[error(transparent)]
+    Csv(#[from] crate::csv::Error),
+    #[error(transparent)]
+    Jsonl(#[from] crate::jsonl::Error),
+    #[error(transparent)]
+    Orc(#[from] crate::orc::Error),
+    #[error("Blocks of `{path}` cannot be put together")]
+    Join {
+        path: String,
+        #[source]
+        source: arrow_schema::ArrowError,
+    },
 }
 
 impl TableError {
@@ -16,7 +28,11 @@ impl TableError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
+            Self::Join { .. } => None,
             Self::Parquet(error) => error.hint(),
+            Self::Csv(error) => error.hint(),
+            Self::Jsonl(error) => error.hint(),
+            Self::Orc(error) => error.hint(),
         }
     }
 }

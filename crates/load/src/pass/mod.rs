@@ -15,6 +15,8 @@ mod planner;
 pub use metrics::{Metrics, MetricsReport};
 pub use planner::BatchRows;
 
+use crate::dataset::BlockOf;
+use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use assemble::assemble;
@@ -22,14 +24,18 @@ use blocks::Blocks;
 use planner::{Planner, SlabPlan};
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rows that are gathered together weigh about this: large beside the cost of a slab, small beside the memory of a machine.
+/// Rows that are put together from ranges weigh about this: large beside the cost of a slab, small beside the memory of a machine.
 const SLAB_BYTES: u64 = 16 << 20;
 
+/// Of a shuffle window, more is gathered at once: each slab reads all blocks of its window again.
+const SHUFFLED_SLAB_BYTES: u64 = 32 << 20;
+
 /// However narrow the rows are.
-const MAX_SLAB_ROWS: u64 = 1 << 18;
+const MAX_SLAB_ROWS: u64 = 1 << 20;
 
 /// Which rows, and in what order.
 #[derive(Debug, Clone)]
@@ -48,7 +54,9 @@ pub struct PassOptions {
 /// Batches on their way to the consumer.
 #[derive(Debug)]
 pub struct Pass<T> {
-    stream: Stream<Result<(Slab<T>, u64)>>,
+    stream: Stream<Result<Vec<(Slab<T>, u64)>>>,
+    /// Made and not yet handed out.
+    ready: VecDeque<(Slab<T>, u64)>,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
 }
@@ -73,7 +81,8 @@ impl<T: Send + 'static> Pass<T> {
         finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
         let row_bytes = row_bytes(dataset, rows, &options.columns);
-        let slab_rows = (SLAB_BYTES / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
+        let slab_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, slab_rows);
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
@@ -90,24 +99,34 @@ impl<T: Send + 'static> Pass<T> {
         let source = {
             let (work, cancel) = (work.clone(), cancel.clone());
             move || {
-                let plan = planner.next_slab()?;
-                let bytes = plan.rows().saturating_mul(row_bytes);
-                let visits: Vec<(usize, u64)> = plan.visits.iter().map(|visit| (*visit, work.bytes_of(*visit))).collect();
-                work.blocks.plan(&visits, &plan.retired, bytes, &cancel).then_some((plan, bytes))
+                let job = planner.next_job()?;
+                let announced = job.into_iter().map(|plan| {
+                    let bytes = plan.rows().saturating_mul(row_bytes);
+                    let visits: Vec<(usize, u64)> = plan.visits.iter().map(|visit| (*visit, work.bytes_of(*visit))).collect();
+                    work.blocks.plan(&visits, &plan.retired, bytes, &cancel).then_some((plan, bytes))
+                });
+                announced.collect::<Option<Vec<_>>>()
             }
         };
-        let make = move |(plan, bytes): (SlabPlan, u64)| {
-            let rows = work.rows_of(&plan)?;
-            let content = work.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| work.in_place(error, &plan))?;
-            Ok((Slab { batches: plan.batches, content }, bytes))
+        let make = move |job: Vec<(SlabPlan, u64)>| {
+            let slabs = job.into_iter().map(|(plan, bytes)| {
+                let rows = work.rows_of(&plan)?;
+                let content = work.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| work.in_place(error, &plan))?;
+                Ok((Slab { batches: plan.batches, content }, bytes))
+            });
+            slabs.collect()
         };
         let stream = stream_in_order(options.threads, cancel, source, make)?;
-        Ok(Self { stream, blocks, metrics })
+        Ok(Self { stream, ready: VecDeque::new(), blocks, metrics })
     }
 
     /// The next slab; waits at most `patience`.
     pub fn poll(&mut self, patience: Duration) -> Poll<Result<Slab<T>>> {
-        let Self { stream, blocks, metrics } = self;
+        if let Some((slab, bytes)) = self.ready.pop_front() {
+            self.blocks.delivered(bytes);
+            return Poll::Ready(Ok(Ok(slab)));
+        }
+        let Self { stream, metrics, .. } = self;
         match metrics.waiting(|| stream.poll(patience)) {
             Poll::Pending => Poll::Pending,
             Poll::Finished => Poll::Finished,
@@ -117,15 +136,16 @@ impl<T: Send + 'static> Pass<T> {
                 self.stop(Duration::ZERO);
                 Poll::Ready(Ok(Err(error)))
             }
-            Poll::Ready(Ok(Ok((slab, bytes)))) => {
-                blocks.delivered(bytes);
-                Poll::Ready(Ok(Ok(slab)))
+            Poll::Ready(Ok(Ok(slabs))) => {
+                self.ready.extend(slabs);
+                self.poll(patience)
             }
         }
     }
 
     /// Cancels what has not finished and waits for the threads, at most `patience`.
     pub fn stop(&mut self, patience: Duration) -> bool {
+        self.ready.clear();
         self.stream.stop(patience)
     }
 
@@ -156,7 +176,10 @@ impl Work {
     fn decode(&self, visit: usize) -> Result<RecordBatch> {
         let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
         let block = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
-        self.dataset.read(block.place, &self.columns, block.selection.as_ref())
+        match block.count {
+            1 => self.dataset.read(block.place, &self.columns, block.selection.as_ref()),
+            count => self.dataset.read_run(block.place, count, &self.columns),
+        }
     }
 
     /// A null is looked for where the user will: in its file.
@@ -181,15 +204,23 @@ impl Work {
 
     fn bytes_of(&self, visit: usize) -> u64 {
         let Some(block) = self.order.block(visit).and_then(|block| self.rows.blocks().get(block)) else { return 0 };
-        self.dataset.decoded_bytes(block.place, &self.columns)
+        let bytes = bytes_of(&self.dataset, block, &self.columns);
+        // Of a filtered block, only the selected rows stay.
+        let rows = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
+        u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(rows.max(1))).unwrap_or(u64::MAX)
     }
+}
+
+fn bytes_of(dataset: &Dataset, block: &RowBlock, columns: &[usize]) -> u64 {
+    let places = (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place });
+    places.map(|place| dataset.decoded_bytes(place, columns)).sum()
 }
 
 /// The mean over the first blocks; metadata of all of them would take its time.
 fn row_bytes(dataset: &Dataset, rows: &RowSet, columns: &[usize]) -> u64 {
     const SAMPLE: usize = 64;
     let sample = || rows.blocks().iter().take(SAMPLE);
-    let bytes: u64 = sample().map(|block| dataset.decoded_bytes(block.place, columns)).sum();
+    let bytes: u64 = sample().map(|block| bytes_of(dataset, block, columns)).sum();
     let all: u64 = sample().map(|block| block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64)).sum();
     bytes.div_ceil(all.max(1))
 }
