@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -90,7 +91,7 @@ class Dataset:
                 f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
             )
         names = self._native.column_names
-        self._columns = list(names) if columns is None else list(columns)
+        self._columns = list(names) if columns is None else column_names(columns)
         self._column_numbers = self._numbers_of(self._columns)
         self._arguments = {
             "path": self._paths,
@@ -146,10 +147,14 @@ class Dataset:
         return self.num_rows
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        rows = len(self)
+        if isinstance(index, slice):
+            raise TypeError(
+                "rows are taken one by one\nhint: ds.take(range(10)) gives several, as an Arrow record batch"
+            )
+        index, rows = operator.index(index), len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        return dict(zip(self._columns, self.row_plan().row(int(index) % rows, self._column_numbers), strict=True))
+        return dict(zip(self._columns, self.row_plan().row(index % rows, self._column_numbers), strict=True))
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
@@ -158,7 +163,7 @@ class Dataset:
             IndexError: when a number is outside of the rows.
         """
         rows = len(self)
-        numbers = [int(index) for index in indices]
+        numbers = [operator.index(index) for index in indices]
         for index in numbers:
             if not -rows <= index < rows:
                 raise IndexError(f"row {index} of {rows}")
@@ -200,6 +205,17 @@ class Dataset:
 
 def _reopened(arguments: dict[str, Any]) -> Dataset:
     return Dataset(arguments.pop("path"), **arguments)
+
+
+def column_names(columns: Sequence[str]) -> list[str]:
+    """``columns`` as a list.
+
+    Raises:
+        ValueError: for a single text, whose letters would be taken for names.
+    """
+    if isinstance(columns, str):
+        raise OptionError(f"columns is a list of names, not {columns!r}\nhint: write columns=[{columns!r}]")
+    return list(columns)
 
 
 def _paths(path: PathLike | Sequence[PathLike]) -> list[str]:

@@ -11,7 +11,7 @@ from shardmill import ranks
 from shardmill._native import load as _native
 from shardmill.batches import Cutter, Delivery, cutter_of
 from shardmill.columns import plain_fill_values
-from shardmill.dataset import Dataset, PathLike
+from shardmill.dataset import Dataset, PathLike, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
@@ -130,7 +130,7 @@ class Loader:
         self._rank, self._world_size = ranks.resolve(rank, world_size)
         if tail is not None and tail not in TAILS:
             raise OptionError(f"tail is one of {', '.join(TAILS)}, not {tail!r}")
-        self._tail = tail or ("uneven" if self._world_size == 1 else "pad")
+        self._tail_asked, self._tail = tail, _tail(tail, self._world_size)
         if isinstance(path, Dataset):
             if filter is not None or format is not None or partitioning is not None or storage_options is not None:
                 raise OptionError(
@@ -149,7 +149,7 @@ class Loader:
                 on_bad_file=on_bad_file,
                 threads=threads,
             )
-        self._columns = self._dataset.columns if columns is None else list(columns)
+        self._columns = self._dataset.columns if columns is None else column_names(columns)
         self._batch_size = batch_size
         self._shuffle, self._seed = shuffle, seed
         self._window_bytes = shuffle_window_bytes
@@ -242,19 +242,55 @@ class Loader:
         return self._metrics.report(self._dataset._native.bytes_read)
 
     def explain(
-        self, *, step: int = 0, rank: int | None = None, world_size: int | None = None, epoch: int | None = None
+        self,
+        *,
+        step: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
     ) -> dict[str, Any]:
         """Which rows a batch holds and why, for this or another topology, without reading row data.
 
+        Steps count from the start of the epoch. Lanes stay those of this loader, as they would after a resume on that topology.
+
         Returns:
-            ``rows`` as ``[file, first row, count]`` in the order of the batch, ``steps`` of the epoch, ``repeats``, ``windows``, and
-            ``decode_amplification``: decoded over delivered bytes, for the job as planned.
+            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step; ``repeats``, how many of them, at the
+            end, fill up the last step; ``places`` of the global sequence that its step covers; ``lanes`` as ``(lane, place in plan order, count)``.
+
+            Of the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``, which has ``batches``,
+            ``blocks``, ``decoded_bytes`` (in memory, the delivered columns) and ``stored_bytes`` (in the files, all columns) of each.
+            ``decode_amplification`` is what all ranks decode, over what there is.
+
+            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows the shuffle of a window moves
+            a row on the average. All are 0 without shuffle.
+
+        Example:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.explain(step=1)["rows"]
+            [('ten.parquet', 4, 4)]
+            >>> [loader.explain(rank=rank, world_size=2, batch_size=2)["rows"] for rank in (0, 1)]
+            [[('ten.parquet', 0, 2)], [('ten.parquet', 2, 2)]]
         """
+        _at_least("step", step, 0)
+        _at_least("epoch", 0 if epoch is None else epoch, 0)
+        _at_least("batch_size", self._batch_size if batch_size is None else batch_size, 1)
         size = self._world_size if world_size is None else world_size
-        own = self._rank if rank is None else rank
+        own = rank if rank is not None else self._rank if size == self._world_size else 0
         ranks.resolve(own, size)
-        share = {**self._share(), "world_size": size, "rank": own}
-        return self._plan().explain(self._position.epoch if epoch is None else epoch, step, share)
+        share = {
+            "batch_size": self._batch_size if batch_size is None else batch_size,
+            "world_size": size,
+            "rank": own,
+            "tail": _tail(self._tail_asked, size),
+        }
+        answer = self._plan().explain(
+            self._position.epoch if epoch is None else epoch, step, share, self._outlet_arguments["columns"]
+        )
+        return {**answer, "tail": share["tail"]}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_outlet": None, "_rows": None}
@@ -333,6 +369,10 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
+
+
+def _tail(asked: str | None, world_size: int) -> str:
+    return asked or ("uneven" if world_size == 1 else "pad")
 
 
 def _at_least(name: str, value: Any, least: int) -> None:

@@ -75,6 +75,15 @@ impl Steps {
         }
     }
 
+    /// Batches that are left for `rank`: it may have none in the last step.
+    #[must_use]
+    pub fn batches(&self, consumed: u64, rank: u64) -> u64 {
+        let left = self.remaining(consumed);
+        let last = consumed.saturating_add(left.saturating_sub(1).saturating_mul(self.global_batch()));
+        let is_idle = self.step(last).is_some_and(|step| self.slice(step, rank).rows.is_empty());
+        left.saturating_sub(u64::from(is_idle))
+    }
+
     /// The step that starts when `consumed` rows were delivered; `None` at the end of the epoch.
     #[must_use]
     pub fn step(&self, consumed: u64) -> Option<StepRows> {
