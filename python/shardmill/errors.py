@@ -12,6 +12,10 @@ class OptionError(Error, ValueError):
     """An option has a value that means nothing."""
 
 
+class UnsupportedExpressionError(OptionError, NotImplementedError):
+    """A filter of another library has a part that is not understood here."""
+
+
 class PlanError(Error, ValueError):
     """The work cannot be planned with these paths and options."""
 

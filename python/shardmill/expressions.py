@@ -1,6 +1,9 @@
 """Filters on columns, written as Python comparisons.
 
-Comparisons follow SQL: a null is unknown, never equal and never unequal; a row is kept only where the whole expression is true.
+An expression means what the same one of ``pyarrow.compute`` means to ``Table.filter``: a row is kept only where the whole
+expression is true. A null compares as unknown, never equal and never unequal. NaN is equal to nothing. ``is_in`` is never
+unknown: a null is simply not found, and NaN finds NaN. Where pyarrow rounds or gives up, as for a 64-bit integer beside a
+float, values are compared exactly.
 
 Example:
     >>> import shardmill as sm
@@ -10,10 +13,30 @@ Example:
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import json
+import math
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-Literal = bool | int | float | str
+Literal = (
+    bool
+    | int
+    | float
+    | str
+    | bytes
+    | decimal.Decimal
+    | datetime.date
+    | datetime.datetime
+    | datetime.time
+    | datetime.timedelta
+)
+
+# So many values of a list are shown.
+_SHOWN_VALUES = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,10 +47,10 @@ class Expression:
     text: str
 
     def __and__(self, other: Expression) -> Expression:
-        return Expression({"and": [self.tree, _expression(other).tree]}, f"({self.text} & {other.text})")
+        return Expression(_joined("and", self.tree, _expression(other).tree), f"({self.text} & {other.text})")
 
     def __or__(self, other: Expression) -> Expression:
-        return Expression({"or": [self.tree, _expression(other).tree]}, f"({self.text} | {other.text})")
+        return Expression(_joined("or", self.tree, _expression(other).tree), f"({self.text} | {other.text})")
 
     def __invert__(self) -> Expression:
         return Expression({"not": self.tree}, f"~{self.text}")
@@ -38,6 +61,15 @@ class Expression:
     def __repr__(self) -> str:
         return self.text
 
+    def to_json(self) -> str:
+        """The form in which native code takes it."""
+        return json.dumps(self.tree)
+
+
+def _joined(kind: str, *trees: dict[str, Any]) -> dict[str, Any]:
+    """Flat, so that a filter of many parts is not a deep one."""
+    return {kind: [part for tree in trees for part in tree.get(kind, [tree])]}
+
 
 class Column:
     """A column by name; comparing it gives an :class:`Expression`."""
@@ -47,43 +79,72 @@ class Column:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def _compare(self, op: str, value: Literal) -> Expression:
-        tree = {"compare": {"column": self.name, "op": op, "value": _literal(value)}}
+    def _compare(self, op: str, value: Any) -> Expression:
+        if isinstance(value, Column):
+            tree = {"compare_columns": {"left": self.name, "op": op, "right": value.name}}
+        else:
+            tree = {"compare": {"column": self.name, "op": op, "value": literal_of(value)}}
         return Expression(tree, f"({self!r} {op} {value!r})")
 
-    def __eq__(self, value: Literal) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __eq__(self, value: Literal | Column) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self._compare("==", value)
 
-    def __ne__(self, value: Literal) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __ne__(self, value: Literal | Column) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self._compare("!=", value)
 
-    def __lt__(self, value: Literal) -> Expression:
+    def __lt__(self, value: Literal | Column) -> Expression:
         return self._compare("<", value)
 
-    def __le__(self, value: Literal) -> Expression:
+    def __le__(self, value: Literal | Column) -> Expression:
         return self._compare("<=", value)
 
-    def __gt__(self, value: Literal) -> Expression:
+    def __gt__(self, value: Literal | Column) -> Expression:
         return self._compare(">", value)
 
-    def __ge__(self, value: Literal) -> Expression:
+    def __ge__(self, value: Literal | Column) -> Expression:
         return self._compare(">=", value)
 
-    def is_in(self, values: list[Literal] | tuple[Literal, ...] | set[Literal]) -> Expression:
-        """True where the value is one of ``values``."""
-        tree = {"is_in": {"column": self.name, "values": [_literal(value) for value in values]}}
-        return Expression(tree, f"{self!r}.is_in({list(values)!r})")
+    def is_in(self, values: Iterable[Literal]) -> Expression:
+        """True where the value is one of ``values``, false elsewhere, also for a null."""
+        if isinstance(values, str | bytes):
+            raise TypeError(f"is_in takes a list of values, not {values!r}")
+        values = list(values)
+        tree = {"is_in": {"column": self.name, "values": [literal_of(value) for value in values]}}
+        more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
+        return Expression(tree, f"{self!r}.is_in({values[:_SHOWN_VALUES]!r}{more})")
 
-    def is_null(self) -> Expression:
-        """True where there is no value."""
+    def between(self, low: Literal, high: Literal) -> Expression:
+        """True from ``low`` to ``high``, both included."""
+        return (self >= low) & (self <= high)
+
+    def starts_with(self, prefix: str | bytes) -> Expression:
+        """True where a string or binary begins with ``prefix``."""
+        if not isinstance(prefix, str | bytes):
+            raise TypeError(f"a prefix is a str or bytes, not {prefix!r}")
+        tree = {"starts_with": {"column": self.name, "prefix": literal_of(prefix)}}
+        return Expression(tree, f"{self!r}.starts_with({prefix!r})")
+
+    def is_null(self, *, nan_is_null: bool = False) -> Expression:
+        """True where there is no value; with ``nan_is_null`` also where it is NaN."""
+        if nan_is_null:
+            tree = {"is_null": {"column": self.name, "nan_is_null": True}}
+            return Expression(tree, f"{self!r}.is_null(nan_is_null=True)")
         return Expression({"is_null": {"column": self.name}}, f"{self!r}.is_null()")
+
+    def is_valid(self) -> Expression:
+        """True where there is a value."""
+        return Expression({"not": {"is_null": {"column": self.name}}}, f"{self!r}.is_valid()")
+
+    def is_nan(self) -> Expression:
+        """True where a value is NaN, unknown where there is none."""
+        return Expression({"is_nan": {"column": self.name}}, f"{self!r}.is_nan()")
 
     def __repr__(self) -> str:
         return f"col({self.name!r})"
 
 
 def col(name: str) -> Column:
-    """The column ``name``, to be compared with a literal.
+    """The column ``name``, to be compared with a literal or another column.
 
     Example:
         >>> import shardmill as sm
@@ -96,16 +157,28 @@ def col(name: str) -> Column:
 _OPERATORS = {"==", "=", "!=", "<", "<=", ">", ">="}
 
 
-def expression_of(value: Expression | list[Any]) -> Expression:
-    """``value`` as an expression; a list of ``(column, op, literal)`` is their conjunction, a list of lists a disjunction of those.
+def expression_of(value: Any) -> Expression:
+    """``value`` as an expression.
+
+    It may be one already, also one of ``pyarrow.compute``; a list of ``(column, op, literal)``, which is their conjunction;
+    or a list of such lists, which is the disjunction of those.
 
     Raises:
-        ValueError: for an unknown operator or another shape.
+        TypeError: for anything else.
+        ValueError: for an unknown operator, or a list of another shape.
+        UnsupportedExpressionError: for a function of ``pyarrow.compute`` that has no counterpart.
     """
     if isinstance(value, Expression):
         return value
-    if not isinstance(value, list) or not value:
-        raise ValueError(f"a filter is an expression or a list of (column, op, literal), not {value!r}")
+    compute = sys.modules.get("pyarrow.compute")
+    if compute is not None and isinstance(value, compute.Expression):
+        from shardmill.integrations.arrow import tree_of
+
+        return Expression(tree_of(value), str(value))
+    if not isinstance(value, list):
+        raise TypeError(f"a filter is an expression or a list of (column, op, literal), not {value!r}")
+    if not value:
+        raise ValueError("an empty list is no filter")
     if isinstance(value[0], list):
         parts = [expression_of(part) for part in value]
         result = parts[0]
@@ -137,12 +210,94 @@ def _expression(value: Any) -> Expression:
     return value
 
 
-def _literal(value: Any) -> Literal:
-    if hasattr(value, "item"):
-        value = value.item()
-    if hasattr(value, "isoformat"):
-        value = value.isoformat()
-    if isinstance(value, bool | int | float | str):
-        return value
+def literal_of(value: Any) -> Any:
+    """The wire form of a literal: exact, with its own type.
+
+    Raises:
+        TypeError: for what no column is compared with.
+    """
+    if type(value).__module__ == "numpy":
+        value = _of_numpy(value)
+    elif type(value).__module__.startswith("pyarrow") and hasattr(value, "as_py") and value.as_py() is not None:
+        from shardmill.integrations.arrow import scalar_literal
+
+        return scalar_literal(value)
+    match value:
+        case bool() | int() | str():
+            # Of subclasses, such as enumerations, what they are to JSON.
+            return value
+        case float():
+            return value if math.isfinite(value) else {"float": str(float(value))}
+        case bytes() | bytearray() | memoryview():
+            return {"binary": bytes(value).hex()}
+        case decimal.Decimal() if value.is_finite():
+            sign, digits, exponent = value.as_tuple()
+            unscaled = "".join(map(str, digits))
+            return {"decimal": {"unscaled": f"-{unscaled}" if sign else unscaled, "scale": -int(exponent)}}
+        case datetime.datetime():
+            return _timestamp(value)
+        case datetime.date():
+            return {"date": value.toordinal() - _EPOCH.toordinal()}
+        case datetime.time() if value.tzinfo is None:
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            return {"time": {"value": seconds * 1_000_000 + value.microsecond, "unit": "us"}}
+        case datetime.timedelta():
+            return _counted("duration", value // _MICROSECOND, getattr(value, "nanoseconds", 0))
+        case dict() if len(value) == 1 and next(iter(value)) in ("timestamp", "duration"):
+            return value
     hint = "; use .is_null()" if value is None else ""
-    raise TypeError(f"a column is compared with a bool, int, float, str or date, not {value!r}{hint}")
+    raise TypeError(
+        "a column is compared with a bool, int, float, str, bytes, Decimal, date, datetime, time or timedelta, "
+        f"not {value!r}{hint}"
+    )
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def _timestamp(value: datetime.datetime) -> dict[str, Any]:
+    # Of a pandas.Timestamp, which counts finer than its base class.
+    nanoseconds = getattr(value, "nanosecond", 0)
+    value = datetime.datetime.combine(value.date(), value.timetz())
+    if value.utcoffset() is None:
+        return _counted("timestamp", (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND, nanoseconds)
+    microseconds = (value - _EPOCH.replace(tzinfo=datetime.UTC)) // _MICROSECOND
+    return _counted("timestamp", microseconds, nanoseconds, zone="UTC")
+
+
+def _counted(kind: str, microseconds: int, nanoseconds: int, **more: Any) -> dict[str, Any]:
+    if nanoseconds:
+        return {kind: {"value": microseconds * 1000 + nanoseconds, "unit": "ns", **more}}
+    return {kind: {"value": microseconds, "unit": "us", **more}}
+
+
+# Steps of NumPy's units in one of Arrow's.
+_NUMPY_UNITS = {
+    "W": (604_800, "s"),
+    "D": (86_400, "s"),
+    "h": (3_600, "s"),
+    "m": (60, "s"),
+    "s": (1, "s"),
+    "ms": (1, "ms"),
+    "us": (1, "us"),
+    "ns": (1, "ns"),
+}
+
+
+def _of_numpy(value: Any) -> Any:
+    """The Python value of a NumPy scalar, without passing through a coarser type."""
+    kind = value.dtype.kind
+    if kind not in "mM":
+        plain = value.item()
+        if kind == "f" and not isinstance(plain, float):
+            raise TypeError(f"a column is compared with floats of 64 bits at most, not {value.dtype}")
+        return plain
+    import numpy
+
+    unit, count = numpy.datetime_data(value.dtype)
+    if numpy.isnat(value) or unit not in _NUMPY_UNITS:
+        raise TypeError(f"a column is not compared with {value!r}")
+    steps, arrow_unit = _NUMPY_UNITS[unit]
+    total = int(value.astype("int64")) * count * steps
+    return {"timestamp" if kind == "M" else "duration": {"value": total, "unit": arrow_unit}}

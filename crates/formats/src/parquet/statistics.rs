@@ -117,3 +117,6 @@ pub(super) fn is_sound(leaf: &Leaf<'_>, min: &ArrayRef, max: &ArrayRef, entries:
     };
     [min, max].iter().all(|bounds| bounds.len() == entries && is_of_field(bounds.data_type()))
 }
+
+#[cfg(test)]
+mod tests;
