@@ -184,6 +184,12 @@ impl PyRowPlan {
         self.rows.num_rows()
     }
 
+    /// In memory, all columns of all rows, estimated from metadata.
+    #[getter]
+    fn decoded_bytes(&self) -> u64 {
+        self.rows.blocks().iter().map(|block| block.decoded_bytes).sum()
+    }
+
     /// The same rows in another order.
     #[pyo3(signature = (*, window_bytes, seed, lanes))]
     fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
@@ -215,7 +221,7 @@ impl PyRowPlan {
     /// Starts the threads of one pass.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
-    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes))]
+    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes, stride=1))]
     fn start(
         &self,
         py: Python<'_>,
@@ -225,6 +231,7 @@ impl PyRowPlan {
         consumed: u64,
         threads: usize,
         prefetch_bytes: u64,
+        stride: u64,
     ) -> PyResult<PyPass> {
         let outlet = Arc::clone(&outlet.0);
         let options = PassOptions {
@@ -232,6 +239,7 @@ impl PyRowPlan {
             steps: self.steps(&share),
             rank: share.rank,
             consumed,
+            stride,
             columns: outlet.columns().to_vec(),
             threads,
             prefetch_bytes,
@@ -250,7 +258,7 @@ impl PyRowPlan {
         let (order, steps) = (self.order(epoch), self.steps(&share));
         let batch = py.detach(|| explain::batch(&self.dataset, &self.rows, &order, &steps, step, share.rank));
         let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| explain::cost(&self.dataset, &self.rows, &order, &steps, rank)).collect());
-        let all: u64 = self.rows.blocks().iter().map(|block| block.decoded_bytes).sum();
+        let all = self.decoded_bytes();
         let decoded: u64 = costs.iter().map(|cost| cost.decoded_bytes).sum();
         let answer = PyDict::new(py);
         let rows = batch.as_ref().map(|batch| batch.rows.iter().map(|run| (run.file.clone(), run.start, run.rows)).collect::<Vec<_>>());
