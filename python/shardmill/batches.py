@@ -42,6 +42,9 @@ class Cutter:
     def check(self, outlet: Any) -> None:
         """Raises what would else fail at the first batch."""
         self.names = outlet.names
+        if self.kind == "numpy":
+            # Not in front of the first batch.
+            import numpy  # noqa: F401, ICN001
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """The batches of a slab."""
@@ -57,6 +60,12 @@ class ArrowCutter(Cutter):
 
     def __init__(self) -> None:
         super().__init__("arrow")
+
+    def check(self, outlet: Any) -> None:
+        """Raises what would else fail at the first batch."""
+        super().check(outlet)
+        # Imports pyarrow now, not in front of the first batch.
+        as_pyarrow(outlet.schema)
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """The batches of a slab."""

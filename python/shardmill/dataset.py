@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from shardmill._native import load as _native
-from shardmill._native.columns import to_pylist
 from shardmill.arrow import as_pyarrow
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
@@ -138,8 +137,7 @@ class Dataset:
         rows = len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        batch = self._take([int(index) % rows])
-        return {name: to_pylist(batch.column(place))[0] for place, name in enumerate(self._columns)}
+        return dict(zip(self._columns, self.row_plan().row(int(index) % rows, self._column_numbers), strict=True))
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.

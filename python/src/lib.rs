@@ -14,7 +14,13 @@ mod load;
 mod plan;
 mod verify;
 
+use mimalloc::MiMalloc;
 use pyo3::prelude::*;
+
+/// Decoded columns are made on one thread and freed on another, megabytes at a time. glibc gives such memory back to the system and faults it in again,
+/// which is a fifth of the time of a pass (docs/decisions/0003-allocator.md). Python and other libraries keep their own allocators.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {

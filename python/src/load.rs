@@ -1,6 +1,6 @@
 //! `shardmill._native.load`
 
-use crate::columns::{fill_values, kind, nulls, slab_to_python};
+use crate::columns::{value_at, fill_values, kind, nulls, slab_to_python};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
@@ -136,6 +136,11 @@ impl PyOutlet {
             Some(converter) => converter.outputs().iter().map(|output| output.name.clone()).collect(),
             None => self.0.schema().fields().iter().map(|field| field.name().clone()).collect(),
         }
+    }
+
+    #[getter]
+    fn schema(&self) -> PySchema {
+        PySchema::new(Arc::clone(self.0.schema()))
     }
 
     /// The first column whose type torch has since 2.3 only.
@@ -275,6 +280,13 @@ impl PyRowPlan {
             answer.set_item("rank_stored_bytes", cost.stored_bytes)?;
         }
         Ok(answer)
+    }
+
+    /// One row, a value for each column.
+    fn row<'py>(&self, py: Python<'py>, id: u64, columns: Vec<usize>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let taken = py.detach(|| take(&self.dataset, &self.rows, &[id], &columns)).map_err(PyShardmillError::from)?;
+        let schema = taken.schema();
+        taken.columns().iter().zip(schema.fields()).map(|(array, field)| value_at(py, field.name(), array, 0)).collect()
     }
 
     /// Rows by number.

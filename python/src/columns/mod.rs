@@ -117,6 +117,12 @@ impl PyObjects {
     }
 }
 
+/// One value of a column.
+pub(crate) fn value_at<'py>(py: Python<'py>, name: &str, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>> {
+    let values = objects::objects(py, name, &array.slice(row, 1))?;
+    values.into_iter().next().ok_or_else(|| PyIndexError::new_err("no such row"))
+}
+
 /// For tests and for direct use; the loader calls the same Rust code on its own threads.
 #[pyclass(name = "Converter", module = "shardmill._native.columns", frozen)]
 #[derive(Debug)]

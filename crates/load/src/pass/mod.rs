@@ -22,6 +22,7 @@ use blocks::Blocks;
 use planner::{Planner, SlabPlan};
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,9 @@ pub struct PassOptions {
 /// Batches on their way to the consumer.
 #[derive(Debug)]
 pub struct Pass<T> {
-    stream: Stream<Result<(Slab<T>, u64)>>,
+    stream: Stream<Result<Vec<(Slab<T>, u64)>>>,
+    /// Made and not yet handed out.
+    ready: VecDeque<(Slab<T>, u64)>,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
 }
@@ -92,24 +95,34 @@ impl<T: Send + 'static> Pass<T> {
         let source = {
             let (work, cancel) = (work.clone(), cancel.clone());
             move || {
-                let plan = planner.next_slab()?;
-                let bytes = plan.rows().saturating_mul(row_bytes);
-                let visits: Vec<(usize, u64)> = plan.visits.iter().map(|visit| (*visit, work.bytes_of(*visit))).collect();
-                work.blocks.plan(&visits, &plan.retired, bytes, &cancel).then_some((plan, bytes))
+                let job = planner.next_job()?;
+                let announced = job.into_iter().map(|plan| {
+                    let bytes = plan.rows().saturating_mul(row_bytes);
+                    let visits: Vec<(usize, u64)> = plan.visits.iter().map(|visit| (*visit, work.bytes_of(*visit))).collect();
+                    work.blocks.plan(&visits, &plan.retired, bytes, &cancel).then_some((plan, bytes))
+                });
+                announced.collect::<Option<Vec<_>>>()
             }
         };
-        let make = move |(plan, bytes): (SlabPlan, u64)| {
-            let rows = work.rows_of(&plan)?;
-            let content = work.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| work.in_place(error, &plan))?;
-            Ok((Slab { batches: plan.batches, content }, bytes))
+        let make = move |job: Vec<(SlabPlan, u64)>| {
+            let slabs = job.into_iter().map(|(plan, bytes)| {
+                let rows = work.rows_of(&plan)?;
+                let content = work.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| work.in_place(error, &plan))?;
+                Ok((Slab { batches: plan.batches, content }, bytes))
+            });
+            slabs.collect()
         };
         let stream = stream_in_order(options.threads, cancel, source, make)?;
-        Ok(Self { stream, blocks, metrics })
+        Ok(Self { stream, ready: VecDeque::new(), blocks, metrics })
     }
 
     /// The next slab; waits at most `patience`.
     pub fn poll(&mut self, patience: Duration) -> Poll<Result<Slab<T>>> {
-        let Self { stream, blocks, metrics } = self;
+        if let Some((slab, bytes)) = self.ready.pop_front() {
+            self.blocks.delivered(bytes);
+            return Poll::Ready(Ok(Ok(slab)));
+        }
+        let Self { stream, metrics, .. } = self;
         match metrics.waiting(|| stream.poll(patience)) {
             Poll::Pending => Poll::Pending,
             Poll::Finished => Poll::Finished,
@@ -119,15 +132,16 @@ impl<T: Send + 'static> Pass<T> {
                 self.stop(Duration::ZERO);
                 Poll::Ready(Ok(Err(error)))
             }
-            Poll::Ready(Ok(Ok((slab, bytes)))) => {
-                blocks.delivered(bytes);
-                Poll::Ready(Ok(Ok(slab)))
+            Poll::Ready(Ok(Ok(slabs))) => {
+                self.ready.extend(slabs);
+                self.poll(patience)
             }
         }
     }
 
     /// Cancels what has not finished and waits for the threads, at most `patience`.
     pub fn stop(&mut self, patience: Duration) -> bool {
+        self.ready.clear();
         self.stream.stop(patience)
     }
 

@@ -52,12 +52,14 @@ pub(super) struct Planner {
     /// The lanes that this rank may draw from.
     lanes: Range<u64>,
     active: BTreeSet<usize>,
+    /// Planned, and left for the next job.
+    ahead: Option<SlabPlan>,
 }
 
 impl Planner {
     pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, slab_rows: u64) -> Self {
         let (stride, lanes, active) = (stride.max(1), steps.lanes_of(rank), BTreeSet::new());
-        let mut planner = Self { steps, rank, consumed, stride, slab_rows, is_aligned: false, lanes, active, order };
+        let mut planner = Self { steps, rank, consumed, stride, slab_rows, is_aligned: false, lanes, active, ahead: None, order };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
     }
@@ -78,7 +80,24 @@ impl Planner {
         }
     }
 
-    pub(super) fn next_slab(&mut self) -> Option<SlabPlan> {
+    /// Slabs that one thread makes: those that need the same blocks, or another thread would wait for this one.
+    pub(super) fn next_job(&mut self) -> Option<Vec<SlabPlan>> {
+        let first = self.ahead.take().or_else(|| self.next_slab())?;
+        let mut job = vec![first];
+        // Gathered slabs need whole windows; there the threads share the blocks out among themselves.
+        while self.is_aligned {
+            let Some(next) = self.next_slab() else { break };
+            let is_at_hand = |visit: &usize| job.iter().any(|slab| slab.visits.contains(visit));
+            if !next.visits.iter().all(is_at_hand) {
+                self.ahead = Some(next);
+                break;
+            }
+            job.push(next);
+        }
+        Some(job)
+    }
+
+    fn next_slab(&mut self) -> Option<SlabPlan> {
         let mut slab = SlabPlan { batches: Vec::new(), runs: Vec::new(), visits: Vec::new(), retired: Vec::new() };
         let mut rows = 0;
         while let Some(step) = self.steps.step(self.consumed) {

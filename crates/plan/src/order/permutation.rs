@@ -75,6 +75,46 @@ impl Permutation {
         Some(id)
     }
 
+    /// The ids at consecutive positions from `start` on. Many are computed at once: the rounds of one wait for each other, those of several do not.
+    pub fn fill(&self, start: u64, ids: &mut [u64]) {
+        for (offset, chunk) in ids.chunks_mut(CHUNK).enumerate() {
+            let first = start + (offset * CHUNK) as u64;
+            let mut values = [0; CHUNK];
+            for (place, value) in values.iter_mut().enumerate() {
+                *value = first + place as u64;
+            }
+            self.encrypt(&mut values);
+            for (id, value) in chunk.iter_mut().zip(values) {
+                *id = value;
+            }
+            // Those that fell outside go on along their cycles, together.
+            let mut outside: Vec<usize> = (0..chunk.len()).filter(|place| chunk.get(*place).is_some_and(|id| *id >= self.len)).collect();
+            while !outside.is_empty() {
+                for (value, place) in values.iter_mut().zip(&outside) {
+                    *value = chunk.get(*place).copied().unwrap_or_default();
+                }
+                self.encrypt(&mut values);
+                for (value, place) in values.iter().zip(&outside) {
+                    if let Some(id) = chunk.get_mut(*place) {
+                        *id = *value;
+                    }
+                }
+                outside.retain(|place| chunk.get(*place).is_some_and(|id| *id >= self.len));
+            }
+        }
+    }
+
+    fn encrypt(&self, values: &mut [u64; CHUNK]) {
+        let mask = (1 << self.half_bits) - 1;
+        let mut halves = values.map(|value| (value >> self.half_bits & mask, value & mask));
+        for key in self.keys {
+            for (left, right) in &mut halves {
+                (*left, *right) = (*right, *left ^ (mixed(*right ^ key) & mask));
+            }
+        }
+        *values = halves.map(|(left, right)| left << self.half_bits | right);
+    }
+
     fn encrypted(&self, value: u64) -> u64 {
         let mask = (1 << self.half_bits) - 1;
         let (mut left, mut right) = (value >> self.half_bits & mask, value & mask);
@@ -84,6 +124,9 @@ impl Permutation {
         left << self.half_bits | right
     }
 }
+
+/// Enough independent values to keep a multiplier busy, few enough to stay in registers and the first cache.
+const CHUNK: usize = 64;
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -108,6 +151,18 @@ mod tests {
             let mut ids = order(len, 7, 3);
             ids.sort_unstable();
             assert_eq!(ids, (0..len).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn many_at_once_are_those_one_by_one() {
+        for len in [1, 2, 3, 100, 1000, (1 << 16) + 1] {
+            let permutation = Permutation::new(len, 9, 2, Purpose::Window { number: 5 });
+            for start in [0, len / 3] {
+                let mut ids = vec![0; usize::try_from((len - start).min(500)).unwrap()];
+                permutation.fill(start, &mut ids);
+                assert!(ids.iter().enumerate().all(|(place, id)| permutation.at(start + place as u64) == Some(*id)));
+            }
         }
     }
 

@@ -6,6 +6,9 @@
 use super::permutation::{Permutation, Purpose};
 use std::ops::Range;
 
+/// Positions that are permuted together.
+const PLACES_AT_ONCE: usize = 1024;
+
 /// What is decoded at once: a row group, a stripe, a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
@@ -157,13 +160,20 @@ impl RowOrder {
                 Some(shuffle) => {
                     let Some(window) = shuffle.window(position, self.rows) else { return };
                     let until = window.positions.end.min(end);
-                    for position in position..until {
-                        let place = window.permutation.at(position - window.positions.start).map(|place| window.positions.start + place);
-                        if let Some((visit, place)) = place.and_then(|place| self.located(place)) {
-                            row(visit, place);
+                    let visits = self.visits(window.positions.clone());
+                    let starts = self.starts.get(visits.clone()).unwrap_or_default();
+                    let mut places = [0; PLACES_AT_ONCE];
+                    while position < until {
+                        let count = usize::try_from(until - position).unwrap_or(usize::MAX).min(PLACES_AT_ONCE);
+                        let Some(places) = places.get_mut(..count) else { return };
+                        window.permutation.fill(position - window.positions.start, places);
+                        for place in places {
+                            let place = window.positions.start + *place;
+                            let own = starts.partition_point(|start| *start <= place).saturating_sub(1);
+                            row(visits.start + own, place - starts.get(own).copied().unwrap_or_default());
                         }
+                        position += count as u64;
                     }
-                    position = until;
                 }
             }
         }
