@@ -33,6 +33,8 @@ class Dataset:
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
         partitioning: ``"hive"`` turns ``key=value`` folders below the root into columns.
+        schema: Arrow schema of CSV and JSONL files; inferred from the start of every file when ``None``. Other formats bring their own.
+        bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for the value.
         on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
         threads: for reading; as many as there are cores when ``None``.
 
@@ -59,6 +61,8 @@ class Dataset:
         filter: Expression | list[Any] | None = None,
         storage_options: dict[str, Any] | None = None,
         partitioning: str | None = None,
+        schema: Any = None,
+        bad_lines: str = "error",
         on_bad_file: str = "error",
         threads: int | None = None,
     ) -> None:
@@ -76,9 +80,13 @@ class Dataset:
             format=format,
             hive=partitioning == "hive",
             filter=self._filter_json,
+            schema=schema,
+            bad_lines=bad_lines,
             skip_bad_files=on_bad_file == "skip",
             threads=max(self._threads, 4),
         )
+        if self._native.format in ("parquet", "orc") and (schema is not None or bad_lines != "error"):
+            raise OptionError(f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types")
         names = self._native.column_names
         self._columns = list(names) if columns is None else list(columns)
         self._column_numbers = self._native.column_numbers(self._columns)
@@ -88,6 +96,8 @@ class Dataset:
             "columns": columns,
             "filter": filter,
             "partitioning": partitioning,
+            "schema": schema,
+            "bad_lines": bad_lines,
             "on_bad_file": on_bad_file,
             "threads": threads,
         }

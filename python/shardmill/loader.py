@@ -22,10 +22,10 @@ from shardmill.transform import Transform
 TAILS = ("uneven", "drop", "pad")
 
 #: Rows of so many decoded bytes are mixed with one another.
-DEFAULT_WINDOW_BYTES = 128 << 20
+DEFAULT_WINDOW_BYTES = 64 << 20
 
 #: Decoded bytes that may wait for the trainer.
-DEFAULT_PREFETCH_BYTES = 128 << 20
+DEFAULT_PREFETCH_BYTES = 256 << 20
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Loader:
         transform_workers: processes that run ``transform``; 0 runs it here.
         pin_memory: torch tensors in page-locked memory.
         device: torch tensors on this device, copied one batch ahead.
-        format, storage_options, partitioning, on_bad_file: as for :class:`Dataset`.
+        format, storage_options, partitioning, schema, bad_lines, on_bad_file: as for :class:`Dataset`.
 
     Raises:
         ValueError: for an option that means nothing.
@@ -109,6 +109,8 @@ class Loader:
         format: str | None = None,
         storage_options: dict[str, Any] | None = None,
         partitioning: str | None = None,
+        schema: Any = None,
+        bad_lines: str = "error",
         on_bad_file: str = "error",
     ) -> None:
         _at_least("batch_size", batch_size, 1)
@@ -136,6 +138,8 @@ class Loader:
                 filter=filter,
                 storage_options=storage_options,
                 partitioning=partitioning,
+                schema=schema,
+                bad_lines=bad_lines,
                 on_bad_file=on_bad_file,
                 threads=threads,
             )

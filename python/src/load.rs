@@ -1,6 +1,6 @@
 //! `shardmill._native.load`
 
-use crate::columns::{value_at, fill_values, kind, nulls, slab_to_python};
+use crate::columns::{fill_values, kind, nulls, slab_to_python, value_at};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
+use shardmill_formats::records::BadLines;
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
     Dataset, DatasetOptions, Delivery, Error, Format, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab, explain, fingerprint, take,
@@ -26,18 +27,36 @@ struct PyDataset(Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, skip_bad_files=false, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, threads=1))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
         format: Option<&str>,
         hive: bool,
         filter: Option<&str>,
+        schema: Option<PySchema>,
+        bad_lines: &str,
         skip_bad_files: bool,
         threads: usize,
     ) -> PyResult<Self> {
+        let bad_lines = match bad_lines {
+            "error" => BadLines::Error,
+            "skip" => BadLines::Skip,
+            "null" => BadLines::Null,
+            other => return Err(PyShardmillError::option(format!("bad_lines is 'error', 'skip' or 'null', not {other:?}")).into()),
+        };
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
-        let options = DatasetOptions { paths, format, hive, filter: filter.map(parsed).transpose()?, skip_bad_files, threads: threads.max(1) };
+        let options = DatasetOptions {
+            paths,
+            format,
+            hive,
+            filter: filter.map(parsed).transpose()?,
+            text_schema: schema.map(PySchema::into_inner),
+            bad_lines,
+            skip_bad_files,
+            threads: threads.max(1),
+        };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
         if let Some(filter) = filter.map(parsed).transpose()? {
             filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;

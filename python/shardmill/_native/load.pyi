@@ -13,6 +13,8 @@ class Dataset:
         format: str | None = None,
         hive: bool = False,
         filter: str | None = None,
+        schema: Any | None = None,
+        bad_lines: str = "error",
         skip_bad_files: bool = False,
         threads: int = 1,
     ) -> Dataset: ...

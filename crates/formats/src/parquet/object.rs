@@ -15,6 +15,9 @@ const HEADER_BUFFER_LEN: usize = 512;
 /// Statistics of long texts make it longer; writers cut them to some kilobytes.
 const MAX_HEADER_LEN: usize = 1 << 20;
 
+/// Read at once from the end of a file: most footers are smaller.
+const TAIL_READ: u64 = 64 << 10;
+
 /// The last bytes of a file: the length of the footer, and the magic number.
 const TAIL_LEN: u64 = 8;
 
@@ -83,11 +86,27 @@ impl ObjectReader {
         }
     }
 
+    /// With the end of the object in memory: the footer, in one request where it is not large.
+    pub(super) fn with_footer(object: Arc<dyn RangeRead>) -> Result<Self> {
+        let size = object.size();
+        let reader = Self::fetch(Arc::clone(&object), vec![size.saturating_sub(TAIL_READ)..size])?;
+        let Some(end) = size.checked_sub(TAIL_LEN) else { return Ok(reader) };
+        let len = reader.footer_len(end)?;
+        match end.checked_sub(len) {
+            Some(start) if len + TAIL_LEN > TAIL_READ => Self::fetch(object, vec![start..size]),
+            _ => Ok(reader),
+        }
+    }
+
+    fn footer_len(&self, end: u64) -> Result<u64> {
+        let tail = self.get_bytes(end, 4)?;
+        Ok(tail.iter().rev().fold(0u64, |len, byte| len << 8 | u64::from(*byte)))
+    }
+
     /// The bytes of the footer, none when the file is too short to have one.
     pub(super) fn footer(&self) -> Result<Bytes> {
         let Some(end) = self.object.size().checked_sub(TAIL_LEN) else { return Ok(Bytes::new()) };
-        let tail = self.get_bytes(end, 4)?;
-        let len = tail.iter().rev().fold(0u64, |len, byte| len << 8 | u64::from(*byte));
+        let len = self.footer_len(end)?;
         let Some(start) = end.checked_sub(len) else { return Ok(Bytes::new()) };
         self.get_bytes(start, usize::try_from(len)?)
     }

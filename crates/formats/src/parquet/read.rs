@@ -29,10 +29,15 @@ impl ParquetFile {
     /// # Errors
     /// [`Error::Footer`].
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
-        let reader = ObjectReader::new(Arc::clone(&object));
+        let footer = |source| Error::Footer { path: object.path().to_owned(), source };
+        let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
+        Self::of_footer(object, &reader)
+    }
+
+    pub(super) fn of_footer(object: Arc<dyn RangeRead>, reader: &ObjectReader) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         reader.judge_footer().map_err(footer)?;
-        let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::load(&reader, ArrowReaderOptions::new())));
+        let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::load(reader, ArrowReaderOptions::new())));
         let metadata = loaded.map_err(|_panic| footer(ParquetError::General("inconsistent metadata".to_owned())))?.map_err(footer)?;
         Ok(Self { object, metadata })
     }

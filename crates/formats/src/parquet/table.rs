@@ -48,10 +48,10 @@ impl ParquetTable {
     /// # Errors
     /// [`Error::Footer`].
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
-        let reader = ObjectReader::new(Arc::clone(&object));
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
+        let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
         let digest = digest_of(&reader.footer().map_err(footer)?);
-        let file = ParquetFile::open(Arc::clone(&object))?;
+        let file = ParquetFile::of_footer(Arc::clone(&object), &reader)?;
         let options = ArrowReaderOptions::new().with_schema(with_views(file.schema()));
         let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(Arc::clone(file.metadata.metadata()), options)));
         let metadata = loaded.map_err(|_panic| footer(ParquetError::General("inconsistent schema".to_owned())))?.map_err(footer)?;

@@ -8,6 +8,12 @@ pub enum TableError {
     Storage(#[from] shardmill_storage::Error),
     #[error(transparent)]
     Parquet(#[from] crate::parquet::Error),
+    #[error(transparent)]
+    Csv(#[from] crate::csv::Error),
+    #[error(transparent)]
+    Jsonl(#[from] crate::jsonl::Error),
+    #[error(transparent)]
+    Orc(#[from] crate::orc::Error),
 }
 
 impl TableError {
@@ -17,6 +23,9 @@ impl TableError {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
+            Self::Csv(error) => error.hint(),
+            Self::Jsonl(error) => error.hint(),
+            Self::Orc(error) => error.hint(),
         }
     }
 }

@@ -7,7 +7,11 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat;
 use shardmill_engine::{Cancel, run_in_order};
+use shardmill_formats::csv::{self, CsvFile, CsvOptions};
+use shardmill_formats::jsonl::{self, JsonlFile, JsonlOptions};
+use shardmill_formats::orc::OrcFile;
 use shardmill_formats::parquet::ParquetTable;
+use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableError, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::{DataFile, Expression, Partitions, data_files};
@@ -28,6 +32,10 @@ pub struct DatasetOptions {
     pub hive: bool,
     /// Files whose partition values rule out every row are not opened.
     pub filter: Option<Expression>,
+    /// Of CSV and JSONL files; inferred from the start of every file when `None`.
+    pub text_schema: Option<SchemaRef>,
+    /// What becomes of lines that cannot be read, in CSV and JSONL files.
+    pub bad_lines: BadLines,
     /// Leave out files that cannot be opened; [`Dataset::skipped`] lists them.
     pub skip_bad_files: bool,
     /// For reading footers.
@@ -48,7 +56,7 @@ impl Dataset {
         let wanted = wanted_files(&partitions, options.filter.as_ref(), files.len())?;
         let mut listed: Vec<(usize, DataFile)> = files.into_iter().enumerate().filter(|(number, _)| wanted.get(*number) != Some(&false)).collect();
         let bytes_read = Arc::default();
-        let tables = open_all(format, &listed, options.threads, &bytes_read, cancel)?;
+        let tables = open_all(format, &listed, options, &bytes_read, cancel)?;
         let mut opened = Vec::with_capacity(listed.len());
         let mut skipped = Vec::new();
         for ((number, file), table) in listed.drain(..).zip(tables) {
@@ -139,24 +147,61 @@ fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFi
 /// A file and its size.
 type Opened = Result<(Arc<dyn TableFile>, u64)>;
 
-fn open_all(format: Format, files: &[(usize, DataFile)], threads: usize, bytes_read: &Arc<AtomicU64>, cancel: &Cancel) -> Result<Vec<Opened>> {
-    let paths: Arc<[String]> = files.iter().map(|(_, file)| file.path.clone()).collect();
-    let (open, bytes_read) = (OpenFiles::default(), Arc::clone(bytes_read));
-    let work = move |number: usize| {
-        let opened = paths.get(number).map(|path| open_one(format, path, &open, &bytes_read));
-        ControlFlow::Continue(opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into())))
+fn open_all(
+    format: Format,
+    files: &[(usize, DataFile)],
+    options: &DatasetOptions,
+    bytes_read: &Arc<AtomicU64>,
+    cancel: &Cancel,
+) -> Result<Vec<Opened>> {
+    let open = OpenFiles::default();
+    let object = |path: &str| -> Result<Arc<dyn RangeRead>> { Ok(Arc::new(Counted { object: open.open(path)?, bytes: Arc::clone(bytes_read) })) };
+    let objects: Vec<Result<Arc<dyn RangeRead>>> = files.iter().map(|(_, file)| object(&file.path)).collect();
+    let readable: Vec<Arc<dyn RangeRead>> = objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
+    // The types of text are decided over all files, before any of them is indexed.
+    let opener = match format {
+        Format::Parquet => Opener::Parquet,
+        Format::Orc => Opener::Orc,
+        Format::Csv => {
+            let csv = CsvOptions { bad_lines: options.bad_lines, ..CsvOptions::default() };
+            let inferred = || csv::infer(&readable, &csv).map_err(TableError::from);
+            Opener::Csv(options.text_schema.clone().map_or_else(inferred, Ok)?, csv)
+        }
+        Format::Jsonl => {
+            let jsonl = JsonlOptions { bad_lines: options.bad_lines };
+            let inferred = || jsonl::infer(&readable, &jsonl).map_err(TableError::from);
+            Opener::Jsonl(options.text_schema.clone().map_or_else(inferred, Ok)?, jsonl)
+        }
     };
-    run_in_order(files.len(), threads, cancel, work)?.map(|opened| opened.map_err(Error::from)).collect()
+    let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
+    let work = move |number: usize| {
+        let opened = objects.get(number).map(|object| opener.open(Arc::clone(object.as_ref().map_err(Clone::clone)?)));
+        opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into()))
+    };
+    run_in_order(files.len(), options.threads, cancel, move |number| ControlFlow::Continue(work(number)))?
+        .map(|opened| opened.map_err(Error::from))
+        .collect()
 }
 
-fn open_one(format: Format, path: &str, files: &OpenFiles, bytes_read: &Arc<AtomicU64>) -> Opened {
-    let object: Arc<dyn RangeRead> = Arc::new(Counted { object: files.open(path)?, bytes: Arc::clone(bytes_read) });
-    let size = object.size();
-    let table: Arc<dyn TableFile> = match format {
-        Format::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
-        Format::Orc | Format::Csv | Format::Jsonl => return Err(Error::NoSuchFormat { name: format.name().to_owned() }),
-    };
-    Ok((table, size))
+/// How a file of the data set is opened.
+enum Opener {
+    Parquet,
+    Orc,
+    Csv(SchemaRef, CsvOptions),
+    Jsonl(SchemaRef, JsonlOptions),
+}
+
+impl Opener {
+    fn open(&self, object: Arc<dyn RangeRead>) -> Opened {
+        let size = object.size();
+        let table: Arc<dyn TableFile> = match self {
+            Self::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
+            Self::Orc => Arc::new(OrcFile::open(object).map_err(TableError::from)?),
+            Self::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
+            Self::Jsonl(schema, options) => Arc::new(JsonlFile::open(object, schema, options.clone()).map_err(TableError::from)?),
+        };
+        Ok((table, size))
+    }
 }
 
 /// Counts what is asked of the storage.

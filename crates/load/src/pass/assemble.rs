@@ -47,6 +47,7 @@ fn gather_rows(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], s
     for run in &plan.runs {
         order.for_each(run.clone(), |visit, row| sources.push(places.get(visit - first).copied().unwrap_or(usize::MAX), row));
     }
+    sources.sort(blocks.iter().map(|block| block.num_rows()));
     let columns = (0..schema.fields().len()).map(|column| sources.column(blocks, column));
     batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
 }

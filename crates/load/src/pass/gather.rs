@@ -1,7 +1,7 @@
 //! Rows from all over a window, in the order of delivery.
 //!
-//! A window is far larger than a cache, a block's column is not. So the rows of a slab are sorted by block first, and each column is copied block by block:
-//! what is read and what is written both stay in the cache. Types without a fixed width go through Arrow's own kernel.
+//! A window is far larger than a cache, a column of it is not. So each column is copied block by block, and the rows of a block in their order: what is read
+//! streams from memory, and only the writes jump, within the cache. Types without a fixed width go through Arrow's own kernel.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
@@ -30,6 +30,25 @@ impl RowSources {
             sources.push((row, place));
         }
         self.rows += 1;
+    }
+
+    /// To be called when all rows are there, with the rows of each block.
+    pub(super) fn sort(&mut self, block_rows: impl Iterator<Item = usize>) {
+        for (sources, rows) in self.by_block.iter_mut().zip(block_rows) {
+            let mut place_of = vec![u32::MAX; rows];
+            for (row, place) in sources.iter() {
+                if let Some(slot) = place_of.get_mut(*row as usize) {
+                    *slot = *place;
+                }
+            }
+            let sorted: Vec<(u32, u32)> = (0..).zip(place_of).filter(|(_, place)| *place != u32::MAX).collect();
+            // A row that fills up the last batch is there twice.
+            if sorted.len() == sources.len() {
+                *sources = sorted;
+            } else {
+                sources.sort_unstable();
+            }
+        }
     }
 
     /// One column of the slab.
@@ -105,6 +124,7 @@ mod tests {
             let blocks = [block(0, 20, with_nulls), block(100, 20, false), block(200, 20, with_nulls)];
             let mut sources = RowSources::new(3, wanted.len());
             wanted.iter().for_each(|(block, row)| sources.push(*block, *row));
+            sources.sort([20; 3].into_iter());
             let order: Vec<(usize, usize)> = wanted.iter().map(|(block, row)| (*block, usize::try_from(*row).unwrap())).collect();
             for column in 0..5 {
                 let arrays: Vec<&dyn Array> = blocks.iter().map(|block| block.column(column).as_ref()).collect();

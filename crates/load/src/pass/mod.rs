@@ -26,11 +26,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rows that are gathered together weigh about this: large beside the cost of a slab, small beside the memory of a machine.
+/// Rows that are put together from ranges weigh about this: large beside the cost of a slab, small beside the memory of a machine.
 const SLAB_BYTES: u64 = 16 << 20;
 
+/// Of a shuffle window, more is gathered at once: each slab reads all blocks of its window again.
+const SHUFFLED_SLAB_BYTES: u64 = 32 << 20;
+
 /// However narrow the rows are.
-const MAX_SLAB_ROWS: u64 = 1 << 18;
+const MAX_SLAB_ROWS: u64 = 1 << 20;
 
 /// Which rows, and in what order.
 #[derive(Debug, Clone)]
@@ -78,7 +81,8 @@ impl<T: Send + 'static> Pass<T> {
         finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
         let row_bytes = row_bytes(dataset, rows, &options.columns);
-        let slab_rows = (SLAB_BYTES / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
+        let slab_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
@@ -197,7 +201,10 @@ impl Work {
 
     fn bytes_of(&self, visit: usize) -> u64 {
         let Some(block) = self.order.block(visit).and_then(|block| self.rows.blocks().get(block)) else { return 0 };
-        self.dataset.decoded_bytes(block.place, &self.columns)
+        let bytes = self.dataset.decoded_bytes(block.place, &self.columns);
+        // Of a filtered block, only the selected rows stay.
+        let rows = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
+        u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(rows.max(1))).unwrap_or(u64::MAX)
     }
 }
 

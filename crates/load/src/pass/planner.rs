@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks of fewer batches are not worth a slab of their own.
-const BATCHES_WORTH_A_SLAB: u64 = 8;
+const BATCHES_WORTH_A_SLAB: u64 = 3;
 
 /// One batch of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,199 @@
+//! The streams of one stripe, unpacked and judged.
+
+use super::compression::Compression;
+use super::fetch::fetch;
+use super::lengths::{Runs, sum_at_most};
+use super::tail::{MAX_FOOTER_BYTES, Stripe, Tail};
+use super::types::Type;
+use super::wire;
+use bytes::Bytes;
+use orc_rust::reader::ChunkReader;
+use shardmill_storage::RangeRead;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Cursor};
+
+const PRESENT: u64 = 0;
+const DATA: u64 = 1;
+const LENGTH: u64 = 2;
+const SECONDARY: u64 = 5;
+const MAX_STREAM_KIND: u64 = 10;
+const MAX_ENCODING: u64 = 3;
+
+/// A stream may unpack to so much, whatever its length; a constant column of many rows does.
+const MIN_STREAM_BYTES: usize = 256 << 20;
+
+/// Longer streams may unpack to so many times their length.
+const MAX_RATIO: usize = 1024;
+
+/// As [`MIN_STREAM_BYTES`], for all streams that are read at once.
+const MIN_STRIPE_BYTES: usize = 512 << 20;
+
+/// The densest encoding: runs of bits, 1040 of them in two bytes.
+const MAX_VALUES_PER_BYTE: u128 = 520;
+
+/// Elements of the lists of a stripe, and values of a dictionary.
+const MAX_ELEMENTS: u128 = 1 << 29;
+
+/// A stripe may have so many, whatever its length.
+const MIN_ELEMENTS: u128 = 1 << 26;
+
+/// A longer one may have so many a byte.
+const MAX_ELEMENTS_PER_BYTE: u128 = 64;
+
+/// Why a stripe cannot be read.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Storage(shardmill_storage::Error),
+    Damage(String),
+}
+
+impl From<shardmill_storage::Error> for Failure {
+    fn from(error: shardmill_storage::Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Damage(reason)
+    }
+}
+
+struct Stream {
+    kind: u64,
+    column: usize,
+    offset: u64,
+    len: u64,
+}
+
+/// Stands in for the file: hands out unpacked streams at the places where orc-rust expects packed ones.
+#[derive(Debug)]
+pub(super) struct StripeReader {
+    footer_offset: u64,
+    footer: Bytes,
+    streams: HashMap<u64, Bytes>,
+}
+
+impl ChunkReader for StripeReader {
+    type T = Cursor<Bytes>;
+
+    fn len(&self) -> u64 {
+        0
+    }
+
+    fn get_read(&self, _: u64) -> io::Result<Self::T> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn get_bytes(&self, offset: u64, len: u64) -> io::Result<Bytes> {
+        if offset == self.footer_offset {
+            return Ok(self.footer.clone());
+        }
+        // A stream without bytes begins where the next one does. One that was not fetched is an index, which nobody decodes.
+        if len == 0 { Ok(Bytes::new()) } else { Ok(self.streams.get(&offset).cloned().unwrap_or_default()) }
+    }
+}
+
+/// Fetches what the columns `wanted`, numbers of types with those below them, have in a stripe.
+pub(super) fn read_stripe(object: &dyn RangeRead, tail: &Tail, stripe: &Stripe, wanted: &HashSet<usize>) -> Result<StripeReader, Failure> {
+    let footer_offset = stripe.offset + stripe.index_len + stripe.data_len;
+    let packed = fetch(object, std::slice::from_ref(&(footer_offset..footer_offset + stripe.footer_len)))?.pop().unwrap_or_default();
+    let footer = tail.compression.unpack(packed, MAX_FOOTER_BYTES)?;
+    let (streams, encodings) = parse_footer(&footer, stripe, footer_offset)?;
+    if encodings.len() < tail.types.len() {
+        return Err("the footer of the stripe lacks columns".to_owned().into());
+    }
+    let is_needed = |stream: &&Stream| stream.kind <= SECONDARY && stream.len > 0 && wanted.contains(&stream.column);
+    let needed: Vec<&Stream> = streams.iter().filter(is_needed).collect();
+    let ranges: Vec<_> = needed.iter().map(|stream| stream.offset..stream.offset + stream.len).collect();
+    let packed = fetch(object, &ranges)?;
+    let unpacked = unpack(tail.compression, packed)?;
+    let by_kind: HashMap<(usize, u64), &Bytes> = needed.iter().zip(&unpacked).map(|(stream, bytes)| ((stream.column, stream.kind), bytes)).collect();
+    let most = (u128::from(stripe.data_len) * MAX_ELEMENTS_PER_BYTE).clamp(MIN_ELEMENTS, MAX_ELEMENTS);
+    judge(&tail.types, &encodings, &by_kind, wanted, most)?;
+    let streams = needed.iter().map(|stream| stream.offset).zip(unpacked.iter().cloned()).collect();
+    Ok(StripeReader { footer_offset, footer, streams })
+}
+
+fn unpack(compression: Compression, packed: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
+    let limit = |packed: usize, least: usize| packed.saturating_mul(MAX_RATIO).max(least);
+    let mut room = limit(packed.iter().map(Bytes::len).sum(), MIN_STRIPE_BYTES);
+    let mut unpacked = Vec::with_capacity(packed.len());
+    for bytes in packed {
+        let most = limit(bytes.len(), MIN_STREAM_BYTES).min(room).min(i32::MAX as usize);
+        let bytes = compression.unpack(bytes, most)?;
+        room = room.saturating_sub(bytes.len());
+        unpacked.push(bytes);
+    }
+    Ok(unpacked)
+}
+
+/// How the values of a column are packed.
+struct Encoding {
+    runs: Runs,
+    dictionary_size: u64,
+}
+
+fn parse_footer(footer: &[u8], stripe: &Stripe, end: u64) -> Result<(Vec<Stream>, Vec<Encoding>), String> {
+    let damaged = |_| "the footer of the stripe is damaged".to_owned();
+    let (mut streams, mut encodings, mut offset) = (Vec::new(), Vec::new(), stripe.offset);
+    for field in wire::fields(footer).map_err(damaged)? {
+        let Some(message) = field.value.bytes().filter(|_| field.number <= 2) else { continue };
+        let mut values = [0u64; 4];
+        for inner in wire::fields(message).map_err(damaged)? {
+            let slot = usize::try_from(inner.number).ok().and_then(|number| values.get_mut(number));
+            if let (Some(slot), Some(number)) = (slot, inner.value.number()) {
+                *slot = number;
+            }
+        }
+        let [_, kind, second, len] = values;
+        // A number that orc-rust cannot hold would mean something else to it.
+        if u32::try_from(second).is_err() || kind > if field.number == 2 { MAX_ENCODING } else { MAX_STREAM_KIND } {
+            return Err("the footer of the stripe names an unknown encoding".to_owned());
+        }
+        if field.number == 2 {
+            encodings.push(Encoding { runs: if kind < 2 { Runs::V1 } else { Runs::V2 }, dictionary_size: second });
+            continue;
+        }
+        streams.push(Stream { kind, column: usize::try_from(second).unwrap_or(usize::MAX), offset, len });
+        offset = offset.checked_add(len).filter(|offset| *offset <= end).ok_or("a stream lies beyond the end of its stripe")?;
+    }
+    Ok((streams, encodings))
+}
+
+/// What orc-rust would allocate for without looking: dictionaries, and the elements of lists.
+fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64), &Bytes>, wanted: &HashSet<usize>, most: u128) -> Result<(), String> {
+    let len = |column: usize, kind: u64| streams.get(&(column, kind)).map_or(0, |bytes| bytes.len() as u128);
+    for column in wanted.iter().copied() {
+        let Some((found, encoding)) = types.get(column).zip(encodings.get(column)) else { continue };
+        let lengths = streams.get(&(column, LENGTH)).map_or(&[][..], |bytes| bytes.as_ref());
+        if u128::from(encoding.dictionary_size) > most.min(lengths.len() as u128 * MAX_VALUES_PER_BYTE) {
+            return Err(format!("a dictionary of {} values in {} bytes", encoding.dictionary_size, lengths.len()));
+        }
+        if !found.is_repeated() {
+            continue;
+        }
+        let sum = sum_at_most(lengths, encoding.runs).map_err(|_| "damaged lengths of lists".to_owned())?;
+        let bound = found.children.iter().map(|child| capacity(types, *child, &len)).min().unwrap_or_default();
+        if sum > bound.min(most) {
+            return Err(format!("lists of {sum} elements, of which the file can hold {bound}"));
+        }
+    }
+    Ok(())
+}
+
+/// More values than the streams of a column can hold.
+fn capacity(types: &[Type], column: usize, len: &dyn Fn(usize, u64) -> u128) -> u128 {
+    let own = match len(column, PRESENT) {
+        0 => len(column, DATA).max(len(column, LENGTH)),
+        present => present,
+    };
+    let children = types.get(column).map_or(&[][..], |found| found.children.as_slice());
+    let below = children.iter().map(|child| capacity(types, *child, len)).max();
+    match (own, below) {
+        // A struct without fields, and without nulls, has no streams at all.
+        (0, Some(below)) => below,
+        (0, None) if types.get(column).is_some_and(Type::is_struct) => MAX_ELEMENTS,
+        (own, _) => own * MAX_VALUES_PER_BYTE,
+    }
+}

@@ -1,0 +1,88 @@
+//! The tree of types, judged before anything recurses into it.
+
+use super::wire::{self, NoMessage};
+
+/// Deeper than any real schema, shallow enough for the stack of a thread.
+const MAX_DEPTH: usize = 100;
+
+const MAX_TYPES: usize = 1 << 20;
+
+const LIST: u64 = 10;
+const MAP: u64 = 11;
+const STRUCT: u64 = 12;
+const UNION: u64 = 13;
+const DECIMAL: u64 = 14;
+pub(super) const CHAR: u64 = 17;
+
+/// One type. Its number is that of the column in the streams of a stripe.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Type {
+    pub(super) kind: u64,
+    pub(super) children: Vec<usize>,
+}
+
+impl Type {
+    pub(super) fn is_struct(&self) -> bool {
+        self.kind == STRUCT
+    }
+
+    /// Whether the number of values in the children follows from lengths in the file.
+    pub(super) fn is_repeated(&self) -> bool {
+        matches!(self.kind, LIST | MAP)
+    }
+}
+
+/// The types of a footer, the root first. What is wrong is said in words.
+///
+/// Every type but the root has one parent that stands before it, so a walk over the tree ends and meets each type once.
+pub(super) fn types(messages: &[&[u8]]) -> Result<Vec<Type>, String> {
+    if messages.len() > MAX_TYPES {
+        return Err(format!("{} types", messages.len()));
+    }
+    let types = messages.iter().map(|message| one(message)).collect::<Result<Vec<_>, _>>()?;
+    if types.first().is_none_or(|root| root.kind != STRUCT) {
+        return Err("the root is no struct".to_owned());
+    }
+    let mut depths: Vec<Option<usize>> = vec![None; types.len()];
+    if let Some(root) = depths.first_mut() {
+        *root = Some(0);
+    }
+    for (number, parent) in types.iter().enumerate() {
+        let depth = depths.get(number).copied().flatten().ok_or("a type has no parent")?;
+        if depth > MAX_DEPTH {
+            return Err("types are nested too deep".to_owned());
+        }
+        for child in &parent.children {
+            let slot = depths.get_mut(*child).filter(|slot| *child > number && slot.is_none()).ok_or("types refer to each other in a circle")?;
+            *slot = Some(depth + 1);
+        }
+    }
+    Ok(types)
+}
+
+fn one(message: &[u8]) -> Result<Type, String> {
+    let no_message = |_: NoMessage| "a type is no message".to_owned();
+    let (mut found, mut names, mut precision, mut scale) = (Type::default(), 0, 0, 0);
+    for field in wire::fields(message).map_err(no_message)? {
+        match field.number {
+            1 => found.kind = field.value.number().unwrap_or_default(),
+            2 => {
+                let numbers = field.value.numbers().map_err(no_message)?;
+                found.children.extend(numbers.into_iter().map(|child| usize::try_from(child).unwrap_or(usize::MAX)));
+            }
+            3 => names += 1,
+            5 => precision = field.value.number().unwrap_or_default(),
+            6 => scale = field.value.number().unwrap_or_default(),
+            _ => {}
+        }
+    }
+    let is_valid = match found.kind {
+        LIST => found.children.len() == 1,
+        MAP => found.children.len() == 2,
+        STRUCT => found.children.len() == names,
+        UNION => (1..=127).contains(&found.children.len()),
+        DECIMAL => found.children.is_empty() && (1..=38).contains(&precision) && scale <= precision,
+        kind => found.children.is_empty() && kind <= 18,
+    };
+    if is_valid { Ok(found) } else { Err(format!("a type of kind {} is not well formed", found.kind)) }
+}

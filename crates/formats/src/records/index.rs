@@ -1,0 +1,132 @@
+//! One scan of a text file: where its records are, how many, and what tells it from another file.
+
+use super::BYTE_ORDER_MARK;
+use shardmill_storage::{Error, RangeRead};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Large enough to amortise a request, small enough to stay in the cache for the two passes over it.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Records that are read together, without the line end of the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) records: u64,
+    /// Of its first byte: 1-based, physical lines.
+    pub(crate) first_line: u64,
+}
+
+/// What one scan of a file tells.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) runs: Vec<Run>,
+    /// Of the whole content. XXH3 keeps up with the disk, SHA-2 would take three times as long as the scan itself; the digest tells copies from changed
+    /// files, it does not guard against forgery.
+    pub(crate) digest: u128,
+}
+
+/// Finds records in a file that is pushed chunk by chunk.
+pub(crate) trait Borders {
+    /// `offset` is that of the chunk in the file.
+    fn push(&mut self, chunk: &[u8], offset: u64, cutter: &mut Cutter);
+
+    /// The file ends at `end`; a last record may lack its line end.
+    fn finish(&mut self, end: u64, cutter: &mut Cutter);
+}
+
+/// Gathers records into runs. A run is closed by the record that no longer fits, so its borders do not depend on how the file was read.
+#[derive(Debug)]
+pub(crate) struct Cutter {
+    target_bytes: u64,
+    runs: Vec<Run>,
+    current: Option<Run>,
+}
+
+impl Cutter {
+    /// A record from `start` to `end`, without its line end, that begins on `line`.
+    pub(crate) fn record(&mut self, start: u64, end: u64, line: u64) {
+        match &mut self.current {
+            Some(run) if end.saturating_sub(run.offset) <= self.target_bytes => {
+                run.records += 1;
+                run.len = end.saturating_sub(run.offset);
+            }
+            _ => {
+                self.runs.extend(self.current.take());
+                self.current = Some(Run { offset: start, len: end.saturating_sub(start), records: 1, first_line: line });
+            }
+        }
+    }
+}
+
+/// Reads `object` once from its start and cuts what comes at or after `start` into runs of about `target_bytes`.
+///
+/// # Errors
+/// When the bytes cannot be read.
+pub(crate) fn index(object: &dyn RangeRead, start: u64, borders: &mut dyn Borders, target_bytes: u64) -> Result<Index, Error> {
+    let size = object.size();
+    let mut cutter = Cutter { target_bytes, runs: Vec::new(), current: None };
+    let mut hash = Xxh3::new();
+    let mut buffer = vec![0; usize::try_from(size.min(CHUNK_BYTES)).unwrap_or_default()];
+    let mut offset = 0;
+    while offset < size {
+        let len = usize::try_from((size - offset).min(CHUNK_BYTES)).unwrap_or_default();
+        let Some(chunk) = buffer.get_mut(..len) else { break };
+        object.read_at(offset, chunk)?;
+        hash.update(chunk);
+        let ahead = usize::try_from(start.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
+        if let Some(records) = chunk.get(ahead..).filter(|records| !records.is_empty()) {
+            borders.push(records, offset + ahead as u64, &mut cutter);
+        }
+        offset += len as u64;
+    }
+    borders.finish(size, &mut cutter);
+    cutter.runs.extend(cutter.current.take());
+    Ok(Index { runs: cutter.runs, digest: hash.digest128() })
+}
+
+/// The bytes of a run.
+///
+/// # Errors
+/// When they cannot be read, as when the file shrank after it was indexed.
+pub(crate) fn read_run(object: &dyn RangeRead, run: &Run) -> Result<Vec<u8>, Error> {
+    let (size, end) = (object.size(), run.offset.saturating_add(run.len));
+    let len = usize::try_from(run.len).unwrap_or(usize::MAX);
+    if end > size {
+        return Err(Error::ShortRead { path: object.path().to_owned(), offset: run.offset, len, end: size });
+    }
+    let mut bytes = vec![0; len];
+    object.read_at(run.offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The first `len` bytes of a file and whether that is all of it; a byte order mark is counted in `len` and left out.
+///
+/// # Errors
+/// When they cannot be read.
+pub(crate) fn read_start(object: &dyn RangeRead, len: u64) -> Result<Start, Error> {
+    let size = object.size();
+    let mut bytes = vec![0; usize::try_from(len.min(size)).unwrap_or(usize::MAX)];
+    object.read_at(0, &mut bytes)?;
+    let mark_len = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    bytes.drain(..mark_len);
+    Ok(Start { bytes, mark_len: mark_len as u64, is_whole: len >= size })
+}
+
+/// The start of a file.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) mark_len: u64,
+    pub(crate) is_whole: bool,
+}
+
+/// The physical line at `position` of `bytes`, of which the first byte is on `first_line`. `\n`, `\r\n` and a lone `\r` end a line.
+pub(crate) fn line_of(bytes: &[u8], position: usize, first_line: u64) -> u64 {
+    let before = bytes.get(..position).unwrap_or(bytes);
+    let ends = memchr::memchr2_iter(b'\n', b'\r', before).filter(|end| {
+        let is_paired = before.get(*end) == Some(&b'\r') && bytes.get(end + 1) == Some(&b'\n');
+        !is_paired
+    });
+    first_line + ends.count() as u64
+}
