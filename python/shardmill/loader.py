@@ -330,7 +330,7 @@ class Loader:
             consumed=start.consumed,
             threads=threads,
             prefetch_bytes=self._prefetch_bytes,
-            **({} if stride == 1 else {"stride": stride}),
+            stride=stride,
         )
         process = os.getpid()
         self._metrics.begin(native)

@@ -18,6 +18,15 @@ class Dataset:
         skip_bad_files: bool = False,
         threads: int = 1,
     ) -> Dataset: ...
+    @staticmethod
+    def of_table(
+        schema: Any,
+        columns: list[tuple[int, list[str]]],
+        files: list[tuple[str, str, list[tuple[int, Any]], list[int]]],
+        *,
+        filter: str | None = None,
+        threads: int = 1,
+    ) -> Dataset: ...
     @property
     def format(self) -> str | None: ...
     def schema(self, columns: list[int]) -> Any: ...
