@@ -192,6 +192,11 @@ class Loader:
         return self._world_size
 
     @property
+    def threads(self) -> int:
+        """Threads that decode; with 0 it is the caller's."""
+        return self._threads
+
+    @property
     def epoch(self) -> int:
         """Where the loader stands: the epoch of the next batch."""
         return self._position.epoch
@@ -204,7 +209,7 @@ class Loader:
         begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
         self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
-        batches = self._batches(replace(position))
+        batches = self._batches(replace(position), 1, self._threads)
         if self._transform is not None:
             batches = self._transform.over(batches)
         return self._delivered(batches, position)
@@ -292,6 +297,34 @@ class Loader:
         )
         return {**answer, "tail": share["tail"]}
 
+    @property
+    def start(self) -> tuple[int, int]:
+        """Where the next pass begins: its epoch, and the rows of the epoch that come before it."""
+        return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
+
+    def restart_epoch(self) -> None:
+        """Moves to the start of the epoch that the loader is in."""
+        self._position = _Position(self._position.epoch)
+
+    def every(self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None) -> Iterator[Any]:
+        """One batch in ``stride``: those with the numbers ``first``, ``first + stride``, … of the ones behind ``consumed`` in an epoch.
+
+        For processes that share the batches of a rank among themselves. The position of the loader stays where it is.
+        """
+        start = consumed + first * self._batch_size * self._world_size
+        if start >= self._plan().num_rows:
+            return
+        batches = self._batches(_Position(epoch, start), stride, self._threads if threads is None else threads)
+        if self._transform is not None:
+            batches = self._transform.over(batches)
+        try:
+            for batch, rows, _ in self._cutter.staged(batches):
+                self._metrics.rows += rows
+                self._metrics.batches += 1
+                yield batch
+        finally:
+            _close(batches)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_outlet": None, "_rows": None}
 
@@ -328,14 +361,15 @@ class Loader:
         if position.consumed and self._plan().steps_left(position.consumed, self._share()) == 0:
             position.epoch, position.consumed = position.epoch + 1, 0
 
-    def _batches(self, start: _Position) -> Iterator[Delivery]:
+    def _batches(self, start: _Position, stride: int, threads: int) -> Iterator[Delivery]:
         native = self._plan().start(
             self._outlet,
             self._share(),
             epoch=start.epoch,
             consumed=start.consumed,
-            threads=self._threads,
+            threads=threads,
             prefetch_bytes=self._prefetch_bytes,
+            stride=stride,
         )
         process = os.getpid()
         self._metrics.begin(native)
