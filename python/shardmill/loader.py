@@ -42,7 +42,8 @@ class _Position:
 class Loader:
     """Batches of one rank, decoded by native threads in this process.
 
-    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``, and on nothing else:
+    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``, and
+    on nothing else:
     not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
 
     Args:
@@ -52,16 +53,21 @@ class Loader:
         filter: as for :class:`Dataset`; for a path only.
         shuffle: a new order of rows in every epoch. Otherwise the order of the files.
         seed: of the order; any whole number of 64 bits.
-        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much memory, for
+        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much
+            memory, for
             each lane of the rank.
-        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the world size of
+        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the
+            world size of
             the first run, which makes each rank read only its own part of the files. Travels in the state.
         rank, world_size: from ``torch.distributed`` or the environment (``RANK``, ``WORLD_SIZE``) when ``None``.
-        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves them out,
-            ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks them. ``None`` is
+        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves
+            them out,
+            ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks them.
+            ``None`` is
             ``"uneven"`` on one rank and ``"pad"`` on several.
         output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"arrow"`` gives record batches.
-        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``, which adds a
+        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``,
+            which adds a
             boolean column ``<name>__valid`` to every batch. Floats become NaN.
         fill_values: by column, for ``nulls="fill"``.
         threads: that decode; as many as this rank has cores when ``None``. With 0 the caller's thread does the work.
@@ -228,7 +234,8 @@ class Loader:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
 
         Raises:
-            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a ``ValueError``.
+            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a
+            ``ValueError``.
         """
         state = parsed(state)
         if state["order_version"] != _native.ORDER_VERSION:
@@ -260,14 +267,17 @@ class Loader:
         Steps count from the start of the epoch. Lanes stay those of this loader, as they would after a resume on that topology.
 
         Returns:
-            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step; ``repeats``, how many of them, at the
-            end, fill up the last step; ``places`` of the global sequence that its step covers; ``lanes`` as ``(lane, place in plan order, count)``.
+            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step; ``repeats``, how many of
+            them, at the
+            end, fill up the last step; ``places`` of the global sequence that its step covers; ``lanes`` as ``(lane, place in plan order,
+            count)``.
 
             Of the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``, which has ``batches``,
             ``blocks``, ``decoded_bytes`` (in memory, the delivered columns) and ``stored_bytes`` (in the files, all columns) of each.
             ``decode_amplification`` is what all ranks decode, over what there is.
 
-            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows the shuffle of a window moves
+            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows the shuffle of a
+            window moves
             a row on the average. All are 0 without shuffle.
 
         Example:
