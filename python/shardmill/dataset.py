@@ -25,12 +25,12 @@ class Dataset:
     """Rows of Parquet, ORC, CSV or JSONL files. Opening reads metadata; rows are read when they are asked for.
 
     Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered file after file.
-    Hidden files,
-    files and folders that start with ``_``, and ``.crc`` files are left out.
+    Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when ``None``.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when
+            ``None``.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.

@@ -42,9 +42,8 @@ class _Position:
 class Loader:
     """Batches of one rank, decoded by native threads in this process.
 
-    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``, and
-    on nothing else:
-    not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
+    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``,
+    and on nothing else: not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
 
     Args:
         path: a :class:`Dataset`, or what one is made of.
@@ -54,21 +53,16 @@ class Loader:
         shuffle: a new order of rows in every epoch. Otherwise the order of the files.
         seed: of the order; any whole number of 64 bits.
         shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much
-            memory, for
-            each lane of the rank.
+            memory, for each lane of the rank.
         lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the
-            world size of
-            the first run, which makes each rank read only its own part of the files. Travels in the state.
+            world size of the first run, which makes each rank read only its own part of the files. Travels in the state.
         rank, world_size: from ``torch.distributed`` or the environment (``RANK``, ``WORLD_SIZE``) when ``None``.
         tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves
-            them out,
-            ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks them.
-            ``None`` is
-            ``"uneven"`` on one rank and ``"pad"`` on several.
+            them out, ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks
+            them. ``None`` is ``"uneven"`` on one rank and ``"pad"`` on several.
         output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"arrow"`` gives record batches.
         nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``,
-            which adds a
-            boolean column ``<name>__valid`` to every batch. Floats become NaN.
+            which adds a boolean column ``<name>__valid`` to every batch. Floats become NaN.
         fill_values: by column, for ``nulls="fill"``.
         threads: that decode; as many as this rank has cores when ``None``. With 0 the caller's thread does the work.
         prefetch_bytes: decoded bytes that may wait for the trainer.
