@@ -28,7 +28,7 @@ TAILS = ("uneven", "drop", "pad")
 DEFAULT_WINDOW_BYTES = 64 << 20
 
 #: Decoded bytes that may wait for the trainer.
-DEFAULT_PREFETCH_BYTES = 256 << 20
+DEFAULT_PREFETCH_BYTES = 192 << 20
 
 
 @dataclass
