@@ -14,7 +14,7 @@ from shardmill._native import load as _native
 from shardmill.arrow import as_pyarrow
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
-from shardmill.threads import default_threads
+from shardmill.threads import checked_threads
 
 PathLike = str | os.PathLike[str]
 
@@ -75,7 +75,7 @@ class Dataset:
         if storage_options:
             raise OptionError("storage_options are for object stores; these paths are local")
         self._paths = _paths(path)
-        self._threads = default_threads() if threads is None else threads
+        self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
         self._native = _native.Dataset(
             self._paths,
@@ -93,7 +93,7 @@ class Dataset:
             )
         names = self._native.column_names
         self._columns = list(names) if columns is None else column_names(columns)
-        self._column_numbers = self._native.column_numbers(self._columns)
+        self._column_numbers = self._numbers_of(self._columns)
         self._arguments = {
             "path": self._paths,
             "format": format,
@@ -173,10 +173,12 @@ class Dataset:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         from shardmill.loader import Loader
 
+        if not self._columns:
+            yield from ({} for _ in range(len(self)))
+            return
         for batch in Loader(self, batch_size=_ROWS_AT_ONCE, output="dict", rank=0, world_size=1):
-            names = list(batch)
-            for values in zip(*batch.values(), strict=True) if names else ():
-                yield dict(zip(names, values, strict=True))
+            for values in zip(*batch.values(), strict=True):
+                yield dict(zip(batch, values, strict=True))
 
     def __repr__(self) -> str:
         return f"Dataset({', '.join(self._paths)}: {len(self._native.files)} {self.format} files)"
@@ -189,6 +191,10 @@ class Dataset:
         if self._rows is None:
             self._rows = _native.RowPlan(self._native, filter=self._filter_json, threads=self._threads)
         return self._rows
+
+    def _numbers_of(self, names: list[str]) -> list[int]:
+        # An empty folder has no columns, and the job that will fill it asks for some.
+        return self._native.column_numbers(names) if self._native.files else []
 
     @property
     def _filter_json(self) -> str | None:

@@ -16,8 +16,11 @@ from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_state import OrderSettings, parsed
-from shardmill.threads import default_threads
+from shardmill.threads import checked_threads
 from shardmill.transform import Transform
+
+#: Numbers cross into native code as 64 bits.
+_MOST = 2**63 - 1
 
 TAILS = ("uneven", "drop", "pad")
 
@@ -137,10 +140,13 @@ class Loader:
         _at_least("prefetch_bytes", prefetch_bytes, 1)
         _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
         _at_least("transform_workers", transform_workers, 0)
-        _at_least("threads", 0 if threads is None else threads, 0)
         _at_least("lanes", 1 if lanes is None else lanes, 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
+        if not isinstance(shuffle, bool):
+            raise OptionError(f"shuffle is True or False, not {shuffle!r}")
+        if transform is not None and not callable(transform):
+            raise OptionError(f"transform is called with each batch, and {transform!r} cannot be called")
         self._rank, self._world_size = ranks.resolve(rank, world_size)
         if tail is not None and tail not in TAILS:
             raise OptionError(f"tail is one of {', '.join(TAILS)}, not {tail!r}")
@@ -164,10 +170,11 @@ class Loader:
             )
         self._columns = self._dataset.columns if columns is None else column_names(columns)
         self._batch_size = batch_size
-        self._shuffle, self._seed = bool(shuffle), seed
+        self._shuffle, self._seed = shuffle, seed
         self._window_bytes = shuffle_window_bytes
-        self._lanes = lanes
-        self._threads = default_threads() if threads is None else threads
+        # Lanes that nobody asked for are those of the run that the state comes from.
+        self._asked_lanes, self._lanes = lanes, lanes or self._world_size
+        self._threads = checked_threads(threads)
         self._prefetch_bytes = prefetch_bytes
         self._cutter: Cutter = cutter_of(output, pin_memory=pin_memory, device=device)
         self._transform = None if transform is None else Transform(transform, transform_workers)
@@ -175,7 +182,7 @@ class Loader:
             raise OptionError("transform_workers are for a transform, and there is none")
         # Everything that can be refused is refused here: names, types, fill values.
         self._outlet_arguments: dict[str, Any] = {
-            "columns": self._dataset._native.column_numbers(self._columns),
+            "columns": self._dataset._numbers_of(self._columns),
             "kind": self._cutter.kind,
             "nulls": nulls,
             "fill_values": plain_fill_values(fill_values),
@@ -204,6 +211,11 @@ class Loader:
         return self._world_size
 
     @property
+    def threads(self) -> int:
+        """Threads that decode; with 0 it is the caller's."""
+        return self._threads
+
+    @property
     def epoch(self) -> int:
         """Where the loader stands: the epoch of the next batch."""
         return self._position.epoch
@@ -213,13 +225,10 @@ class Loader:
         return self._plan().batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
-        position = self._position
-        if not position.is_loaded:
-            position.consumed = 0
-        position.is_loaded = False
+        begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
-        self._position = position = _Position(position.epoch, position.consumed)
-        batches = self._batches(replace(position))
+        self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
+        batches = self._batches(replace(position), 1, self._threads)
         if self._transform is not None:
             batches = self._transform.over(batches)
         return self._delivered(batches, position)
@@ -252,14 +261,10 @@ class Loader:
             raise CheckpointMismatchError(
                 f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"
             )
-        lanes, rows = self._lanes, self._rows
-        if lanes is None:
-            self._lanes, self._rows = state["lanes"], None
-        try:
-            self._settings().check(state, [relative for _, relative, *_ in self._dataset._native.files])
-        except CheckpointMismatchError:
-            self._lanes, self._rows = lanes, rows
-            raise
+        lanes = self._asked_lanes or state["lanes"]
+        self._settings(lanes).check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        if lanes != self._lanes:
+            self._lanes, self._rows = lanes, None
         self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
         self._normalize(self._position)
 
@@ -325,6 +330,34 @@ class Loader:
         )
         return {**answer, "tail": share["tail"]}
 
+    @property
+    def start(self) -> tuple[int, int]:
+        """Where the next pass begins: its epoch, and the rows of the epoch that come before it."""
+        return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
+
+    def restart_epoch(self) -> None:
+        """Moves to the start of the epoch that the loader is in."""
+        self._position = _Position(self._position.epoch)
+
+    def every(self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None) -> Iterator[Any]:
+        """One batch in ``stride``: those with the numbers ``first``, ``first + stride``, … of the ones behind ``consumed`` in an epoch.
+
+        For processes that share the batches of a rank among themselves. The position of the loader stays where it is.
+        """
+        start = consumed + first * self._batch_size * self._world_size
+        if start >= self._plan().num_rows:
+            return
+        batches = self._batches(_Position(epoch, start), stride, self._threads if threads is None else threads)
+        if self._transform is not None:
+            batches = self._transform.over(batches)
+        try:
+            for batch, rows, _ in self._cutter.staged(batches):
+                self._metrics.rows += rows
+                self._metrics.batches += 1
+                yield batch
+        finally:
+            _close(batches)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_outlet": None, "_rows": None}
 
@@ -335,12 +368,10 @@ class Loader:
     def _plan(self) -> _native.RowPlan:
         if self._rows is None:
             window = self._window_bytes if self._shuffle else None
-            self._rows = self._dataset.row_plan().ordered(
-                window_bytes=window, seed=self._seed, lanes=self._lanes or self._world_size
-            )
+            self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes)
         return self._rows
 
-    def _settings(self) -> OrderSettings:
+    def _settings(self, lanes: int | None = None) -> OrderSettings:
         native = self._dataset._native
         return OrderSettings(
             order_version=_native.ORDER_VERSION,
@@ -349,7 +380,7 @@ class Loader:
             seed=self._seed,
             shuffle=self._shuffle,
             shuffle_window_bytes=self._window_bytes if self._shuffle else None,
-            lanes=self._lanes or self._world_size,
+            lanes=lanes or self._lanes,
             files=len(native.files),
             dataset=native.fingerprint,
             file_digests=OrderSettings.digests_shown(native.file_digests),
@@ -363,14 +394,15 @@ class Loader:
         if position.consumed and self._plan().steps_left(position.consumed, self._share()) == 0:
             position.epoch, position.consumed = position.epoch + 1, 0
 
-    def _batches(self, start: _Position) -> Iterator[Delivery]:
+    def _batches(self, start: _Position, stride: int, threads: int) -> Iterator[Delivery]:
         native = self._plan().start(
             self._outlet,
             self._share(),
             epoch=start.epoch,
             consumed=start.consumed,
-            threads=self._threads,
+            threads=threads,
             prefetch_bytes=self._prefetch_bytes,
+            stride=stride,
         )
         process = os.getpid()
         self._metrics.begin(native)
@@ -413,6 +445,8 @@ def _tail(asked: str | None, world_size: int) -> str:
 def _at_least(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
+    if value > _MOST:
+        raise OptionError(f"{name} is at most 2^63 - 1, not {value}")
 
 
 def _close(batches: Iterator[Any]) -> None:

@@ -47,6 +47,7 @@ impl ParquetTable {
     ///
     /// # Errors
     /// [`Error::Footer`].
+    #[expect(clippy::needless_pass_by_value, reason = "as the other formats")]
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
@@ -227,6 +228,8 @@ fn with_views(schema: &Schema) -> SchemaRef {
         let view = match field.data_type() {
             DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
             DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            // A row group may hold more values than the keys that some writer found enough for one of its batches.
+            DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
             _ => return Arc::clone(field),
         };
         Arc::new(Field::clone(field).with_data_type(view))

@@ -74,7 +74,7 @@ impl Dataset {
             let mut columns: Vec<Origin> =
                 own.fields().iter().map(|field| table.declared_schema().index_of(field.name()).map_or(Origin::Absent, Origin::File)).collect();
             columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
-            OpenFile { path: file.path, relative: file.relative, size, columns, table }
+            OpenFile { path: file.path, relative: file.relative, size, columns, table, live: None }
         });
         Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read })
     }
@@ -95,7 +95,12 @@ fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usi
         let null_counts = (0..files).map(|file| Some(u64::from(bounds.is_null(file)))).collect();
         Some(Statistics { min: Arc::clone(&bounds), max: bounds, null_counts, row_counts: vec![1; files] })
     };
-    Ok(prune(&predicate, &vec![1; files], &facts))
+    let mut wanted = prune(&predicate, &vec![1; files], &facts);
+    // Somebody has to know the columns, also when no row can be left.
+    if let (false, Some(first)) = (wanted.contains(&true), wanted.first_mut()) {
+        *first = true;
+    }
+    Ok(wanted)
 }
 
 /// The part of a filter that these columns alone decide: the filter itself, or some of the conditions that all have to hold.
@@ -145,9 +150,9 @@ fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFi
 }
 
 /// A file and its size.
-type Opened = Result<(Arc<dyn TableFile>, u64)>;
+pub(super) type Opened = Result<(Arc<dyn TableFile>, u64)>;
 
-fn open_all(
+pub(super) fn open_all(
     format: Format,
     files: &[(usize, DataFile)],
     options: &DatasetOptions,

@@ -55,7 +55,7 @@ impl Steps {
     pub fn lanes_of(&self, rank: u64) -> Range<u64> {
         let (lanes, world_size) = (self.lanes.num_lanes(), self.world_size.max(1));
         let each = lanes / world_size;
-        let is_local = lanes % world_size == 0 && self.batch_size % each.max(1) == 0;
+        let is_local = lanes.is_multiple_of(world_size) && self.batch_size.is_multiple_of(each.max(1));
         if is_local { rank * each..(rank + 1) * each } else { 0..lanes }
     }
 
