@@ -82,7 +82,9 @@ def _in_groups(names: Sequence[str], parts: Sequence[Part], bounds: list[tuple[i
         yield from _cut(names, parts, bounds[first : first + size], "torch")
 
 
-def _cut(names: Sequence[str], parts: Sequence[Part], bounds: list[tuple[int, int]], kind: str) -> Iterator[dict[str, Any]]:
+def _cut(
+    names: Sequence[str], parts: Sequence[Part], bounds: list[tuple[int, int]], kind: str
+) -> Iterator[dict[str, Any]]:
     cut_array = _tensors if kind == "torch" else _arrays
     columns: list[Iterable[Any]] = []
     for part in parts:

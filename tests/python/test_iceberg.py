@@ -42,7 +42,7 @@ def rows_of(start, count=100):
         {
             "id": pa.array(ids, pa.int32()),
             "label": pa.array([one % 4 for one in ids], pa.int32()),
-            "name": [f"it's \"{one}\"" for one in ids],
+            "name": [f'it\'s "{one}"' for one in ids],
             "score": pa.array([one / 2 for one in ids], pa.float32()),
         }
     )
@@ -50,7 +50,9 @@ def rows_of(start, count=100):
 
 @pytest.fixture
 def table(catalog):
-    table = catalog.create_table("db.events", schema=rows_of(0).schema, properties={"write.parquet.row-group-limit": "30"})
+    table = catalog.create_table(
+        "db.events", schema=rows_of(0).schema, properties={"write.parquet.row-group-limit": "30"}
+    )
     for start in range(0, ROWS, 100):
         table.append(rows_of(start))
     return table
@@ -129,7 +131,13 @@ def make_delete_files():
     class Update(_FastAppendFiles):
         def _manifests(self):
             output = self.new_manifest_output()
-            with Writer(self._transaction.table_metadata.spec(), self._transaction.table_metadata.schema(), output, self._snapshot_id, "null") as writer:
+            with Writer(
+                self._transaction.table_metadata.spec(),
+                self._transaction.table_metadata.schema(),
+                output,
+                self._snapshot_id,
+                "null",
+            ) as writer:
                 for file in self._added_data_files:
                     writer.add(
                         ManifestEntry.from_args(
@@ -211,8 +219,8 @@ def test_scan_filter_leaves_out_files_and_filter_rows(table):
         (pc.field("id") > 150) & (pc.field("label") == 2),
         (pc.field("id") < 10) | (pc.field("score") > 140),
         ~(pc.field("id") < 290),
-        pc.field("name") == "it's \"42\"",
-        pc.field("name").isin(["it's \"1\"", "it's \"299\""]),
+        pc.field("name") == 'it\'s "42"',
+        pc.field("name").isin(['it\'s "1"', 'it\'s "299"']),
         pc.field("id") != 5,
         pc.field("name").is_null(),
         pc.field("id") > 2**40,
@@ -228,9 +236,18 @@ def test_filter_opens_only_files_that_the_manifests_do_not_rule_out(table):
 
 
 def test_negation_and_floats_are_left_to_the_rows():
-    schema = Schema(NestedField(1, "x", IntegerType()), NestedField(2, "f", FloatType()), NestedField(3, "s", StringType()))
+    schema = Schema(
+        NestedField(1, "x", IntegerType()), NestedField(2, "f", FloatType()), NestedField(3, "s", StringType())
+    )
     known = sm.col("x") == 1
-    for unknown in (~known, sm.col("f") == 1.0, sm.col("f") == 1, sm.col("s") == 1, sm.col("x") == "1", sm.col("x") == True):  # noqa: E712
+    for unknown in (
+        ~known,
+        sm.col("f") == 1.0,
+        sm.col("f") == 1,
+        sm.col("s") == 1,
+        sm.col("x") == "1",
+        sm.col("x") == True,
+    ):  # noqa: E712
         assert prunable(unknown.tree, schema) is None
         assert prunable((known | unknown).tree, schema) is None
         assert str(prunable((known & unknown).tree, schema)) == str(prunable(known.tree, schema))
@@ -335,6 +352,8 @@ def test_state_continues_in_another_process_of_the_snapshot(table):
     loader = sm.Loader(dataset, batch_size=32, output="arrow", shuffle=True, rank=0, world_size=1)
     batches = iter(loader)
     seen = [one for _ in range(3) for one in next(batches)["id"].to_pylist()]
-    rest = sm.Loader(pickle.loads(pickle.dumps(dataset)), batch_size=32, output="arrow", shuffle=True, rank=0, world_size=1)
+    rest = sm.Loader(
+        pickle.loads(pickle.dumps(dataset)), batch_size=32, output="arrow", shuffle=True, rank=0, world_size=1
+    )
     rest.load_state_dict(loader.state_dict())
     assert sorted(seen + [one for batch in rest for one in batch["id"].to_pylist()]) == list(range(ROWS))

@@ -61,10 +61,15 @@ def in_workers(dataset, workers, **options):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 20])
-@pytest.mark.parametrize("options", [{}, {"shuffle": True, "shuffle_window_bytes": 2000}, {"lanes": 3}, {"filter": sm.col("label") == 1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": True, "shuffle_window_bytes": 2000}, {"lanes": 3}, {"filter": sm.col("label") == 1}]
+)
 def test_worker_processes_give_the_batches_of_one_process_in_their_order(folder, workers, options):
     expected = ids_of(loader_of(folder, **options))
-    assert ids_of(in_workers(BatchDataset(loader_of(folder, **options)), workers, multiprocessing_context="fork")) == expected
+    assert (
+        ids_of(in_workers(BatchDataset(loader_of(folder, **options)), workers, multiprocessing_context="fork"))
+        == expected
+    )
 
 
 @pytest.mark.parametrize("method", STARTS)
@@ -142,7 +147,9 @@ def test_killed_worker_is_an_error_and_no_hang(folder):
 
 def test_error_of_a_worker_names_the_file(tmp_path):
     path = tmp_path / "broken.parquet"
-    pq.write_table(pa.table({"id": list(range(10_000))}), path, row_group_size=1000, compression="none", use_dictionary=False)
+    pq.write_table(
+        pa.table({"id": list(range(10_000))}), path, row_group_size=1000, compression="none", use_dictionary=False
+    )
     dataset = BatchDataset(loader_of(tmp_path))
     path.write_bytes(path.read_bytes()[:4] + b"\xff" * 5000 + path.read_bytes()[5004:])
     with pytest.raises(Exception, match="broken.parquet"):
@@ -360,7 +367,9 @@ def test_empty_directory_gives_an_empty_loader(tmp_path):
 
 
 def test_collate_function_gets_each_batch(folder):
-    loader, _ = create_dataloader(folder, "parquet", batch_size=100, output_format="arrow", collate_fn=lambda batch: batch.num_rows)
+    loader, _ = create_dataloader(
+        folder, "parquet", batch_size=100, output_format="arrow", collate_fn=lambda batch: batch.num_rows
+    )
     assert list(loader) == [100, 100, 50]
 
 

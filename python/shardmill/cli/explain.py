@@ -148,7 +148,7 @@ def _costs(plan: dict[str, Any], ranks: int) -> Iterator[tuple[str, str]]:
         first, last = plan["lanes_of_rank"]
         yield (
             "memory",
-            f"the largest window takes {size_text(plan['window_bytes'])}; a rank holds one for each of its {last - first:,} lanes",
+            f"the largest window takes {size_text(plan['window_bytes'])}; this rank holds one for each of its {last - first:,} lanes",
         )
     yield "decoding", f"{plan['decode_amplification']:.2f} × the data, all ranks together"
 
@@ -160,7 +160,8 @@ def _tail_text(plan: dict[str, Any]) -> str:
     return {
         "drop": f"drop: the last {left:,} rows are not delivered",
         "pad": f"pad: the last step has {left:,} rows, and {plan['global_batch'] - left:,} repeats fill it",
-        "uneven": f"uneven: the ranks share the last {left:,} rows",
+        "uneven": f"uneven: the last step has {left:,} rows"
+        + (", shared by the ranks" if len(plan["ranks"]) > 1 else ""),
     }[plan["tail"]]
 
 
