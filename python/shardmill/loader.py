@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -233,6 +234,14 @@ class Loader:
             batches = self._transform.over(batches)
         return self._delivered(batches, position)
 
+    def __getitem__(self, index: Any) -> Any:
+        # A DataLoader takes what it does not know for a sequence of rows, and its own error would say nothing.
+        raise TypeError(
+            "a Loader is iterated: it makes whole batches"
+            "\nhint: it needs no DataLoader around it; where one is wanted, give it "
+            "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None"
+        )
+
     def set_epoch(self, epoch: int) -> None:
         """Moves to the start of ``epoch``. In the epoch that the loader is in already, it keeps its position.
 
@@ -393,6 +402,16 @@ class Loader:
         """The end of an epoch is the start of the next one."""
         if position.consumed and self._plan().steps_left(position.consumed, self._share()) == 0:
             position.epoch, position.consumed = position.epoch + 1, 0
+
+    def _warn_of_nothing(self) -> None:
+        plan, share = self._plan(), self._share()
+        if plan.num_rows and not plan.steps_left(0, share):
+            rows = self._batch_size * self._world_size
+            warnings.warn(
+                f'tail="drop" leaves out all {plan.num_rows:,} rows: a step needs {rows:,}\n'
+                "hint: take a smaller batch_size or another tail",
+                stacklevel=3,
+            )
 
     def _batches(self, start: _Position, stride: int, threads: int) -> Iterator[Delivery]:
         native = self._plan().start(
