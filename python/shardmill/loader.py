@@ -226,6 +226,7 @@ class Loader:
         return self._plan().batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
+        self._warn_of_nothing()
         begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
         self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
