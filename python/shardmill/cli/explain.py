@@ -18,16 +18,24 @@ _LANES_SHOWN = 3
 
 @click.command(name="explain")
 @dataset_options
-@click.option("--step", type=click.IntRange(min=0), default=0, show_default=True, help="Which step of the epoch.")
-@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="Whose batch.")
-@click.option("--world-size", type=click.IntRange(min=1), default=1, show_default=True, help="How many ranks.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Rows of one rank.")
-@click.option("--lanes", type=click.IntRange(min=1), help="Runs that each step draws from; else one a rank.")
+@click.option(
+    "--step", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Which step of the epoch."
+)
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Whose batch.")
+@click.option(
+    "--world-size", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="How many ranks."
+)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=1024, show_default=True, help="Rows of one rank."
+)
+@click.option(
+    "--lanes", type=click.IntRange(min=1), metavar="N", help="Runs that each step draws from; else one a rank."
+)
 @click.option("--tail", type=click.Choice(["uneven", "drop", "pad"]), help="What becomes of the last rows.")
 @click.option("--shuffle", is_flag=True, help="A new order in every epoch.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order.")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Of the order.")
 @click.option("--window", type=Size(), help="Rows of so many bytes in memory are mixed with one another.")
-@click.option("--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Which epoch.")
+@click.option("--epoch", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Which epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def command(as_json: bool, **options: Any) -> None:
     """Tell which rows a rank gets in one step, and why. No row is read, except for a filter.
