@@ -108,7 +108,10 @@ def _rows(plan: dict[str, Any]) -> list[str]:
 def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator[tuple[str, str]]:
     lanes, ranks = plan["lanes_of_job"], options["world_size"]
     filtered = f", where {plan['filter']}" if plan["filter"] else ""
-    yield "row set", f"{plan['rows_of_epoch']:,} rows in {plan['blocks']:,} blocks of {files:,} files{filtered}"
+    yield (
+        "row set",
+        f"{_count(plan['rows_of_epoch'], 'row')} in {_count(plan['blocks'], 'block')} of {_count(files, 'file')}{filtered}",
+    )
     if options["shuffle"]:
         yield (
             "order",
@@ -134,6 +137,10 @@ def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Itera
     yield f"rank {options['rank']} of {ranks}", _slice_text(plan)
     if plan["repeats"]:
         yield "repeats", f"{plan['repeats']:,} rows at the end repeat the start of the epoch, marked in `__padded`"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _slice_text(plan: dict[str, Any]) -> str:
