@@ -261,7 +261,6 @@ class TestConfiguration:
             assert options.mode != "ranks" or options.ranks > 1
             assert options.label is None or options.timed_from_construction == (system == "shardmill")
 
-    @pytest.mark.skipif(not hasattr(shardmill, "Loader"), reason="the loader is not built")
     @pytest.mark.parametrize(
         "arguments",
         [
