@@ -16,7 +16,6 @@ import pyarrow.csv
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-import shardmill
 
 # The benchmarks are no part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
