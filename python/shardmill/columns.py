@@ -75,14 +75,16 @@ def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind
     return _cut(names, parts, bounds, kind)
 
 
-def _in_groups(names: Sequence[str], parts: Sequence[Part], bounds: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+def _in_groups(names: Sequence[str], parts: Sequence[Any], bounds: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
     # Tensors that live at the same time count towards Python's garbage collection. A whole slab of them would start it over and over, and age.
     size = max(1, _TENSORS_AT_ONCE // len(parts))
     for first in range(0, len(bounds), size):
         yield from _cut(names, parts, bounds[first : first + size], "torch")
 
 
-def _cut(names: Sequence[str], parts: Sequence[Part], bounds: list[tuple[int, int]], kind: str) -> Iterator[dict[str, Any]]:
+def _cut(
+    names: Sequence[str], parts: Sequence[Any], bounds: list[tuple[int, int]], kind: str
+) -> Iterator[dict[str, Any]]:
     cut_array = _tensors if kind == "torch" else _arrays
     columns: list[Iterable[Any]] = []
     for part in parts:

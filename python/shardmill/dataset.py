@@ -24,18 +24,20 @@ _ROWS_AT_ONCE = 1024
 class Dataset:
     """Rows of Parquet, ORC, CSV or JSONL files. Opening reads metadata; rows are read when they are asked for.
 
-    Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered file after file. Hidden files,
-    files and folders that start with ``_``, and ``.crc`` files are left out.
+    Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered file after file.
+    Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when ``None``.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when
+            ``None``.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
         partitioning: ``"hive"`` turns ``key=value`` folders below the root into columns.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file when ``None``. Other formats bring their own.
-        bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for the value.
+        bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for
+            the value.
         on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
         threads: for reading; as many as there are cores when ``None``.
 

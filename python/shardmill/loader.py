@@ -42,8 +42,8 @@ class _Position:
 class Loader:
     """Batches of one rank, decoded by native threads in this process.
 
-    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``, and on nothing else:
-    not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
+    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``,
+    and on nothing else: not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
 
     Args:
         path: a :class:`Dataset`, or what one is made of.
@@ -52,17 +52,17 @@ class Loader:
         filter: as for :class:`Dataset`; for a path only.
         shuffle: a new order of rows in every epoch. Otherwise the order of the files.
         seed: of the order; any whole number of 64 bits.
-        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much memory, for
-            each lane of the rank.
-        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the world size of
-            the first run, which makes each rank read only its own part of the files. Travels in the state.
+        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much
+            memory, for each lane of the rank.
+        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the
+            world size of the first run, which makes each rank read only its own part of the files. Travels in the state.
         rank, world_size: from ``torch.distributed`` or the environment (``RANK``, ``WORLD_SIZE``) when ``None``.
-        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves them out,
-            ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks them. ``None`` is
-            ``"uneven"`` on one rank and ``"pad"`` on several.
+        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves
+            them out, ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks
+            them. ``None`` is ``"uneven"`` on one rank and ``"pad"`` on several.
         output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"arrow"`` gives record batches.
-        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``, which adds a
-            boolean column ``<name>__valid`` to every batch. Floats become NaN.
+        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``,
+            which adds a boolean column ``<name>__valid`` to every batch. Floats become NaN.
         fill_values: by column, for ``nulls="fill"``.
         threads: that decode; as many as this rank has cores when ``None``. With 0 the caller's thread does the work.
         prefetch_bytes: decoded bytes that may wait for the trainer.
@@ -192,6 +192,11 @@ class Loader:
         return self._world_size
 
     @property
+    def threads(self) -> int:
+        """Threads that decode; with 0 it is the caller's."""
+        return self._threads
+
+    @property
     def epoch(self) -> int:
         """Where the loader stands: the epoch of the next batch."""
         return self._position.epoch
@@ -204,7 +209,7 @@ class Loader:
         begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
         self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
-        batches = self._batches(replace(position))
+        batches = self._batches(replace(position), 1, self._threads)
         if self._transform is not None:
             batches = self._transform.over(batches)
         return self._delivered(batches, position)
@@ -223,7 +228,8 @@ class Loader:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
 
         Raises:
-            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a ``ValueError``.
+            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a
+            ``ValueError``.
         """
         state = parsed(state)
         if state["order_version"] != _native.ORDER_VERSION:
@@ -255,14 +261,17 @@ class Loader:
         Steps count from the start of the epoch. Lanes stay those of this loader, as they would after a resume on that topology.
 
         Returns:
-            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step; ``repeats``, how many of them, at the
-            end, fill up the last step; ``places`` of the global sequence that its step covers; ``lanes`` as ``(lane, place in plan order, count)``.
+            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step; ``repeats``, how many of
+            them, at the
+            end, fill up the last step; ``places`` of the global sequence that its step covers; ``lanes`` as ``(lane, place in plan order,
+            count)``.
 
             Of the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``, which has ``batches``,
             ``blocks``, ``decoded_bytes`` (in memory, the delivered columns) and ``stored_bytes`` (in the files, all columns) of each.
             ``decode_amplification`` is what all ranks decode, over what there is.
 
-            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows the shuffle of a window moves
+            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows the shuffle of a
+            window moves
             a row on the average. All are 0 without shuffle.
 
         Example:
@@ -291,6 +300,34 @@ class Loader:
             self._position.epoch if epoch is None else epoch, step, share, self._outlet_arguments["columns"]
         )
         return {**answer, "tail": share["tail"]}
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """Where the next pass begins: its epoch, and the rows of the epoch that come before it."""
+        return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
+
+    def restart_epoch(self) -> None:
+        """Moves to the start of the epoch that the loader is in."""
+        self._position = _Position(self._position.epoch)
+
+    def every(self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None) -> Iterator[Any]:
+        """One batch in ``stride``: those with the numbers ``first``, ``first + stride``, … of the ones behind ``consumed`` in an epoch.
+
+        For processes that share the batches of a rank among themselves. The position of the loader stays where it is.
+        """
+        start = consumed + first * self._batch_size * self._world_size
+        if start >= self._plan().num_rows:
+            return
+        batches = self._batches(_Position(epoch, start), stride, self._threads if threads is None else threads)
+        if self._transform is not None:
+            batches = self._transform.over(batches)
+        try:
+            for batch, rows, _ in self._cutter.staged(batches):
+                self._metrics.rows += rows
+                self._metrics.batches += 1
+                yield batch
+        finally:
+            _close(batches)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_outlet": None, "_rows": None}
@@ -328,14 +365,15 @@ class Loader:
         if position.consumed and self._plan().steps_left(position.consumed, self._share()) == 0:
             position.epoch, position.consumed = position.epoch + 1, 0
 
-    def _batches(self, start: _Position) -> Iterator[Delivery]:
+    def _batches(self, start: _Position, stride: int, threads: int) -> Iterator[Delivery]:
         native = self._plan().start(
             self._outlet,
             self._share(),
             epoch=start.epoch,
             consumed=start.consumed,
-            threads=self._threads,
+            threads=threads,
             prefetch_bytes=self._prefetch_bytes,
+            stride=stride,
         )
         process = os.getpid()
         self._metrics.begin(native)

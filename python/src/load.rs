@@ -6,13 +6,14 @@ use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use pyo3_arrow::{PyRecordBatch, PySchema};
+use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
 use shardmill_formats::records::BadLines;
 use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
-    Dataset, DatasetOptions, Delivery, Error, Format, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab, explain, fingerprint, take,
+    Dataset, DatasetOptions, Delivery, Error, Format, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab, TableColumn, TableDataFile, TableOptions,
+    explain, fingerprint, take,
 };
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
@@ -21,6 +22,9 @@ use std::time::Duration;
 
 /// How long Ctrl-C may go unnoticed.
 const SIGNAL_POLL: Duration = Duration::from_millis(50);
+
+/// Path, name in states, constants by column, deleted rows.
+type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
 
 #[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
 struct PyDataset(Arc<Dataset>);
@@ -60,6 +64,30 @@ impl PyDataset {
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
         if let Some(filter) = filter.map(parsed).transpose()?.filter(|_| !dataset.files().is_empty()) {
+            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
+        }
+        Ok(Self(Arc::new(dataset)))
+    }
+
+    /// The files of a table, under its own schema: `columns` are (id, names), `files` are (path, name in states, constants by column, deleted rows).
+    #[staticmethod]
+    #[pyo3(signature = (schema, columns, files, *, filter=None, threads=1))]
+    fn of_table(
+        py: Python<'_>,
+        schema: PySchema,
+        columns: Vec<(i64, Vec<String>)>,
+        files: Vec<PyTableFile>,
+        filter: Option<&str>,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let columns = columns.into_iter().map(|(id, names)| TableColumn { id, names }).collect();
+        let files = files.into_iter().map(|(path, relative, constants, deleted)| {
+            let constants = constants.into_iter().map(|(column, value)| (column, value.into_inner().0)).collect();
+            TableDataFile { path, relative, constants, deleted }
+        });
+        let options = TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };
+        let dataset = interruptible(py, move |cancel| Dataset::open_table(&options, cancel).map_err(PyShardmillError::from))?;
+        if let Some(filter) = filter.map(parsed).transpose()? {
             filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
         }
         Ok(Self(Arc::new(dataset)))
@@ -208,6 +236,12 @@ impl PyRowPlan {
         self.rows.num_rows()
     }
 
+    /// In memory, all columns of all rows, estimated from metadata.
+    #[getter]
+    fn decoded_bytes(&self) -> u64 {
+        self.rows.blocks().iter().map(|block| block.decoded_bytes).sum()
+    }
+
     /// The same rows in another order.
     #[pyo3(signature = (*, window_bytes, seed, lanes))]
     fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
@@ -235,7 +269,7 @@ impl PyRowPlan {
     /// Starts the threads of one pass.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
-    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes))]
+    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes, stride=1))]
     fn start(
         &self,
         py: Python<'_>,
@@ -245,6 +279,7 @@ impl PyRowPlan {
         consumed: u64,
         threads: usize,
         prefetch_bytes: u64,
+        stride: u64,
     ) -> PyResult<PyPass> {
         let outlet = Arc::clone(&outlet.0);
         // In the order of the files, blocks decide nothing but speed.
@@ -254,6 +289,7 @@ impl PyRowPlan {
             steps: self.steps(&share),
             rank: share.rank,
             consumed,
+            stride,
             columns: outlet.columns().to_vec(),
             threads,
             prefetch_bytes,

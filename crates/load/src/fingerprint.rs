@@ -28,6 +28,10 @@ fn of_file(file: &OpenFile) -> Vec<u8> {
     for block in file.table.blocks() {
         hash.update(block.rows.to_le_bytes());
     }
+    if let Some(live) = file.live_bits() {
+        hash.update([1]);
+        live.set_indices().fold((), |(), row| hash.update((row as u64).to_le_bytes()));
+    }
     hash.finalize().to_vec()
 }
 

@@ -14,7 +14,7 @@ pub mod pass;
 pub mod row_set;
 mod take;
 
-pub use dataset::{Dataset, DatasetOptions, Format};
+pub use dataset::{Dataset, DatasetOptions, Format, TableColumn, TableDataFile, TableOptions};
 pub use error::{Error, Result};
 pub use outlet::{Delivery, Outlet, OutletKind, PADDED};
 pub use pass::{Pass, PassOptions, Slab};

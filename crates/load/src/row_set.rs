@@ -135,8 +135,12 @@ impl RowBlock {
 }
 
 fn whole(dataset: &Dataset, place: BlockOf) -> Option<RowBlock> {
-    let block = dataset.files().get(place.file)?.table.blocks().get(place.block)?;
-    (block.rows > 0).then_some(RowBlock { place, count: 1, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None })
+    let file = dataset.files().get(place.file)?;
+    let block = file.table.blocks().get(place.block)?;
+    match file.live_rows(place.block) {
+        Some(live) => selected(dataset, place, live),
+        None => (block.rows > 0).then_some(RowBlock { place, count: 1, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None }),
+    }
 }
 
 fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, threads: usize, cancel: &Cancel) -> Result<Vec<RowBlock>> {
@@ -179,11 +183,18 @@ fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec
 fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &RowBlock) -> Result<Option<RowBlock>> {
     let batch = dataset.read(block.place, columns, None)?;
     let selection = predicate.selection(&batch)?;
+    let selection = block.selection.as_ref().map_or_else(|| selection.clone(), |live| &selection & live);
+    Ok(selected(dataset, block.place, selection))
+}
+
+/// What is selected of a block; `None` when nothing is.
+fn selected(dataset: &Dataset, place: BlockOf, selection: BooleanBuffer) -> Option<RowBlock> {
+    let block = dataset.files().get(place.file)?.table.blocks().get(place.block)?;
     let rows = selection.count_set_bits() as u64;
     if rows == 0 {
-        return Ok(None);
+        return None;
     }
     let decoded_bytes = u64::try_from(u128::from(block.decoded_bytes) * u128::from(rows) / u128::from(block.rows.max(1))).unwrap_or(u64::MAX);
     let selection = (rows < block.rows).then_some(selection);
-    Ok(Some(RowBlock { place: block.place, count: 1, rows, decoded_bytes, selection }))
+    Some(RowBlock { place, count: 1, rows, decoded_bytes, selection })
 }

@@ -6,12 +6,15 @@ mod format;
 mod open;
 mod rows;
 mod schema;
+mod table;
 
 pub use format::Format;
 pub use open::DatasetOptions;
+pub use table::{TableColumn, TableDataFile, TableOptions};
 
 use crate::Result;
 use arrow_array::ArrayRef;
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
 use shardmill_formats::table::{Statistics, TableFile};
 use std::sync::Arc;
@@ -36,6 +39,8 @@ pub struct OpenFile {
     pub size: u64,
     pub table: Arc<dyn TableFile>,
     columns: Vec<Origin>,
+    /// One bit a row, not set where it is deleted; `None` when none is.
+    live: Option<BooleanBuffer>,
 }
 
 /// Where a column of the data set comes from in one file.
@@ -133,6 +138,23 @@ impl OpenFile {
 
     #[must_use]
     pub fn num_rows(&self) -> u64 {
-        self.table.blocks().iter().map(|block| block.rows).sum()
+        self.live.as_ref().map_or_else(|| self.table.blocks().iter().map(|block| block.rows).sum(), |live| live.count_set_bits() as u64)
+    }
+
+    /// One bit a row of a block, not set where it is deleted; `None` when none is.
+    #[must_use]
+    pub fn live_rows(&self, block: usize) -> Option<BooleanBuffer> {
+        let live = self.live.as_ref()?;
+        let blocks = self.table.blocks();
+        let start = blocks.iter().take(block).map(|block| block.rows).sum::<u64>();
+        let (start, rows) = (usize::try_from(start).ok()?, usize::try_from(blocks.get(block)?.rows).ok()?);
+        let live = (start.checked_add(rows)? <= live.len()).then(|| live.slice(start, rows))?;
+        (live.count_set_bits() < rows).then_some(live)
+    }
+
+    /// The rows that are deleted, for the identity of the data set.
+    #[must_use]
+    pub fn live_bits(&self) -> Option<&BooleanBuffer> {
+        self.live.as_ref()
     }
 }

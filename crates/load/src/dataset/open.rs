@@ -74,7 +74,7 @@ impl Dataset {
             let mut columns: Vec<Origin> =
                 own.fields().iter().map(|field| table.declared_schema().index_of(field.name()).map_or(Origin::Absent, Origin::File)).collect();
             columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
-            OpenFile { path: file.path, relative: file.relative, size, columns, table }
+            OpenFile { path: file.path, relative: file.relative, size, columns, table, live: None }
         });
         Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read })
     }
@@ -150,9 +150,9 @@ fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFi
 }
 
 /// A file and its size.
-type Opened = Result<(Arc<dyn TableFile>, u64)>;
+pub(super) type Opened = Result<(Arc<dyn TableFile>, u64)>;
 
-fn open_all(
+pub(super) fn open_all(
     format: Format,
     files: &[(usize, DataFile)],
     options: &DatasetOptions,

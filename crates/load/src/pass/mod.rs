@@ -45,6 +45,8 @@ pub struct PassOptions {
     pub rank: u64,
     /// Rows of the epoch that all ranks have delivered before.
     pub consumed: u64,
+    /// The step at `consumed` is taken, and every so many-th after it: the others are somebody else's.
+    pub stride: u64,
     /// Numbers of the columns that are delivered.
     pub columns: Vec<usize>,
     pub threads: usize,
@@ -94,7 +96,7 @@ impl<T: Send + 'static> Pass<T> {
         let row_bytes = row_bytes(dataset, rows, &options.columns);
         let slab_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
         let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
-        let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, slab_rows);
+        let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
         let work = Work {

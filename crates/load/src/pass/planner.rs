@@ -72,6 +72,8 @@ pub(super) struct Planner {
     steps: Steps,
     rank: u64,
     consumed: u64,
+    /// One of so many steps is taken.
+    stride: u64,
     slab_rows: u64,
     is_aligned: bool,
     /// The lanes that this rank may draw from.
@@ -82,9 +84,9 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, slab_rows: u64) -> Self {
-        let mut planner =
-            Self { steps, rank, consumed, slab_rows, is_aligned: false, lanes: steps.lanes_of(rank), active: BTreeSet::new(), ahead: None, order };
+    pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, slab_rows: u64) -> Self {
+        let (stride, lanes, active) = (stride.max(1), steps.lanes_of(rank), BTreeSet::new());
+        let mut planner = Self { steps, rank, consumed, stride, slab_rows, is_aligned: false, lanes, active, ahead: None, order };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
     }
@@ -96,7 +98,7 @@ impl Planner {
             return false;
         }
         let Some(first) = self.steps.step(self.consumed) else { return false };
-        let second = self.steps.step(self.consumed + first.len);
+        let second = self.steps.step(self.after(first));
         let runs = |step: StepRows| self.steps.slice(step, self.rank).rows;
         match (runs(first).as_slice(), second.map(runs).unwrap_or_default().as_slice()) {
             ([_], []) => true,
@@ -131,13 +133,14 @@ impl Planner {
                 break;
             }
             let len: u64 = slice.rows.iter().map(|run| run.end - run.start).sum();
-            self.consumed += step.len;
+            let delivered = step.start + step.len;
+            self.consumed = self.after(step);
             // A rank that gets nothing of the last rows has no batch there.
             if len == 0 {
                 continue;
             }
             rows += len;
-            slab.batches.push(BatchRows { rows: small(len), repeats: small(slice.repeats), consumed: self.consumed });
+            slab.batches.push(BatchRows { rows: small(len), repeats: small(slice.repeats), consumed: delivered });
             for run in slice.rows {
                 match slab.runs.last_mut() {
                     Some(last) if last.end == run.start => last.end = run.end,
@@ -156,6 +159,12 @@ impl Planner {
             self.active.remove(visit);
         });
         Some(slab)
+    }
+
+    /// Where the next step that is taken starts.
+    fn after(&self, step: StepRows) -> u64 {
+        let skipped = (self.stride - 1).saturating_mul(self.steps.global_batch());
+        (step.start + step.len).saturating_add(skipped).min(self.steps.lanes.num_rows())
     }
 
     /// Whether a batch belongs to the slab that was begun.
