@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -206,6 +207,12 @@ class Loader:
         return self._plan().batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
+        if self._tail == "drop" and self._plan().num_rows and not self._plan().steps_left(0, self._share()):
+            warnings.warn(
+                f'tail="drop" leaves nothing of {self._plan().num_rows} rows: they fill no batch of'
+                f" {self._batch_size} rows on each of {self._world_size} ranks",
+                stacklevel=2,
+            )
         begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
         self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
