@@ -77,7 +77,9 @@ def test_column_of_a_filter_that_is_not_there_is_refused(path: Path) -> None:
         numpy_loader(path, filter=sm.col("nothing") == 1)
 
 
-@pytest.mark.parametrize("condition", [sm.col("id") == "x", sm.col("text") > 3, sm.col("half") == True, sm.col("id").is_in(["a"])])  # noqa: E712
+@pytest.mark.parametrize(
+    "condition", [sm.col("id") == "x", sm.col("text") > 3, sm.col("half") == "x", sm.col("id").is_in(["a"])]
+)
 def test_literal_of_another_kind_is_refused(path: Path, condition: sm.Expression) -> None:
     with pytest.raises((TypeError, ValueError)) as refused:
         numpy_loader(path, filter=condition)
@@ -105,7 +107,12 @@ def test_options_of_the_data_set_are_not_ignored_beside_one(path: Path) -> None:
 
 def test_largest_numbers_that_options_may_have_work(path: Path) -> None:
     loader = numpy_loader(
-        path, batch_size=2**63 - 1, prefetch_bytes=2**63 - 1, shuffle_window_bytes=2**63 - 1, shuffle=True, seed=-(2**63)
+        path,
+        batch_size=2**63 - 1,
+        prefetch_bytes=2**63 - 1,
+        shuffle_window_bytes=2**63 - 1,
+        shuffle=True,
+        seed=-(2**63),
     )
     assert sorted(flat(loader)) == list(range(10))
     assert flat(numpy_loader(path, lanes=2**40, batch_size=3)) == list(range(10))
@@ -127,7 +134,13 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
 
 def test_empty_folder_is_an_empty_loader_with_a_warning(tmp_path: Path) -> None:
     folder = new_folder(tmp_path)
-    for options in ({}, {"columns": ["id"]}, {"filter": sm.col("id") > 1}, {"shuffle": True}, {"rank": 1, "world_size": 2}):
+    for options in (
+        {},
+        {"columns": ["id"]},
+        {"filter": sm.col("id") > 1},
+        {"shuffle": True},
+        {"rank": 1, "world_size": 2},
+    ):
         with pytest.warns(UserWarning, match="no data files"):
             loader = numpy_loader(folder, **options)
         assert (len(loader), list(loader), loader.state_dict()["rows"]) == (0, [], 0)
