@@ -5,12 +5,12 @@
 
 use crate::Result;
 use crate::dataset::{BlockOf, Dataset};
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::Block;
-use shardmill_plan::prune::{prune, prune_by_members};
+use shardmill_plan::prune::{prune, prune_by_members, prune_pages};
 use shardmill_plan::{Expression, Predicate};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// The rows of one epoch.
@@ -181,10 +181,38 @@ fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec
 }
 
 fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &RowBlock) -> Result<Option<RowBlock>> {
-    let batch = dataset.read(block.place, columns, None)?;
-    let selection = predicate.selection(&batch)?;
+    let Some(file) = dataset.files().get(block.place.file) else { return Ok(None) };
+    let rows = file.table.blocks().get(block.place.block).map_or(0, |block| block.rows);
+    let column = |name: &str| dataset.schema().index_of(name).ok();
+    let ranges = prune_pages(predicate, rows, |name| column(name).map_or(Ok(None), |column| file.page_statistics(block.place.block, column)))?;
+    let kept: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    let selection = match kept {
+        0 => return Ok(None),
+        all if all == rows => predicate.selection(&dataset.read(block.place, columns, None)?)?,
+        _ => {
+            let possible = mask(&ranges, rows);
+            let found = predicate.selection(&dataset.read(block.place, columns, Some(&possible))?)?;
+            // The bits of `found` belong to the rows that were read.
+            let mut selection = BooleanBufferBuilder::new(possible.len());
+            selection.append_n(possible.len(), false);
+            possible.set_indices().zip(found.iter()).filter(|(_, is_found)| *is_found).for_each(|(row, _)| selection.set_bit(row, true));
+            selection.finish()
+        }
+    };
     let selection = block.selection.as_ref().map_or_else(|| selection.clone(), |live| &selection & live);
     Ok(selected(dataset, block.place, selection))
+}
+
+fn mask(ranges: &[Range<u64>], rows: u64) -> BooleanBuffer {
+    let mut mask = BooleanBufferBuilder::new(usize::try_from(rows).unwrap_or_default());
+    let mut end = 0;
+    for range in ranges {
+        mask.append_n(usize::try_from(range.start - end).unwrap_or_default(), false);
+        mask.append_n(usize::try_from(range.end - range.start).unwrap_or_default(), true);
+        end = range.end;
+    }
+    mask.append_n(usize::try_from(rows - end).unwrap_or_default(), false);
+    mask.finish()
 }
 
 /// What is selected of a block; `None` when nothing is.

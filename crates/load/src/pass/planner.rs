@@ -209,7 +209,7 @@ mod tests {
             Some(window) => RowOrder::shuffled(&blocks, window, 1, 0),
         });
         let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail };
-        (0..world_size).map(|rank| Planner::new(Arc::clone(&order), steps, rank, consumed, 20)).collect()
+        (0..world_size).map(|rank| Planner::new(Arc::clone(&order), steps, rank, consumed, 1, 20)).collect()
     }
 
     proptest! {
