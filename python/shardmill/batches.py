@@ -112,9 +112,15 @@ class TorchCutter(Cutter):
 
         stream = torch.cuda.Stream(self.device)
         waiting: deque[tuple[Delivery, Any]] = deque()
+        failures: list[Exception] = []
 
         def begin() -> None:
-            delivery = next(batches, None)
+            try:
+                delivery = None if failures else next(batches, None)
+            except Exception as error:
+                # Its place is behind the batch that is under way.
+                failures.append(error)
+                return
             if delivery is None:
                 return
             batch, rows, consumed = delivery
@@ -132,6 +138,8 @@ class TorchCutter(Cutter):
             current.wait_stream(stream)
             _each_tensor(delivery[0], partial(_in_use_on, current))
             yield delivery
+        if failures:
+            raise failures[0]
 
 
 def _in_use_on(stream: Any, tensor: Any) -> Any:
