@@ -42,7 +42,7 @@ def rows_of(start, count=100):
         {
             "id": pa.array(ids, pa.int32()),
             "label": pa.array([one % 4 for one in ids], pa.int32()),
-            "name": [f"it's \"{one}\"" for one in ids],
+            "name": [f'it\'s "{one}"' for one in ids],
             "score": pa.array([one / 2 for one in ids], pa.float32()),
         }
     )
@@ -50,7 +50,9 @@ def rows_of(start, count=100):
 
 @pytest.fixture
 def table(catalog):
-    table = catalog.create_table("db.events", schema=rows_of(0).schema, properties={"write.parquet.row-group-limit": "30"})
+    table = catalog.create_table(
+        "db.events", schema=rows_of(0).schema, properties={"write.parquet.row-group-limit": "30"}
+    )
     for start in range(0, ROWS, 100):
         table.append(rows_of(start))
     return table
@@ -129,7 +131,13 @@ def make_delete_files():
     class Update(_FastAppendFiles):
         def _manifests(self):
             output = self.new_manifest_output()
-            with Writer(self._transaction.table_metadata.spec(), self._transaction.table_metadata.schema(), output, self._snapshot_id, "null") as writer:
+            with Writer(
+                self._transaction.table_metadata.spec(),
+                self._transaction.table_metadata.schema(),
+                output,
+                self._snapshot_id,
+                "null",
+            ) as writer:
                 for file in self._added_data_files:
                     writer.add(
                         ManifestEntry.from_args(
@@ -211,8 +219,8 @@ def test_scan_filter_leaves_out_files_and_filter_rows(table):
         (pc.field("id") > 150) & (pc.field("label") == 2),
         (pc.field("id") < 10) | (pc.field("score") > 140),
         ~(pc.field("id") < 290),
-        pc.field("name") == "it's \"42\"",
-        pc.field("name").isin(["it's \"1\"", "it's \"299\""]),
+        pc.field("name") == 'it\'s "42"',
+        pc.field("name").isin(['it\'s "1"', 'it\'s "299"']),
         pc.field("id") != 5,
         pc.field("name").is_null(),
         pc.field("id") > 2**40,
@@ -228,9 +236,18 @@ def test_filter_opens_only_files_that_the_manifests_do_not_rule_out(table):
 
 
 def test_negation_and_floats_are_left_to_the_rows():
-    schema = Schema(NestedField(1, "x", IntegerType()), NestedField(2, "f", FloatType()), NestedField(3, "s", StringType()))
+    schema = Schema(
+        NestedField(1, "x", IntegerType()), NestedField(2, "f", FloatType()), NestedField(3, "s", StringType())
+    )
     known = sm.col("x") == 1
-    for unknown in (~known, sm.col("f") == 1.0, sm.col("f") == 1, sm.col("s") == 1, sm.col("x") == "1", sm.col("x") == True):  # noqa: E712
+    for unknown in (
+        ~known,
+        sm.col("f") == 1.0,
+        sm.col("f") == 1,
+        sm.col("s") == 1,
+        sm.col("x") == "1",
+        sm.col("x").is_null(),
+    ):
         assert prunable(unknown.tree, schema) is None
         assert prunable((known | unknown).tree, schema) is None
         assert str(prunable((known & unknown).tree, schema)) == str(prunable(known.tree, schema))
@@ -335,6 +352,50 @@ def test_state_continues_in_another_process_of_the_snapshot(table):
     loader = sm.Loader(dataset, batch_size=32, output="arrow", shuffle=True, rank=0, world_size=1)
     batches = iter(loader)
     seen = [one for _ in range(3) for one in next(batches)["id"].to_pylist()]
-    rest = sm.Loader(pickle.loads(pickle.dumps(dataset)), batch_size=32, output="arrow", shuffle=True, rank=0, world_size=1)
+    rest = sm.Loader(
+        pickle.loads(pickle.dumps(dataset)), batch_size=32, output="arrow", shuffle=True, rank=0, world_size=1
+    )
     rest.load_state_dict(loader.state_dict())
     assert sorted(seen + [one for batch in rest for one in batch["id"].to_pylist()]) == list(range(ROWS))
+
+
+def test_files_of_several_formats_are_refused_by_name(table):
+    from types import SimpleNamespace
+
+    from shardmill.integrations import iceberg
+
+    tasks = [
+        SimpleNamespace(file=SimpleNamespace(file_format=kind, file_path=f"one.{kind.value}"), delete_files=set())
+        for kind in (FileFormat.PARQUET, FileFormat.ORC)
+    ]
+    with pytest.raises(ValueError, match="one.ORC"):
+        iceberg._check(table, tasks)
+    with pytest.raises(NotImplementedError, match="ORC"):
+        iceberg._check(table, tasks[1:])
+
+
+def test_calls_of_torch_dataloader_utils(table, config):
+    pytest.importorskip("torch")
+    from shardmill.integrations.torch import IcebergDataset
+    from torch.utils.data import DataLoader
+
+    paths = sorted(task.file.file_path for task in table.scan().plan_files())
+    delete_by_position(table, [(paths[0], 0)])
+    expected = sorted(table.scan().to_arrow()["id"].to_pylist())
+    seen = []
+    for rank in range(2):
+        loader, dataset = IcebergDataset.create_dataloader(
+            "db.events", config, batch_size=16, columns=["id"], num_ranks=2, rank=rank, split_rows=10
+        )
+        seen += [one for batch in loader for one in batch["id"].tolist()]
+    assert sorted(seen) == expected
+    assert sum(file.record_count for file in dataset.files) == ROWS - 1
+    dataset = IcebergDataset("db.events", config, columns=["id"], batch_size=16, filters=pc.field("id") < 50)
+    own = [batch["id"].tolist() for batch in dataset]
+    workers = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+    dataset.set_epoch(0)
+    assert [batch["id"].tolist() for batch in workers] == own
+    with pytest.raises(TypeError, match="filters"):
+        IcebergDataset("db.events", config, filters="id < 50")
+    with pytest.raises(ValueError, match="output_format"):
+        IcebergDataset("db.events", config, output_format="pandas")

@@ -26,6 +26,15 @@ from shardmill.integrations.torch import (
 )
 from torch.utils.data import DataLoader
 
+# There are more workers here than cores, on purpose.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+]
+
+# Importing torch takes seconds: one server does it for all workers.
+multiprocessing.set_forkserver_preload(["torch", "shardmill.integrations.torch"])
+
 ROWS = 250
 STARTS = [method for method in ("fork", "spawn", "forkserver") if method in multiprocessing.get_all_start_methods()]
 
@@ -60,11 +69,16 @@ def in_workers(dataset, workers, **options):
 # Worker processes
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 8, 20])
-@pytest.mark.parametrize("options", [{}, {"shuffle": True, "shuffle_window_bytes": 2000}, {"lanes": 3}, {"filter": sm.col("label") == 1}])
+@pytest.mark.parametrize("workers", [1, 2, 3, 20])
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": True, "shuffle_window_bytes": 2000}, {"lanes": 3}, {"filter": sm.col("label") == 1}]
+)
 def test_worker_processes_give_the_batches_of_one_process_in_their_order(folder, workers, options):
     expected = ids_of(loader_of(folder, **options))
-    assert ids_of(in_workers(BatchDataset(loader_of(folder, **options)), workers, multiprocessing_context="fork")) == expected
+    assert (
+        ids_of(in_workers(BatchDataset(loader_of(folder, **options)), workers, multiprocessing_context="fork"))
+        == expected
+    )
 
 
 @pytest.mark.parametrize("method", STARTS)
@@ -120,8 +134,8 @@ def test_ranks_with_workers_share_the_rows(folder):
 @pytest.mark.parametrize("output", ["torch", "numpy", "arrow", "dict"])
 def test_each_output_comes_through_worker_processes(folder, output):
     loader = loader_of(folder, output=output, columns=["id", "name"])
-    batches = list(in_workers(BatchDataset(loader), 2, multiprocessing_context="forkserver", collate_fn=unchanged))
-    names = [batch["name"].to_pylist() if output == "arrow" else list(batch["name"]) for batch in batches]
+    workers = in_workers(BatchDataset(loader), 1, multiprocessing_context="forkserver", collate_fn=unchanged)
+    names = [batch["name"].to_pylist() if output == "arrow" else list(batch["name"]) for batch in workers]
     assert flat(names) == [f"row {one}" for one in range(ROWS)]
 
 
@@ -142,7 +156,9 @@ def test_killed_worker_is_an_error_and_no_hang(folder):
 
 def test_error_of_a_worker_names_the_file(tmp_path):
     path = tmp_path / "broken.parquet"
-    pq.write_table(pa.table({"id": list(range(10_000))}), path, row_group_size=1000, compression="none", use_dictionary=False)
+    pq.write_table(
+        pa.table({"id": list(range(10_000))}), path, row_group_size=1000, compression="none", use_dictionary=False
+    )
     dataset = BatchDataset(loader_of(tmp_path))
     path.write_bytes(path.read_bytes()[:4] + b"\xff" * 5000 + path.read_bytes()[5004:])
     with pytest.raises(Exception, match="broken.parquet"):
@@ -360,7 +376,9 @@ def test_empty_directory_gives_an_empty_loader(tmp_path):
 
 
 def test_collate_function_gets_each_batch(folder):
-    loader, _ = create_dataloader(folder, "parquet", batch_size=100, output_format="arrow", collate_fn=lambda batch: batch.num_rows)
+    loader, _ = create_dataloader(
+        folder, "parquet", batch_size=100, output_format="arrow", collate_fn=lambda batch: batch.num_rows
+    )
     assert list(loader) == [100, 100, 50]
 
 
@@ -432,3 +450,60 @@ def test_page_locked_memory_without_an_accelerator_is_a_warning(folder):
     with pytest.warns(UserWarning, match="pin_memory"):
         loader, _ = create_dataloader(folder, "parquet", pin_memory=True)
     assert flat(ids_of(loader)) == list(range(ROWS))
+
+
+# Trainers
+
+
+def test_lightning_continues_where_its_checkpoint_was_taken(folder, tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+    seen = []
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def training_step(self, batch, number):
+            seen.append(batch["id"].tolist())
+            return (self.weight * batch["id"].float()).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 1e-6)
+
+    class Stop(lightning.Callback):
+        def on_train_batch_end(self, trainer, *_):
+            if trainer.global_step == 21:
+                trainer.save_checkpoint(tmp_path / "saved.ckpt")
+                raise RuntimeError("stopped")
+
+    def fit(callbacks=(), **options):
+        trainer = lightning.Trainer(
+            max_epochs=3,
+            accelerator="cpu",
+            enable_progress_bar=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            logger=False,
+            callbacks=list(callbacks),
+        )
+        loader, _ = create_dataloader(folder, "parquet", batch_size=16, columns=["id"], shuffle=True)
+        trainer.fit(Model(), loader, **options)
+
+    fit()
+    whole = seen.copy()
+    assert len(whole) == 48
+    seen.clear()
+    with pytest.raises(RuntimeError, match="stopped"):
+        fit([Stop()])
+    fit(ckpt_path=tmp_path / "saved.ckpt", weights_only=False)
+    assert seen == whole
+
+
+def test_accelerate_wraps_only_a_loader_that_is_not_shared_out_already(folder):
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    shared, _ = create_dataloader(folder, "parquet", columns=["id"], num_ranks=2, rank=1)
+    assert accelerator.prepare(shared) is shared
+    whole, _ = create_dataloader(folder, "parquet", batch_size=32, columns=["id"])
+    assert flat(ids_of(accelerator.prepare(whole))) == list(range(ROWS))

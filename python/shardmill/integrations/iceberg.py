@@ -8,6 +8,7 @@ whatever is committed later.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,7 @@ class Planned:
 
 
 class IcebergTable(Dataset):
-    """Rows of one snapshot of an Iceberg table, for :class:`shardmill.Loader` and everything else that takes a data
-    set. Needs ``pyiceberg``.
+    """Rows of one snapshot of an Iceberg table, for :class:`shardmill.Loader`. Needs ``pyiceberg``.
 
     The snapshot is pinned when the object is made: later commits are not seen. Each live row comes once; rows that
     position deletes or deletion vectors name do not come. Columns are found by their ids: renamed ones under their
@@ -102,6 +102,8 @@ class IcebergTable(Dataset):
         condition = None if filter is None else expression_of(filter)
         plan = planned(_table(table, catalog_config), condition, scan_filter, snapshot_id)
         self._open(plan, None if columns is None else list(columns), condition, threads)
+        if not plan.files:
+            warnings.warn(f"no data files in {plan.name}", stacklevel=2)
 
     @property
     def snapshot_id(self) -> int | None:
@@ -112,6 +114,11 @@ class IcebergTable(Dataset):
     def planned_files(self) -> tuple[PlannedFile, ...]:
         """The data files."""
         return self._plan.files
+
+    @property
+    def file_sizes(self) -> list[tuple[str, str, int, int]]:
+        """Path, path below the table's location, bytes and live rows of each file."""
+        return self._native.files
 
     def __repr__(self) -> str:
         return f"IcebergTable({self._plan.name}: snapshot {self._plan.snapshot_id}, {len(self._plan.files)} files)"
@@ -129,7 +136,7 @@ class IcebergTable(Dataset):
         ]
         self._native = _native.Dataset.of_table(
             plan.schema,
-            [(id, list(names)) for id, names in plan.columns],
+            [(number, list(names)) for number, names in plan.columns],
             files,
             filter=self._filter_json,
             threads=max(self._threads, 4),
@@ -219,7 +226,7 @@ def _check(table: Table, tasks: Iterable[Any]) -> None:
         if any(file.content == DataFileContent.EQUALITY_DELETES for file in task.delete_files):
             raise NotImplementedError(f"{_name(table)} has equality deletes; compact the table first")
     if len(first) > 1:
-        found = ", ".join(f"{format} ({path})" for format, path in sorted(first.items()))
+        found = ", ".join(f"{kind} ({path})" for kind, path in sorted(first.items()))
         raise OptionError(f"the data files of {_name(table)} are of several formats: {found}")
     if first and "PARQUET" not in first:
         raise NotImplementedError(f"the data files of {_name(table)} are {next(iter(first))}; Parquet is read")
@@ -259,8 +266,7 @@ class _Deletes:
 
 
 def _constants(table: Table, file: Any, fields: list[tuple[int, Any]], arrow: Any) -> Iterator[tuple[int, Any]]:
-    """Values of columns that a file need not store: of the partition that it lies in, and defaults of columns that
-    were added."""
+    """Values of columns that a file need not store: of its partition, and defaults of columns that were added."""
     import pyarrow as pa
     from pyiceberg.transforms import IdentityTransform
 
