@@ -18,7 +18,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
-from shardmill.integrations.iceberg import IcebergTable, prunable
+from shardmill.integrations.iceberg import IcebergTable, planning
+from shardmill.integrations.iceberg.pruning import prunable
 
 ROWS = 300
 
@@ -362,16 +363,14 @@ def test_state_continues_in_another_process_of_the_snapshot(table):
 def test_files_of_several_formats_are_refused_by_name(table):
     from types import SimpleNamespace
 
-    from shardmill.integrations import iceberg
-
     tasks = [
         SimpleNamespace(file=SimpleNamespace(file_format=kind, file_path=f"one.{kind.value}"), delete_files=set())
         for kind in (FileFormat.PARQUET, FileFormat.ORC)
     ]
     with pytest.raises(ValueError, match="one.ORC"):
-        iceberg._check(table, tasks)
+        planning._check(table, tasks)
     with pytest.raises(NotImplementedError, match="ORC"):
-        iceberg._check(table, tasks[1:])
+        planning._check(table, tasks[1:])
 
 
 def test_calls_of_torch_dataloader_utils(table, config):

@@ -131,6 +131,23 @@ def test_ranks_with_workers_share_the_rows(folder):
     assert max(map(len, seen)) - min(map(len, seen)) <= 1
 
 
+def epoch_in_workers(dataset, rank, results):
+    results.put((rank, ids_of(in_workers(dataset, 2, multiprocessing_context="fork"))))
+
+
+def test_processes_that_share_a_data_set_have_epochs_of_their_own(folder):
+    dataset = BatchDataset(loader_of(folder, shuffle=True))
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    ranks = [context.Process(target=epoch_in_workers, args=(dataset, rank, results)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    seen = dict(results.get(timeout=60) for _ in ranks)
+    for rank in ranks:
+        rank.join()
+    assert seen[0] == seen[1] == ids_of(loader_of(folder, shuffle=True))
+
+
 @pytest.mark.parametrize("output", ["torch", "numpy", "arrow", "dict"])
 def test_each_output_comes_through_worker_processes(folder, output):
     loader = loader_of(folder, output=output, columns=["id", "name"])

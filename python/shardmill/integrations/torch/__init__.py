@@ -4,7 +4,7 @@ try:
     import torch  # noqa: F401
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        "shardmill.integrations.torch needs PyTorch\nhint: pip install torch", name="torch"
+        "shardmill.integrations.torch needs PyTorch\nhint: pip install 'shardmill[torch]'", name="torch"
     ) from missing
 
 from shardmill.integrations.torch.dataloader import BatchLoader, StructuredDataset, create_dataloader

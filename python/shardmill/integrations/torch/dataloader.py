@@ -28,8 +28,6 @@ class BatchLoader(DataLoader):
     ``rank=accelerator.process_index`` and ``device=accelerator.device``.
     """
 
-    dataset: BatchDataset
-
     def __init__(
         self,
         dataset: BatchDataset,
@@ -42,31 +40,32 @@ class BatchLoader(DataLoader):
         super().__init__(dataset, batch_size=None, num_workers=0, collate_fn=collate_fn or _unchanged)
         # By this Accelerate knows a loader that it need not wrap.
         self._is_accelerate_prepared = dataset.loader.world_size > 1
+        self._batches = dataset
         self._progress_interval = progress_interval_sec if show_progress else None
 
     def __iter__(self) -> Iterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The batches; torch's own iterator would spend as long on a small batch as its rows need."""
-        batches = iter(self.dataset)
+        batches = iter(self._batches)
         if self.collate_fn is not _unchanged:
             batches = map(self.collate_fn, batches)
         return batches if self._progress_interval is None else self._shown(batches, self._progress_interval)
 
     def state_dict(self) -> dict[str, Any]:
         """The position behind the last batch that was handed out; see :meth:`BatchDataset.state_dict`."""
-        return self.dataset.state_dict()
+        return self._batches.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next pass continues there; see :meth:`BatchDataset.load_state_dict`."""
-        self.dataset.load_state_dict(state)
+        self._batches.load_state_dict(state)
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is ``epoch``."""
-        self.dataset.set_epoch(epoch)
+        self._batches.set_epoch(epoch)
 
     def _shown(self, batches: Iterator[Any], interval: float) -> Iterator[Any]:
         from tqdm import tqdm
 
-        _, consumed = self.dataset.loader.start
+        _, consumed = self._batches.loader.start
         total = len(self) if consumed == 0 else None
         with tqdm(total=total, unit="batch", mininterval=interval, maxinterval=interval, leave=False) as bar:
             for batch in batches:
