@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from shardmill.arrow import as_pyarrow
@@ -44,7 +45,7 @@ class Cutter:
         self.names = outlet.names
         if self.kind == "numpy":
             # Not in front of the first batch.
-            import numpy  # noqa: F401, ICN001
+            import numpy  # noqa: F401
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """The batches of a slab."""
@@ -129,8 +130,13 @@ class TorchCutter(Cutter):
             delivery, _pinned = waiting.popleft()
             current = torch.cuda.current_stream(self.device)
             current.wait_stream(stream)
-            _each_tensor(delivery[0], lambda tensor: tensor.record_stream(current))
+            _each_tensor(delivery[0], partial(_in_use_on, current))
             yield delivery
+
+
+def _in_use_on(stream: Any, tensor: Any) -> Any:
+    tensor.record_stream(stream)
+    return tensor
 
 
 def _each_tensor(value: Any, change: Any) -> Any:

@@ -40,6 +40,9 @@ from shardmill.errors import OptionError
 if TYPE_CHECKING:
     from shardmill._native.columns import Objects
 
+#: Fewer than start a collection of the youngest generation.
+_TENSORS_AT_ONCE = 500
+
 __all__ = ["Ragged", "check_torch", "plain_fill_values", "split"]
 
 
@@ -56,7 +59,7 @@ class Ragged(TypedDict):
 def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind: str) -> Iterator[dict[str, Any]]:
     """Batches of ``sizes`` rows, which together are the rows of the slab.
 
-    Tensors are cut at once, since that is the fastest; objects are made when their batch is asked for.
+    Tensors are cut some batches at once, since that is the fastest; objects are made when their batch is asked for.
 
     Args:
         names: Of the entries of a batch, as ``Converter.names`` has them.
@@ -67,6 +70,21 @@ def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind
     if not parts or not sizes:
         return iter([{} for _ in sizes])
     bounds = list(pairwise(accumulate(sizes, initial=0)))
+    if kind == "torch":
+        return _in_groups(names, parts, bounds)
+    return _cut(names, parts, bounds, kind)
+
+
+def _in_groups(names: Sequence[str], parts: Sequence[Any], bounds: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+    # Tensors that live at the same time count towards Python's garbage collection. A whole slab of them would start it over and over, and age.
+    size = max(1, _TENSORS_AT_ONCE // len(parts))
+    for first in range(0, len(bounds), size):
+        yield from _cut(names, parts, bounds[first : first + size], "torch")
+
+
+def _cut(
+    names: Sequence[str], parts: Sequence[Any], bounds: list[tuple[int, int]], kind: str
+) -> Iterator[dict[str, Any]]:
     cut_array = _tensors if kind == "torch" else _arrays
     columns: list[Iterable[Any]] = []
     for part in parts:
@@ -87,7 +105,8 @@ def _tensors(array: Any, bounds: list[tuple[int, int]]) -> Iterable[Any]:
     torch = _torch()
     # The views of `split` share a version counter: writing to one batch would fail the backward pass of another.
     # These have one each, and are cheaper.
-    return torch.unsafe_split_with_sizes(torch.from_numpy(array), [stop - start for start, stop in bounds])
+    rows = torch.from_numpy(array[bounds[0][0] : bounds[-1][1]])
+    return torch.unsafe_split_with_sizes(rows, [stop - start for start, stop in bounds])
 
 
 def _objects(column: Objects, bounds: list[tuple[int, int]], *, as_arrays: bool) -> Iterator[Any]:

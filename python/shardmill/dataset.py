@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from shardmill._native import load as _native
 from shardmill.arrow import as_pyarrow
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
-from shardmill.threads import default_threads
+from shardmill.threads import checked_threads
 
 PathLike = str | os.PathLike[str]
 
@@ -23,18 +24,20 @@ _ROWS_AT_ONCE = 1024
 class Dataset:
     """Rows of Parquet, ORC, CSV or JSONL files. Opening reads metadata; rows are read when they are asked for.
 
-    Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered file after file. Hidden files,
-    files and folders that start with ``_``, and ``.crc`` files are left out.
+    Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered file after file.
+    Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when ``None``.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when
+            ``None``.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
         partitioning: ``"hive"`` turns ``key=value`` folders below the root into columns.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file when ``None``. Other formats bring their own.
-        bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for the value.
+        bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for
+            the value.
         on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
         threads: for reading; as many as there are cores when ``None``.
 
@@ -73,7 +76,7 @@ class Dataset:
         if storage_options:
             raise OptionError("storage_options are for object stores; these paths are local")
         self._paths = _paths(path)
-        self._threads = default_threads() if threads is None else threads
+        self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
         self._native = _native.Dataset(
             self._paths,
@@ -86,10 +89,12 @@ class Dataset:
             threads=max(self._threads, 4),
         )
         if self._native.format in ("parquet", "orc") and (schema is not None or bad_lines != "error"):
-            raise OptionError(f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types")
+            raise OptionError(
+                f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
+            )
         names = self._native.column_names
-        self._columns = list(names) if columns is None else list(columns)
-        self._column_numbers = self._native.column_numbers(self._columns)
+        self._columns = list(names) if columns is None else column_names(columns)
+        self._column_numbers = self._numbers_of(self._columns)
         self._arguments = {
             "path": self._paths,
             "format": format,
@@ -144,10 +149,14 @@ class Dataset:
         return self.num_rows
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        rows = len(self)
+        if isinstance(index, slice):
+            raise TypeError(
+                "rows are taken one by one\nhint: ds.take(range(10)) gives several, as an Arrow record batch"
+            )
+        index, rows = operator.index(index), len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        return dict(zip(self._columns, self.row_plan().row(int(index) % rows, self._column_numbers), strict=True))
+        return dict(zip(self._columns, self.row_plan().row(index % rows, self._column_numbers), strict=True))
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
@@ -156,7 +165,7 @@ class Dataset:
             IndexError: when a number is outside of the rows.
         """
         rows = len(self)
-        numbers = [int(index) for index in indices]
+        numbers = [operator.index(index) for index in indices]
         for index in numbers:
             if not -rows <= index < rows:
                 raise IndexError(f"row {index} of {rows}")
@@ -165,10 +174,12 @@ class Dataset:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         from shardmill.loader import Loader
 
+        if not self._columns:
+            yield from ({} for _ in range(len(self)))
+            return
         for batch in Loader(self, batch_size=_ROWS_AT_ONCE, output="dict", rank=0, world_size=1):
-            names = list(batch)
-            for values in zip(*batch.values(), strict=True) if names else ():
-                yield dict(zip(names, values, strict=True))
+            for values in zip(*batch.values(), strict=True):
+                yield dict(zip(batch, values, strict=True))
 
     def __repr__(self) -> str:
         return f"Dataset({', '.join(self._paths)}: {len(self._native.files)} {self.format} files)"
@@ -182,6 +193,10 @@ class Dataset:
             self._rows = _native.RowPlan(self._native, filter=self._filter_json, threads=self._threads)
         return self._rows
 
+    def _numbers_of(self, names: list[str]) -> list[int]:
+        # An empty folder has no columns, and the job that will fill it asks for some.
+        return self._native.column_numbers(names) if self._native.files else []
+
     @property
     def _filter_json(self) -> str | None:
         return None if self._filter is None else json.dumps(self._filter.tree)
@@ -192,6 +207,17 @@ class Dataset:
 
 def _reopened(arguments: dict[str, Any]) -> Dataset:
     return Dataset(arguments.pop("path"), **arguments)
+
+
+def column_names(columns: Sequence[str]) -> list[str]:
+    """``columns`` as a list.
+
+    Raises:
+        ValueError: for a single text, whose letters would be taken for names.
+    """
+    if isinstance(columns, str):
+        raise OptionError(f"columns is a list of names, not {columns!r}\nhint: write columns=[{columns!r}]")
+    return list(columns)
 
 
 def _paths(path: PathLike | Sequence[PathLike]) -> list[str]:

@@ -11,13 +11,16 @@ from shardmill import ranks
 from shardmill._native import load as _native
 from shardmill.batches import Cutter, Delivery, cutter_of
 from shardmill.columns import plain_fill_values
-from shardmill.dataset import Dataset, PathLike
+from shardmill.dataset import Dataset, PathLike, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_state import OrderSettings, parsed
-from shardmill.threads import default_threads
+from shardmill.threads import checked_threads
 from shardmill.transform import Transform
+
+#: Numbers cross into native code as 64 bits.
+_MOST = 2**63 - 1
 
 TAILS = ("uneven", "drop", "pad")
 
@@ -39,8 +42,8 @@ class _Position:
 class Loader:
     """Batches of one rank, decoded by native threads in this process.
 
-    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``, and on nothing else:
-    not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
+    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``,
+    and on nothing else: not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
 
     Args:
         path: a :class:`Dataset`, or what one is made of.
@@ -49,17 +52,17 @@ class Loader:
         filter: as for :class:`Dataset`; for a path only.
         shuffle: a new order of rows in every epoch. Otherwise the order of the files.
         seed: of the order; any whole number of 64 bits.
-        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much memory, for
-            each lane of the rank.
-        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the world size of
-            the first run, which makes each rank read only its own part of the files. Travels in the state.
+        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much
+            memory, for each lane of the rank.
+        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the
+            world size of the first run, which makes each rank read only its own part of the files. Travels in the state.
         rank, world_size: from ``torch.distributed`` or the environment (``RANK``, ``WORLD_SIZE``) when ``None``.
-        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves them out,
-            ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks them. ``None`` is
-            ``"uneven"`` on one rank and ``"pad"`` on several.
+        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves
+            them out, ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks
+            them. ``None`` is ``"uneven"`` on one rank and ``"pad"`` on several.
         output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"arrow"`` gives record batches.
-        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``, which adds a
-            boolean column ``<name>__valid`` to every batch. Floats become NaN.
+        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``,
+            which adds a boolean column ``<name>__valid`` to every batch. Floats become NaN.
         fill_values: by column, for ``nulls="fill"``.
         threads: that decode; as many as this rank has cores when ``None``. With 0 the caller's thread does the work.
         prefetch_bytes: decoded bytes that may wait for the trainer.
@@ -117,14 +120,17 @@ class Loader:
         _at_least("prefetch_bytes", prefetch_bytes, 1)
         _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
         _at_least("transform_workers", transform_workers, 0)
-        _at_least("threads", 0 if threads is None else threads, 0)
         _at_least("lanes", 1 if lanes is None else lanes, 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
+        if not isinstance(shuffle, bool):
+            raise OptionError(f"shuffle is True or False, not {shuffle!r}")
+        if transform is not None and not callable(transform):
+            raise OptionError(f"transform is called with each batch, and {transform!r} cannot be called")
         self._rank, self._world_size = ranks.resolve(rank, world_size)
         if tail is not None and tail not in TAILS:
             raise OptionError(f"tail is one of {', '.join(TAILS)}, not {tail!r}")
-        self._tail = tail or ("uneven" if self._world_size == 1 else "pad")
+        self._tail_asked, self._tail = tail, _tail(tail, self._world_size)
         if isinstance(path, Dataset):
             if filter is not None or format is not None or partitioning is not None or storage_options is not None:
                 raise OptionError(
@@ -143,12 +149,13 @@ class Loader:
                 on_bad_file=on_bad_file,
                 threads=threads,
             )
-        self._columns = self._dataset.columns if columns is None else list(columns)
+        self._columns = self._dataset.columns if columns is None else column_names(columns)
         self._batch_size = batch_size
-        self._shuffle, self._seed = bool(shuffle), seed
+        self._shuffle, self._seed = shuffle, seed
         self._window_bytes = shuffle_window_bytes
-        self._lanes = lanes
-        self._threads = default_threads() if threads is None else threads
+        # Lanes that nobody asked for are those of the run that the state comes from.
+        self._asked_lanes, self._lanes = lanes, lanes or self._world_size
+        self._threads = checked_threads(threads)
         self._prefetch_bytes = prefetch_bytes
         self._cutter: Cutter = cutter_of(output, pin_memory=pin_memory, device=device)
         self._transform = None if transform is None else Transform(transform, transform_workers)
@@ -156,7 +163,7 @@ class Loader:
             raise OptionError("transform_workers are for a transform, and there is none")
         # Everything that can be refused is refused here: names, types, fill values.
         self._outlet_arguments: dict[str, Any] = {
-            "columns": self._dataset._native.column_numbers(self._columns),
+            "columns": self._dataset._numbers_of(self._columns),
             "kind": self._cutter.kind,
             "nulls": nulls,
             "fill_values": plain_fill_values(fill_values),
@@ -199,12 +206,9 @@ class Loader:
         return self._plan().batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
-        position = self._position
-        if not position.is_loaded:
-            position.consumed = 0
-        position.is_loaded = False
+        begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
-        self._position = position = _Position(position.epoch, position.consumed)
+        self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
         batches = self._batches(replace(position), 1, self._threads)
         if self._transform is not None:
             batches = self._transform.over(batches)
@@ -224,16 +228,18 @@ class Loader:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
 
         Raises:
-            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a ``ValueError``.
+            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a
+            ``ValueError``.
         """
         state = parsed(state)
-        if self._lanes is None:
-            self._lanes, self._rows = state["lanes"], None
         if state["order_version"] != _native.ORDER_VERSION:
             raise CheckpointMismatchError(
                 f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"
             )
-        self._settings().check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        lanes = self._asked_lanes or state["lanes"]
+        self._settings(lanes).check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        if lanes != self._lanes:
+            self._lanes, self._rows = lanes, None
         self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
         self._normalize(self._position)
 
@@ -242,19 +248,58 @@ class Loader:
         return self._metrics.report(self._dataset._native.bytes_read)
 
     def explain(
-        self, *, step: int = 0, rank: int | None = None, world_size: int | None = None, epoch: int | None = None
+        self,
+        *,
+        step: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
     ) -> dict[str, Any]:
         """Which rows a batch holds and why, for this or another topology, without reading row data.
 
+        Steps count from the start of the epoch. Lanes stay those of this loader, as they would after a resume on that topology.
+
         Returns:
-            ``rows`` as ``[file, first row, count]`` in the order of the batch, ``steps`` of the epoch, ``repeats``, ``windows``, and
-            ``decode_amplification``: decoded over delivered bytes, for the job as planned.
+            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step; ``repeats``, how many of
+            them, at the
+            end, fill up the last step; ``places`` of the global sequence that its step covers; ``lanes`` as ``(lane, place in plan order,
+            count)``.
+
+            Of the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``, which has ``batches``,
+            ``blocks``, ``decoded_bytes`` (in memory, the delivered columns) and ``stored_bytes`` (in the files, all columns) of each.
+            ``decode_amplification`` is what all ranks decode, over what there is.
+
+            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows the shuffle of a
+            window moves
+            a row on the average. All are 0 without shuffle.
+
+        Example:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.explain(step=1)["rows"]
+            [('ten.parquet', 4, 4)]
+            >>> [loader.explain(rank=rank, world_size=2, batch_size=2)["rows"] for rank in (0, 1)]
+            [[('ten.parquet', 0, 2)], [('ten.parquet', 2, 2)]]
         """
+        _at_least("step", step, 0)
+        _at_least("epoch", 0 if epoch is None else epoch, 0)
+        _at_least("batch_size", self._batch_size if batch_size is None else batch_size, 1)
         size = self._world_size if world_size is None else world_size
-        own = self._rank if rank is None else rank
+        own = rank if rank is not None else self._rank if size == self._world_size else 0
         ranks.resolve(own, size)
-        share = {**self._share(), "world_size": size, "rank": own}
-        return self._plan().explain(self._position.epoch if epoch is None else epoch, step, share)
+        share = {
+            "batch_size": self._batch_size if batch_size is None else batch_size,
+            "world_size": size,
+            "rank": own,
+            "tail": _tail(self._tail_asked, size),
+        }
+        answer = self._plan().explain(
+            self._position.epoch if epoch is None else epoch, step, share, self._outlet_arguments["columns"]
+        )
+        return {**answer, "tail": share["tail"]}
 
     @property
     def start(self) -> tuple[int, int]:
@@ -294,12 +339,10 @@ class Loader:
     def _plan(self) -> _native.RowPlan:
         if self._rows is None:
             window = self._window_bytes if self._shuffle else None
-            self._rows = self._dataset.row_plan().ordered(
-                window_bytes=window, seed=self._seed, lanes=self._lanes or self._world_size
-            )
+            self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes)
         return self._rows
 
-    def _settings(self) -> OrderSettings:
+    def _settings(self, lanes: int | None = None) -> OrderSettings:
         native = self._dataset._native
         return OrderSettings(
             order_version=_native.ORDER_VERSION,
@@ -308,7 +351,7 @@ class Loader:
             seed=self._seed,
             shuffle=self._shuffle,
             shuffle_window_bytes=self._window_bytes if self._shuffle else None,
-            lanes=self._lanes or self._world_size,
+            lanes=lanes or self._lanes,
             files=len(native.files),
             dataset=native.fingerprint,
             file_digests=OrderSettings.digests_shown(native.file_digests),
@@ -366,9 +409,15 @@ class Loader:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
 
 
+def _tail(asked: str | None, world_size: int) -> str:
+    return asked or ("uneven" if world_size == 1 else "pad")
+
+
 def _at_least(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
+    if value > _MOST:
+        raise OptionError(f"{name} is at most 2^63 - 1, not {value}")
 
 
 def _close(batches: Iterator[Any]) -> None:

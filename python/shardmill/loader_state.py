@@ -85,7 +85,7 @@ class OrderSettings:
 
     def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:
         saved, current = state["file_digests"], self.file_digests
-        if saved is None or current is None:
+        if not isinstance(saved, list) or current is None or len(saved) != len(current):
             return "names, sizes, row groups or footers of its files differ from those in the state"
         changed = [name for name, old, new in zip(names, saved, current, strict=True) if old != new]
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -115,12 +115,14 @@ def parsed(state: Any) -> dict[str, Any]:
         "dataset": str,
     }
     for name, kind in kinds.items():
-        if not isinstance(state.get(name), kind):
+        if type(state.get(name)) is not kind:
             raise CheckpointMismatchError(f"the state is damaged: {name} is {state.get(name)!r}")
     for name in ("filter", "shuffle_window_bytes", "order_version", "file_digests"):
         if name not in state:
             raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
-    if not 0 <= state["consumed"] <= state["rows"] or state["epoch"] < 0:
+    if not 1 <= state["lanes"] < 2**63:
+        raise CheckpointMismatchError(f"the state is damaged: {state['lanes']} lanes")
+    if not 0 <= state["consumed"] <= state["rows"] or not 0 <= state["epoch"] < 2**63:
         raise CheckpointMismatchError(
             f"the state is damaged: row {state['consumed']} of {state['rows']} in epoch {state['epoch']}"
         )

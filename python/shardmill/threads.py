@@ -1,6 +1,12 @@
 """How many threads a process should use."""
 
 import os
+from typing import Any
+
+from shardmill.errors import OptionError
+
+#: Far more than any machine has cores. A typing error must not ask the system for all the threads that it has.
+_MOST = 1024
 
 
 def default_threads() -> int:
@@ -11,3 +17,16 @@ def default_threads() -> int:
     except ValueError:
         ranks = 1
     return max(1, cores // max(1, ranks))
+
+
+def checked_threads(threads: Any) -> int:
+    """``threads`` as an option gives it; the default for ``None``, and 0 for none but the caller's own.
+
+    Raises:
+        ValueError: for what is no number of threads.
+    """
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads <= _MOST:
+        raise OptionError(f"threads is a whole number from 0 to {_MOST}, not {threads!r}")
+    return threads

@@ -40,13 +40,24 @@ class Transform:
         )
         pool = ProcessPoolExecutor(self._workers, mp_context=context)
         waiting: deque[tuple[Future[Any], int, int]] = deque()
+        failure: Exception | None = None
         try:
-            for batch, rows, consumed in batches:
+            while True:
+                try:
+                    batch, rows, consumed = next(batches)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    # Its place is behind the batches that are under way.
+                    failure = error
+                    break
                 waiting.append((pool.submit(self._function, batch), rows, consumed))
                 if len(waiting) > 2 * self._workers:
                     yield _ready(waiting.popleft())
             while waiting:
                 yield _ready(waiting.popleft())
+            if failure is not None:
+                raise failure
         finally:
             _close(batches)
             pool.shutdown(wait=True, cancel_futures=True)

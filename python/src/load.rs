@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
 use shardmill_formats::records::BadLines;
+use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
     Dataset, DatasetOptions, Delivery, Error, Format, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab, TableColumn, TableDataFile, TableOptions,
@@ -62,7 +63,7 @@ impl PyDataset {
             threads: threads.max(1),
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
-        if let Some(filter) = filter.map(parsed).transpose()? {
+        if let Some(filter) = filter.map(parsed).transpose()?.filter(|_| !dataset.files().is_empty()) {
             filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
         }
         Ok(Self(Arc::new(dataset)))
@@ -155,7 +156,6 @@ struct PyOutlet(Arc<Outlet>);
 impl PyOutlet {
     #[new]
     #[pyo3(signature = (dataset, *, columns, kind, nulls, fill_values, is_padded, is_filtered))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn new(
         dataset: PyRef<'_, PyDataset>,
@@ -257,11 +257,7 @@ impl PyRowPlan {
     /// Batches that this rank still gets: it may have none in the last step.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn batches_left(&self, consumed: u64, share: Share) -> u64 {
-        let steps = self.steps(&share);
-        let left = steps.remaining(consumed);
-        let last = consumed.saturating_add(left.saturating_sub(1).saturating_mul(steps.global_batch()));
-        let is_idle = steps.step(last).is_some_and(|step| steps.slice(step, share.rank).rows.is_empty());
-        left.saturating_sub(u64::from(is_idle))
+        self.steps(&share).batches(consumed, share.rank)
     }
 
     /// Rows of the epoch that are delivered when it ends, begun at `consumed`.
@@ -286,8 +282,10 @@ impl PyRowPlan {
         stride: u64,
     ) -> PyResult<PyPass> {
         let outlet = Arc::clone(&outlet.0);
+        // In the order of the files, blocks decide nothing but speed.
+        let rows = if self.window_bytes.is_none() { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
         let options = PassOptions {
-            order: Arc::new(self.order(epoch)),
+            order: Arc::new(self.order_of(&rows, epoch)),
             steps: self.steps(&share),
             rank: share.rank,
             consumed,
@@ -300,36 +298,43 @@ impl PyRowPlan {
             let outlet = Arc::clone(&outlet);
             move |rows, batches: &[_]| outlet.finish(rows, batches)
         };
-        let started = py.detach(|| Pass::start(&self.dataset, &self.rows, options, &Cancel::default(), finish));
+        let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
         Ok(PyPass { pass: Mutex::new(started.map_err(PyShardmillError::from)?), outlet, process: std::process::id() })
     }
 
     /// Which rows a batch holds, and what an epoch costs.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: Share) -> PyResult<Bound<'py, PyDict>> {
+    fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: Share, columns: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
         let (order, steps) = (self.order(epoch), self.steps(&share));
-        let batch = py.detach(|| explain::batch(&self.dataset, &self.rows, &order, &steps, step, share.rank));
-        let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| explain::cost(&self.dataset, &self.rows, &order, &steps, rank)).collect());
-        let all = self.decoded_bytes();
+        let (dataset, rows) = (&self.dataset, &self.rows);
+        let batch = py.detach(|| explain::batch(dataset, rows, &order, &steps, step, share.rank));
+        let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| explain::cost(dataset, rows, &order, &steps, &columns, rank)).collect());
+        let mixing = explain::mixing(dataset, rows, &order, &columns);
+        let all: u64 = rows.blocks().iter().map(|block| explain::delivered_bytes(dataset, block, &columns)).sum();
         let decoded: u64 = costs.iter().map(|cost| cost.decoded_bytes).sum();
+        let own_lanes = steps.lanes_of(share.rank);
         let answer = PyDict::new(py);
-        let rows = batch.as_ref().map(|batch| batch.rows.iter().map(|run| (run.file.clone(), run.start, run.rows)).collect::<Vec<_>>());
-        answer.set_item("rows", rows)?;
-        answer.set_item("repeats", batch.map_or(0, |batch| batch.repeats))?;
+        let is_there = batch.is_some();
+        let batch = batch.unwrap_or(BatchExplanation { places: 0..0, lanes: Vec::new(), rows: Vec::new(), repeats: 0 });
+        let files: Vec<_> = batch.rows.into_iter().map(|run| (run.file, run.start, run.rows)).collect();
+        answer.set_item("rows", is_there.then_some(files))?;
+        answer.set_item("repeats", batch.repeats)?;
+        answer.set_item("places", is_there.then_some((batch.places.start, batch.places.end)))?;
+        answer.set_item("lanes", batch.lanes.iter().map(|run| (run.lane, run.position, run.rows)).collect::<Vec<_>>())?;
         answer.set_item("steps", steps.remaining(0))?;
-        answer.set_item("rows_of_epoch", self.rows.num_rows())?;
+        answer.set_item("rows_of_epoch", rows.num_rows())?;
+        answer.set_item("blocks", rows.blocks().len())?;
+        answer.set_item("lanes_of_rank", (own_lanes.start, own_lanes.end))?;
         answer.set_item("windows", order.num_windows())?;
-        answer.set_item("blocks", self.rows.blocks().len())?;
+        answer.set_item("window_bytes", mixing.window_bytes)?;
+        answer.set_item("mixing_distance", mixing.distance)?;
         answer.set_item("decode_amplification", ratio(decoded, all))?;
-        if let Some(cost) = usize::try_from(share.rank).ok().and_then(|rank| costs.get(rank)) {
-            answer.set_item("rank_blocks", cost.blocks)?;
-            answer.set_item("rank_decoded_bytes", cost.decoded_bytes)?;
-            answer.set_item("rank_stored_bytes", cost.stored_bytes)?;
-        }
+        answer.set_item("ranks", costs.into_iter().map(|cost| rank_cost(py, cost)).collect::<PyResult<Vec<_>>>()?)?;
         Ok(answer)
     }
 
     /// One row, a value for each column.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn row<'py>(&self, py: Python<'py>, id: u64, columns: Vec<usize>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let taken = py.detach(|| take(&self.dataset, &self.rows, &[id], &columns)).map_err(PyShardmillError::from)?;
         let schema = taken.schema();
@@ -337,10 +342,20 @@ impl PyRowPlan {
     }
 
     /// Rows by number.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn take(&self, py: Python<'_>, ids: Vec<u64>, columns: Vec<usize>) -> PyResult<PyRecordBatch> {
         let taken = py.detach(|| take(&self.dataset, &self.rows, &ids, &columns)).map_err(PyShardmillError::from)?;
         Ok(PyRecordBatch::new(taken))
     }
+}
+
+fn rank_cost(py: Python<'_>, cost: RankCost) -> PyResult<Bound<'_, PyDict>> {
+    let entry = PyDict::new(py);
+    entry.set_item("batches", cost.batches)?;
+    entry.set_item("blocks", cost.blocks)?;
+    entry.set_item("decoded_bytes", cost.decoded_bytes)?;
+    entry.set_item("stored_bytes", cost.stored_bytes)?;
+    Ok(entry)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
@@ -350,7 +365,11 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 impl PyRowPlan {
     fn order(&self, epoch: u64) -> RowOrder {
-        let blocks = self.rows.order_blocks();
+        self.order_of(&self.rows, epoch)
+    }
+
+    fn order_of(&self, rows: &RowSet, epoch: u64) -> RowOrder {
+        let blocks = rows.order_blocks();
         match self.window_bytes {
             None => RowOrder::sequential(&blocks),
             Some(window) => RowOrder::shuffled(&blocks, window, self.seed, epoch),

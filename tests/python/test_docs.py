@@ -32,6 +32,8 @@ def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shards").symlink_to(shards)
     text = page.read_text(encoding="utf-8")
+    for needed in re.findall(r"^(?:import|from) (torch|shardmill\.integrations\.\w+)\b", text, re.MULTILINE):
+        pytest.importorskip(needed)
     names = {"__name__": "__main__"}
     for match in _BLOCK.finditer(text):
         flags, code = match[1].strip(), match[2]

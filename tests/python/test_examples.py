@@ -1,4 +1,4 @@
-"""The demo and the notebook, run as a user runs them."""
+"""The demo, the training and the notebook, run as a user runs them."""
 
 import base64
 import io
@@ -70,6 +70,18 @@ def test_demo_fails_with_a_sentence_and_a_hint(arguments, message):
     assert message in finished.stderr
     assert "hint: " in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+def test_training_is_killed_and_resumed_without_a_row_lost(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, EXAMPLES / "train_resume.py", "--out", tmp_path]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert "SIGKILL in step" in finished.stdout
+    assert "each of the 20,012 rows was trained on exactly once" in finished.stdout
+    assert "all 157 global batches have the same rows in the same order" in finished.stdout
+    picture = Path(finished.stdout.splitlines()[-1])
+    assert picture.read_text().lstrip().startswith("<?xml")
 
 
 @pytest.fixture(scope="module")

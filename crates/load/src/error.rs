@@ -70,7 +70,7 @@ impl Error {
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::UnknownFormat { .. } => Some("name it by format="),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl"),
-            Self::SchemaConflict { .. } => Some("leave the column out by columns=, or read the files separately"),
+            Self::SchemaConflict { .. } => Some("read the files as data sets of their own, or write them again with one type"),
             _ => None,
         }
     }

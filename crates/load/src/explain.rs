@@ -1,5 +1,6 @@
 //! Which rows a batch holds, and what an epoch costs: answers from the plan, no row is read.
 
+use crate::row_set::RowBlock;
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, StepRows, Steps};
 use std::collections::BTreeSet;
@@ -15,20 +16,45 @@ pub struct FileRows {
     pub rows: u64,
 }
 
+/// What a batch takes from one lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneRows {
+    pub lane: u64,
+    /// Place of the first row in plan order.
+    pub position: u64,
+    pub rows: u64,
+}
+
 /// One batch of one rank.
 #[derive(Debug, Clone)]
 pub struct BatchExplanation {
+    /// The places of the global sequence that its step covers, on all ranks.
+    pub places: Range<u64>,
+    /// In the order of the batch, repeats left out.
+    pub lanes: Vec<LaneRows>,
     /// In the order of the batch.
     pub rows: Vec<FileRows>,
     pub repeats: u64,
 }
 
-/// What a rank decodes in one epoch.
+/// What a rank does in one epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct RankCost {
+    pub batches: u64,
     pub blocks: u64,
+    /// In memory, the columns that are delivered.
     pub decoded_bytes: u64,
+    /// In the files, all columns.
     pub stored_bytes: u64,
+}
+
+/// How far a shuffle mixes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mixing {
+    /// Of the largest window, in memory, the columns that are delivered.
+    pub window_bytes: u64,
+    /// How many rows the shuffle of a window moves a row on the average.
+    pub distance: u64,
 }
 
 /// The rows of `rank` in step number `step` of an epoch that is begun at its start; `None` behind the last step.
@@ -39,8 +65,15 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
     }
     let step: StepRows = steps.step(step.saturating_mul(steps.global_batch()))?;
     let slice = steps.slice(step, rank);
+    let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
+    let mut lanes = Vec::new();
     let mut found: Vec<FileRows> = Vec::new();
     for run in slice.rows {
+        if new > 0 {
+            // A run stays within one lane, and repeats begin a run of their own.
+            lanes.push(LaneRows { lane: steps.lanes.lane_of(run.start), position: run.start, rows: run.end - run.start });
+            new = new.saturating_sub(run.end - run.start);
+        }
         order.for_each(run, |visit, row| {
             let Some((file, row)) = order.block(visit).and_then(|block| rows.row_of_file(dataset, block, row)) else { return };
             let name = dataset.files().get(file).map_or("", |file| file.relative.as_str());
@@ -50,21 +83,53 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
             }
         });
     }
-    Some(BatchExplanation { rows: found, repeats: slice.repeats })
+    Some(BatchExplanation { places: step.start..step.start + step.len, lanes, rows: found, repeats: slice.repeats })
 }
 
-/// What `rank` decodes in a whole epoch, as planned: each block that holds a row of its lanes, once.
+/// What `rank` does in a whole epoch, as planned: each block that holds a row of its lanes is decoded once.
 #[must_use]
-pub fn cost(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, rank: u64) -> RankCost {
+pub fn cost(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, columns: &[usize], rank: u64) -> RankCost {
     let positions: Vec<Range<u64>> = steps.lanes_of(rank).map(|lane| steps.lanes.positions(lane)).collect();
     let visits: BTreeSet<usize> = positions.into_iter().flat_map(|positions| order.visits(positions)).collect();
-    let mut cost = RankCost { blocks: 0, decoded_bytes: 0, stored_bytes: 0 };
+    let mut cost = RankCost { batches: steps.batches(0, rank), blocks: 0, decoded_bytes: 0, stored_bytes: 0 };
     for block in visits.into_iter().filter_map(|visit| rows.blocks().get(order.block(visit)?)) {
         let stored =
             dataset.files().get(block.place.file).and_then(|file| file.table.blocks().get(block.place.block)).map_or(0, |block| block.stored_bytes);
         cost.blocks += 1;
-        cost.decoded_bytes = cost.decoded_bytes.saturating_add(block.decoded_bytes);
+        cost.decoded_bytes = cost.decoded_bytes.saturating_add(delivered_bytes(dataset, block, columns));
         cost.stored_bytes = cost.stored_bytes.saturating_add(stored);
     }
     cost
+}
+
+/// In memory, `columns` of the rows that the filter left of a block.
+#[must_use]
+pub fn delivered_bytes(dataset: &Dataset, block: &RowBlock, columns: &[usize]) -> u64 {
+    let bytes = dataset.decoded_bytes(block.place, columns);
+    let all = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
+    u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(all.max(1))).unwrap_or(u64::MAX)
+}
+
+/// How far the rows of an epoch are mixed; nothing without shuffle.
+#[must_use]
+pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> Mixing {
+    if order.num_windows() == 0 || order.num_rows() == 0 {
+        return Mixing::default();
+    }
+    let mut mixing = Mixing::default();
+    let (mut window, mut bytes, mut distances) = (0..0, 0u64, 0u128);
+    for visit in 0..order.num_visits() {
+        let span = order.span(visit);
+        if span != window {
+            // Two random places among n are n / 3 apart.
+            let len = u128::from(span.end - span.start);
+            distances = distances.saturating_add(len * len / 3);
+            (window, bytes) = (span, 0);
+        }
+        let block = order.block(visit).and_then(|block| rows.blocks().get(block));
+        bytes = bytes.saturating_add(block.map_or(0, |block| delivered_bytes(dataset, block, columns)));
+        mixing.window_bytes = mixing.window_bytes.max(bytes);
+    }
+    mixing.distance = u64::try_from(distances / u128::from(order.num_rows())).unwrap_or(u64::MAX);
+    mixing
 }

@@ -5,12 +5,12 @@
 
 use crate::Result;
 use crate::dataset::{BlockOf, Dataset};
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::Block;
-use shardmill_plan::prune::{prune, prune_by_members};
+use shardmill_plan::prune::{prune, prune_by_members, prune_pages};
 use shardmill_plan::{Expression, Predicate};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// The rows of one epoch.
@@ -22,10 +22,18 @@ pub struct RowSet {
     num_rows: u64,
 }
 
-/// Rows of one block.
+/// Blocks that follow each other in a file are decoded together up to this size.
+const MERGED_BYTES: u64 = 16 << 20;
+
+/// And up to this part of a lane.
+const MERGED_SHARE: u64 = 32;
+
+/// Rows of one block, or of several that follow each other in a file.
 #[derive(Debug, Clone)]
 pub struct RowBlock {
+    /// The first one.
     pub place: BlockOf,
+    pub count: usize,
     pub rows: u64,
     /// In memory, all columns, estimated.
     pub decoded_bytes: u64,
@@ -40,15 +48,41 @@ impl RowSet {
         let all: Vec<RowBlock> = dataset.blocks().filter_map(|place| whole(dataset, place)).collect();
         let blocks = match filter {
             None => all,
+            // Without files there is no column that a filter could be about.
+            Some(_) if dataset.files().is_empty() => all,
             Some(filter) => filtered(dataset, filter, all, threads, cancel)?,
         };
+        Ok(Self::of(blocks))
+    }
+
+    fn of(blocks: Vec<RowBlock>) -> Self {
         let mut num_rows = 0;
         let mut starts = Vec::with_capacity(blocks.len());
         for block in &blocks {
             starts.push(num_rows);
             num_rows += block.rows;
         }
-        Ok(Self { blocks, starts, num_rows })
+        Self { blocks, starts, num_rows }
+    }
+
+    /// The same rows in the same order, with small blocks put together. For reading in the order of the files only: elsewhere blocks decide the order.
+    /// The more lanes share the rows, the smaller they stay: blocks at the border of two lanes are read twice.
+    #[must_use]
+    pub fn merged(&self, lanes: u64) -> Self {
+        let all: u64 = self.blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
+        let limit = MERGED_BYTES.min(all / lanes.max(1) / MERGED_SHARE);
+        let mut merged: Vec<RowBlock> = Vec::new();
+        for block in &self.blocks {
+            match merged.last_mut() {
+                Some(last) if last.takes(block, limit) => {
+                    last.count += 1;
+                    last.rows += block.rows;
+                    last.decoded_bytes += block.decoded_bytes;
+                }
+                _ => merged.push(block.clone()),
+            }
+        }
+        Self::of(merged)
     }
 
     #[must_use]
@@ -86,6 +120,11 @@ impl RowSet {
 }
 
 impl RowBlock {
+    fn takes(&self, next: &Self, limit: u64) -> bool {
+        let follows = self.place.file == next.place.file && self.place.block + self.count == next.place.block;
+        follows && self.selection.is_none() && next.selection.is_none() && self.decoded_bytes + next.decoded_bytes <= limit
+    }
+
     /// The place of the selected row number `place` among all rows of the block.
     fn row(&self, place: usize) -> Option<usize> {
         match &self.selection {
@@ -100,7 +139,7 @@ fn whole(dataset: &Dataset, place: BlockOf) -> Option<RowBlock> {
     let block = file.table.blocks().get(place.block)?;
     match file.live_rows(place.block) {
         Some(live) => selected(dataset, place, live),
-        None => (block.rows > 0).then_some(RowBlock { place, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None }),
+        None => (block.rows > 0).then_some(RowBlock { place, count: 1, rows: block.rows, decoded_bytes: block.decoded_bytes, selection: None }),
     }
 }
 
@@ -142,10 +181,38 @@ fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec
 }
 
 fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &RowBlock) -> Result<Option<RowBlock>> {
-    let batch = dataset.read(block.place, columns, None)?;
-    let selection = predicate.selection(&batch)?;
+    let Some(file) = dataset.files().get(block.place.file) else { return Ok(None) };
+    let rows = file.table.blocks().get(block.place.block).map_or(0, |block| block.rows);
+    let column = |name: &str| dataset.schema().index_of(name).ok();
+    let ranges = prune_pages(predicate, rows, |name| column(name).map_or(Ok(None), |column| file.page_statistics(block.place.block, column)))?;
+    let kept: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    let selection = match kept {
+        0 => return Ok(None),
+        all if all == rows => predicate.selection(&dataset.read(block.place, columns, None)?)?,
+        _ => {
+            let possible = mask(&ranges, rows);
+            let found = predicate.selection(&dataset.read(block.place, columns, Some(&possible))?)?;
+            // The bits of `found` belong to the rows that were read.
+            let mut selection = BooleanBufferBuilder::new(possible.len());
+            selection.append_n(possible.len(), false);
+            possible.set_indices().zip(found.iter()).filter(|(_, is_found)| *is_found).for_each(|(row, _)| selection.set_bit(row, true));
+            selection.finish()
+        }
+    };
     let selection = block.selection.as_ref().map_or_else(|| selection.clone(), |live| &selection & live);
     Ok(selected(dataset, block.place, selection))
+}
+
+fn mask(ranges: &[Range<u64>], rows: u64) -> BooleanBuffer {
+    let mut mask = BooleanBufferBuilder::new(usize::try_from(rows).unwrap_or_default());
+    let mut end = 0;
+    for range in ranges {
+        mask.append_n(usize::try_from(range.start - end).unwrap_or_default(), false);
+        mask.append_n(usize::try_from(range.end - range.start).unwrap_or_default(), true);
+        end = range.end;
+    }
+    mask.append_n(usize::try_from(rows - end).unwrap_or_default(), false);
+    mask.finish()
 }
 
 /// What is selected of a block; `None` when nothing is.
@@ -157,5 +224,5 @@ fn selected(dataset: &Dataset, place: BlockOf, selection: BooleanBuffer) -> Opti
     }
     let decoded_bytes = u64::try_from(u128::from(block.decoded_bytes) * u128::from(rows) / u128::from(block.rows.max(1))).unwrap_or(u64::MAX);
     let selection = (rows < block.rows).then_some(selection);
-    Some(RowBlock { place, rows, decoded_bytes, selection })
+    Some(RowBlock { place, count: 1, rows, decoded_bytes, selection })
 }

@@ -35,6 +35,11 @@ pub fn take(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize]) ->
         first += batch.num_rows();
         read.push(batch);
     }
+    if columns.is_empty() {
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(ids.len()));
+        let taken = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
+        return taken.map_err(|source| Error::Assemble { source: Arc::new(source) });
+    }
     let assemble = |source| Error::Assemble { source: Arc::new(source) };
     let all = concat_batches(&dataset.view_schema(columns), &read).map_err(assemble)?;
     let places = ids.iter().filter_map(|id| {

@@ -1,7 +1,7 @@
 //! Local files: opened once, read by `pread` from any thread.
 
 use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -48,9 +48,13 @@ impl LocalFile {
         if !metadata.is_file() {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "pipes and devices have no ranges to read")));
         }
-        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        Ok(Self { path: path.to_owned(), file, identity: Identity { size: metadata.len(), modified_ns } })
+        Ok(Self { path: path.to_owned(), file, identity: identity_of(&metadata) })
     }
+}
+
+fn identity_of(metadata: &Metadata) -> Identity {
+    let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    Identity { size: metadata.len(), modified_ns }
 }
 
 impl RangeRead for LocalFile {
@@ -63,11 +67,16 @@ impl RangeRead for LocalFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(buffer, offset).map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                Error::ShortRead { path: self.path.clone(), offset, len: buffer.len(), end: offset.saturating_add(buffer.len() as u64) }
-            }
-            _ => Error::Read { path: self.path.clone(), offset, len: buffer.len(), source },
+        let len = buffer.len();
+        let failed = |source| Error::Read { path: self.path.clone(), offset, len, source };
+        let read = self.file.read_exact_at(buffer, offset);
+        // Behind the read: what is read before somebody writes is good.
+        if identity_of(&self.file.metadata().map_err(failed)?) != self.identity {
+            return Err(failed(io::Error::other("the file was changed while it was being read")));
+        }
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => Error::ShortRead { path: self.path.clone(), offset, len, end: offset.saturating_add(len as u64) },
+            _ => failed(source),
         })
     }
 }

@@ -11,6 +11,8 @@ import click
 
 _COMMANDS = {
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
+    "explain": "Tell which rows a rank gets in one step, and why.",
+    "head": "Show the first rows of Parquet, ORC, CSV or JSONL files.",
     "inspect": "Say what is in tars, Parquet files and images.",
     "verify": "Check shards completely: order, structure, image headers.",
 }
@@ -48,13 +50,15 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
 def shardmill() -> None:
-    """Curate and check the shards of AI training data.
+    """Curate, check and look into AI training data.
 
     \b
     Example:
       shardmill inspect shards/
       shardmill curate shards/ curated/ --to parquet --aspect-ratio 1:2
       shardmill verify curated/
+      shardmill head data/ --rows 5
+      shardmill explain data/ --step 3 --rank 1 --world-size 4
     """
 
 

@@ -89,11 +89,11 @@ impl ObjectReader {
     /// With the end of the object in memory: the footer, in one request where it is not large.
     pub(super) fn with_footer(object: Arc<dyn RangeRead>) -> Result<Self> {
         let size = object.size();
-        let reader = Self::fetch(Arc::clone(&object), vec![size.saturating_sub(TAIL_READ)..size])?;
+        let reader = Self::fetch(Arc::clone(&object), std::iter::once(size.saturating_sub(TAIL_READ)..size).collect())?;
         let Some(end) = size.checked_sub(TAIL_LEN) else { return Ok(reader) };
         let len = reader.footer_len(end)?;
         match end.checked_sub(len) {
-            Some(start) if len + TAIL_LEN > TAIL_READ => Self::fetch(object, vec![start..size]),
+            Some(start) if len + TAIL_LEN > TAIL_READ => Self::fetch(object, std::iter::once(start..size).collect()),
             _ => Ok(reader),
         }
     }

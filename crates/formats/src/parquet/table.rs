@@ -47,6 +47,7 @@ impl ParquetTable {
     ///
     /// # Errors
     /// [`Error::Footer`].
+    #[expect(clippy::needless_pass_by_value, reason = "as the other formats")]
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
@@ -73,28 +74,46 @@ impl ParquetTable {
     fn decode(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, ParquetError> {
         let missing = || ParquetError::General(format!("there is no block {block}"));
         let (place, group) = self.row_group(block).ok_or_else(missing)?;
+        let rows = selection.map_or(place.rows.end - place.rows.start, |selection| selection.count_set_bits() as u64);
+        self.decode_groups(place.row_group..place.row_group + 1, columns, row_selection(place, group, selection)?, rows)
+    }
+
+    fn decode_groups(
+        &self,
+        groups: Range<usize>,
+        columns: &[usize],
+        selection: Option<RowSelection>,
+        rows: u64,
+    ) -> Result<RecordBatch, ParquetError> {
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-        let leaves = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let all = self.file.metadata.metadata().row_groups().get(groups.clone()).unwrap_or_default();
+        let leaves = all.iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)));
         let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
         let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?;
-        let rows = selection.map_or(place.rows.end - place.rows.start, |selection| selection.count_set_bits() as u64);
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone())
             .with_projection(mask)
-            .with_row_groups(vec![place.row_group])
+            .with_row_groups(groups.collect())
             .with_batch_size(usize::try_from(rows)?.max(1));
-        if let Some(selection) = row_selection(place, group, selection)? {
+        if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
         let batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
         let batch = match batches.as_slice() {
             [batch] => batch.clone(),
             [] => RecordBatch::new_empty(self.projected(&sorted(columns))?),
-            several => concat_batches(&several.first().map(RecordBatch::schema).unwrap_or_else(|| Arc::new(Schema::empty())), several)?,
+            [first, ..] => concat_batches(&first.schema(), &batches)?,
         };
         if batch.num_rows() as u64 != rows {
             return Err(ParquetError::General(format!("{rows} rows were expected, the pages hold {}", batch.num_rows())));
         }
         in_order(&batch, columns)
+    }
+
+    /// The row groups of consecutive blocks, when each of these is a whole one.
+    fn whole_groups(&self, blocks: &Range<usize>) -> Option<Range<usize>> {
+        let (first, last) = (self.row_group(blocks.start)?, self.row_group(blocks.end.checked_sub(1)?)?);
+        let groups = first.0.row_group..last.0.row_group + 1;
+        (groups.len() == blocks.len()).then_some(groups)
     }
 
     fn projected(&self, columns: &[usize]) -> Result<SchemaRef, ParquetError> {
@@ -130,6 +149,19 @@ impl TableFile for ParquetTable {
         match catch_unwind(AssertUnwindSafe(|| self.decode(block, columns, selection))) {
             Ok(result) => result.map_err(|source| self.failed(block, source)),
             Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(block) }.into()),
+        }
+    }
+
+    fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
+        let rows: u64 = self.blocks.get(blocks.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
+        let Some(groups) = self.whole_groups(&blocks).filter(|_| !columns.is_empty() && blocks.len() > 1) else {
+            let parts = blocks.map(|block| self.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
+            let schema = parts.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+            return concat_batches(&schema, &parts).map_err(|source| TableError::Join { path: self.path().to_owned(), source });
+        };
+        match catch_unwind(AssertUnwindSafe(|| self.decode_groups(groups, columns, None, rows))) {
+            Ok(result) => result.map_err(|source| self.failed(blocks.start, source)),
+            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(blocks.start) }.into()),
         }
     }
 
@@ -196,6 +228,8 @@ fn with_views(schema: &Schema) -> SchemaRef {
         let view = match field.data_type() {
             DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
             DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            // A row group may hold more values than the keys that some writer found enough for one of its batches.
+            DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
             _ => return Arc::clone(field),
         };
         Arc::new(Field::clone(field).with_data_type(view))

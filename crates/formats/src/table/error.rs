@@ -14,6 +14,12 @@ pub enum TableError {
     Jsonl(#[from] crate::jsonl::Error),
     #[error(transparent)]
     Orc(#[from] crate::orc::Error),
+    #[error("Blocks of `{path}` cannot be put together")]
+    Join {
+        path: String,
+        #[source]
+        source: arrow_schema::ArrowError,
+    },
 }
 
 impl TableError {
@@ -22,6 +28,7 @@ impl TableError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
+            Self::Join { .. } => None,
             Self::Parquet(error) => error.hint(),
             Self::Csv(error) => error.hint(),
             Self::Jsonl(error) => error.hint(),

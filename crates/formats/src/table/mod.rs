@@ -12,8 +12,11 @@ pub use statistics::{BlockPages, Statistics};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
 use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// No block is meant to decode to more than this; a row group that does is cut into several blocks.
 pub const MAX_BLOCK_BYTES: u64 = 64 << 20;
@@ -51,6 +54,19 @@ pub trait TableFile: Debug + Send + Sync {
     /// # Errors
     /// When the bytes cannot be read or decoded.
     fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError>;
+
+    /// All rows of consecutive blocks. Small row groups are faster to decode together than one by one.
+    ///
+    /// # Errors
+    /// As [`TableFile::read`].
+    fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
+        let parts = blocks.map(|block| self.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
+        match parts.as_slice() {
+            [only] => Ok(only.clone()),
+            [] => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
+            [first, ..] => concat_batches(&first.schema(), &parts).map_err(|source| TableError::Join { path: self.path().to_owned(), source }),
+        }
+    }
 
     /// In memory, these columns of a block, estimated from metadata.
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64;

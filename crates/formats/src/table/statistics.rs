@@ -42,7 +42,7 @@ impl Statistics {
         let null_count = |(block, rows): (&usize, &u64)| {
             let (nulls, whole) = (self.null_counts.get(*block).copied().flatten()?, *self.row_counts.get(*block)?);
             // How many of some nulls are in a part is not known.
-            if nulls == 0 || nulls == whole { Some(nulls.min(*rows)) } else { None }
+            if nulls == 0 || nulls == whole || *rows == whole { Some(nulls.min(*rows)) } else { None }
         };
         let null_counts = blocks.iter().zip(&row_counts).map(null_count).collect();
         Some(Self { min: take(&self.min, &indices, None).ok()?, max: take(&self.max, &indices, None).ok()?, null_counts, row_counts })

@@ -16,7 +16,7 @@ use crate::Result;
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
-use shardmill_formats::table::{Statistics, TableFile};
+use shardmill_formats::table::{BlockPages, Statistics, TableFile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -111,6 +111,17 @@ impl OpenFile {
             Origin::File(own) => self.table.statistics(*own),
             Origin::Constant(value) => Statistics::constant(value, self.table.blocks().iter().map(|block| block.rows).collect()).ok(),
             Origin::Absent => None,
+        }
+    }
+
+    /// What is known of the pages of a block in a column of the data set.
+    ///
+    /// # Errors
+    /// When what tells it cannot be read.
+    pub fn page_statistics(&self, block: usize, column: usize) -> Result<Option<BlockPages>> {
+        match self.columns.get(column) {
+            Some(Origin::File(own)) => Ok(self.table.page_statistics(block, *own)?),
+            _ => Ok(None),
         }
     }
 

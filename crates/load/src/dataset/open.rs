@@ -95,7 +95,12 @@ fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usi
         let null_counts = (0..files).map(|file| Some(u64::from(bounds.is_null(file)))).collect();
         Some(Statistics { min: Arc::clone(&bounds), max: bounds, null_counts, row_counts: vec![1; files] })
     };
-    Ok(prune(&predicate, &vec![1; files], &facts))
+    let mut wanted = prune(&predicate, &vec![1; files], &facts);
+    // Somebody has to know the columns, also when no row can be left.
+    if let (false, Some(first)) = (wanted.contains(&true), wanted.first_mut()) {
+        *first = true;
+    }
+    Ok(wanted)
 }
 
 /// The part of a filter that these columns alone decide: the filter itself, or some of the conditions that all have to hold.

@@ -29,6 +29,17 @@ impl Dataset {
         names.iter().map(|name| self.schema.index_of(name).map_err(|_missing| unknown(name))).collect()
     }
 
+    /// All rows of `count` blocks of one file, from `first` on, in the types of [`Dataset::view_schema`].
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    pub fn read_run(&self, first: BlockOf, count: usize, columns: &[usize]) -> Result<RecordBatch> {
+        let schema = self.view_schema(columns);
+        let Some(file) = self.files.get(first.file) else { return Ok(RecordBatch::new_empty(schema)) };
+        let batch = file.table.read_run(first.block..first.block + count, &file.own_columns(columns))?;
+        file.in_types(&batch, columns, schema)
+    }
+
     /// Rows of a block, all or those that are selected, in the types of [`Dataset::view_schema`].
     ///
     /// # Errors
@@ -59,6 +70,11 @@ impl OpenFile {
 
     fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>, schema: SchemaRef) -> Result<RecordBatch> {
         let batch = self.table.read(block, &self.own_columns(columns), selection)?;
+        self.in_types(&batch, columns, schema)
+    }
+
+    /// What the file delivers becomes what the data set has.
+    fn in_types(&self, batch: &RecordBatch, columns: &[usize], schema: SchemaRef) -> Result<RecordBatch> {
         let rows = batch.num_rows();
         let mut own = batch.columns().iter();
         let mut arrays = Vec::with_capacity(columns.len());

@@ -29,12 +29,12 @@ pub(super) fn unify<'a>(files: impl Iterator<Item = (&'a str, &'a SchemaRef)>) -
             }
             let Some((place, first)) = places.get(field.name()) else {
                 places.insert(field.name().clone(), (fields.len(), path.to_owned()));
-                fields.push(Field::clone(field));
+                fields.push(Field::clone(field).with_data_type(with_wide_keys(field.data_type())));
                 appearances.push(1);
                 continue;
             };
             let Some(known) = fields.get_mut(*place) else { continue };
-            let data_type = widened(known.data_type(), field.data_type()).ok_or_else(|| Error::SchemaConflict {
+            let data_type = widened(known.data_type(), &with_wide_keys(field.data_type())).ok_or_else(|| Error::SchemaConflict {
                 column: field.name().clone(),
                 first: first.clone(),
                 first_type: known.data_type().clone(),
@@ -51,6 +51,14 @@ pub(super) fn unify<'a>(files: impl Iterator<Item = (&'a str, &'a SchemaRef)>) -
         field.with_nullable(is_nullable)
     });
     Ok(Arc::new(Schema::new(nullable.collect::<Vec<_>>())))
+}
+
+/// Keys that suffice for the values of one file do not suffice for those of several.
+fn with_wide_keys(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
+        other => other.clone(),
+    }
 }
 
 /// A type that holds every value of both, unchanged.
@@ -89,10 +97,10 @@ fn widened_integer(first: &DataType, second: &DataType) -> Option<DataType> {
     match (first_signed, second_signed) {
         (false, false) => Some(if first_bits > second_bits { first.clone() } else { second.clone() }),
         _ => match needed(first_signed, first_bits).max(needed(second_signed, second_bits)) {
-            ..=8 => Some(Int8),
-            ..=16 => Some(Int16),
-            ..=32 => Some(Int32),
-            ..=64 => Some(Int64),
+            0..=8 => Some(Int8),
+            9..=16 => Some(Int16),
+            17..=32 => Some(Int32),
+            33..=64 => Some(Int64),
             _ => None,
         },
     }
@@ -120,6 +128,14 @@ mod tests {
         let (a, b) = (schema(&[("x", DataType::Int32)]), schema(&[("x", DataType::Float64)]));
         let error = unify([("a.parquet", &a), ("b.parquet", &b)].into_iter()).unwrap_err().to_string();
         assert_eq!(error, "Column `x` is Int32 in `a.parquet` and Float64 in `b.parquet`");
+    }
+
+    #[test]
+    fn keys_of_dictionaries_are_wide_enough_for_the_values_of_many_files() {
+        let categories = |key: DataType| schema(&[("x", DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8)))]);
+        let (a, b) = (categories(DataType::Int8), categories(DataType::UInt16));
+        let unified = unify([("a", &a), ("b", &b)].into_iter()).unwrap();
+        assert_eq!(unified.field(0).data_type(), &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)));
     }
 
     #[test]

@@ -52,18 +52,23 @@ impl Blocks {
         Self { limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Announces a slab of `slab_bytes` that needs `visits`, each with its decoded size, and after which `retired` are not needed any more. Waits until there
-    /// is room; false when the pass was cancelled.
-    pub(super) fn plan(&self, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64, cancel: &Cancel) -> bool {
+    /// Waits until there is room for slabs of `slab_bytes` that need `visits`, each with its decoded size; false when the pass was cancelled.
+    pub(super) fn wait_for_room(&self, visits: &[(usize, u64)], slab_bytes: u64, cancel: &Cancel) -> bool {
         let mut state = self.lock();
         let missing: u64 = visits.iter().filter(|(visit, _)| !state.entries.contains_key(visit)).map(|(_, bytes)| bytes).sum();
         let needed = missing.saturating_add(slab_bytes);
-        while state.slabs_ahead > 0 && (state.used.saturating_add(needed) > self.limit || state.slabs_ahead >= MAX_SLABS_AHEAD) {
-            if cancel.is_cancelled() {
-                return false;
-            }
+        while !cancel.is_cancelled()
+            && state.slabs_ahead > 0
+            && (state.used.saturating_add(needed) > self.limit || state.slabs_ahead >= MAX_SLABS_AHEAD)
+        {
             state = self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
         }
+        !cancel.is_cancelled()
+    }
+
+    /// A slab of `slab_bytes` will be made of `visits`; `retired` are not needed after it.
+    pub(super) fn announce(&self, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64) {
+        let mut state = self.lock();
         state.slabs_ahead += 1;
         state.used = state.used.saturating_add(slab_bytes);
         for (visit, bytes) in visits {
@@ -82,7 +87,12 @@ impl Blocks {
             }
             state.remove_if_done(*visit);
         }
-        !cancel.is_cancelled()
+    }
+
+    /// Those that wait look at their [`Cancel`] at once.
+    pub(super) fn wake(&self) {
+        let _state = self.lock();
+        self.changed.notify_all();
     }
 
     /// The blocks of a planned slab, in the order of `visits`. Blocks that nobody has begun are decoded here; those that another thread has begun are waited
@@ -97,7 +107,9 @@ impl Blocks {
             self.lock().set(*visit, decoded);
             self.changed.notify_all();
         }
-        visits.iter().map(|visit| self.wait_for(*visit, cancel)).collect()
+        // Each is waited for, also behind one that failed: a block that is not taken would stay.
+        let taken: Vec<_> = visits.iter().map(|visit| self.wait_for(*visit, cancel)).collect();
+        taken.into_iter().collect()
     }
 
     /// The consumer has a slab of so many bytes.
@@ -188,6 +200,12 @@ mod tests {
     use super::*;
     use arrow_schema::Schema;
 
+    fn plan(blocks: &Blocks, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64, cancel: &Cancel) -> bool {
+        let is_planned = blocks.wait_for_room(visits, slab_bytes, cancel);
+        blocks.announce(visits, retired, slab_bytes);
+        is_planned
+    }
+
     fn empty() -> RecordBatch {
         RecordBatch::new_empty(Arc::new(Schema::empty()))
     }
@@ -195,8 +213,8 @@ mod tests {
     #[test]
     fn block_is_decoded_once_and_goes_after_its_last_slab() {
         let (blocks, cancel) = (Blocks::new(100), Cancel::default());
-        assert!(blocks.plan(&[(1, 10), (2, 10)], &[1], 5, &cancel));
-        assert!(blocks.plan(&[(2, 10)], &[2], 5, &cancel));
+        assert!(plan(&blocks, &[(1, 10), (2, 10)], &[1], 5, &cancel));
+        assert!(plan(&blocks, &[(2, 10)], &[2], 5, &cancel));
         let decoded = Mutex::new(Vec::new());
         let decode = |visit| {
             decoded.lock().unwrap().push(visit);
@@ -216,9 +234,9 @@ mod tests {
     fn slab_beyond_the_budget_waits_for_the_consumer_and_never_for_itself() {
         let blocks = Arc::new(Blocks::new(10));
         let cancel = Cancel::default();
-        assert!(blocks.plan(&[(1, 1000)], &[], 5, &cancel), "nothing is on its way that could make room");
+        assert!(plan(&blocks, &[(1, 1000)], &[], 5, &cancel), "nothing is on its way that could make room");
         let (waiter, stop) = (Arc::clone(&blocks), cancel.clone());
-        let planned = std::thread::spawn(move || waiter.plan(&[(2, 1000)], &[], 5, &stop));
+        let planned = std::thread::spawn(move || plan(&waiter, &[(2, 1000)], &[], 5, &stop));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!planned.is_finished());
         blocks.delivered(5);
@@ -228,8 +246,8 @@ mod tests {
     #[test]
     fn failed_block_fails_every_slab_that_needs_it() {
         let (blocks, cancel) = (Blocks::new(100), Cancel::default());
-        blocks.plan(&[(1, 1)], &[], 1, &cancel);
-        blocks.plan(&[(1, 1)], &[1], 1, &cancel);
+        plan(&blocks, &[(1, 1)], &[], 1, &cancel);
+        plan(&blocks, &[(1, 1)], &[1], 1, &cancel);
         let fail = |_| Err(Error::NoSuchFormat { name: "x".to_owned() });
         assert!(blocks.take(&[1], &cancel, fail).is_err());
         assert!(blocks.take(&[1], &cancel, |_| Ok(empty())).is_err());
@@ -238,8 +256,8 @@ mod tests {
     #[test]
     fn panic_while_decoding_does_not_leave_others_waiting() {
         let (blocks, cancel) = (Blocks::new(100), Cancel::default());
-        blocks.plan(&[(1, 1)], &[], 1, &cancel);
-        blocks.plan(&[(1, 1)], &[], 1, &cancel);
+        plan(&blocks, &[(1, 1)], &[], 1, &cancel);
+        plan(&blocks, &[(1, 1)], &[], 1, &cancel);
         let call = std::panic::AssertUnwindSafe(|| blocks.take(&[1], &cancel, |_| panic!("fated")));
         assert!(std::panic::catch_unwind(call).is_err());
         assert!(blocks.take(&[1], &cancel, |_| Ok(empty())).is_err());

@@ -15,6 +15,8 @@ mod planner;
 pub use metrics::{Metrics, MetricsReport};
 pub use planner::BatchRows;
 
+use crate::dataset::BlockOf;
+use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use assemble::assemble;
@@ -22,7 +24,7 @@ use blocks::Blocks;
 use planner::{Planner, SlabPlan};
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,11 +56,22 @@ pub struct PassOptions {
 /// Batches on their way to the consumer.
 #[derive(Debug)]
 pub struct Pass<T> {
-    stream: Stream<Result<Vec<(Slab<T>, u64)>>>,
-    /// Made and not yet handed out.
-    ready: VecDeque<(Slab<T>, u64)>,
+    stream: Stream<Made<T>>,
+    /// Made and not yet handed out, each with its bytes.
+    ready: VecDeque<(u64, Slab<T>)>,
+    /// Comes behind what is ready, and ends the pass.
+    failure: Option<Error>,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
+    cancel: Cancel,
+}
+
+/// What became of one job.
+#[derive(Debug)]
+struct Made<T> {
+    slabs: Vec<(u64, Slab<T>)>,
+    /// Of the batch behind the last of `slabs`.
+    failure: Option<Error>,
 }
 
 /// Consecutive batches in one piece.
@@ -99,46 +112,37 @@ impl<T: Send + 'static> Pass<T> {
         let source = {
             let (work, cancel) = (work.clone(), cancel.clone());
             move || {
-                let job = planner.next_job()?;
-                let announced = job.into_iter().map(|plan| {
-                    let bytes = plan.rows().saturating_mul(row_bytes);
-                    let visits: Vec<(usize, u64)> = plan.visits.iter().map(|visit| (*visit, work.bytes_of(*visit))).collect();
-                    work.blocks.plan(&visits, &plan.retired, bytes, &cancel).then_some((plan, bytes))
-                });
-                announced.collect::<Option<Vec<_>>>()
+                let weighed = |plan: SlabPlan| (plan.rows().saturating_mul(row_bytes), plan);
+                let job: Vec<(u64, SlabPlan)> = planner.next_job()?.into_iter().map(weighed).collect();
+                work.announce(&job, &cancel).then_some(job)
             }
         };
-        let make = move |job: Vec<(SlabPlan, u64)>| {
-            let slabs = job.into_iter().map(|(plan, bytes)| {
-                let rows = work.rows_of(&plan)?;
-                let content = work.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| work.in_place(error, &plan))?;
-                Ok((Slab { batches: plan.batches, content }, bytes))
-            });
-            slabs.collect()
-        };
+        let make = move |job: Vec<(u64, SlabPlan)>| work.make(job, &finish);
         let stream = stream_in_order(options.threads, cancel, source, make)?;
-        Ok(Self { stream, ready: VecDeque::new(), blocks, metrics })
+        Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, cancel: cancel.clone() })
     }
 
     /// The next slab; waits at most `patience`.
     pub fn poll(&mut self, patience: Duration) -> Poll<Result<Slab<T>>> {
-        if let Some((slab, bytes)) = self.ready.pop_front() {
-            self.blocks.delivered(bytes);
-            return Poll::Ready(Ok(Ok(slab)));
-        }
-        let Self { stream, metrics, .. } = self;
-        match metrics.waiting(|| stream.poll(patience)) {
-            Poll::Pending => Poll::Pending,
-            Poll::Finished => Poll::Finished,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(Err(error))) => {
-                // What comes behind a failed slab is not delivered.
-                self.stop(Duration::ZERO);
-                Poll::Ready(Ok(Err(error)))
+        loop {
+            if let Some((bytes, slab)) = self.ready.pop_front() {
+                self.blocks.delivered(bytes);
+                return Poll::Ready(Ok(Ok(slab)));
             }
-            Poll::Ready(Ok(Ok(slabs))) => {
-                self.ready.extend(slabs);
-                self.poll(patience)
+            if let Some(error) = self.failure.take() {
+                // What comes behind a failed batch is not delivered.
+                self.stop(Duration::ZERO);
+                return Poll::Ready(Ok(Err(error)));
+            }
+            let Self { stream, metrics, .. } = self;
+            match metrics.waiting(|| stream.poll(patience)) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Finished => return Poll::Finished,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(made)) => {
+                    self.ready.extend(made.slabs);
+                    self.failure = made.failure;
+                }
             }
         }
     }
@@ -146,6 +150,9 @@ impl<T: Send + 'static> Pass<T> {
     /// Cancels what has not finished and waits for the threads, at most `patience`.
     pub fn stop(&mut self, patience: Duration) -> bool {
         self.ready.clear();
+        self.failure = None;
+        self.cancel.cancel();
+        self.blocks.wake();
         self.stream.stop(patience)
     }
 
@@ -168,6 +175,70 @@ struct Work {
 }
 
 impl Work {
+    /// Waits for room for a whole job: a slab of it that is announced cannot be delivered before all of them are.
+    fn announce(&self, job: &[(u64, SlabPlan)], cancel: &Cancel) -> bool {
+        let sized = |plan: &SlabPlan| -> Vec<(usize, u64)> { plan.visits.iter().map(|visit| (*visit, self.bytes_of(*visit))).collect() };
+        let bytes = job.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
+        // The first slab of a job needs all of the blocks that the others need.
+        let blocks = job.first().map(|(_, plan)| sized(plan)).unwrap_or_default();
+        let is_room = self.blocks.wait_for_room(&blocks, bytes, cancel);
+        for (bytes, plan) in job.iter().filter(|_| is_room) {
+            self.blocks.announce(&sized(plan), &plan.retired, *bytes);
+        }
+        is_room
+    }
+
+    fn make<T>(&self, job: Vec<(u64, SlabPlan)>, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Made<T> {
+        let mut made = Made { slabs: Vec::with_capacity(job.len()), failure: None };
+        for (bytes, plan) in job {
+            match self.rows_of(&plan).and_then(|rows| self.finished(rows, &plan, finish)) {
+                Ok(content) => made.slabs.push((bytes, Slab { batches: plan.batches, content })),
+                Err(error) => {
+                    let (before, failure) = self.up_to_failure(&plan, error, finish);
+                    made.slabs.extend(before.into_iter().map(|slab| (0, slab)));
+                    made.failure = Some(failure);
+                    break;
+                }
+            }
+        }
+        made
+    }
+
+    fn finished<T>(&self, rows: RecordBatch, plan: &SlabPlan, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Result<T> {
+        self.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| self.in_place(error, plan))
+    }
+
+    /// An error belongs to its batch, and those before it are good: they are made again, one by one. `error` is what the slab as a whole failed with.
+    fn up_to_failure<T>(&self, plan: &SlabPlan, error: Error, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> (Vec<Slab<T>>, Error) {
+        let mut before = Vec::new();
+        if plan.batches.len() < 2 {
+            return (before, error);
+        }
+        let mut decoded: HashMap<usize, Arc<RecordBatch>> = HashMap::new();
+        for alone in plan.each_batch(&self.order) {
+            let made = (|| {
+                let mut blocks = Vec::with_capacity(alone.visits.len());
+                for visit in &alone.visits {
+                    self.cancel.check()?;
+                    let block = match decoded.remove(visit) {
+                        Some(block) => block,
+                        None => Arc::new(self.decode(*visit)?),
+                    };
+                    blocks.push(block);
+                }
+                let rows = assemble(&self.order, &alone, &blocks, &self.schema)?;
+                // The next batch begins where this one ends.
+                decoded = alone.visits.iter().copied().zip(blocks).collect();
+                self.finished(rows, &alone, finish)
+            })();
+            match made {
+                Ok(content) => before.push(Slab { batches: alone.batches, content }),
+                Err(error) => return (before, error),
+            }
+        }
+        (before, error)
+    }
+
     fn rows_of(&self, plan: &SlabPlan) -> Result<RecordBatch> {
         let blocks = self.blocks.take(&plan.visits, &self.cancel, |visit| self.metrics.decoding(|| self.decode(visit)))?;
         self.metrics.assembling(|| assemble(&self.order, plan, &blocks, &self.schema))
@@ -176,7 +247,10 @@ impl Work {
     fn decode(&self, visit: usize) -> Result<RecordBatch> {
         let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
         let block = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
-        self.dataset.read(block.place, &self.columns, block.selection.as_ref())
+        match block.count {
+            1 => self.dataset.read(block.place, &self.columns, block.selection.as_ref()),
+            count => self.dataset.read_run(block.place, count, &self.columns),
+        }
     }
 
     /// A null is looked for where the user will: in its file.
@@ -201,18 +275,23 @@ impl Work {
 
     fn bytes_of(&self, visit: usize) -> u64 {
         let Some(block) = self.order.block(visit).and_then(|block| self.rows.blocks().get(block)) else { return 0 };
-        let bytes = self.dataset.decoded_bytes(block.place, &self.columns);
+        let bytes = bytes_of(&self.dataset, block, &self.columns);
         // Of a filtered block, only the selected rows stay.
         let rows = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
         u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(rows.max(1))).unwrap_or(u64::MAX)
     }
 }
 
+fn bytes_of(dataset: &Dataset, block: &RowBlock, columns: &[usize]) -> u64 {
+    let places = (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place });
+    places.map(|place| dataset.decoded_bytes(place, columns)).sum()
+}
+
 /// The mean over the first blocks; metadata of all of them would take its time.
 fn row_bytes(dataset: &Dataset, rows: &RowSet, columns: &[usize]) -> u64 {
     const SAMPLE: usize = 64;
     let sample = || rows.blocks().iter().take(SAMPLE);
-    let bytes: u64 = sample().map(|block| dataset.decoded_bytes(block.place, columns)).sum();
+    let bytes: u64 = sample().map(|block| bytes_of(dataset, block, columns)).sum();
     let all: u64 = sample().map(|block| block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64)).sum();
     bytes.div_ceil(all.max(1))
 }

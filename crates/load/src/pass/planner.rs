@@ -37,6 +37,33 @@ impl SlabPlan {
     pub(super) fn rows(&self) -> u64 {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
+
+    /// Its batches, each as a slab of its own.
+    pub(super) fn each_batch(&self, order: &RowOrder) -> impl Iterator<Item = Self> {
+        let mut start = 0;
+        self.batches.iter().map(move |batch| {
+            let end = start + batch.rows as u64;
+            let runs = part_of(&self.runs, start..end);
+            start = end;
+            let visits: BTreeSet<usize> = runs.iter().flat_map(|run| order.visits(run.clone())).collect();
+            Self { batches: vec![*batch], runs, visits: visits.into_iter().collect(), retired: Vec::new() }
+        })
+    }
+}
+
+/// The part `wanted` of the concatenation of `runs`.
+fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>> {
+    let mut passed = 0;
+    let mut parts = Vec::new();
+    for run in runs {
+        let len = run.end - run.start;
+        let (from, to) = (wanted.start.clamp(passed, passed + len) - passed, wanted.end.clamp(passed, passed + len) - passed);
+        if from < to {
+            parts.push(run.start + from..run.start + to);
+        }
+        passed += len;
+    }
+    parts
 }
 
 #[derive(Debug)]
@@ -174,6 +201,64 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use shardmill_plan::order::{Block, Lanes, Tail};
+
+    fn planners(blocks: &[u64], window: Option<u64>, lanes: u64, batch_size: u64, world_size: u64, consumed: u64) -> Vec<Planner> {
+        let blocks: Vec<Block> = blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
+        let order = Arc::new(match window {
+            None => RowOrder::sequential(&blocks),
+            Some(window) => RowOrder::shuffled(&blocks, window, 1, 0),
+        });
+        let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail: Tail::Uneven };
+        (0..world_size).map(|rank| Planner::new(Arc::clone(&order), steps, rank, consumed, 1, 20)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn slabs_hold_the_slices_of_their_rank_and_every_block_is_given_up_once(
+            blocks in prop::collection::vec(0u64..60, 0..12),
+            window in prop::option::of(0u64..900),
+            lanes in 1u64..6,
+            batch_size in 1u64..9,
+            world_size in 1u64..4,
+            consumed in 0u64..40,
+        ) {
+            for mut planner in planners(&blocks, window, lanes, batch_size, world_size, consumed) {
+                let mut expected: Vec<u64> = Vec::new();
+                let mut start = consumed;
+                while let Some(step) = planner.steps.step(start) {
+                    expected.extend(planner.steps.slice(step, planner.rank).rows.into_iter().flatten());
+                    start += step.len;
+                }
+                let (mut rows, mut known, mut retired) = (Vec::new(), BTreeSet::new(), Vec::new());
+                while let Some(job) = planner.next_job() {
+                    for slab in job {
+                        prop_assert_eq!(slab.rows(), slab.batches.iter().map(|batch| batch.rows as u64).sum::<u64>());
+                        rows.extend(slab.runs.iter().cloned().flatten());
+                        for visit in slab.visits {
+                            prop_assert!(!retired.contains(&visit), "a block that was given up is needed again");
+                            known.insert(visit);
+                        }
+                        retired.extend(slab.retired);
+                    }
+                }
+                prop_assert_eq!(rows, expected);
+                retired.sort_unstable();
+                let once: Vec<usize> = retired.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+                prop_assert_eq!(&once, &retired);
+                prop_assert!(retired.iter().all(|visit| known.contains(visit)));
+            }
+        }
+    }
+
+    #[test]
+    fn batches_of_large_blocks_come_in_slabs_that_need_no_copy() {
+        let mut planner = planners(&[100, 100], None, 1, 8, 1, 0).remove(0);
+        let shape = |job: Vec<SlabPlan>| job.iter().map(|slab| (slab.batches.len(), slab.visits.clone())).collect::<Vec<_>>();
+        assert_eq!(shape(planner.next_job().unwrap()), [(12, vec![0])]);
+        // The batch across the border, then those within the second block, made by one thread.
+        assert_eq!(shape(planner.next_job().unwrap()), [(1, vec![0, 1]), (12, vec![1])]);
+        assert!(planner.next_job().is_none());
+    }
 
     /// Each batch by where it ends, with its rows.
     fn batches(order: &Arc<RowOrder>, steps: Steps, first: u64, stride: u64) -> Vec<(u64, Vec<u64>)> {

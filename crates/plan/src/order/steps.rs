@@ -55,7 +55,7 @@ impl Steps {
     pub fn lanes_of(&self, rank: u64) -> Range<u64> {
         let (lanes, world_size) = (self.lanes.num_lanes(), self.world_size.max(1));
         let each = lanes / world_size;
-        let is_local = lanes % world_size == 0 && self.batch_size % each.max(1) == 0;
+        let is_local = lanes.is_multiple_of(world_size) && self.batch_size.is_multiple_of(each.max(1));
         if is_local { rank * each..(rank + 1) * each } else { 0..lanes }
     }
 
@@ -73,6 +73,15 @@ impl Steps {
             Tail::Drop => left / self.global_batch(),
             Tail::Pad | Tail::Uneven => left.div_ceil(self.global_batch()),
         }
+    }
+
+    /// Batches that are left for `rank`: it may have none in the last step.
+    #[must_use]
+    pub fn batches(&self, consumed: u64, rank: u64) -> u64 {
+        let left = self.remaining(consumed);
+        let last = consumed.saturating_add(left.saturating_sub(1).saturating_mul(self.global_batch()));
+        let is_idle = self.step(last).is_some_and(|step| self.slice(step, rank).rows.is_empty());
+        left.saturating_sub(u64::from(is_idle))
     }
 
     /// The step that starts when `consumed` rows were delivered; `None` at the end of the epoch.

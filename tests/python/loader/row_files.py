@@ -1,0 +1,75 @@
+"""Parquet files of numbered rows, and what loaders make of them."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import shardmill as sm
+
+_FOLDERS = itertools.count()
+
+
+def numbered(start: int, rows: int) -> pa.Table:
+    """``id`` counts through all files; the other columns follow from it."""
+    ids = range(start, start + rows)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "half": pa.array([number / 2 for number in ids], pa.float32()),
+            "text": pa.array([f"row {number}" for number in ids]),
+        }
+    )
+
+
+def write_files(below: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any) -> Path:
+    """A new folder with one file for each of ``sizes``."""
+    folder = below / f"rows{next(_FOLDERS)}"
+    folder.mkdir()
+    start = 0
+    for number, rows in enumerate(sizes):
+        pq.write_table(numbered(start, rows), folder / f"{number:03}.parquet", row_group_size=row_group, **options)
+        start += rows
+    return folder
+
+
+def new_folder(below: Path) -> Path:
+    """An empty one."""
+    folder = below / f"rows{next(_FOLDERS)}"
+    folder.mkdir()
+    return folder
+
+
+def write_tables(below: Path, tables: Iterable[pa.Table], **options: Any) -> Path:
+    """A new folder with one file for each table."""
+    folder = new_folder(below)
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / f"{number:03}.parquet", **options)
+    return folder
+
+
+def ids_of(batch: Any) -> list[int]:
+    """The rows of a batch, whatever its kind."""
+    return batch.column("id").to_pylist() if isinstance(batch, pa.RecordBatch) else [int(id) for id in batch["id"]]
+
+
+def ids(batches: Iterable[Any]) -> list[list[int]]:
+    """The rows of each batch."""
+    return [ids_of(batch) for batch in batches]
+
+
+def flat(batches: Iterable[Any]) -> list[int]:
+    """The rows of all batches."""
+    return [id for batch in batches for id in ids_of(batch)]
+
+
+def table_of(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Batches of ``output="arrow"``, one after the other."""
+    return pa.Table.from_batches(list(batches))
+
+
+def numpy_loader(path: Any, **options: Any) -> sm.Loader:
+    """A loader of arrays."""
+    return sm.Loader(path, output="numpy", **options)

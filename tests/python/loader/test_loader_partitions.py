@@ -1,0 +1,123 @@
+"""Folders called `key=value` as columns."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from row_files import flat, table_of
+from shardmill.errors import MissingColumnError
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def write(root: Path, folders: str, ids: list[int], **columns: Any) -> Path:
+    folder = root / folders
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rows.parquet"
+    pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), **columns}), path)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "data"
+    for place, folders in enumerate(
+        ["year=2023/city=K%C3%B6ln", "year=2023/city=a%20b", f"year=2024/city={NULL}", "year=2024/city=a%20b"]
+    ):
+        write(root, folders, [place])
+    return root
+
+
+def hive(root: Path, **options: Any) -> sm.Loader:
+    return sm.Loader(root, partitioning="hive", output="arrow", **options)
+
+
+def test_values_are_decoded_and_typed_by_key(root: Path) -> None:
+    rows = table_of(hive(root))
+    assert rows.schema.names == ["id", "year", "city"]
+    assert rows.schema.field("year").type == pa.int32()
+    assert rows.to_pylist() == [
+        {"id": 0, "year": 2023, "city": "Köln"},
+        {"id": 1, "year": 2023, "city": "a b"},
+        {"id": 2, "year": 2024, "city": None},
+        {"id": 3, "year": 2024, "city": "a b"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "type"),
+    [
+        (["1", "2"], pa.int32()),
+        (["1", "01"], pa.string()),
+        (["1", str(2**40)], pa.int64()),
+        (["1", "x"], pa.string()),
+        (["-1", "0"], pa.int32()),
+        (["1", NULL], pa.int32()),
+        (["1.5", "2"], pa.string()),
+    ],
+)
+def test_a_key_has_one_type_over_the_whole_data_set(tmp_path: Path, values: list[str], type: pa.DataType) -> None:
+    for place, value in enumerate(values):
+        write(tmp_path / "data", f"key={value}", [place])
+    assert table_of(hive(tmp_path / "data")).schema.field("key").type == type
+
+
+def test_condition_on_a_partition_opens_no_other_file(root: Path) -> None:
+    for path in (root / "year=2023").rglob("*.parquet"):
+        path.write_bytes(b"unreadable")
+    city = sm.col("city")
+    assert flat(hive(root, filter=sm.col("year") == 2024)) == [2, 3]
+    assert flat(hive(root, filter=(sm.col("year") == 2024) & (city == "a b"))) == [3]
+    assert flat(hive(root, filter=(sm.col("year") > 2023) & city.is_null())) == [2]
+    assert flat(hive(root, columns=["id"], filter=~(sm.col("year") == 2023) & (sm.col("id") > 2))) == [3]
+    with pytest.raises(ValueError, match="year=2023"):
+        hive(root, filter=(sm.col("year") == 2024) | (sm.col("id") == 0))
+
+
+def test_condition_on_partition_and_column_keeps_rows_of_both(root: Path) -> None:
+    condition = (sm.col("year") == 2024) | (sm.col("id") == 0)
+    assert flat(hive(root, filter=condition)) == [0, 2, 3]
+
+
+def test_condition_that_no_partition_fulfils_is_an_empty_loader_with_the_columns(root: Path) -> None:
+    loader = hive(root, columns=["city", "id"], filter=sm.col("year") == 1999)
+    assert list(loader) == []
+    assert loader.dataset.schema.names == ["id", "year", "city"]
+    with pytest.raises(MissingColumnError):
+        hive(root, columns=["nothing"], filter=sm.col("year") == 1999)
+
+
+def test_keys_above_the_root_and_without_hive_are_no_columns(root: Path) -> None:
+    assert table_of(hive(root / "year=2024")).schema.names == ["id", "city"]
+    assert table_of(sm.Loader(root, output="arrow")).schema.names == ["id"]
+
+
+def test_key_that_is_also_a_column_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "data", "year=2024", [1], year=[7])
+    with pytest.raises(ValueError, match="year"):
+        hive(tmp_path / "data")
+
+
+def test_partition_columns_are_projected_and_shuffled_like_others(root: Path) -> None:
+    batches = list(
+        sm.Loader(root, partitioning="hive", columns=["year", "id"], output="numpy", shuffle=True, batch_size=3)
+    )
+    assert list(batches[0]) == ["year", "id"]
+    assert sorted(
+        (int(id), int(year)) for batch in batches for id, year in zip(batch["id"], batch["year"], strict=True)
+    ) == [
+        (0, 2023),
+        (1, 2023),
+        (2, 2024),
+        (3, 2024),
+    ]
+
+
+def test_state_knows_the_folders(root: Path, tmp_path: Path) -> None:
+    state = hive(root).state_dict()
+    (root / "year=2024").rename(root / "year=2025")
+    with pytest.raises(ValueError, match="data set has changed"):
+        hive(root).load_state_dict(state)
