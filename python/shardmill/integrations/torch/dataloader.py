@@ -346,7 +346,7 @@ def loader_over(
         raise OptionError(f"rank lies in [0, {num_ranks}), it is not {rank!r}")
     if drop_last and tail not in (None, "drop"):
         raise OptionError(f'drop_last is tail="drop", and contradicts tail={tail!r}')
-    if pin_memory and not torch.accelerator.is_available():
+    if pin_memory and not _has_accelerator():
         warnings.warn("pin_memory has no effect: there is no accelerator", stacklevel=4)
         pin_memory = False
     return Loader(
@@ -394,6 +394,11 @@ def _window_bytes(dataset: Dataset, shuffle: bool, rows: int | None) -> int:
 def _whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
+
+
+def _has_accelerator() -> bool:
+    # Older versions of torch know of one kind.
+    return torch.accelerator.is_available() if hasattr(torch, "accelerator") else torch.cuda.is_available()
 
 
 def _unchanged(batch: Any) -> Any:

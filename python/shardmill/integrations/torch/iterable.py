@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from shardmill.errors import CheckpointMismatchError, EngineError
 from shardmill.integrations.torch.metrics import WorkerMetrics
+from shardmill.integrations.torch.parcels import parcel
 from shardmill.integrations.torch.passes import Passes
 from shardmill.loader import Loader
 
@@ -188,4 +189,4 @@ class BatchDataset(IterableDataset):
         )
         for batch in batches:
             share.next += share.workers
-            yield batch
+            yield parcel(batch)
