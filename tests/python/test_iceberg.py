@@ -18,7 +18,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
-from shardmill.integrations.iceberg import IcebergTable, prunable
+from shardmill.integrations.iceberg import IcebergTable, planning
+from shardmill.integrations.iceberg.pruning import prunable
 
 ROWS = 300
 
@@ -246,8 +247,8 @@ def test_negation_and_floats_are_left_to_the_rows():
         sm.col("f") == 1,
         sm.col("s") == 1,
         sm.col("x") == "1",
-        sm.col("x") == True,
-    ):  # noqa: E712
+        sm.col("x").is_null(),
+    ):
         assert prunable(unknown.tree, schema) is None
         assert prunable((known | unknown).tree, schema) is None
         assert str(prunable((known & unknown).tree, schema)) == str(prunable(known.tree, schema))
@@ -357,3 +358,43 @@ def test_state_continues_in_another_process_of_the_snapshot(table):
     )
     rest.load_state_dict(loader.state_dict())
     assert sorted(seen + [one for batch in rest for one in batch["id"].to_pylist()]) == list(range(ROWS))
+
+
+def test_files_of_several_formats_are_refused_by_name(table):
+    from types import SimpleNamespace
+
+    tasks = [
+        SimpleNamespace(file=SimpleNamespace(file_format=kind, file_path=f"one.{kind.value}"), delete_files=set())
+        for kind in (FileFormat.PARQUET, FileFormat.ORC)
+    ]
+    with pytest.raises(ValueError, match="one.ORC"):
+        planning._check(table, tasks)
+    with pytest.raises(NotImplementedError, match="ORC"):
+        planning._check(table, tasks[1:])
+
+
+def test_calls_of_torch_dataloader_utils(table, config):
+    pytest.importorskip("torch")
+    from shardmill.integrations.torch import IcebergDataset
+    from torch.utils.data import DataLoader
+
+    paths = sorted(task.file.file_path for task in table.scan().plan_files())
+    delete_by_position(table, [(paths[0], 0)])
+    expected = sorted(table.scan().to_arrow()["id"].to_pylist())
+    seen = []
+    for rank in range(2):
+        loader, dataset = IcebergDataset.create_dataloader(
+            "db.events", config, batch_size=16, columns=["id"], num_ranks=2, rank=rank, split_rows=10
+        )
+        seen += [one for batch in loader for one in batch["id"].tolist()]
+    assert sorted(seen) == expected
+    assert sum(file.record_count for file in dataset.files) == ROWS - 1
+    dataset = IcebergDataset("db.events", config, columns=["id"], batch_size=16, filters=pc.field("id") < 50)
+    own = [batch["id"].tolist() for batch in dataset]
+    workers = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+    dataset.set_epoch(0)
+    assert [batch["id"].tolist() for batch in workers] == own
+    with pytest.raises(TypeError, match="filters"):
+        IcebergDataset("db.events", config, filters="id < 50")
+    with pytest.raises(ValueError, match="output_format"):
+        IcebergDataset("db.events", config, output_format="pandas")

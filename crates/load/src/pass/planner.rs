@@ -262,4 +262,32 @@ mod tests {
         assert_eq!(shape(planner.next_job().unwrap()), [(1, vec![0, 1]), (12, vec![1])]);
         assert!(planner.next_job().is_none());
     }
+
+    /// Each batch by where it ends, with its rows.
+    fn batches(order: &Arc<RowOrder>, steps: Steps, first: u64, stride: u64) -> Vec<(u64, Vec<u64>)> {
+        let mut planner = Planner::new(Arc::clone(order), steps, 0, first * steps.global_batch(), stride, 40);
+        let mut found = Vec::new();
+        while let Some(job) = planner.next_job() {
+            for slab in job {
+                let mut rows = slab.runs.into_iter().flatten();
+                found.extend(slab.batches.iter().map(|batch| (batch.consumed, rows.by_ref().take(batch.rows).collect())));
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn strides_share_out_the_batches(blocks in prop::collection::vec(1u64..50, 1..8), batch_size in 1u64..20, stride in 1u64..6, lanes in 1u64..4) {
+            let blocks: Vec<Block> = blocks.into_iter().map(|rows| Block { rows, decoded_bytes: rows }).collect();
+            let rows = blocks.iter().map(|block| block.rows).sum();
+            let order = Arc::new(RowOrder::sequential(&blocks));
+            for tail in [Tail::Uneven, Tail::Drop, Tail::Pad] {
+                let steps = Steps { lanes: Lanes::new(rows, lanes), batch_size, world_size: 1, tail };
+                let mut shared: Vec<_> = (0..stride).flat_map(|first| batches(&order, steps, first, stride)).collect();
+                shared.sort();
+                prop_assert_eq!(shared, batches(&order, steps, 0, 1));
+            }
+        }
+    }
 }

@@ -4,11 +4,12 @@ try:
     import torch  # noqa: F401
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        "shardmill.integrations.torch needs PyTorch\nhint: pip install torch", name="torch"
+        "shardmill.integrations.torch needs PyTorch\nhint: pip install 'shardmill[torch]'", name="torch"
     ) from missing
 
 from shardmill.integrations.torch.dataloader import BatchLoader, StructuredDataset, create_dataloader
 from shardmill.integrations.torch.files import DataFileInfo, IcebergDataFileInfo, RowRange, Shard, Split
+from shardmill.integrations.torch.iceberg import IcebergDataset
 from shardmill.integrations.torch.iterable import BatchDataset
 from shardmill.integrations.torch.metrics import WorkerMetrics
 
@@ -17,6 +18,7 @@ __all__ = [
     "BatchLoader",
     "DataFileInfo",
     "IcebergDataFileInfo",
+    "IcebergDataset",
     "RowRange",
     "Shard",
     "Split",

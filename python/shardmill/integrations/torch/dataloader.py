@@ -22,12 +22,11 @@ from shardmill.loader import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Loade
 class BatchLoader(DataLoader):
     """A ``DataLoader`` over a :class:`BatchDataset` whose threads work in this process. It has a state.
 
-    Lightning saves and loads that state with its checkpoints. To Accelerate do not give it: ``prepare`` would share
-    out the batches of rank 0 or of each rank once more. Make it with ``num_ranks=accelerator.num_processes,
-    rank=accelerator.process_index`` instead, and move batches to the device with ``device=accelerator.device``.
+    Lightning saves and loads that state with its checkpoints. Accelerate would share out the batches once more, and lose
+    all but one part in ``num_ranks`` of the rows: so where there are several ranks, ``accelerator.prepare(loader)``
+    returns the loader as it is. Make it with ``num_ranks=accelerator.num_processes``,
+    ``rank=accelerator.process_index`` and ``device=accelerator.device``.
     """
-
-    dataset: BatchDataset
 
     def __init__(
         self,
@@ -39,31 +38,34 @@ class BatchLoader(DataLoader):
     ) -> None:
         # torch's own function would turn arrays into tensors.
         super().__init__(dataset, batch_size=None, num_workers=0, collate_fn=collate_fn or _unchanged)
+        # By this Accelerate knows a loader that it need not wrap.
+        self._is_accelerate_prepared = dataset.loader.world_size > 1
+        self._batches = dataset
         self._progress_interval = progress_interval_sec if show_progress else None
 
     def __iter__(self) -> Iterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The batches; torch's own iterator would spend as long on a small batch as its rows need."""
-        batches = iter(self.dataset)
+        batches = iter(self._batches)
         if self.collate_fn is not _unchanged:
             batches = map(self.collate_fn, batches)
         return batches if self._progress_interval is None else self._shown(batches, self._progress_interval)
 
     def state_dict(self) -> dict[str, Any]:
         """The position behind the last batch that was handed out; see :meth:`BatchDataset.state_dict`."""
-        return self.dataset.state_dict()
+        return self._batches.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next pass continues there; see :meth:`BatchDataset.load_state_dict`."""
-        self.dataset.load_state_dict(state)
+        self._batches.load_state_dict(state)
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is ``epoch``."""
-        self.dataset.set_epoch(epoch)
+        self._batches.set_epoch(epoch)
 
     def _shown(self, batches: Iterator[Any], interval: float) -> Iterator[Any]:
         from tqdm import tqdm
 
-        _, consumed = self.dataset.loader.start
+        _, consumed = self._batches.loader.start
         total = len(self) if consumed == 0 else None
         with tqdm(total=total, unit="batch", mininterval=interval, maxinterval=interval, leave=False) as bar:
             for batch in batches:
@@ -162,6 +164,8 @@ def create_dataloader(
     prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
     pin_memory: bool = False,
     device: Any = None,
+    schema: Any = None,
+    bad_lines: str = "error",
 ) -> tuple[BatchLoader, BatchDataset]:
     """A ``DataLoader`` and its data set, with the parameters of torch-dataloader-utils.
 
@@ -198,12 +202,14 @@ def create_dataloader(
             rows of the epoch's start, which a column ``__padded`` marks. With ``DistributedDataParallel`` take one of
             the last two: ranks must do equal numbers of steps.
         drop_last: the same as ``tail="drop"``.
-        lanes: as for :class:`shardmill.Loader`, and so are the next four and ``device``.
+        lanes: as for :class:`shardmill.Loader`, and so are the next three and ``device``.
         nulls: what becomes of nulls in columns that have no place for them.
         fill_values: by column, for ``nulls="fill"``.
         on_bad_file: ``"error"`` or ``"skip"``.
         prefetch_bytes: decoded bytes that may wait for the trainer.
         device: tensors on this device.
+        schema: of CSV and JSONL files, as for :class:`shardmill.Dataset`; inferred when ``None``.
+        bad_lines: of CSV and JSONL files, ``"error"``, ``"skip"`` or ``"null"``.
         pin_memory: tensors in page-locked memory. Without an accelerator it warns and does nothing, as torch's own
             does.
 
@@ -230,11 +236,7 @@ def create_dataloader(
         >>> dataset.state_dict()["epoch"]
         1
     """
-    if show_progress:
-        try:
-            import tqdm  # noqa: F401
-        except ImportError as missing:
-            raise ImportError("show_progress needs tqdm\nhint: pip install tqdm") from missing
+    check_tqdm(show_progress)
     if collate_fn is not None and not callable(collate_fn):
         raise TypeError(f"collate_fn is a function of a batch, not {collate_fn!r}")
     loader = _loader(
@@ -264,12 +266,27 @@ def create_dataloader(
         prefetch_bytes=prefetch_bytes,
         pin_memory=pin_memory,
         device=device,
+        schema=schema,
+        bad_lines=bad_lines,
     )
     dataset = BatchDataset(loader)
     batches = BatchLoader(
         dataset, collate_fn=collate_fn, show_progress=show_progress, progress_interval_sec=progress_interval_sec
     )
     return batches, dataset
+
+
+def check_tqdm(show_progress: bool) -> None:
+    """Refuses a progress bar that nobody can draw.
+
+    Raises:
+        ImportError: with what to install.
+    """
+    if show_progress:
+        try:
+            import tqdm  # noqa: F401
+        except ImportError as missing:
+            raise ImportError("show_progress needs tqdm\nhint: pip install tqdm") from missing
 
 
 def _loader(
@@ -284,10 +301,11 @@ def _loader(
     storage_options: dict[str, Any] | None,
     partitioning: str | None,
     on_bad_file: str = "error",
+    schema: Any = None,
+    bad_lines: str = "error",
     **batches: Any,
 ) -> Loader:
-    """What the options mean in our own words; those that mean nothing are refused under the names that the caller
-    knows."""
+    """The options in our own words; nonsense is refused under the names that the caller knows."""
     one_of("format", format, FORMATS)
     one_of("output_format", batches["output_format"], OUTPUT_FORMATS)
     check_splits(split_bytes, split_rows, split_strategy)
@@ -300,15 +318,17 @@ def _loader(
         storage_options=storage_options,
         partitioning=partitioning,
         on_bad_file=on_bad_file,
+        schema=schema,
+        bad_lines=bad_lines,
         threads=num_workers,
     )
-    return loader_over(dataset, threads=num_workers, **batches)
+    return loader_over(dataset, num_workers=num_workers, **batches)
 
 
 def loader_over(
     dataset: Dataset,
     *,
-    threads: int | None,
+    num_workers: int | None,
     output_format: str,
     shuffle: bool,
     shuffle_seed: int,
@@ -326,7 +346,7 @@ def loader_over(
         raise OptionError(f"rank lies in [0, {num_ranks}), it is not {rank!r}")
     if drop_last and tail not in (None, "drop"):
         raise OptionError(f'drop_last is tail="drop", and contradicts tail={tail!r}')
-    if pin_memory and not torch.accelerator.is_available():
+    if pin_memory and not _has_accelerator():
         warnings.warn("pin_memory has no effect: there is no accelerator", stacklevel=4)
         pin_memory = False
     return Loader(
@@ -338,7 +358,7 @@ def loader_over(
         rank=rank,
         tail="drop" if drop_last else tail or "uneven",
         output=output_format,
-        threads=threads,
+        threads=num_workers,
         pin_memory=pin_memory,
         **more,
     )
@@ -374,6 +394,11 @@ def _window_bytes(dataset: Dataset, shuffle: bool, rows: int | None) -> int:
 def _whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
+
+
+def _has_accelerator() -> bool:
+    # Older versions of torch know of one kind.
+    return torch.accelerator.is_available() if hasattr(torch, "accelerator") else torch.cuda.is_available()
 
 
 def _unchanged(batch: Any) -> Any:

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from torch.utils.data import IterableDataset, get_worker_info
+
 from shardmill.errors import CheckpointMismatchError, EngineError
 from shardmill.integrations.torch.metrics import WorkerMetrics
+from shardmill.integrations.torch.parcels import parcel
 from shardmill.integrations.torch.passes import Passes
 from shardmill.loader import Loader
-from torch.utils.data import IterableDataset, get_worker_info
 
 _WORKER = "worker"
 
@@ -109,8 +111,10 @@ class BatchDataset(IterableDataset):
         return self._shared(self._share)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is ``epoch``, also in workers that are running already. In the epoch of a state that was
-        loaded, its position is kept."""
+        """The next pass is ``epoch``, also in workers that are running already.
+
+        In the epoch of a state that was loaded, its position is kept.
+        """
         before = self._loader.epoch
         self._loader.set_epoch(epoch)
         if epoch == before and self._passes.have_begun():
@@ -164,8 +168,10 @@ class BatchDataset(IterableDataset):
         self._resumed = _Share(state["epoch"], state["consumed"], worker["next"], worker["workers"])
 
     def get_metrics(self) -> list[WorkerMetrics]:
-        """What was done since the last :meth:`reset_metrics`: one entry, for this process. Batches of worker
-        processes are not in it."""
+        """What was done since the last :meth:`reset_metrics`: one entry, for this process.
+
+        Batches of worker processes are not in it.
+        """
         return [WorkerMetrics.of(self._loader).minus(self._metrics_before)]
 
     def reset_metrics(self) -> None:
@@ -183,4 +189,4 @@ class BatchDataset(IterableDataset):
         )
         for batch in batches:
             share.next += share.workers
-            yield batch
+            yield parcel(batch)

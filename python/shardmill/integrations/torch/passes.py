@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import fcntl
 import json
+import multiprocessing
 import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from torch.utils.data import get_worker_info
 
 #: A pass, as all of its workers know it: the seed that torch draws for an iterator, and how often its workers were told to begin.
 PassKey = tuple[int, int]
@@ -36,22 +39,22 @@ class Passes:
         self._moves = 0
 
     def move(self, epoch: int, consumed: int) -> None:
-        """The next pass starts there. For the process that made this object."""
+        """The next pass starts there. For the process of the trainer."""
         self._moves += 1
-        with self._content() as content:
-            content[str(self._moves)] = {"next": [epoch, consumed], "passes": []}
-            for old in sorted(map(int, content))[:-_REMEMBERED_MOVES]:
-                del content[str(old)]
+        with self._content() as moves:
+            moves[str(self._moves)] = {"next": [epoch, consumed], "passes": []}
+            for old in sorted(map(int, moves))[:-_REMEMBERED_MOVES]:
+                del moves[str(old)]
 
     def begin(self, key: PassKey, first: tuple[int, int]) -> tuple[int, int]:
-        """Epoch and position of a pass: those that it was given already, else the next ones.
+        """Epoch and position of a pass: those that it was given already, else the next ones. For workers.
 
         Args:
             key: of the pass.
             first: where the first of all passes starts, when nobody has moved.
         """
-        with self._content() as content:
-            move = self._move_of(content, key)
+        with self._content() as moves:
+            move = self._move_of(moves, key)
             for seed, number, epoch, consumed in move["passes"]:
                 if (seed, number) == key:
                     return epoch, consumed
@@ -60,21 +63,21 @@ class Passes:
             return epoch, consumed
 
     def resumed(self, key: PassKey, epoch: int, consumed: int) -> None:
-        """A pass that its workers got out of a saved state."""
-        with self._content() as content:
-            move = self._move_of(content, key)
+        """A pass that its workers got out of a saved state. For workers."""
+        with self._content() as moves:
+            move = self._move_of(moves, key)
             if all((seed, number) != key for seed, number, *_ in move["passes"]):
                 self._given(move, key, epoch, consumed)
 
     def have_begun(self) -> bool:
-        """Whether workers have begun a pass since the last move."""
-        with self._content() as content:
-            return bool(content.get(str(self._moves), {}).get("passes"))
+        """Whether workers have begun a pass since the last move. For the process of the trainer."""
+        with self._content() as moves:
+            return bool(moves.get(str(self._moves), {}).get("passes"))
 
-    def _move_of(self, content: dict[str, Any], key: PassKey) -> dict[str, Any]:
+    def _move_of(self, moves: dict[str, Any], key: PassKey) -> dict[str, Any]:
         # A worker that begins its first pass late still belongs to the move under which it was made.
-        moves = self._moves if key[1] == 1 else max(map(int, content), default=self._moves)
-        return content.setdefault(str(moves), {"next": None, "passes": []})
+        number = self._moves if key[1] == 1 else max(map(int, moves), default=self._moves)
+        return moves.setdefault(str(number), {"next": None, "passes": []})
 
     @staticmethod
     def _given(move: dict[str, Any], key: PassKey, epoch: int, consumed: int) -> None:
@@ -83,12 +86,16 @@ class Passes:
 
     @contextmanager
     def _content(self) -> Iterator[dict[str, Any]]:
+        """Moves of the trainer's process, by their numbers, while nobody else changes them."""
+        # Ranks that were started with copies of one data set share the file, and nothing in it.
+        parent = multiprocessing.parent_process()
+        trainer = os.getpid() if get_worker_info() is None or parent is None else parent.pid
         # A descriptor of one's own: locks belong to it.
         file = os.open(f"/proc/{self._owner}/fd/{self._file}", os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             content = json.loads(os.pread(file, os.fstat(file).st_size, 0) or b"{}")
-            yield content
+            yield content.setdefault(str(trainer), {})
             text = json.dumps(content).encode()
             os.pwrite(file, text, 0)
             os.ftruncate(file, len(text))

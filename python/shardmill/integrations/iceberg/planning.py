@@ -1,23 +1,19 @@
-"""Iceberg tables as data sets. pyiceberg plans, the native readers read.
+"""The files of a snapshot: what to read, which rows of it are deleted, and how columns are found.
 
-The catalog and the manifests tell, once, which data files a snapshot has, which rows of them are deleted, and by
-which id each column is found. From then on the table is a list of files; nobody asks the catalog again, neither for
-the next epoch nor in another process. The invariant: each live row of the pinned snapshot is one row of the data set,
-whatever is committed later.
+pyiceberg reads manifests and position deletes through the table's own file system. The invariant: a plan pickles, and holds
+neither connections nor credentials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from shardmill._native import load as _native
-from shardmill.dataset import Dataset
 from shardmill.errors import OptionError
-from shardmill.expressions import Expression, expression_of
-from shardmill.threads import default_threads
+from shardmill.expressions import Expression
+from shardmill.integrations.iceberg.pruning import prunable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -53,110 +49,6 @@ class Planned:
     #: Id and names of each column.
     columns: tuple[tuple[int, tuple[str, ...]], ...]
     files: tuple[PlannedFile, ...]
-
-
-class IcebergTable(Dataset):
-    """Rows of one snapshot of an Iceberg table, for :class:`shardmill.Loader` and everything else that takes a data
-    set. Needs ``pyiceberg``.
-
-    The snapshot is pinned when the object is made: later commits are not seen. Each live row comes once; rows that
-    position deletes or deletion vectors name do not come. Columns are found by their ids: renamed ones under their
-    new names, added ones as nulls or their defaults, promoted ones in their new types. Files stand in byte order of
-    their paths below the table's location.
-
-    Args:
-        table: the identifier, such as ``"db.events"`` or ``"a.b.c.events"``, or a table of pyiceberg.
-        catalog_config: for ``pyiceberg.catalog.load_catalog``; not with a table of pyiceberg.
-        columns: names of the columns to deliver, in this order; all when ``None``.
-        filter: a condition on rows, as for :class:`shardmill.Dataset`. It is applied to each row, and leaves out
-            files that the manifests rule out.
-        scan_filter: an expression of pyiceberg, which only leaves out files: rows of the others come whether they
-            fulfil it or not.
-        snapshot_id: the current one when ``None``.
-        threads: for reading; as many as there are cores when ``None``.
-
-    Raises:
-        ImportError: without pyiceberg.
-        NotImplementedError: for equality deletes, data files that are not Parquet, and files that are not on this
-            machine.
-        ValueError: for data files of several formats.
-
-    Example:
-        >>> import shardmill as sm
-        >>> from shardmill.integrations.iceberg import IcebergTable
-        >>> table = IcebergTable("db.events", catalog_config={"uri": "sqlite:///x.db"})  # doctest: +SKIP
-        >>> loader = sm.Loader(table, batch_size=256)  # doctest: +SKIP
-    """
-
-    def __init__(
-        self,
-        table: str | tuple[str, ...] | Table,
-        *,
-        catalog_config: dict[str, Any] | None = None,
-        columns: Sequence[str] | None = None,
-        filter: Expression | list[Any] | None = None,
-        scan_filter: Any = None,
-        snapshot_id: int | None = None,
-        threads: int | None = None,
-    ) -> None:
-        condition = None if filter is None else expression_of(filter)
-        plan = planned(_table(table, catalog_config), condition, scan_filter, snapshot_id)
-        self._open(plan, None if columns is None else list(columns), condition, threads)
-
-    @property
-    def snapshot_id(self) -> int | None:
-        """Of the pinned snapshot; ``None`` for a table that has none."""
-        return self._plan.snapshot_id
-
-    @property
-    def planned_files(self) -> tuple[PlannedFile, ...]:
-        """The data files."""
-        return self._plan.files
-
-    def __repr__(self) -> str:
-        return f"IcebergTable({self._plan.name}: snapshot {self._plan.snapshot_id}, {len(self._plan.files)} files)"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._plan, self._columns, self._filter, self._given_threads)
-
-    def _open(self, plan: Planned, columns: list[str] | None, filter: Expression | None, threads: int | None) -> None:
-        self._plan, self._filter, self._given_threads = plan, filter, threads
-        self._paths = [plan.name]
-        self._threads = default_threads() if threads is None else threads
-        files = [
-            (file.path, file.relative, list(file.constants), list(file.deleted))
-            for file in sorted(plan.files, key=lambda file: file.relative.encode())
-        ]
-        self._native = _native.Dataset.of_table(
-            plan.schema,
-            [(id, list(names)) for id, names in plan.columns],
-            files,
-            filter=self._filter_json,
-            threads=max(self._threads, 4),
-        )
-        self._columns = list(self._native.column_names) if columns is None else columns
-        self._column_numbers = self._native.column_numbers(self._columns)
-        self._rows = None
-
-
-def _reopened(plan: Planned, columns: list[str], filter: Expression | None, threads: int | None) -> IcebergTable:
-    table = IcebergTable.__new__(IcebergTable)
-    table._open(plan, columns, filter, threads)
-    return table
-
-
-def _table(table: Any, catalog_config: dict[str, Any] | None) -> Table:
-    try:
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.table import Table
-    except ImportError as missing:
-        raise ImportError("Iceberg tables need pyiceberg\nhint: pip install 'pyiceberg[pyarrow]'") from missing
-    if isinstance(table, Table):
-        if catalog_config is not None:
-            raise OptionError("catalog_config is for a table that is given by its name")
-        return table
-    config = dict(catalog_config or {})
-    return load_catalog(config.pop("name", None), **config).load_table(table)
 
 
 def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_id: int | None) -> Planned:
@@ -219,7 +111,7 @@ def _check(table: Table, tasks: Iterable[Any]) -> None:
         if any(file.content == DataFileContent.EQUALITY_DELETES for file in task.delete_files):
             raise NotImplementedError(f"{_name(table)} has equality deletes; compact the table first")
     if len(first) > 1:
-        found = ", ".join(f"{format} ({path})" for format, path in sorted(first.items()))
+        found = ", ".join(f"{kind} ({path})" for kind, path in sorted(first.items()))
         raise OptionError(f"the data files of {_name(table)} are of several formats: {found}")
     if first and "PARQUET" not in first:
         raise NotImplementedError(f"the data files of {_name(table)} are {next(iter(first))}; Parquet is read")
@@ -259,8 +151,7 @@ class _Deletes:
 
 
 def _constants(table: Table, file: Any, fields: list[tuple[int, Any]], arrow: Any) -> Iterator[tuple[int, Any]]:
-    """Values of columns that a file need not store: of the partition that it lies in, and defaults of columns that
-    were added."""
+    """Values of columns that a file need not store: of its partition, and defaults of columns that were added."""
     import pyarrow as pa
     from pyiceberg.transforms import IdentityTransform
 
@@ -321,46 +212,3 @@ def _local(path: str) -> str:
 
 def _name(table: Table) -> str:
     return ".".join(table.name())
-
-
-def prunable(tree: Any, schema: Any) -> Any:
-    """A condition of pyiceberg that every row fulfils that ``tree`` selects, or ``None`` where nothing is known.
-
-    Nothing is taken over that the two libraries could see differently: no negation (of NaN), no float literal (of
-    another precision), no comparison of a column with another type's literal.
-    """
-    from pyiceberg import expressions, types
-
-    if "and" in tree:
-        parts = [part for part in (prunable(part, schema) for part in tree["and"]) if part is not None]
-        return None if not parts else parts[0] if len(parts) == 1 else expressions.And(*parts)
-    if "or" in tree:
-        parts = [prunable(part, schema) for part in tree["or"]]
-        if not parts or any(part is None for part in parts):
-            return None
-        return parts[0] if len(parts) == 1 else expressions.Or(*parts)
-    operators = {
-        "==": expressions.EqualTo,
-        "<": expressions.LessThan,
-        "<=": expressions.LessThanOrEqual,
-        ">": expressions.GreaterThan,
-        ">=": expressions.GreaterThanOrEqual,
-    }
-    whole_numbers, texts = (types.IntegerType, types.LongType), (types.StringType,)
-
-    def fits(name: str, value: Any) -> bool:
-        try:
-            kind = schema.find_type(name)
-        except ValueError:
-            return False
-        if isinstance(value, int) and not isinstance(value, bool):
-            return isinstance(kind, whole_numbers) and -(2**63) <= value < 2**63
-        return isinstance(value, str) and isinstance(kind, texts)
-
-    if "compare" in tree:
-        name, op, value = (tree["compare"][part] for part in ("column", "op", "value"))
-        return operators[op](name, value) if op in operators and fits(name, value) else None
-    if "is_in" in tree and not tree["is_in"].get("matches_null"):
-        name, values = tree["is_in"]["column"], tree["is_in"]["values"]
-        return expressions.In(name, values) if values and all(fits(name, value) for value in values) else None
-    return None
