@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -137,11 +138,11 @@ class Loader:
         bad_lines: str = "error",
         on_bad_file: str = "error",
     ) -> None:
-        _at_least("batch_size", batch_size, 1)
-        _at_least("prefetch_bytes", prefetch_bytes, 1)
-        _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
-        _at_least("transform_workers", transform_workers, 0)
-        _at_least("lanes", 1 if lanes is None else lanes, 1)
+        batch_size = _at_least("batch_size", batch_size, 1)
+        prefetch_bytes = _at_least("prefetch_bytes", prefetch_bytes, 1)
+        transform_workers = _at_least("transform_workers", transform_workers, 0)
+        lanes = None if lanes is None else _at_least("lanes", lanes, 1)
+        shuffle_window_bytes = _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
         if not isinstance(shuffle, bool):
@@ -462,11 +463,17 @@ def _tail(asked: str | None, world_size: int) -> str:
     return asked or ("uneven" if world_size == 1 else "pad")
 
 
-def _at_least(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _at_least(name: str, value: Any, least: int) -> int:
+    try:
+        # Also NumPy's integers.
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
-    if value > _MOST:
-        raise OptionError(f"{name} is at most 2^63 - 1, not {value}")
+    if number > _MOST:
+        raise OptionError(f"{name} is at most 2^63 - 1, not {number}")
+    return number
 
 
 def _close(batches: Iterator[Any]) -> None:
