@@ -108,7 +108,8 @@ class Column:
         """True where the value is one of ``values``, false elsewhere, also for a null."""
         if isinstance(values, str | bytes):
             raise TypeError(f"is_in takes a list of values, not {values!r}")
-        values = list(values)
+        # The order of a set differs from process to process, and with it would the filter in a saved state.
+        values = sorted(values, key=repr) if isinstance(values, set | frozenset) else list(values)
         tree = {"is_in": {"column": self.name, "values": [literal_of(value) for value in values]}}
         more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
         return Expression(tree, f"{self!r}.is_in({values[:_SHOWN_VALUES]!r}{more})")

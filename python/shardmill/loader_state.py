@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +32,13 @@ class OrderSettings:
 
     @staticmethod
     def filter_text(filter: Any) -> str | None:
-        """A filter as states show it; a long one by its digest."""
+        """A filter as states show it: cut short for people, and a digest of all of it."""
         if filter is None:
             return None
         text = repr(filter)
-        return text if len(text) <= _FILTER_SHOWN else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        shown = text if len(text) <= _FILTER_SHOWN else f"{text[:_FILTER_SHOWN]}…"
+        digest = hashlib.sha256(json.dumps(filter.tree, sort_keys=True).encode()).hexdigest()
+        return f"{shown} (sha256 {digest[:32]})"
 
     @staticmethod
     def digests_shown(digests: list[str]) -> list[str] | None:

@@ -45,6 +45,11 @@ pub trait RangeRead: Send + Sync + Debug {
     fn size(&self) -> u64 {
         self.identity().size
     }
+
+    /// Whether the object is still the one of [`RangeRead::identity`], as far as that can be told without a request over a network.
+    fn is_unchanged(&self) -> bool {
+        true
+    }
 }
 
 /// Whether a file that stands under the final name already may be replaced.

@@ -67,17 +67,16 @@ impl RangeRead for LocalFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let len = buffer.len();
-        let failed = |source| Error::Read { path: self.path.clone(), offset, len, source };
-        let read = self.file.read_exact_at(buffer, offset);
-        // Behind the read: what is read before somebody writes is good.
-        if identity_of(&self.file.metadata().map_err(failed)?) != self.identity {
-            return Err(failed(io::Error::other("the file was changed while it was being read")));
-        }
-        read.map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => Error::ShortRead { path: self.path.clone(), offset, len, end: offset.saturating_add(len as u64) },
-            _ => failed(source),
+        self.file.read_exact_at(buffer, offset).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::ShortRead { path: self.path.clone(), offset, len: buffer.len(), end: offset.saturating_add(buffer.len() as u64) }
+            }
+            _ => Error::Read { path: self.path.clone(), offset, len: buffer.len(), source },
         })
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| identity_of(&metadata) == self.identity)
     }
 }
 

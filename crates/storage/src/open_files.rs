@@ -72,6 +72,10 @@ impl RangeRead for Reopened {
         }
         file.read_at(offset, buffer)
     }
+
+    fn is_unchanged(&self) -> bool {
+        self.files.get(&self.path).is_ok_and(|file| file.identity() == self.identity && file.is_unchanged())
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 """States that belong to something else are refused by name; those of the same data are good wherever it lies."""
 
 import json
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +74,34 @@ def test_window_without_shuffle_means_nothing(path: Path) -> None:
 def test_other_filter_of_the_same_rows_is_another_filter(path: Path) -> None:
     state = numpy_loader(path, filter=sm.col("id") > 4).state_dict()
     assert "filter" in refusal(numpy_loader(path, filter=sm.col("id") >= 5), state)
+
+
+def test_filter_that_differs_beyond_what_is_shown_is_another_filter(path: Path) -> None:
+    first, second = ([*range(20), last] for last in (28, 29))
+    state = numpy_loader(path, filter=sm.col("id").is_in(first)).state_dict()
+    assert "filter" in refusal(numpy_loader(path, filter=sm.col("id").is_in(second)), state)
+    long = "x" * 600
+    state = numpy_loader(path, filter=sm.col("text") != f"{long}1").state_dict()
+    assert "filter" in refusal(numpy_loader(path, filter=sm.col("text") != f"{long}2"), state)
+
+
+def test_filter_by_a_set_is_the_same_in_every_process(path: Path) -> None:
+    code = (
+        "import sys, json, shardmill as sm\n"
+        "words = sm.col('text').is_in({'row 1', 'row 2', 'row 3', 'row 4', 'row 5'})\n"
+        "print(json.dumps(sm.Loader(sys.argv[1], filter=words, output='numpy').state_dict()))\n"
+    )
+    states = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(path)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(states) == 1
 
 
 def test_copied_data_set_keeps_its_states(tmp_path: Path, path: Path, state: dict[str, Any]) -> None:

@@ -227,6 +227,16 @@ impl RangeRead for Counted {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
         self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        self.object.read_at(offset, buffer)
+        self.object.read_at(offset, buffer)?;
+        // Looked at behind the read: what was read before somebody wrote is good.
+        if self.object.is_unchanged() {
+            return Ok(());
+        }
+        let source = std::io::Error::other("the file was changed while it was being read");
+        Err(shardmill_storage::Error::Read { path: self.path().to_owned(), offset, len: buffer.len(), source })
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.object.is_unchanged()
     }
 }
