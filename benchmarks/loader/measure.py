@@ -35,6 +35,7 @@ class Pass:
         seconds: From there, or from before it if the options say so, to the end of the pass.
         start: ``time.perf_counter()`` when the clock started, comparable between processes.
         asked_bytes: ``rchar``: what read calls returned, from whatever cache.
+        build_bytes: The part of them that building the loader took: footers, listings, modules that it imports.
         disk_bytes: What came from the disk.
         rows_of_workers: Rows by worker number, if batches tell.
     """
@@ -47,6 +48,7 @@ class Pass:
     batches: int = 0
     row_id_sum: int | None = None
     asked_bytes: int = 0
+    build_bytes: int = 0
     disk_bytes: int = 0
     rows_of_workers: dict[int, int] = field(default_factory=dict)
 
@@ -101,6 +103,7 @@ def run_pass(
     built_from = time.perf_counter()
     loader = build(options, rank)
     done.construct_s = time.perf_counter() - built_from
+    done.build_bytes = io_counters()["rchar"] - before["rchar"]
     at_start()
     done.start = built_from if options.timed_from_construction else time.perf_counter()
     batches = iter(loader)
@@ -154,6 +157,7 @@ def summary(options: Options, runs: Sequence[Pass], more: dict[str, Any] | None 
         "construct_s": statistics.median(one.construct_s for one in runs),
         "first_batch_s": statistics.median(one.first_batch_s for one in runs),
         "asked_bytes": int(statistics.median(one.asked_bytes for one in runs)),
+        "build_bytes": int(statistics.median(one.build_bytes for one in runs)),
         "disk_bytes": int(statistics.median(one.disk_bytes for one in runs)),
         "data_bytes": sum(path.stat().st_size for path in options.paths()),
         "all_seconds": seconds,

@@ -44,6 +44,9 @@ def measure_ranks(options: Options, build: Build) -> dict[str, Any]:
         "asked_bytes_of_ranks": [
             int(statistics.median(ranks[number].asked_bytes for ranks in rounds)) for number in range(len(rows))
         ],
+        "build_bytes_of_ranks": [
+            int(statistics.median(ranks[number].build_bytes for ranks in rounds)) for number in range(len(rows))
+        ],
     }
     return summary(options, passes, more)
 
@@ -114,5 +117,6 @@ def _together(options: Options, ranks: list[Pass]) -> Pass:
         rows=sum(one.rows for one in ranks),
         batches=sum(one.batches for one in ranks),
         asked_bytes=sum(one.asked_bytes for one in ranks),
+        build_bytes=sum(one.build_bytes for one in ranks),
         disk_bytes=sum(one.disk_bytes for one in ranks),
     )

@@ -87,10 +87,16 @@ class TorchCutter(Cutter):
         """Raises what would else fail at the first batch."""
         super().check(outlet)
         check_torch(outlet.wide_unsigned)
-        if self.device is not None:
-            import torch
+        if self.device is None and not self.pin_memory:
+            return
+        import torch
 
+        if self.device is not None:
             self.device = torch.device(self.device)
+        needs_cuda = self.pin_memory or (self.device is not None and self.device.type == "cuda")
+        if needs_cuda and not torch.cuda.is_available():
+            name = "pin_memory" if self.pin_memory else f"device={str(self.device)!r}"
+            raise OptionError(f"{name} needs a GPU, and torch finds none here")
 
     def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         """Batches in page-locked memory, or on the device: the copy of one runs while the trainer works on the one before."""
@@ -112,9 +118,15 @@ class TorchCutter(Cutter):
 
         stream = torch.cuda.Stream(self.device)
         waiting: deque[tuple[Delivery, Any]] = deque()
+        failures: list[Exception] = []
 
         def begin() -> None:
-            delivery = next(batches, None)
+            try:
+                delivery = None if failures else next(batches, None)
+            except Exception as error:
+                # Its place is behind the batch that is under way.
+                failures.append(error)
+                return
             if delivery is None:
                 return
             batch, rows, consumed = delivery
@@ -132,6 +144,8 @@ class TorchCutter(Cutter):
             current.wait_stream(stream)
             _each_tensor(delivery[0], partial(_in_use_on, current))
             yield delivery
+        if failures:
+            raise failures[0]
 
 
 def _in_use_on(stream: Any, tensor: Any) -> Any:

@@ -1,7 +1,7 @@
 """Slabs of columns, cut into batches.
 
 The native threads convert several consecutive batches at once, into one array a column: a *slab*. Here a slab becomes dicts of views, one
-a batch. Views share the memory of their slab: a batch that is kept keeps up to 64 K rows alive, and ``torch.save`` of one tensor writes
+a batch. Views share the memory of their slab: a batch that is kept keeps its slab alive, and ``torch.save`` of one tensor writes
 them all; ``clone()`` what stays.
 
 What a column becomes depends on its type alone, never on the data:

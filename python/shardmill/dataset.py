@@ -24,8 +24,9 @@ _ROWS_AT_ONCE = 1024
 class Dataset:
     """Rows of Parquet, ORC, CSV or JSONL files. Opening reads metadata; rows are read when they are asked for.
 
-    Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered file after file.
-    Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out.
+    Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered
+    file after file. Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out. Columns are
+    matched by name: integers and floats are widened, and a column that a file lacks is null there.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.

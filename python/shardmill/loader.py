@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +30,7 @@ TAILS = ("uneven", "drop", "pad")
 DEFAULT_WINDOW_BYTES = 64 << 20
 
 #: Decoded bytes that may wait for the trainer.
-DEFAULT_PREFETCH_BYTES = 256 << 20
+DEFAULT_PREFETCH_BYTES = 192 << 20
 
 
 @dataclass
@@ -42,8 +44,12 @@ class _Position:
 class Loader:
     """Batches of one rank, decoded by native threads in this process.
 
-    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and ``batch_size * world_size``,
-    and on nothing else: not on ranks, threads, or earlier passes. So a state saved on eight ranks continues on four with the same batches.
+    The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``shuffle_window_bytes``,
+    ``lanes`` and ``batch_size * world_size``, and on nothing else: not on ranks, threads, or earlier passes. So a state
+    saved on eight ranks continues on four with the same batches.
+
+    Iterating to the end moves to the next epoch. A pass that is left by ``break`` does not; the next one begins the same
+    epoch anew, unless a state is loaded.
 
     Args:
         path: a :class:`Dataset`, or what one is made of.
@@ -52,17 +58,19 @@ class Loader:
         filter: as for :class:`Dataset`; for a path only.
         shuffle: a new order of rows in every epoch. Otherwise the order of the files.
         seed: of the order; any whole number of 64 bits.
-        shuffle_window_bytes: rows of so many decoded bytes, whole row groups chosen at random, are mixed with one another. Needs as much
-            memory, for each lane of the rank.
-        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them. ``None`` is the
-            world size of the first run, which makes each rank read only its own part of the files. Travels in the state.
-        rank, world_size: from ``torch.distributed`` or the environment (``RANK``, ``WORLD_SIZE``) when ``None``.
-        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible, ``"drop"`` leaves
-            them out, ``"pad"`` fills up with rows from the start of the epoch; batches then have a boolean column ``__padded`` that marks
-            them. ``None`` is ``"uneven"`` on one rank and ``"pad"`` on several.
+        shuffle_window_bytes: rows of so many bytes in memory, counted with all columns, are mixed with one another: those
+            of whole row groups that were chosen at random. A rank holds one window for each of its lanes.
+        lanes: the rows in order are cut into so many runs of equal length, and each global batch draws from all of them.
+            ``None`` is the world size of the first run, which makes each rank read only its own part of the files.
+            Travels in the state.
+        rank: of this process. ``None`` asks ``torch.distributed``, then the environment variable ``RANK``.
+        world_size: how many ranks share the rows. ``None`` asks ``torch.distributed``, then ``WORLD_SIZE``.
+        tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible,
+            ``"drop"`` leaves them out, ``"pad"`` fills up with rows from the start of the epoch; batches then have a
+            boolean column ``__padded`` that marks them. ``None`` is ``"uneven"`` on one rank and ``"pad"`` on several.
         output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"arrow"`` gives record batches.
-        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or ``"mask"``,
-            which adds a boolean column ``<name>__valid`` to every batch. Floats become NaN.
+        nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or
+            ``"mask"``, which adds a boolean column ``<name>__valid`` to every batch. Floats become NaN.
         fill_values: by column, for ``nulls="fill"``.
         threads: that decode; as many as this rank has cores when ``None``. With 0 the caller's thread does the work.
         prefetch_bytes: decoded bytes that may wait for the trainer.
@@ -70,7 +78,12 @@ class Loader:
         transform_workers: processes that run ``transform``; 0 runs it here.
         pin_memory: torch tensors in page-locked memory.
         device: torch tensors on this device, copied one batch ahead.
-        format, storage_options, partitioning, schema, bad_lines, on_bad_file: as for :class:`Dataset`.
+        format: as for :class:`Dataset`, and so are the next five; for a path only.
+        storage_options: see there.
+        partitioning: see there.
+        schema: see there.
+        bad_lines: see there.
+        on_bad_file: see there.
 
     Raises:
         ValueError: for an option that means nothing.
@@ -84,6 +97,15 @@ class Loader:
         >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
         >>> [batch["x"].tolist() for batch in loader]
         [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+        Four rows in, a state is taken; another loader goes on from there, with other batches:
+
+        >>> batches = iter(loader)
+        >>> _ = next(batches)
+        >>> resumed = sm.Loader("ten.parquet", batch_size=3, output="numpy")
+        >>> resumed.load_state_dict(loader.state_dict())
+        >>> [batch["x"].tolist() for batch in resumed]
+        [[4, 5, 6], [7, 8, 9]]
     """
 
     def __init__(
@@ -116,11 +138,11 @@ class Loader:
         bad_lines: str = "error",
         on_bad_file: str = "error",
     ) -> None:
-        _at_least("batch_size", batch_size, 1)
-        _at_least("prefetch_bytes", prefetch_bytes, 1)
-        _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
-        _at_least("transform_workers", transform_workers, 0)
-        _at_least("lanes", 1 if lanes is None else lanes, 1)
+        batch_size = _at_least("batch_size", batch_size, 1)
+        prefetch_bytes = _at_least("prefetch_bytes", prefetch_bytes, 1)
+        transform_workers = _at_least("transform_workers", transform_workers, 0)
+        lanes = None if lanes is None else _at_least("lanes", lanes, 1)
+        shuffle_window_bytes = _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
         if not isinstance(shuffle, bool):
@@ -131,23 +153,22 @@ class Loader:
         if tail is not None and tail not in TAILS:
             raise OptionError(f"tail is one of {', '.join(TAILS)}, not {tail!r}")
         self._tail_asked, self._tail = tail, _tail(tail, self._world_size)
+        options_of_dataset = {
+            "filter": filter,
+            "format": format,
+            "storage_options": storage_options,
+            "partitioning": partitioning,
+            "schema": schema,
+        }
         if isinstance(path, Dataset):
-            if filter is not None or format is not None or partitioning is not None or storage_options is not None:
-                raise OptionError(
-                    "filter, format, partitioning and storage_options belong to the Dataset; give them there"
-                )
+            given = [name for name, value in options_of_dataset.items() if value is not None]
+            if given or (bad_lines, on_bad_file) != ("error", "error"):
+                names = ", ".join([*options_of_dataset, "bad_lines and on_bad_file"])
+                raise OptionError(f"{names} belong to the Dataset; give them there")
             self._dataset = path
         else:
             self._dataset = Dataset(
-                path,
-                format=format,
-                filter=filter,
-                storage_options=storage_options,
-                partitioning=partitioning,
-                schema=schema,
-                bad_lines=bad_lines,
-                on_bad_file=on_bad_file,
-                threads=threads,
+                path, **options_of_dataset, bad_lines=bad_lines, on_bad_file=on_bad_file, threads=threads
             )
         self._columns = self._dataset.columns if columns is None else column_names(columns)
         self._batch_size = batch_size
@@ -206,6 +227,7 @@ class Loader:
         return self._plan().batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
+        self._warn_of_nothing()
         begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
         self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
@@ -214,22 +236,36 @@ class Loader:
             batches = self._transform.over(batches)
         return self._delivered(batches, position)
 
+    def __getitem__(self, index: Any) -> Any:
+        # A DataLoader takes what it does not know for a sequence of rows, and its own error would say nothing.
+        raise TypeError(
+            "a Loader is iterated: it makes whole batches"
+            "\nhint: it needs no DataLoader around it; where one is wanted, give it "
+            "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None"
+        )
+
     def set_epoch(self, epoch: int) -> None:
-        """Moves to the start of ``epoch``. In the epoch that the loader is in already, it keeps its position."""
+        """Moves to the start of ``epoch``. In the epoch that the loader is in already, it keeps its position.
+
+        Never needed: a pass that ends moves to the next epoch by itself.
+        """
         _at_least("epoch", epoch, 0)
         if epoch != self._position.epoch:
             self._position = _Position(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the last batch that was handed out: plain JSON values, under 4 KiB, the same on every rank."""
+        """The position after the last batch that was handed out: plain JSON values, under 4 KiB, the same on every rank.
+
+        Batches that were prefetched do not count. Taking it disturbs nothing; take it at the same step on all ranks.
+        """
         return self._settings().state(self._position.epoch, self._position.consumed)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
 
         Raises:
-            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the state. It is a
-            ``ValueError``.
+            CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the
+                state. It is a ``ValueError``. The loader stays as it was.
         """
         state = parsed(state)
         if state["order_version"] != _native.ORDER_VERSION:
@@ -244,7 +280,13 @@ class Loader:
         self._normalize(self._position)
 
     def metrics(self) -> dict[str, Any]:
-        """Rows, batches and bytes so far, seconds by stage, and how long the trainer has waited. Reading it disturbs nothing."""
+        """What the loader has done since it was made. Reading it disturbs nothing.
+
+        Returns:
+            ``rows`` and ``batches`` that were delivered; ``bytes_read`` from the files, footers included; ``elapsed_seconds``
+            of all passes; ``decode_seconds``, ``assemble_seconds`` and ``convert_seconds``, summed over threads;
+            ``wait_seconds`` that the trainer waited; ``blocks_decoded`` and ``slabs``.
+        """
         return self._metrics.report(self._dataset._native.bytes_read)
 
     def explain(
@@ -261,18 +303,16 @@ class Loader:
         Steps count from the start of the epoch. Lanes stay those of this loader, as they would after a resume on that topology.
 
         Returns:
-            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step; ``repeats``, how many of
-            them, at the
-            end, fill up the last step; ``places`` of the global sequence that its step covers; ``lanes`` as ``(lane, place in plan order,
-            count)``.
+            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step;
+            ``repeats``, how many of them, at the end, fill up the last step; ``places`` of the global sequence that its
+            step covers; ``lanes`` as ``(lane, place in plan order, count)``.
 
-            Of the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``, which has ``batches``,
-            ``blocks``, ``decoded_bytes`` (in memory, the delivered columns) and ``stored_bytes`` (in the files, all columns) of each.
-            ``decode_amplification`` is what all ranks decode, over what there is.
+            Of the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``,
+            which has ``batches``, ``blocks``, ``decoded_bytes`` (in memory, the delivered columns) and ``stored_bytes``
+            (in the files, all columns) of each. ``decode_amplification`` is what all ranks decode, over what there is.
 
-            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows the shuffle of a
-            window moves
-            a row on the average. All are 0 without shuffle.
+            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows
+            the shuffle of a window moves a row on the average. All are 0 without shuffle.
 
         Example:
             >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -365,6 +405,16 @@ class Loader:
         if position.consumed and self._plan().steps_left(position.consumed, self._share()) == 0:
             position.epoch, position.consumed = position.epoch + 1, 0
 
+    def _warn_of_nothing(self) -> None:
+        plan, share = self._plan(), self._share()
+        if plan.num_rows and not plan.steps_left(0, share):
+            rows = self._batch_size * self._world_size
+            warnings.warn(
+                f'tail="drop" leaves out all {plan.num_rows:,} rows: a step needs {rows:,}\n'
+                "hint: take a smaller batch_size or another tail",
+                stacklevel=3,
+            )
+
     def _batches(self, start: _Position, stride: int, threads: int) -> Iterator[Delivery]:
         native = self._plan().start(
             self._outlet,
@@ -413,11 +463,17 @@ def _tail(asked: str | None, world_size: int) -> str:
     return asked or ("uneven" if world_size == 1 else "pad")
 
 
-def _at_least(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _at_least(name: str, value: Any, least: int) -> int:
+    try:
+        # Also NumPy's integers.
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
-    if value > _MOST:
-        raise OptionError(f"{name} is at most 2^63 - 1, not {value}")
+    if number > _MOST:
+        raise OptionError(f"{name} is at most 2^63 - 1, not {number}")
+    return number
 
 
 def _close(batches: Iterator[Any]) -> None:

@@ -9,9 +9,10 @@ from shardmill.errors import OptionError
 
 
 def resolve(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """``rank`` and ``world_size``.
+    """The rank and the world size of this process.
 
-    What is ``None`` comes from ``torch.distributed``, else from the launcher's environment, else it is one process.
+    What is ``None`` comes from ``torch.distributed``, else from the launcher's environment,
+    else it is one process.
 
     Raises:
         ValueError: when the rank does not lie in ``[0, world_size)``.

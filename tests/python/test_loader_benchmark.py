@@ -16,7 +16,6 @@ import pyarrow.csv
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-import shardmill
 
 # The benchmarks are no part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -261,7 +260,6 @@ class TestConfiguration:
             assert options.mode != "ranks" or options.ranks > 1
             assert options.label is None or options.timed_from_construction == (system == "shardmill")
 
-    @pytest.mark.skipif(not hasattr(shardmill, "Loader"), reason="the loader is not built")
     @pytest.mark.parametrize(
         "arguments",
         [

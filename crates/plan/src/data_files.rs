@@ -33,6 +33,10 @@ pub fn data_files(paths: &[String]) -> Result<Vec<DataFile>> {
                 found.push(DataFile { relative: relative.to_owned(), path: file });
             }
         }
+        let is_pattern = root.len() < pattern.strip_prefix("file://").unwrap_or(pattern).len();
+        if found.is_empty() && is_pattern {
+            return Err(shardmill_storage::Error::NotFound { path: path.clone() }.into());
+        }
         found.sort_unstable_by(|a, b| a.relative.cmp(&b.relative));
         files.extend(found.into_iter().filter(|file| seen.insert(file.path.clone())));
     }
@@ -98,5 +102,6 @@ mod tests {
         let path = root.path().display().to_string();
         assert!(data_files(std::slice::from_ref(&path)).unwrap().is_empty());
         assert!(matches!(data_files(&[format!("{path}/none")]), Err(crate::Error::Storage(_))));
+        assert!(matches!(data_files(&[format!("{path}/*.none")]), Err(crate::Error::Storage(_))));
     }
 }

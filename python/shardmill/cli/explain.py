@@ -18,16 +18,24 @@ _LANES_SHOWN = 3
 
 @click.command(name="explain")
 @dataset_options
-@click.option("--step", type=click.IntRange(min=0), default=0, show_default=True, help="Which step of the epoch.")
-@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="Whose batch.")
-@click.option("--world-size", type=click.IntRange(min=1), default=1, show_default=True, help="How many ranks.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Rows of one rank.")
-@click.option("--lanes", type=click.IntRange(min=1), help="Runs that each step draws from; else one a rank.")
+@click.option(
+    "--step", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Which step of the epoch."
+)
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Whose batch.")
+@click.option(
+    "--world-size", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="How many ranks."
+)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), metavar="N", default=1024, show_default=True, help="Rows of one rank."
+)
+@click.option(
+    "--lanes", type=click.IntRange(min=1), metavar="N", help="Runs that each step draws from; else one a rank."
+)
 @click.option("--tail", type=click.Choice(["uneven", "drop", "pad"]), help="What becomes of the last rows.")
 @click.option("--shuffle", is_flag=True, help="A new order in every epoch.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order.")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Of the order.")
 @click.option("--window", type=Size(), help="Rows of so many bytes in memory are mixed with one another.")
-@click.option("--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Which epoch.")
+@click.option("--epoch", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Which epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def command(as_json: bool, **options: Any) -> None:
     """Tell which rows a rank gets in one step, and why. No row is read, except for a filter.
@@ -100,7 +108,10 @@ def _rows(plan: dict[str, Any]) -> list[str]:
 def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator[tuple[str, str]]:
     lanes, ranks = plan["lanes_of_job"], options["world_size"]
     filtered = f", where {plan['filter']}" if plan["filter"] else ""
-    yield "row set", f"{plan['rows_of_epoch']:,} rows in {plan['blocks']:,} blocks of {files:,} files{filtered}"
+    yield (
+        "row set",
+        f"{_count(plan['rows_of_epoch'], 'row')} in {_count(plan['blocks'], 'block')} of {_count(files, 'file')}{filtered}",
+    )
     if options["shuffle"]:
         yield (
             "order",
@@ -128,6 +139,10 @@ def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Itera
         yield "repeats", f"{plan['repeats']:,} rows at the end repeat the start of the epoch, marked in `__padded`"
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def _slice_text(plan: dict[str, Any]) -> str:
     taken = [
         f"{count:,} rows{f' of lane {lane}' if plan['lanes_of_job'] > 1 else ''} from place {position:,} of the order on"
@@ -148,7 +163,7 @@ def _costs(plan: dict[str, Any], ranks: int) -> Iterator[tuple[str, str]]:
         first, last = plan["lanes_of_rank"]
         yield (
             "memory",
-            f"the largest window takes {size_text(plan['window_bytes'])}; a rank holds one for each of its {last - first:,} lanes",
+            f"the largest window takes {size_text(plan['window_bytes'])}; this rank holds one for each of its {last - first:,} lanes",
         )
     yield "decoding", f"{plan['decode_amplification']:.2f} × the data, all ranks together"
 
@@ -160,7 +175,8 @@ def _tail_text(plan: dict[str, Any]) -> str:
     return {
         "drop": f"drop: the last {left:,} rows are not delivered",
         "pad": f"pad: the last step has {left:,} rows, and {plan['global_batch'] - left:,} repeats fill it",
-        "uneven": f"uneven: the ranks share the last {left:,} rows",
+        "uneven": f"uneven: the last step has {left:,} rows"
+        + (", shared by the ranks" if len(plan["ranks"]) > 1 else ""),
     }[plan["tail"]]
 
 

@@ -46,11 +46,9 @@ def command(rows: int, as_json: bool, **options: Any) -> None:
         for line in _table(first, _types(dataset), shutil.get_terminal_size((100, 24)).columns):
             click.echo(line)
     count = len(next(iter(first.values()), []))
-    files = dataset.files
-    print(
-        f"{count:,} of {len(dataset):,} rows in {len(files):,} {dataset.format or ''} {'file' if len(files) == 1 else 'files'}",
-        file=sys.stderr,
-    )
+    files = len(dataset.files)
+    kind = " ".join([*([dataset.format] if dataset.format else []), "file" if files == 1 else "files"])
+    print(f"{count:,} of {len(dataset):,} rows in {files:,} {kind}", file=sys.stderr)
 
 
 def _first_rows(dataset: Any, rows: int) -> dict[str, list[Any]]:
@@ -108,8 +106,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return repr(value) if len(repr(value)) <= 12 else f"{value:.6g}"
     if isinstance(value, list | tuple):
-        shown = ", ".join(_cell(item) for item in value[:_ITEMS_SHOWN])
-        return _cut(f"[{shown}, … {len(value):,} items]" if len(value) > _ITEMS_SHOWN else f"[{shown}]")
+        shown = ", ".join(f"{item:.3g}" if isinstance(item, float) else _cell(item) for item in value[:_ITEMS_SHOWN])
+        return _cut(f"[{shown}, … {len(value):,}]" if len(value) > _ITEMS_SHOWN else f"[{shown}]")
     if isinstance(value, dict):
         return _cut("{" + ", ".join(f"{name}: {_cell(item)}" for name, item in value.items()) + "}")
     return _cut(str(value))

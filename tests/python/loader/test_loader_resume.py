@@ -45,6 +45,7 @@ def global_rows(ranks: list[list[list[int]]]) -> list[list[int]]:
     return [[id for rank in ranks if step < len(rank) for id in rank[step]] for step in range(max(map(len, ranks)))]
 
 
+@pytest.mark.filterwarnings("ignore:tail=")
 @quick
 @given(
     sizes=SIZES,

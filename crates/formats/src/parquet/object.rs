@@ -86,16 +86,26 @@ impl ObjectReader {
         }
     }
 
-    /// With the end of the object in memory: the footer, in one request where it is not large.
+    /// With the end of the object in memory: the footer, in one request where it is not large, and no byte of it twice.
     pub(super) fn with_footer(object: Arc<dyn RangeRead>) -> Result<Self> {
         let size = object.size();
-        let reader = Self::fetch(Arc::clone(&object), std::iter::once(size.saturating_sub(TAIL_READ)..size).collect())?;
+        let reader = Self::new(object);
+        let start = size.saturating_sub(TAIL_READ);
+        let tail = reader.get_bytes(start, usize::try_from(size - start)?)?;
+        let reader = reader.with_span(start, tail.clone());
         let Some(end) = size.checked_sub(TAIL_LEN) else { return Ok(reader) };
-        let len = reader.footer_len(end)?;
-        match end.checked_sub(len) {
-            Some(start) if len + TAIL_LEN > TAIL_READ => Self::fetch(object, std::iter::once(start..size).collect()),
+        match end.checked_sub(reader.footer_len(end)?) {
+            Some(footer) if footer < start => {
+                let mut whole = reader.get_bytes(footer, usize::try_from(start - footer)?)?.to_vec();
+                whole.extend_from_slice(&tail);
+                Ok(reader.with_span(footer, whole.into()))
+            }
             _ => Ok(reader),
         }
+    }
+
+    fn with_span(self, start: u64, bytes: Bytes) -> Self {
+        Self { spans: Arc::new([Span { start, bytes }]), ..self }
     }
 
     fn footer_len(&self, end: u64) -> Result<u64> {

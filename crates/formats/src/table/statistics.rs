@@ -41,7 +41,7 @@ impl Statistics {
         let indices = UInt64Array::from_iter_values(blocks.iter().map(|block| *block as u64));
         let null_count = |(block, rows): (&usize, &u64)| {
             let (nulls, whole) = (self.null_counts.get(*block).copied().flatten()?, *self.row_counts.get(*block)?);
-            // How many of some nulls are in a part is not known.
+            // How many of some nulls are in a part is not known, unless the part is the whole.
             if nulls == 0 || nulls == whole || *rows == whole { Some(nulls.min(*rows)) } else { None }
         };
         let null_counts = blocks.iter().zip(&row_counts).map(null_count).collect();

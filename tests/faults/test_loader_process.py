@@ -1,0 +1,266 @@
+"""Signals, kills, forks, pickles and processes beside the loader."""
+
+import json
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import shardmill as sm
+from loader_files import flat, numpy_loader, write_files
+
+MAX_STOP_S = 0.5
+MAX_FORK_S = 5
+
+TRAIN = """
+import json, os, sys, time
+import shardmill as sm
+
+path, state, seen, threads, pause = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
+loader = sm.Loader(path, batch_size=7, output="numpy", shuffle=True, seed=5, threads=threads)
+if os.path.exists(state):
+    loader.load_state_dict(json.load(open(state)))
+print("ready", flush=True)
+try:
+    while True:
+        for batch in loader:
+            with open(seen, "a") as log:
+                log.write(" ".join(map(str, batch["id"].tolist())) + "\\n")
+            with open(state + ".new", "w") as file:
+                json.dump(loader.state_dict(), file)
+            os.replace(state + ".new", state)
+            time.sleep(pause)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def train(folder: Path, rows: Path, threads: int, pause: float) -> subprocess.Popen[str]:
+    arguments = [
+        sys.executable,
+        "-c",
+        TRAIN,
+        str(rows),
+        str(folder / "state"),
+        str(folder / "seen"),
+        str(threads),
+        str(pause),
+    ]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("pause", [0.0, 0.05])
+def test_interrupt_stops_the_loop_within_half_a_second(tmp_path: Path, threads: int, pause: float) -> None:
+    process = train(tmp_path, write_files(tmp_path / "rows", [20_000], row_group=500), threads, pause)
+    time.sleep(0.3)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=10)
+    assert (output, errors, process.returncode) == ("interrupted\n", "", 0)
+    assert time.monotonic() - began < MAX_STOP_S
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_job_that_is_killed_again_and_again_has_each_row_once(tmp_path: Path, threads: int) -> None:
+    rows = write_files(tmp_path / "rows", [200, 100], row_group=20)
+    reference = numpy_loader(rows, batch_size=7, shuffle=True, seed=5)
+    whole = flat(reference)
+    done: list[int] = []
+    for _ in range(4):
+        process = train(tmp_path, rows, threads, 0.004)
+        time.sleep(0.03)
+        process.kill()
+        process.communicate(timeout=10)
+        state = json.loads((tmp_path / "state").read_text())
+        lines = (tmp_path / "seen").read_text().splitlines()
+        (tmp_path / "seen").unlink()
+        new = [int(id) for line in lines for id in line.split()]
+        assert state["epoch"] == 0
+        # A batch may have been seen after the last state: it comes again, which is what the state promises.
+        done = (done + new)[: state["consumed"]]
+        assert done == whole[: state["consumed"]]
+    loader = numpy_loader(rows, batch_size=7, shuffle=True, seed=5)
+    loader.load_state_dict(state)
+    assert done + flat(loader) == whole
+
+
+def in_a_fork(work: Callable[[], Any]) -> str:
+    """What ``work`` says in a forked child, within the time that it has."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            answer = json.dumps(work())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    try:
+        ready, _, _ = select.select([reading], [], [], MAX_FORK_S)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+            return "hangs"
+        return os.read(reading, 1 << 16).decode()
+    finally:
+        os.waitpid(child, 0)
+        os.close(reading)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("threads", [0, 2])
+def test_forked_child_goes_on_anew_and_the_parent_where_it_was(tmp_path: Path, threads: int) -> None:
+    rows = write_files(tmp_path / "rows", [4000], row_group=50)
+    loader = numpy_loader(rows, batch_size=4, threads=threads)
+    passing = iter(loader)
+    next(passing)
+    assert in_a_fork(lambda: len(flat(loader))) == "4000"
+    assert in_a_fork(lambda: len(flat(numpy_loader(rows, filter=sm.col("id") < 100)))) == "100"
+    assert in_a_fork(lambda: loader.metrics()["rows"]) == "4"
+    assert in_a_fork(loader.state_dict) == json.dumps(loader.state_dict())
+    assert next(passing)["id"].tolist() == [4, 5, 6, 7]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_pass_of_the_parent_is_refused_in_the_child_or_ends_there(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [400_000], row_group=10_000)
+    loader = numpy_loader(rows, batch_size=4, threads=2, prefetch_bytes=1)
+    passing: Any = iter(loader)
+    next(passing)
+
+    def rest() -> int:
+        return sum(len(batch["id"]) for batch in passing)
+
+    answer = in_a_fork(rest)
+    assert answer.startswith("RuntimeError") and "fork" in answer, answer
+
+    def dropped() -> str:
+        nonlocal passing
+        del passing
+        return "dropped"
+
+    assert in_a_fork(dropped) == '"dropped"'
+    assert next(passing)["id"].tolist() == [4, 5, 6, 7]
+
+
+def rest_of(loader: sm.Loader) -> tuple[list[int], dict[str, Any]]:
+    state = loader.state_dict()
+    return flat(loader), state
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_pickled_loader_is_the_same_in_another_process(tmp_path: Path, method: str) -> None:
+    rows = write_files(tmp_path / "rows", [100, 50], row_group=9)
+    options: dict[str, Any] = {"batch_size": 8, "shuffle": True, "filter": sm.col("id") < 120}
+    loader = numpy_loader(rows, **options)
+    passing = iter(loader)
+    for _ in range(3):
+        next(passing)
+    loader.load_state_dict(loader.state_dict())
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        there, state = pool.apply(rest_of, (loader,))
+    assert state == loader.state_dict()
+    assert there == flat(loader)
+    assert len(there) == 120 - 24
+
+
+@pytest.mark.parametrize("output", ["torch", "numpy", "arrow", "dict"])
+def test_loader_of_every_output_survives_pickle(tmp_path: Path, output: str) -> None:
+    import pickle
+
+    if output == "torch":
+        pytest.importorskip("torch")
+    rows = write_files(tmp_path / "rows", [30], row_group=9)
+    loader = pickle.loads(pickle.dumps(sm.Loader(rows, batch_size=8, output=output, columns=["id"], tail="drop")))
+    assert [len(batch["id"]) for batch in loader] == [8, 8, 8]
+
+
+def sum_of(batch: dict[str, Any]) -> int:
+    return int(batch["id"].sum())
+
+
+def slow_at_first(batch: dict[str, Any]) -> int:
+    first = int(batch["id"][0])
+    time.sleep(0.3 if first == 0 else 0.0)
+    return first
+
+
+def fails_at_twenty(batch: dict[str, Any]) -> list[int]:
+    if 20 in batch["id"]:
+        raise ZeroDivisionError("at twenty")
+    return batch["id"].tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_transform_delivers_in_order_wherever_it_runs(tmp_path: Path, workers: int) -> None:
+    rows = write_files(tmp_path / "rows", [40], row_group=5)
+    loader = numpy_loader(rows, batch_size=4, transform=slow_at_first, transform_workers=workers)
+    assert list(loader) == list(range(0, 40, 4))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_failing_transform_raises_at_the_place_of_its_batch(tmp_path: Path, workers: int) -> None:
+    rows = write_files(tmp_path / "rows", [80], row_group=5)
+    loader = numpy_loader(rows, batch_size=4, transform=fails_at_twenty, transform_workers=workers)
+    seen = []
+    with pytest.raises(ZeroDivisionError, match="at twenty"):
+        for batch in loader:
+            seen += batch
+    assert seen == list(range(20))
+    assert loader.state_dict()["consumed"] == 20
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_damaged_page_is_an_error_behind_the_transformed_batches_before_it(tmp_path: Path, workers: int) -> None:
+    rows = write_files(tmp_path / "rows", [100], row_group=20, write_page_checksum=True, compression="none")
+    path = rows / "000.parquet"
+    import pyarrow.parquet as pq
+
+    start = pq.ParquetFile(path).metadata.row_group(3).column(0).dictionary_page_offset
+    written = bytearray(path.read_bytes())
+    written[start + 60] ^= 1
+    path.write_bytes(written)
+    loader = numpy_loader(rows, batch_size=4, transform=sum_of, transform_workers=workers)
+    seen = []
+    with pytest.raises(ValueError, match=r"000\.parquet"):
+        for batch in loader:
+            seen.append(batch)
+    assert seen == [sum(range(start, start + 4)) for start in range(0, 60, 4)]
+
+
+def test_left_pass_ends_its_transform_workers(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [400], row_group=5)
+    passing: Any = iter(numpy_loader(rows, batch_size=4, transform=sum_of, transform_workers=2))
+    next(passing)
+    assert len(multiprocessing.active_children()) >= 2
+    passing.close()
+    deadline = time.monotonic() + 5
+    while len(multiprocessing.active_children()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert multiprocessing.active_children() == []
+
+
+def test_process_ends_with_passes_that_nobody_finished(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [40_000], row_group=500)
+    code = (
+        "import sys, shardmill as sm\n"
+        "loaders = [sm.Loader(sys.argv[1], batch_size=4, output='numpy', threads=2, shuffle=True) for _ in range(8)]\n"
+        "passes = [iter(loader) for loader in loaders]\n"
+        "[next(passing) for passing in passes]\n"
+        "print('left', flush=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(rows)], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("left\n", "", 0)

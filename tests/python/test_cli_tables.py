@@ -1,0 +1,232 @@
+"""`head` and `explain` as a user runs them; what `explain` says is what loaders deliver."""
+
+import datetime
+import decimal
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+
+ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
+ROWS = 1_000
+
+
+def shardmill(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shardmill", *map(str, arguments)]
+    environment = ENVIRONMENT | {"COLUMNS": str(columns)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables") / "data"
+    folder.mkdir()
+    for number in range(4):
+        ids = np.arange(250) + number * 250
+        table = pa.table(
+            {
+                "row_id": ids,
+                "label": ids % 10,
+                "text": [None if row % 7 == 3 else f"line {row}\n\x1b[31mof text" for row in ids],
+            }
+        )
+        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=50)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["head", "explain"])
+def test_help_shows_an_example(command: str) -> None:
+    result = shardmill(command, "--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert f"\n    shardmill {command} " in result.stdout.split("Example:")[1]
+
+
+def test_head_prints_a_table_and_talks_on_stderr(data: Path) -> None:
+    result = shardmill("head", data, "--rows", 4)
+    assert result.returncode == 0
+    assert result.stderr == "4 of 1,000 rows in 4 parquet files\n"
+    header, types, *rows = result.stdout.splitlines()
+    assert header.split() == ["row_id", "label", "text"]
+    assert types.split() == ["int64", "int64", "string"]
+    assert rows[0].split(maxsplit=3) == ["0", "0", "0", r"line 0\n\x1b[31mof text"]
+    assert rows[3].split() == ["3", "3", "3", "null"]
+    assert len(rows) == 4
+
+
+def test_head_wraps_a_table_that_is_wider_than_the_terminal(data: Path) -> None:
+    lines = shardmill("head", data, "--rows", 2, columns=24).stdout.splitlines()
+    assert max(map(len, lines)) <= 40
+    bands = "\n".join(lines).split("\n\n")
+    assert [band.split("\n")[0].split() for band in bands] == [["row_id", "label"], ["text"]]
+    assert [band.split("\n")[-1].split()[0] for band in bands] == ["1", "1"]
+
+
+def test_head_takes_columns_filter_and_format(data: Path, tmp_path: Path) -> None:
+    options = ["--columns", "text,row_id", "--filter", "label = 3 and text is not null", "--rows", 2, "--json"]
+    result = shardmill("head", data, *options)
+    assert [json.loads(line)["row_id"] for line in result.stdout.splitlines()] == [13, 23]
+    assert list(json.loads(result.stdout.splitlines()[0])) == ["text", "row_id"]
+    pyarrow.csv.write_csv(pa.table({"x": [1, 2]}), tmp_path / "table")
+    named = shardmill("head", tmp_path / "table", "--format", "csv", "--json")
+    assert named.stdout == '{"x": 1}\n{"x": 2}\n'
+
+
+def test_json_of_head_holds_every_type(tmp_path: Path) -> None:
+    row = {
+        "float": float("nan"),
+        "raw": b"\x00\xff",
+        "when": datetime.datetime(2024, 5, 6, 7, 8),
+        "price": decimal.Decimal("1.50"),
+        "list": [{"a": 1, "b": None}],
+        "nothing": None,
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "row.parquet")
+    (line,) = shardmill("head", tmp_path, "--json").stdout.splitlines()
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "float": None,
+        "raw": "AP8=",
+        "when": "2024-05-06T07:08:00",
+        "price": "1.50",
+        "list": [{"a": 1, "b": None}],
+        "nothing": None,
+    }
+    assert "<2 bytes>" in shardmill("head", tmp_path).stdout
+
+
+def test_head_of_nothing_says_so(data: Path, tmp_path: Path) -> None:
+    empty = shardmill("head", tmp_path)
+    assert (empty.returncode, empty.stdout.strip()) == (0, "")
+    assert empty.stderr == f"warning: no data files in {tmp_path}\n0 of 0 rows in 0 files\n"
+    none = shardmill("head", data, "--filter", "label > 10", "--columns", "label")
+    assert none.stdout.split() == ["label", "int64"]
+    assert none.stderr.startswith("0 of 0 rows")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["nowhere"], 1, "error: No file at `nowhere`"),
+        (["DATA", "--columns", "nome"], 1, "error: No column `nome`"),
+        (["DATA", "--filter", "label = 'x'"], 1, "error: Column `label` is Int64"),
+        (["DATA", "--filter", "label ="], 2, "Error: Invalid value for '--filter'"),
+        (["DATA", "--rows", "-1"], 2, "Error: Invalid value for '--rows'"),
+        (["DATA", "--format", "xml"], 2, "Error: Invalid value for '--format'"),
+        ([], 2, "Error: Missing argument 'PATH...'"),
+    ],
+)
+def test_head_refuses_with_one_line(data: Path, options: list[str], code: int, message: str) -> None:
+    result = shardmill("head", *[str(data) if option == "DATA" else option for option in options])
+    assert (result.returncode, result.stdout) == (code, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+TOPOLOGIES = [(1, 64, None), (2, 32, None), (4, 16, 4), (3, 50, 2), (2, 333, 1)]
+
+
+@pytest.mark.parametrize(("ranks", "batch_size", "lanes"), TOPOLOGIES)
+@pytest.mark.parametrize("tail", ["uneven", "drop", "pad"])
+@pytest.mark.parametrize("order", [{}, {"shuffle": True, "seed": 5, "shuffle_window_bytes": 20_000}])
+def test_explained_rows_are_those_that_are_delivered(data: Path, ranks, batch_size, lanes, tail, order) -> None:
+    first = {f"part-{number}.parquet": number * 250 for number in range(4)}
+    settings = {"batch_size": batch_size, "lanes": lanes, "world_size": ranks, "tail": tail, "output": "numpy", **order}
+    for rank in range(ranks):
+        loader = sm.Loader(data, columns=["row_id"], rank=rank, **settings)
+        batches = [batch["row_id"].tolist() for batch in loader]
+        for step, rows in enumerate(batches):
+            plan = loader.explain(step=step, epoch=0)
+            said = [first[file] + start + row for file, start, count in plan["rows"] for row in range(count)]
+            assert said == rows
+            assert sum(count for *_, count in plan["lanes"]) == len(rows) - plan["repeats"]
+        assert loader.explain(epoch=0)["ranks"][rank]["batches"] == len(batches)
+        assert loader.explain(step=len(batches) + 1, epoch=0)["rows"] is None
+
+
+def test_explain_tells_the_rows_of_another_topology(data: Path) -> None:
+    loader = sm.Loader(data, columns=["row_id"], batch_size=64, lanes=4, rank=0, world_size=1, output="arrow")
+    whole = loader.explain(step=2)
+    parts = [loader.explain(step=2, rank=rank, world_size=4, batch_size=16)["rows"] for rank in range(4)]
+    assert [run for part in parts for run in part] == whole["rows"]
+    assert (whole["tail"], loader.explain(world_size=2)["tail"]) == ("uneven", "pad")
+
+
+def test_a_rank_with_lanes_of_its_own_decodes_its_share(data: Path) -> None:
+    local = sm.Loader(data, batch_size=16, rank=0, world_size=4, output="arrow").explain()
+    assert local["decode_amplification"] == 1.0
+    assert [rank["blocks"] for rank in local["ranks"]] == [5, 5, 5, 5]
+    one_lane = sm.Loader(data, batch_size=16, rank=0, world_size=4, lanes=1, output="arrow").explain()
+    assert one_lane["decode_amplification"] == 4.0
+
+
+def test_mixing_distance_is_that_of_a_random_order(data: Path) -> None:
+    settings = {"batch_size": ROWS, "columns": ["row_id"], "output": "numpy", "rank": 0, "world_size": 1}
+    loader = sm.Loader(data, shuffle=True, **settings)
+    plan = loader.explain()
+    (order,) = [batch["row_id"] for batch in loader]
+    assert plan["windows"] == 1
+    # Blocks are in a random order as well, which changes nothing where all of them are one window.
+    assert abs(np.abs(order - np.arange(ROWS)).mean() - plan["mixing_distance"]) < ROWS / 20
+    assert sm.Loader(data, **settings).explain()["mixing_distance"] == 0
+
+
+def test_explain_prints_rows_reasons_and_costs(data: Path) -> None:
+    result = shardmill("explain", data, "--step", 3, "--rank", 1, "--world-size", 2, "--batch-size", 96)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[0] == "Epoch 0, step 3 of 6, rank 1 of 2: 96 rows"
+    for part in (
+        "1,000 rows in 20 blocks of 4 files",
+        "2 lanes of equal length",
+        "places 576 to 767",
+        "pad: the last step",
+    ):
+        assert part in result.stdout
+    rows = [line.split() for line in result.stdout.split("\n\n")[1].splitlines()]
+    assert rows == [["file", "first", "row", "rows"], ["part-3.parquet", "38", "96"]]
+
+
+def test_explain_writes_json(data: Path) -> None:
+    options = [
+        "--shuffle",
+        "--seed",
+        7,
+        "--window",
+        "20KB",
+        "--epoch",
+        2,
+        "--filter",
+        "label < 5",
+        "--columns",
+        "row_id",
+    ]
+    result = shardmill("explain", data, "--batch-size", 64, *options, "--json")
+    plan = json.loads(result.stdout)
+    filtered = sm.Dataset(data, filter=sm.col("label") < 5)
+    settings = {"shuffle": True, "seed": 7, "shuffle_window_bytes": 20_000, "rank": 0, "world_size": 1}
+    loader = sm.Loader(filtered, batch_size=64, columns=["row_id"], output="numpy", **settings)
+    loader.set_epoch(2)
+    rows = next(iter(loader))["row_id"].tolist()
+    assert [int(file[5]) * 250 + start + row for file, start, count in plan["rows"] for row in range(count)] == rows
+    assert (plan["rows_of_epoch"], plan["filter"], plan["epoch"]) == (500, "(col('label') < 5)", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--step", "11", "--batch-size", "100"], "there is no step 11: the epoch has 10 steps"),
+        (["--rank", "2", "--world-size", "2"], "--rank must be below --world-size"),
+        (["--window", "1MB"], "--window is for --shuffle"),
+        (["--tail", "short"], "Invalid value for '--tail'"),
+    ],
+)
+def test_explain_refuses_with_one_line(data: Path, options: list[str], message: str) -> None:
+    result = shardmill("explain", data, *options)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
