@@ -21,6 +21,8 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
+from shardmill.errors import EngineError
+
 #: A pass, as all of its workers know it: the seed that torch draws for an iterator, and how often its workers were told to begin.
 PassKey = tuple[int, int]
 
@@ -90,8 +92,15 @@ class Passes:
         # Ranks that were started with copies of one data set share the file, and nothing in it.
         parent = multiprocessing.parent_process()
         trainer = os.getpid() if get_worker_info() is None or parent is None else parent.pid
+        place = self._place()
+        if place is None and trainer == os.getpid():
+            # The process that gave this one its copy has forgotten it. Workers are still to come.
+            self.__init__()
+            place = self._place()
+        if place is None:
+            raise EngineError("the process that started this worker no longer has the data set")
         # A descriptor of one's own: locks belong to it.
-        file = os.open(f"/proc/{self._owner}/fd/{self._file}", os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(place, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             content = json.loads(os.pread(file, os.fstat(file).st_size, 0) or b"{}")
@@ -102,11 +111,16 @@ class Passes:
         finally:
             os.close(file)
 
-    def _is_there(self) -> bool:
-        try:
-            return self._token in str(Path(f"/proc/{self._owner}/fd/{self._file}").readlink())
-        except OSError:
-            return False
+    def _place(self) -> Path | None:
+        """Where the file is opened: forked processes have it, others find it where it was made."""
+        for process in ("self", self._owner):
+            place = Path(f"/proc/{process}/fd/{self._file}")
+            try:
+                if self._token in str(place.readlink()):
+                    return place
+            except OSError:
+                continue
+        return None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_token": self._token, "_owner": self._owner, "_file": self._file, "_moves": self._moves}
@@ -114,7 +128,7 @@ class Passes:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         # A copy within the process, or one that outlived it, or came to another machine, starts anew.
-        if self._owner == os.getpid() or not self._is_there():
+        if self._owner == os.getpid() or self._place() is None:
             self.__init__()
 
     def __del__(self) -> None:
