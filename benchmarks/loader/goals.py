@@ -59,7 +59,9 @@ def goals(find: Find) -> list[Goal]:
         _bound("S3 one file, one process", 0.8, " s", _s3(find)),
         _bound("S3 one file, 8 ranks at the same time", 0.8, " s", of("s3", "ranks_8", "median_s")),
         _bound("S4 share of a rank of 16, furthest from 6.25 %", 0.1, " points", _share_error(find)),
-        _bound("S4 bytes of rank of 16 behind the footers, worst, against a sixteenth", 1.05, "×", _bytes_of_rank(find)),
+        _bound(
+            "S4 bytes of rank of 16 behind the footers, worst, against a sixteenth", 1.05, "×", _bytes_of_rank(find)
+        ),
         _rate("S5 two of 66 columns", 60 * million, rate("s5", *[f"two_columns_{name}" for name in both])),
         _rate("S6 sorted, delivered rows", 8 * million, rate("s6", *[f"sorted_{name}" for name in both])),
         _bound("S6 sorted, bytes against reading all", 12, " %", _sorted_bytes(find)),
