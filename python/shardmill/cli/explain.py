@@ -63,7 +63,11 @@ def command(as_json: bool, **options: Any) -> None:
     plan = loader.explain(step=options["step"], epoch=options["epoch"])
     state = loader.state_dict()
     plan |= {"global_batch": options["batch_size"] * options["world_size"]}
-    plan |= {"filter": state["filter"], "lanes_of_job": state["lanes"], "window_limit": state["shuffle_window_bytes"]}
+    plan |= {
+        "filter": None if dataset.filter is None else repr(dataset.filter),
+        "lanes_of_job": state["lanes"],
+        "window_limit": state["shuffle_window_bytes"],
+    }
     if as_json:
         asked = {
             name: options[name] for name in ("step", "epoch", "rank", "world_size", "batch_size", "shuffle", "seed")
