@@ -7,11 +7,12 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from shardmill import ranks
 from shardmill._native import load as _native
-from shardmill.batches import Cutter, Delivery, cutter_of
+from shardmill.batches import Cutter, Delivery, close, cutter_of
 from shardmill.columns import plain_fill_values
 from shardmill.dataset import Dataset, PathLike, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
@@ -367,10 +368,12 @@ class Loader:
                 self._metrics.batches += 1
                 yield batch
         finally:
-            _close(batches)
+            close(batches)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_outlet": None, "_rows": None}
+        # The files are opened anew where this is unpickled.
+        kept = {name: value for name, value in self.__dict__.items() if name != "_identity"}
+        return {**kept, "_outlet": None, "_rows": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -383,19 +386,26 @@ class Loader:
         return self._rows
 
     def _settings(self, lanes: int | None = None) -> OrderSettings:
-        native = self._dataset._native
         return OrderSettings(
             order_version=_native.ORDER_VERSION,
             rows=self._plan().num_rows,
-            filter=OrderSettings.filter_text(self._dataset.filter),
             seed=self._seed,
             shuffle=self._shuffle,
             shuffle_window_bytes=self._window_bytes if self._shuffle else None,
             lanes=lanes or self._lanes,
-            files=len(native.files),
-            dataset=native.fingerprint,
-            file_digests=OrderSettings.digests_shown(native.file_digests),
+            **self._identity,
         )
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """What the data set puts into a state: it takes a hash over all blocks, and a state may be taken after every batch."""
+        native = self._dataset._native
+        return {
+            "filter": OrderSettings.filter_text(self._dataset.filter),
+            "files": len(native.files),
+            "dataset": native.fingerprint,
+            "file_digests": OrderSettings.digests_shown(native.file_digests),
+        }
 
     def _share(self) -> dict[str, Any]:
         return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
@@ -453,7 +463,7 @@ class Loader:
             # A rank may have nothing in the last step.
             position.epoch, position.consumed = epoch + 1, 0
         finally:
-            _close(batches)
+            close(batches)
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
@@ -474,9 +484,3 @@ def _at_least(name: str, value: Any, least: int) -> int:
     if number > _MOST:
         raise OptionError(f"{name} is at most 2^63 - 1, not {number}")
     return number
-
-
-def _close(batches: Iterator[Any]) -> None:
-    close = getattr(batches, "close", None)
-    if close is not None:
-        close()

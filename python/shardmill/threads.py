@@ -9,14 +9,18 @@ from shardmill.errors import OptionError
 _MOST = 1024
 
 
+def available_cores() -> int:
+    """Cores that this process may use, which is not always the number that the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def default_threads() -> int:
     """Cores that this process may use, shared with the other ranks of this machine; at least one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     except ValueError:
         ranks = 1
-    return max(1, cores // max(1, ranks))
+    return max(1, available_cores() // max(1, ranks))
 
 
 def checked_threads(threads: Any) -> int:

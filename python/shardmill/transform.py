@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
-from shardmill.batches import Delivery
+from shardmill.batches import Delivery, close
 
 
 class Transform:
@@ -31,7 +31,7 @@ class Transform:
             for batch, rows, consumed in batches:
                 yield self._function(batch), rows, consumed
         finally:
-            _close(batches)
+            close(batches)
 
     def _elsewhere(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         # Threads run in this process already: a forked child could inherit a lock that nobody will release.
@@ -59,16 +59,10 @@ class Transform:
             if failure is not None:
                 raise failure
         finally:
-            _close(batches)
+            close(batches)
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _ready(waiting: tuple[Future[Any], int, int]) -> Delivery:
     future, rows, consumed = waiting
     return future.result(), rows, consumed
-
-
-def _close(batches: Iterator[Delivery]) -> None:
-    close = getattr(batches, "close", None)
-    if close is not None:
-        close()

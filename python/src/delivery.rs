@@ -1,14 +1,11 @@
 //! Hands the results of a run to Python, one by one and in order.
 
 use crate::error::PyShardmillError;
+use crate::interrupt::SIGNAL_POLL;
 use pyo3::prelude::*;
 use serde::Serialize;
 use shardmill_curate::{Error, Result};
 use shardmill_engine::{Poll, Run, STOP_PATIENCE};
-use std::time::Duration;
-
-/// How long Ctrl-C may go unnoticed.
-const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
 /// What to do when a signal or an exception stops a run.
 pub(crate) trait Stop {

@@ -7,7 +7,7 @@ use shardmill_engine::{Cancel, Pool};
 use std::time::Duration;
 
 /// How long Ctrl-C may go unnoticed.
-const SIGNAL_POLL: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
 /// Runs `work` on another thread while this one looks for signals.
 pub(crate) fn interruptible<T, E>(py: Python<'_>, work: impl FnOnce(&Cancel) -> Result<T, E> + Send + 'static) -> PyResult<T>

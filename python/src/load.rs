@@ -2,7 +2,7 @@
 
 use crate::columns::{fill_values, kind, nulls, slab_to_python, value_at};
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::interruptible;
+use crate::interrupt::{SIGNAL_POLL, interruptible};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,10 +18,6 @@ use shardmill_load::{
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-/// How long Ctrl-C may go unnoticed.
-const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
 /// Path, name in states, constants by column, deleted rows.
 type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
@@ -134,7 +130,7 @@ impl PyDataset {
     /// (path, reason) of each file that was left out.
     #[getter]
     fn skipped(&self) -> Vec<(String, String)> {
-        self.0.skipped().to_vec()
+        self.0.skipped().iter().map(|(path, error)| (path.clone(), shardmill_curate::reason(error))).collect()
     }
 
     #[getter]
@@ -310,7 +306,7 @@ impl PyRowPlan {
         let batch = py.detach(|| explain::batch(dataset, rows, &order, &steps, step, share.rank));
         let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| explain::cost(dataset, rows, &order, &steps, &columns, rank)).collect());
         let mixing = explain::mixing(dataset, rows, &order, &columns);
-        let all: u64 = rows.blocks().iter().map(|block| explain::delivered_bytes(dataset, block, &columns)).sum();
+        let all: u64 = rows.blocks().iter().map(|block| block.delivered_bytes(dataset, &columns)).sum();
         let decoded: u64 = costs.iter().map(|cost| cost.decoded_bytes).sum();
         let own_lanes = steps.lanes_of(share.rank);
         let answer = PyDict::new(py);

@@ -1,6 +1,5 @@
 //! Which rows a batch holds, and what an epoch costs: answers from the plan, no row is read.
 
-use crate::row_set::RowBlock;
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, StepRows, Steps};
 use std::collections::BTreeSet;
@@ -96,18 +95,10 @@ pub fn cost(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, c
         let stored =
             dataset.files().get(block.place.file).and_then(|file| file.table.blocks().get(block.place.block)).map_or(0, |block| block.stored_bytes);
         cost.blocks += 1;
-        cost.decoded_bytes = cost.decoded_bytes.saturating_add(delivered_bytes(dataset, block, columns));
+        cost.decoded_bytes = cost.decoded_bytes.saturating_add(block.delivered_bytes(dataset, columns));
         cost.stored_bytes = cost.stored_bytes.saturating_add(stored);
     }
     cost
-}
-
-/// In memory, `columns` of the rows that the filter left of a block.
-#[must_use]
-pub fn delivered_bytes(dataset: &Dataset, block: &RowBlock, columns: &[usize]) -> u64 {
-    let bytes = dataset.decoded_bytes(block.place, columns);
-    let all = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
-    u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(all.max(1))).unwrap_or(u64::MAX)
 }
 
 /// How far the rows of an epoch are mixed; nothing without shuffle.
@@ -127,7 +118,7 @@ pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usi
             (window, bytes) = (span, 0);
         }
         let block = order.block(visit).and_then(|block| rows.blocks().get(block));
-        bytes = bytes.saturating_add(block.map_or(0, |block| delivered_bytes(dataset, block, columns)));
+        bytes = bytes.saturating_add(block.map_or(0, |block| block.delivered_bytes(dataset, columns)));
         mixing.window_bytes = mixing.window_bytes.max(bytes);
     }
     mixing.distance = u64::try_from(distances / u128::from(order.num_rows())).unwrap_or(u64::MAX);

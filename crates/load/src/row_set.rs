@@ -120,6 +120,23 @@ impl RowSet {
 }
 
 impl RowBlock {
+    /// In memory, `columns` of the rows that the filter left, estimated.
+    #[must_use]
+    pub fn delivered_bytes(&self, dataset: &Dataset, columns: &[usize]) -> u64 {
+        share(self.whole_bytes(dataset, columns), self.rows, self.whole_rows())
+    }
+
+    /// In memory, `columns` of all rows, estimated.
+    pub(crate) fn whole_bytes(&self, dataset: &Dataset, columns: &[usize]) -> u64 {
+        let places = (0..self.count).map(|offset| BlockOf { block: self.place.block + offset, ..self.place });
+        places.map(|place| dataset.decoded_bytes(place, columns)).sum()
+    }
+
+    /// Before the filter.
+    pub(crate) fn whole_rows(&self) -> u64 {
+        self.selection.as_ref().map_or(self.rows, |selection| selection.len() as u64)
+    }
+
     fn takes(&self, next: &Self, limit: u64) -> bool {
         let follows = self.place.file == next.place.file && self.place.block + self.count == next.place.block;
         follows && self.selection.is_none() && next.selection.is_none() && self.decoded_bytes + next.decoded_bytes <= limit
@@ -222,7 +239,12 @@ fn selected(dataset: &Dataset, place: BlockOf, selection: BooleanBuffer) -> Opti
     if rows == 0 {
         return None;
     }
-    let decoded_bytes = u64::try_from(u128::from(block.decoded_bytes) * u128::from(rows) / u128::from(block.rows.max(1))).unwrap_or(u64::MAX);
+    let decoded_bytes = share(block.decoded_bytes, rows, block.rows);
     let selection = (rows < block.rows).then_some(selection);
     Some(RowBlock { place, count: 1, rows, decoded_bytes, selection })
+}
+
+/// What `rows` of `all` rows take of `bytes`.
+fn share(bytes: u64, rows: u64, all: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(rows) / u128::from(all.max(1))).unwrap_or(u64::MAX)
 }

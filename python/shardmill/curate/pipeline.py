@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from shardmill.curate.report import Report
 from shardmill.curate.sinks import Sink
 from shardmill.curate.sources import Source
 from shardmill.errors import OptionError
+from shardmill.threads import available_cores
 
 _CHUNK_BYTES = 32 << 20
 
@@ -164,11 +164,6 @@ class Pipeline:
             "stages": [repr(stage) for stage in self.stages],
             "stage_options": spec["stages"],
         }
-
-
-def available_cores() -> int:
-    """Cores that this process may use, which is not always the number that the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _overrides(overrides: Any) -> Any:

@@ -156,7 +156,7 @@ def verify(
 
 def worker_count(workers: int | None) -> int:
     """``workers``, or one a core."""
-    from shardmill.curate.pipeline import available_cores
+    from shardmill.threads import available_cores
 
     if workers is not None and workers < 1:
         raise OptionError("`workers` must be positive")

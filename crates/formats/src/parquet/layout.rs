@@ -49,6 +49,6 @@ impl ColumnChunk {
 }
 
 /// A damaged footer may hold negative sizes.
-fn unsigned(value: i64) -> u64 {
+pub(super) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or_default()
 }

@@ -3,9 +3,10 @@
 //! Strings and binaries are delivered as views over the decoded pages: no value is copied before it reaches its batch, and a column of more than 2 GiB has
 //! no offset that could overflow (arrow-rs#7973).
 
+use super::layout::unsigned;
 use super::object::ObjectReader;
 use super::{Error, ParquetFile};
-use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile};
+use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile, read_one_by_one};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -155,9 +156,7 @@ impl TableFile for ParquetTable {
     fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
         let rows: u64 = self.blocks.get(blocks.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
         let Some(groups) = self.whole_groups(&blocks).filter(|_| !columns.is_empty() && blocks.len() > 1) else {
-            let parts = blocks.map(|block| self.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
-            let schema = parts.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-            return concat_batches(&schema, &parts).map_err(|source| TableError::Join { path: self.path().to_owned(), source });
+            return read_one_by_one(self, blocks, columns);
         };
         match catch_unwind(AssertUnwindSafe(|| self.decode_groups(groups, columns, None, rows))) {
             Ok(result) => result.map_err(|source| self.failed(blocks.start, source)),
@@ -311,9 +310,4 @@ fn proportional(rows: u64, part: u64, parts: u64) -> u64 {
 
 fn share(bytes: u64, rows: u64, of: u64) -> u64 {
     u64::try_from(u128::from(bytes) * u128::from(rows) / u128::from(of.max(1))).unwrap_or(u64::MAX)
-}
-
-/// A damaged footer may hold negative sizes.
-fn unsigned(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or_default()
 }

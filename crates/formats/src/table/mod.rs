@@ -60,12 +60,7 @@ pub trait TableFile: Debug + Send + Sync {
     /// # Errors
     /// As [`TableFile::read`].
     fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
-        let parts = blocks.map(|block| self.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
-        match parts.as_slice() {
-            [only] => Ok(only.clone()),
-            [] => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
-            [first, ..] => concat_batches(&first.schema(), &parts).map_err(|source| TableError::Join { path: self.path().to_owned(), source }),
-        }
+        read_one_by_one(self, blocks, columns)
     }
 
     /// In memory, these columns of a block, estimated from metadata.
@@ -95,4 +90,14 @@ pub trait TableFile: Debug + Send + Sync {
 
     /// Of the footer or index: two files with equal digests, sizes and blocks are taken for copies of one another.
     fn digest(&self) -> u128;
+}
+
+/// All rows of consecutive blocks, for a reader that has no faster way.
+pub(crate) fn read_one_by_one<T: TableFile + ?Sized>(table: &T, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
+    let parts = blocks.map(|block| table.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
+    match parts.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
+        [first, ..] => concat_batches(&first.schema(), &parts).map_err(|source| TableError::Join { path: table.path().to_owned(), source }),
+    }
 }

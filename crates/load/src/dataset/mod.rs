@@ -12,7 +12,7 @@ pub use format::Format;
 pub use open::DatasetOptions;
 pub use table::{TableColumn, TableDataFile, TableOptions};
 
-use crate::Result;
+use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
@@ -26,7 +26,7 @@ pub struct Dataset {
     format: Option<Format>,
     files: Vec<OpenFile>,
     schema: SchemaRef,
-    skipped: Vec<(String, String)>,
+    skipped: Vec<(String, Error)>,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -73,9 +73,9 @@ impl Dataset {
         &self.files
     }
 
-    /// Files that could not be opened and were left out, each with the reason.
+    /// Files that could not be opened and were left out, each with its error.
     #[must_use]
-    pub fn skipped(&self) -> &[(String, String)] {
+    pub fn skipped(&self) -> &[(String, Error)] {
         &self.skipped
     }
 

@@ -62,7 +62,7 @@ impl Dataset {
         for ((number, file), table) in listed.drain(..).zip(tables) {
             match table {
                 Ok((table, size)) => opened.push((number, file, table, size)),
-                Err(error) if options.skip_bad_files && !matches!(error, Error::Engine(_)) => skipped.push((file.path, reason(&error))),
+                Err(error) if options.skip_bad_files && !matches!(error, Error::Engine(_)) => skipped.push((file.path, error)),
                 Err(error) => return Err(error),
             }
         }
@@ -111,17 +111,6 @@ fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expressio
     let Expression::And(parts) = filter else { return None };
     let parts: Vec<Expression> = parts.iter().filter_map(|part| of_columns(part, columns)).collect();
     (!parts.is_empty()).then_some(Expression::And(parts))
-}
-
-/// The error and what caused it, on one line.
-fn reason(error: &Error) -> String {
-    let mut reason = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        reason = format!("{reason}: {cause}");
-        source = cause.source();
-    }
-    reason
 }
 
 fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFile>)> {

@@ -15,7 +15,6 @@ mod planner;
 pub use metrics::{Metrics, MetricsReport};
 pub use planner::BatchRows;
 
-use crate::dataset::BlockOf;
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
@@ -180,10 +179,11 @@ impl Work {
         let sized = |plan: &SlabPlan| -> Vec<(usize, u64)> { plan.visits.iter().map(|visit| (*visit, self.bytes_of(*visit))).collect() };
         let bytes = job.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
         // The first slab of a job needs all of the blocks that the others need.
-        let blocks = job.first().map(|(_, plan)| sized(plan)).unwrap_or_default();
-        let is_room = self.blocks.wait_for_room(&blocks, bytes, cancel);
-        for (bytes, plan) in job.iter().filter(|_| is_room) {
-            self.blocks.announce(&sized(plan), &plan.retired, *bytes);
+        let slabs: Vec<_> = job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
+        let blocks = slabs.first().map_or(&[][..], |(blocks, ..)| blocks);
+        let is_room = self.blocks.wait_for_room(blocks, bytes, cancel);
+        for (blocks, retired, bytes) in slabs.iter().filter(|_| is_room) {
+            self.blocks.announce(blocks, retired, *bytes);
         }
         is_room
     }
@@ -274,24 +274,17 @@ impl Work {
     }
 
     fn bytes_of(&self, visit: usize) -> u64 {
-        let Some(block) = self.order.block(visit).and_then(|block| self.rows.blocks().get(block)) else { return 0 };
-        let bytes = bytes_of(&self.dataset, block, &self.columns);
+        let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
         // Of a filtered block, only the selected rows stay.
-        let rows = block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64);
-        u64::try_from(u128::from(bytes) * u128::from(block.rows) / u128::from(rows.max(1))).unwrap_or(u64::MAX)
+        block.map_or(0, |block| block.delivered_bytes(&self.dataset, &self.columns))
     }
-}
-
-fn bytes_of(dataset: &Dataset, block: &RowBlock, columns: &[usize]) -> u64 {
-    let places = (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place });
-    places.map(|place| dataset.decoded_bytes(place, columns)).sum()
 }
 
 /// The mean over the first blocks; metadata of all of them would take its time.
 fn row_bytes(dataset: &Dataset, rows: &RowSet, columns: &[usize]) -> u64 {
     const SAMPLE: usize = 64;
     let sample = || rows.blocks().iter().take(SAMPLE);
-    let bytes: u64 = sample().map(|block| bytes_of(dataset, block, columns)).sum();
-    let all: u64 = sample().map(|block| block.selection.as_ref().map_or(block.rows, |selection| selection.len() as u64)).sum();
+    let bytes: u64 = sample().map(|block| block.whole_bytes(dataset, columns)).sum();
+    let all: u64 = sample().map(RowBlock::whole_rows).sum();
     bytes.div_ceil(all.max(1))
 }
