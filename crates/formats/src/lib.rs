@@ -3,6 +3,7 @@
 //! Bytes of a file enter, what they describe leaves; called by the engine and the binding. A parser does no I/O of its own: it says which byte ranges it
 //! needs and never trusts a length or an offset that it reads.
 
+pub mod arrayrecord;
 pub mod csv;
 pub mod jsonl;
 pub mod orc;

@@ -1,0 +1,124 @@
+//! The four ways in which a chunk's bytes are compressed.
+
+use super::{Fault, varint};
+use brotlic::decode::{BrotliDecoderOptions, DecoderInfo};
+use std::fmt;
+
+/// First byte of a chunk's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    None,
+    Brotli,
+    Zstd,
+    Snappy,
+}
+
+/// What a thread keeps between chunks, so that reading one allocates nothing.
+#[derive(Default)]
+pub struct Scratch {
+    pub(super) zstd: Zstd,
+    /// Bytes of a chunk as they stand in the file.
+    pub(super) raw: Vec<u8>,
+    /// The same without headers of blocks.
+    pub(super) data: Vec<u8>,
+    /// Decompressed.
+    pub(super) decoded: Vec<u8>,
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Scratch").finish_non_exhaustive()
+    }
+}
+
+impl Codec {
+    pub(super) fn of(byte: u8) -> Result<Self, Fault> {
+        match byte {
+            0 => Ok(Self::None),
+            b'b' => Ok(Self::Brotli),
+            b'z' => Ok(Self::Zstd),
+            b's' => Ok(Self::Snappy),
+            _ => Err(Fault::Malformed("unknown compression")),
+        }
+    }
+
+    pub(super) fn byte(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Brotli => b'b',
+            Self::Zstd => b'z',
+            Self::Snappy => b's',
+        }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "uncompressed",
+            Self::Brotli => "brotli",
+            Self::Zstd => "zstd",
+            Self::Snappy => "snappy",
+        })
+    }
+}
+
+/// A compressed block: the length that it decompresses to, if it states one, and the rest.
+pub(super) fn stated_len(codec: Codec, block: &[u8]) -> Result<(u64, &[u8]), Fault> {
+    if codec == Codec::None {
+        return Ok((block.len() as u64, block));
+    }
+    varint::read(block).ok_or(Fault::Malformed("decompressed length is no number"))
+}
+
+/// Decompresses the whole of `input` into the whole of `output`.
+pub(super) fn decompress(codec: Codec, input: &[u8], output: &mut [u8], zstd: &mut Zstd) -> Result<(), Fault> {
+    let failed = |detail: String| Fault::Decompress { codec, detail };
+    let expected = output.len();
+    let found = match codec {
+        Codec::None if input.len() == expected => {
+            output.copy_from_slice(input);
+            expected
+        }
+        Codec::None => input.len(),
+        Codec::Zstd => zstd.get(&failed)?.decompress_to_buffer(input, output).map_err(|error| failed(error.to_string()))?,
+        Codec::Snappy => {
+            // It states its length once more, and would be trusted for it.
+            let stated = snap::raw::decompress_len(input).map_err(|error| failed(error.to_string()))?;
+            if stated == expected { snap::raw::Decoder::new().decompress(input, output).map_err(|error| failed(error.to_string()))? } else { stated }
+        }
+        Codec::Brotli => decompress_brotli(input, output).map_err(|detail| failed(detail.to_owned()))?,
+    };
+    if found == expected {
+        return Ok(());
+    }
+    Err(Fault::Mismatch { what: "length of decompressed data", value: found as u64, expected: expected as u64 })
+}
+
+/// Windows above 16 MiB are announced by the first bits, and need a decoder that was told of them.
+fn decompress_brotli(input: &[u8], output: &mut [u8]) -> Result<usize, &'static str> {
+    const LARGE_WINDOW: u8 = 0x11;
+    if input.first().is_some_and(|byte| byte & 0x7f == LARGE_WINDOW) {
+        let mut decoder = BrotliDecoderOptions::new().large_window_size(true).build().map_err(|_refused| "no decoder for a large window")?;
+        let result = decoder.decompress(input, output).map_err(|_damage| "damaged stream")?;
+        return match result.info {
+            DecoderInfo::Finished if result.bytes_read == input.len() => Ok(result.bytes_written),
+            DecoderInfo::Finished => Err("bytes behind the stream"),
+            _unfinished => Err("stream ends early, or is longer than stated"),
+        };
+    }
+    brotlic::decompress(input, output).map_err(|_damage| "damaged stream, or longer than stated")
+}
+
+/// A context that is made when it is first needed.
+#[derive(Default)]
+pub(super) struct Zstd(Option<zstd::bulk::Decompressor<'static>>);
+
+impl Zstd {
+    fn get(&mut self, failed: &impl Fn(String) -> Fault) -> Result<&mut zstd::bulk::Decompressor<'static>, Fault> {
+        if self.0.is_none() {
+            self.0 = Some(zstd::bulk::Decompressor::new().map_err(|error| failed(error.to_string()))?);
+        }
+        self.0.as_mut().ok_or_else(|| failed("no context".to_owned()))
+    }
+}

@@ -1,0 +1,93 @@
+//! What can be wrong with an ArrayRecord file.
+
+use super::Codec;
+use std::io;
+
+/// Why a file, or one chunk of it, cannot be read or written.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Storage(#[from] shardmill_storage::Error),
+
+    /// Without its last block nothing of a file can be found.
+    #[error("`{path}` is not a whole ArrayRecord file: {reason}")]
+    NotWhole { path: String, reason: &'static str },
+
+    #[error("Postscript of `{path}` at `{offset}` is damaged: {fault}")]
+    Postscript { path: String, offset: u64, fault: Fault },
+
+    #[error("Footer of `{path}` at `{offset}` is damaged: {fault}")]
+    Footer { path: String, offset: u64, fault: Fault },
+
+    #[error("Chunk `{chunk}` of `{path}` at `{offset}` is damaged: {fault}")]
+    Chunk { path: String, chunk: usize, offset: u64, fault: Fault },
+
+    #[error("`{path}` has no record `{index}`, it has `{num_records}`")]
+    NoSuchRecord { path: String, index: u64, num_records: u64 },
+
+    /// Of the string of options of a reader or writer.
+    #[error("Option `{option}` of ArrayRecord: {fault}")]
+    Option { option: String, fault: String },
+
+    #[error("Records of chunk `{chunk}` of `{path}` cannot be encoded: {fault}")]
+    Encode { path: String, chunk: u64, fault: Fault },
+
+    #[error("Failed to write `{path}` at `{offset}`")]
+    Write {
+        path: String,
+        offset: u64,
+        #[source]
+        source: io::Error,
+    },
+
+    #[error("`{path}` has no column or block `{index}`")]
+    NoSuchPart { path: String, index: usize },
+
+    #[error("Records of `{path}` cannot be put into an Arrow array")]
+    Arrow {
+        path: String,
+        #[source]
+        source: arrow_schema::ArrowError,
+    },
+}
+
+impl Error {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Storage(error) => error.hint(),
+            Self::NotWhole { .. } => Some("the file was cut, has bytes behind its end, or its writer was never closed; fetch or write it again"),
+            Self::Postscript { .. } | Self::Footer { .. } => Some("the index of the file is lost; fetch or write it again"),
+            Self::Chunk { .. } => Some("records of other chunks can still be read"),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a run of bytes, without its place.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("{0}")]
+    Malformed(&'static str),
+
+    #[error("hash of the {0} does not match")]
+    Hash(&'static str),
+
+    #[error("{what} needs `{needed}` bytes, `{found}` are there")]
+    Truncated { what: &'static str, needed: u64, found: u64 },
+
+    #[error("{what} is `{value}`, expected `{expected}`")]
+    Mismatch { what: &'static str, value: u64, expected: u64 },
+
+    #[error("{what} is `{value}`, at most `{limit}` is read")]
+    TooLarge { what: &'static str, value: u64, limit: u64 },
+
+    #[error("{codec} data does not decode: {detail}")]
+    Decompress { codec: Codec, detail: String },
+
+    #[error("{codec} cannot encode: {detail}")]
+    Compress { codec: Codec, detail: String },
+}

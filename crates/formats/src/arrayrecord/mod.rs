@@ -1,0 +1,21 @@
+//! ArrayRecord: records by number, in files that are a special case of Riegeli/records.
+//!
+//! A file is a sequence of chunks of records, then a footer that says where each chunk begins. [`ArrayRecordFile`] reads, [`ChunkEncoder`] and
+//! [`FileWriter`] write; both keep to bytes and positions and leave threads to the drivers. The invariant: a record that is delivered is the one that was
+//! written, or the error names the chunk; no length of a file is trusted before it is compared with the bytes that are there.
+//!
+//! The format: <https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md>, the footer: <https://github.com/google/array_record>.
+
+mod block;
+mod chunk;
+mod codec;
+mod encoder;
+mod error;
+mod hash;
+mod options;
+mod simple;
+mod varint;
+
+pub use codec::{Codec, Scratch};
+pub use error::{Error, Fault};
+pub use options::{Compression, WriterOptions};

@@ -1,0 +1,89 @@
+//! Chunks that hold their records one behind the other.
+
+use super::codec::{Zstd, decompress, stated_len};
+use super::encoder::Compressor;
+use super::{Codec, Fault, varint};
+
+/// Data of a simple chunk, cut into its parts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SimpleChunk<'a> {
+    codec: Codec,
+    sizes: &'a [u8],
+    values: &'a [u8],
+    decoded_size: usize,
+    num_records: usize,
+}
+
+impl<'a> SimpleChunk<'a> {
+    /// `decoded_size` and `num_records` are those of the chunk's header. The caller has bounded both.
+    pub(super) fn parse(data: &'a [u8], num_records: usize, decoded_size: usize) -> Result<Self, Fault> {
+        let (&codec, rest) = data.split_first().ok_or(Fault::Malformed("no data"))?;
+        let codec = Codec::of(codec)?;
+        let (sizes_len, rest) = varint::read(rest).ok_or(Fault::Malformed("length of the sizes is no number"))?;
+        let truncated = || Fault::Truncated { what: "block of sizes", needed: sizes_len, found: rest.len() as u64 };
+        let (sizes, values) = usize::try_from(sizes_len).ok().and_then(|len| rest.split_at_checked(len)).ok_or_else(truncated)?;
+        let (stated, values) = stated_len(codec, values)?;
+        if stated != decoded_size as u64 {
+            return Err(Fault::Mismatch { what: "length of the values", value: stated, expected: decoded_size as u64 });
+        }
+        Ok(Self { codec, sizes, values, decoded_size, num_records })
+    }
+
+    /// Where each record ends in the values.
+    pub(super) fn ends(&self, zstd: &mut Zstd) -> Result<Vec<usize>, Fault> {
+        let (len, block) = stated_len(self.codec, self.sizes)?;
+        // A size has at least one byte and at most ten.
+        if len < self.num_records as u64 || len / 10 > self.num_records as u64 {
+            return Err(Fault::Mismatch { what: "length of the sizes", value: len, expected: self.num_records as u64 });
+        }
+        let len = usize::try_from(len).map_err(|_above| Fault::Malformed("length of the sizes"))?;
+        let mut decoded = Vec::new();
+        let mut rest = match self.codec {
+            Codec::None => block,
+            codec => {
+                decoded.resize(len, 0);
+                decompress(codec, block, &mut decoded, zstd)?;
+                decoded.as_slice()
+            }
+        };
+        let mut ends = Vec::with_capacity(self.num_records);
+        let mut end = 0usize;
+        for _ in 0..self.num_records {
+            let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is no number"))?;
+            let within = |end: &usize| *end <= self.decoded_size;
+            end = usize::try_from(size).ok().and_then(|size| end.checked_add(size)).filter(within).ok_or(Fault::Malformed("records are longer than their chunk"))?;
+            ends.push(end);
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            return Err(Fault::Malformed("more sizes than records"));
+        }
+        if end != self.decoded_size {
+            return Err(Fault::Mismatch { what: "sum of the records' sizes", value: end as u64, expected: self.decoded_size as u64 });
+        }
+        Ok(ends)
+    }
+
+    /// All records, one behind the other, where nothing needs decompressing.
+    pub(super) fn plain_values(&self) -> Option<&'a [u8]> {
+        (self.codec == Codec::None).then_some(self.values)
+    }
+
+    /// All records, one behind the other. `out` is as long as the chunk's decoded size.
+    pub(super) fn values(&self, out: &mut [u8], zstd: &mut Zstd) -> Result<(), Fault> {
+        decompress(self.codec, self.values, out, zstd)
+    }
+}
+
+/// Appends the data of a simple chunk. `sizes` is scratch.
+pub(super) fn encode(lengths: &[u64], values: &[u8], compressor: &mut Compressor, scratch: &mut (Vec<u8>, Vec<u8>), out: &mut Vec<u8>) -> Result<(), Fault> {
+    let (sizes, block) = scratch;
+    sizes.clear();
+    block.clear();
+    lengths.iter().for_each(|length| varint::write(*length, sizes));
+    compressor.append(sizes, block)?;
+    out.push(compressor.codec().byte());
+    varint::write(block.len() as u64, out);
+    out.extend_from_slice(block);
+    compressor.append(values, out)
+}
