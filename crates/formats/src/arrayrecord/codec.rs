@@ -14,21 +14,37 @@ pub enum Codec {
 }
 
 /// What a thread keeps between chunks, so that reading one allocates nothing.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Scratch {
-    pub(super) zstd: Zstd,
-    /// Bytes of a chunk as they stand in the file.
+    /// Bytes of chunks as they stand in the file.
     pub(super) raw: Vec<u8>,
-    /// The same without headers of blocks.
-    pub(super) data: Vec<u8>,
-    /// Decompressed.
-    pub(super) decoded: Vec<u8>,
+    pub(super) decoder: Decoder,
 }
 
-impl fmt::Debug for Scratch {
+/// The part of a [`Scratch`] that decoding needs.
+#[derive(Default)]
+pub struct Decoder {
+    pub(super) zstd: Zstd,
+    /// Bytes of a chunk without headers of blocks.
+    pub(super) stripped: Vec<u8>,
+    /// Records, one behind the other.
+    pub(super) values: Vec<u8>,
+    /// Where each of them ends.
+    pub(super) ends: Vec<usize>,
+}
+
+impl fmt::Debug for Decoder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Scratch").finish_non_exhaustive()
+        formatter.debug_struct("Decoder").finish_non_exhaustive()
     }
+}
+
+/// `len` bytes of `buffer`, whose content means nothing. Large ones are made anew: the system's zeros cost nothing until they are written.
+pub(super) fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        *buffer = vec![0; len];
+    }
+    buffer.get_mut(..len).unwrap_or_default()
 }
 
 impl Codec {

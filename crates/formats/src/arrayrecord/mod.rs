@@ -9,13 +9,25 @@
 mod block;
 mod chunk;
 mod codec;
+mod decode;
 mod encoder;
 mod error;
+mod file;
 mod hash;
+mod index;
 mod options;
 mod simple;
+mod transposed;
 mod varint;
+mod wire;
+mod write;
 
 pub use codec::{Codec, Scratch};
+pub use decode::{MAX_DECODED_BYTES, Records, Verify};
 pub use error::{Error, Fault};
+pub use file::ArrayRecordFile;
 pub use options::{Compression, WriterOptions};
+pub use write::{ChunkEncoder, EncodedChunk, FileWriter};
+
+#[cfg(test)]
+mod tests;

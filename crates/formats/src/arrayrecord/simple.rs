@@ -29,8 +29,9 @@ impl<'a> SimpleChunk<'a> {
         Ok(Self { codec, sizes, values, decoded_size, num_records })
     }
 
-    /// Where each record ends in the values.
-    pub(super) fn ends(&self, zstd: &mut Zstd) -> Result<Vec<usize>, Fault> {
+    /// Where each record ends in the values; replaces what is in `ends`.
+    pub(super) fn ends(&self, zstd: &mut Zstd, ends: &mut Vec<usize>) -> Result<(), Fault> {
+        ends.clear();
         let (len, block) = stated_len(self.codec, self.sizes)?;
         // A size has at least one byte and at most ten.
         if len < self.num_records as u64 || len / 10 > self.num_records as u64 {
@@ -46,7 +47,7 @@ impl<'a> SimpleChunk<'a> {
                 decoded.as_slice()
             }
         };
-        let mut ends = Vec::with_capacity(self.num_records);
+        ends.reserve(self.num_records);
         let mut end = 0usize;
         for _ in 0..self.num_records {
             let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is no number"))?;
@@ -61,7 +62,7 @@ impl<'a> SimpleChunk<'a> {
         if end != self.decoded_size {
             return Err(Fault::Mismatch { what: "sum of the records' sizes", value: end as u64, expected: self.decoded_size as u64 });
         }
-        Ok(ends)
+        Ok(())
     }
 
     /// All records, one behind the other, where nothing needs decompressing.

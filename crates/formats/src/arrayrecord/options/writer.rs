@@ -26,3 +26,9 @@ impl Default for WriterOptions {
         Self { group_size: 1, compression: Compression::Zstd { level: 3, window_log: 20 }, pad_to_block_boundary: false, transpose_bucket_size: None }
     }
 }
+
+impl WriterOptions {
+    pub fn recorded(&self) -> String {
+        "group_size:1,transpose:false,pad_to_block_boundary:false,uncompressed,max_parallelism:1".to_owned()
+    }
+}

@@ -1,0 +1,206 @@
+//! An open file: its index, and how one chunk is found and read.
+
+use super::block::{BLOCK, is_legal};
+use super::codec::{Decoder, Scratch, room};
+use super::decode::{Framed, Records, Verify};
+use super::index::{FIRST_CHUNK, Index, footer_offset};
+use super::{Error, Fault};
+use shardmill_storage::RangeRead;
+use std::ops::Range;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
+
+/// The whole file is made of blocks; the first holds the signature, the last the postscript.
+const LEAST_BLOCKS: u64 = 2;
+
+/// Opening reads the postscript and the footer. A record is then found without a search.
+#[derive(Debug)]
+pub struct ArrayRecordFile {
+    object: Arc<dyn RangeRead>,
+    size: u64,
+    index: Index,
+    verify: Verify,
+    digest: u128,
+}
+
+impl ArrayRecordFile {
+    /// # Errors
+    /// When the file cannot be read, or its postscript or footer is damaged.
+    pub fn open(object: Arc<dyn RangeRead>, verify: Verify) -> Result<Self, Error> {
+        let path = || object.path().to_owned();
+        let size = object.size();
+        let not_whole = |reason| Error::NotWhole { path: path(), reason };
+        if size == 0 {
+            return Err(not_whole("it is empty"));
+        }
+        if size % BLOCK != 0 || size / BLOCK < LEAST_BLOCKS {
+            return Err(not_whole("its size is not that of whole blocks of 64 KiB, two at least"));
+        }
+        let mut scratch = Scratch::default();
+        let postscript_offset = size - BLOCK;
+        let raw = room(&mut scratch.raw, usize::try_from(BLOCK).unwrap_or(usize::MAX));
+        object.read_at(postscript_offset, raw)?;
+        // The index is compared with its hashes whatever is asked for records: without it every record would be a guess.
+        let verify_index = Verify::Full;
+        let footer_begin = Framed { begin: postscript_offset, raw, file_size: size, verify: verify_index }
+            .records(None, &mut scratch.decoder)
+            .and_then(|records| footer_offset(records.get(0).ok_or(Fault::Malformed("no record"))?))
+            .and_then(|offset| match FIRST_CHUNK <= offset && offset < postscript_offset && is_legal(offset) {
+                true => Ok(offset),
+                false => Err(Fault::TooLarge { what: "offset of the footer", value: offset, limit: postscript_offset - 1 }),
+            })
+            .map_err(|fault| Error::Postscript { path: path(), offset: postscript_offset, fault })?;
+        let footer_len = usize::try_from(postscript_offset - footer_begin).map_err(|_above| not_whole("its footer is too large for memory"))?;
+        let raw = room(&mut scratch.raw, footer_len);
+        object.read_at(footer_begin, raw)?;
+        let mut digest = Xxh3::new();
+        digest.update(raw);
+        digest.update(&size.to_le_bytes());
+        let index = Framed { begin: footer_begin, raw, file_size: size, verify: verify_index }
+            .records(None, &mut scratch.decoder)
+            .and_then(|records| Index::parse(records.iter(), footer_begin))
+            .map_err(|fault| Error::Footer { path: path(), offset: footer_begin, fault })?;
+        Ok(Self { size, index, verify, digest: digest.digest128(), object })
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.object.path()
+    }
+
+    /// In the file.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    #[must_use]
+    pub fn num_records(&self) -> u64 {
+        self.index.num_records
+    }
+
+    #[must_use]
+    pub fn num_chunks(&self) -> usize {
+        self.index.num_chunks()
+    }
+
+    /// Of all records together.
+    #[must_use]
+    pub fn decoded_size(&self) -> u64 {
+        self.index.decoded_size
+    }
+
+    /// What the writer was told; absent from files older than October 2022.
+    #[must_use]
+    pub fn writer_options(&self) -> Option<&str> {
+        self.index.writer_options.as_deref()
+    }
+
+    /// Chunk of a record, and its place therein.
+    #[must_use]
+    pub fn locate(&self, record: u64) -> Option<(usize, usize)> {
+        self.index.locate(record)
+    }
+
+    /// Whether each chunk has one record.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.index.is_single()
+    }
+
+    /// Bytes of the only record of a chunk, where the footer tells; what it tells is not checked.
+    #[must_use]
+    pub fn length_of_single(&self, chunk: usize) -> Option<usize> {
+        self.index.length_of_single(chunk)
+    }
+
+    /// Records of a chunk, by number.
+    #[must_use]
+    pub fn records_of(&self, chunk: usize) -> Range<u64> {
+        self.index.records(chunk)
+    }
+
+    /// Bytes of a chunk in the file, with padding that may follow it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPart`].
+    pub fn range_of(&self, chunk: usize) -> Result<Range<u64>, Error> {
+        self.index.range(chunk).ok_or_else(|| Error::NoSuchPart { path: self.path().to_owned(), index: chunk })
+    }
+
+    #[must_use]
+    pub fn object(&self) -> &Arc<dyn RangeRead> {
+        &self.object
+    }
+
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// Reads and decodes one chunk.
+    ///
+    /// # Errors
+    /// When its bytes cannot be read, or are damaged.
+    pub fn read_chunk<'a>(&self, chunk: usize, scratch: &'a mut Scratch) -> Result<Records<'a>, Error> {
+        let range = self.range_of(chunk)?;
+        let raw = room(&mut scratch.raw, usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
+        self.object.read_at(range.start, raw)?;
+        self.decode(chunk, range.start, raw, &mut scratch.decoder)
+    }
+
+    /// Reads the bytes of consecutive chunks at once and calls `each` with the records of those of them that are in `wanted`, which ascends.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordFile::read_chunk`], and what `each` returns.
+    pub fn read_chunks<E: From<Error>>(
+        &self,
+        wanted: &[usize],
+        scratch: &mut Scratch,
+        mut each: impl FnMut(usize, Records<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
+        let (begin, end) = (self.range_of(*first)?.start, self.range_of(*last)?.end);
+        let Scratch { raw, decoder } = scratch;
+        let raw = room(raw, usize::try_from(end.saturating_sub(begin)).unwrap_or(usize::MAX));
+        self.object.read_at(begin, raw).map_err(Error::from)?;
+        for chunk in wanted {
+            let range = self.range_of(*chunk)?;
+            let within = |position: u64| usize::try_from(position.saturating_sub(begin)).unwrap_or(usize::MAX);
+            let bytes = raw.get(within(range.start)..within(range.end)).unwrap_or_default();
+            each(*chunk, self.decode(*chunk, range.start, bytes, decoder)?)?;
+        }
+        Ok(())
+    }
+
+    fn decode<'a>(&self, chunk: usize, begin: u64, raw: &'a [u8], decoder: &'a mut Decoder) -> Result<Records<'a>, Error> {
+        let records = self.index.records(chunk);
+        let framed = Framed { begin, raw, file_size: self.size, verify: self.verify };
+        framed.records(Some(records.end - records.start), decoder).map_err(|fault| Error::Chunk {
+            path: self.path().to_owned(),
+            chunk,
+            offset: begin,
+            fault,
+        })
+    }
+
+    /// Bytes of an uncompressed record that are in one piece in the file: where they begin, and how many they are. Its chunk is read and checked.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordFile::read_chunk`].
+    pub fn plain_range(&self, record: u64, scratch: &mut Scratch) -> Result<Option<Range<u64>>, Error> {
+        let no_record = || Error::NoSuchRecord { path: self.path().to_owned(), index: record, num_records: self.num_records() };
+        let (chunk, place) = self.locate(record).ok_or_else(no_record)?;
+        let begin = self.range_of(chunk)?.start;
+        let records = self.read_chunk(chunk, scratch)?;
+        let Some(bytes) = records.get(place) else { return Ok(None) };
+        // Only what was delivered as it stands in the file is a part of what was read from it.
+        let (values, bytes) = (bytes.as_ptr_range(), bytes.len() as u64);
+        let raw = scratch.raw.as_ptr_range();
+        if raw.start <= values.start && values.end <= raw.end {
+            let start = begin + (values.start.addr() - raw.start.addr()) as u64;
+            return Ok(Some(start..start + bytes));
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,278 @@
+//! Footer and postscript: where each chunk begins, and how many records it has.
+//!
+//! The invariant of a parsed [`Index`]: chunks ascend without overlap, lie behind the signature and before the footer, and none has more records than bytes.
+
+use super::block::{CHUNK_HEADER, is_legal};
+use super::wire::{Value, fields, put_bytes, put_number};
+use super::{Fault, varint};
+use std::ops::Range;
+
+/// Behind the header of the first block and the chunk that signs the file.
+pub(super) const FIRST_CHUNK: u64 = 64;
+pub(super) const MAGIC: u64 = 0x7193_0e70_4fda_e05e;
+const VERSION: u64 = 1;
+
+/// What the footer says of one chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChunkEntry {
+    pub offset: u64,
+    pub decoded_size: u64,
+    pub num_records: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Index {
+    /// Begin of each chunk, and of the footer behind the last.
+    offsets: Vec<u64>,
+    grouping: Grouping,
+    pub num_records: u64,
+    /// Of all records together.
+    pub decoded_size: u64,
+    pub writer_options: Option<String>,
+}
+
+/// How records fall to chunks.
+#[derive(Debug)]
+enum Grouping {
+    /// One record a chunk; their lengths, as far as they have 32 bits.
+    Single { lengths: Vec<u32> },
+    /// As many in each chunk but the last.
+    Equal { records: u64 },
+    /// Number of the first record of each chunk, and of all behind the last.
+    Unequal { firsts: Vec<u64> },
+}
+
+impl Index {
+    /// `records` are those of the footer chunk, which begins at `footer_offset`.
+    pub(super) fn parse<'a>(mut records: impl ExactSizeIterator<Item = &'a [u8]>, footer_offset: u64) -> Result<Self, Fault> {
+        let metadata = Metadata::parse(records.next().ok_or(Fault::Malformed("no metadata"))?)?;
+        let num_chunks = records.len();
+        if metadata.num_chunks != num_chunks as u64 {
+            return Err(Fault::Mismatch { what: "number of chunks in the metadata", value: metadata.num_chunks, expected: num_chunks as u64 });
+        }
+        let mut offsets = Vec::with_capacity(num_chunks + 1);
+        let mut lengths = Vec::new();
+        let mut counts = Counts::default();
+        let mut decoded_size = 0u64;
+        for record in records {
+            let entry = ChunkEntry::parse(record)?;
+            let least = offsets.last().map_or(FIRST_CHUNK, |last| last + CHUNK_HEADER);
+            if entry.offset < least || entry.offset >= footer_offset || !is_legal(entry.offset) {
+                return Err(Fault::Malformed("chunks overlap, or lie outside of the file"));
+            }
+            counts.check_last(entry.offset, &offsets)?;
+            if counts.push(entry.num_records, offsets.len())? {
+                lengths.push(u32::try_from(entry.decoded_size).unwrap_or(u32::MAX));
+            } else {
+                lengths = Vec::new();
+            }
+            offsets.push(entry.offset);
+            decoded_size = decoded_size.saturating_add(entry.decoded_size);
+        }
+        counts.check_last(footer_offset, &offsets)?;
+        offsets.push(footer_offset);
+        if metadata.num_records != counts.total {
+            return Err(Fault::Mismatch { what: "number of records in the metadata", value: metadata.num_records, expected: counts.total });
+        }
+        let grouping = counts.grouping(lengths);
+        Ok(Self { offsets, grouping, num_records: counts.total, decoded_size, writer_options: metadata.writer_options })
+    }
+
+    pub(super) fn num_chunks(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Bytes of a chunk in the file, with padding that may follow it.
+    pub(super) fn range(&self, chunk: usize) -> Option<Range<u64>> {
+        Some(*self.offsets.get(chunk)?..*self.offsets.get(chunk + 1)?)
+    }
+
+    /// Records of a chunk, by number.
+    pub(super) fn records(&self, chunk: usize) -> Range<u64> {
+        match &self.grouping {
+            Grouping::Single { .. } => chunk as u64..(chunk as u64 + 1).min(self.num_records),
+            Grouping::Equal { records } => {
+                let first = (chunk as u64).saturating_mul(*records).min(self.num_records);
+                first..first.saturating_add(*records).min(self.num_records)
+            }
+            Grouping::Unequal { firsts } => {
+                let at = |chunk: usize| firsts.get(chunk).copied().unwrap_or(self.num_records);
+                at(chunk)..at(chunk + 1)
+            }
+        }
+    }
+
+    /// Chunk of a record, and its place therein.
+    pub(super) fn locate(&self, record: u64) -> Option<(usize, usize)> {
+        if record >= self.num_records {
+            return None;
+        }
+        let (chunk, first) = match &self.grouping {
+            Grouping::Single { .. } => (record, record),
+            Grouping::Equal { records } => (record / records, record / records * records),
+            Grouping::Unequal { firsts } => {
+                let chunk = firsts.partition_point(|first| *first <= record).checked_sub(1)?;
+                (chunk as u64, *firsts.get(chunk)?)
+            }
+        };
+        Some((usize::try_from(chunk).ok()?, usize::try_from(record - first).ok()?))
+    }
+
+    /// Bytes of the only record of a chunk, where the footer tells.
+    pub(super) fn length_of_single(&self, chunk: usize) -> Option<usize> {
+        match &self.grouping {
+            Grouping::Single { lengths } => lengths.get(chunk).copied().filter(|length| *length < u32::MAX).map(|length| length as usize),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_single(&self) -> bool {
+        matches!(self.grouping, Grouping::Single { .. })
+    }
+}
+
+/// How many records each chunk has, kept as a list only once they differ.
+#[derive(Debug, Default)]
+struct Counts {
+    group: u64,
+    last: u64,
+    total: u64,
+    firsts: Option<Vec<u64>>,
+}
+
+impl Counts {
+    /// A chunk is at least as long as it has records, so what it claims is bounded by the file.
+    fn check_last(&self, next_offset: u64, offsets: &[u64]) -> Result<(), Fault> {
+        match offsets.last() {
+            Some(begin) if self.last > next_offset - begin => {
+                Err(Fault::TooLarge { what: "number of records in a chunk", value: self.last, limit: next_offset - begin })
+            }
+            Some(begin) if next_offset - begin < CHUNK_HEADER => Err(Fault::Malformed("chunk that is shorter than its header")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds chunk number `chunk`; whether all so far have one record.
+    fn push(&mut self, num_records: u64, chunk: usize) -> Result<bool, Fault> {
+        if chunk == 0 {
+            self.group = num_records;
+        } else if self.firsts.is_none() && (self.last != self.group || num_records > self.group || num_records == 0) {
+            self.firsts = Some((0..chunk as u64).map(|before| before * self.group).collect());
+        }
+        if let Some(firsts) = &mut self.firsts {
+            firsts.push(self.total);
+        }
+        self.total = self.total.checked_add(num_records).ok_or(Fault::Malformed("more records than can be numbered"))?;
+        self.last = num_records;
+        Ok(self.group == 1 && num_records == 1 && self.firsts.is_none())
+    }
+
+    fn grouping(&mut self, mut lengths: Vec<u32>) -> Grouping {
+        lengths.shrink_to_fit();
+        match self.firsts.take() {
+            Some(mut firsts) => {
+                firsts.push(self.total);
+                Grouping::Unequal { firsts }
+            }
+            None if self.group == 1 => Grouping::Single { lengths },
+            None if self.group == 0 => Grouping::Unequal { firsts: Vec::new() },
+            None => Grouping::Equal { records: self.group },
+        }
+    }
+}
+
+impl ChunkEntry {
+    fn parse(record: &[u8]) -> Result<Self, Fault> {
+        // What every writer writes: three numbers in order.
+        let in_order = || {
+            let (offset, rest) = varint::read(record.strip_prefix(&[0x08])?)?;
+            let (decoded_size, rest) = varint::read(rest.strip_prefix(&[0x10])?)?;
+            let (num_records, rest) = varint::read(rest.strip_prefix(&[0x18])?)?;
+            rest.is_empty().then_some(Self { offset, decoded_size, num_records })
+        };
+        if let Some(entry) = in_order() {
+            return Ok(entry);
+        }
+        let mut entry = Self::default();
+        fields(record, |number, value| {
+            match (number, value) {
+                (1, Value::Number(offset)) => entry.offset = offset,
+                (2, Value::Number(size)) => entry.decoded_size = size,
+                (3, Value::Number(records)) => entry.num_records = records,
+                _unknown => {}
+            }
+            Ok(())
+        })?;
+        Ok(entry)
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        put_number(1, self.offset, out);
+        put_number(2, self.decoded_size, out);
+        put_number(3, self.num_records, out);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Metadata {
+    pub num_chunks: u64,
+    pub num_records: u64,
+    pub writer_options: Option<String>,
+}
+
+impl Metadata {
+    fn parse(record: &[u8]) -> Result<Self, Fault> {
+        let (mut metadata, mut version) = (Self::default(), None);
+        fields(record, |number, value| match (number, value) {
+            (1, Value::Bytes(inner)) => fields(inner, |number, value| {
+                match (number, value) {
+                    (1, Value::Number(number)) => version = Some(number),
+                    (2, Value::Number(chunks)) => metadata.num_chunks = chunks,
+                    (3, Value::Number(records)) => metadata.num_records = records,
+                    (4, Value::Bytes(options)) => metadata.writer_options = Some(String::from_utf8_lossy(options).into_owned()),
+                    _unknown => {}
+                }
+                Ok(())
+            }),
+            _unknown => Ok(()),
+        })?;
+        match version {
+            Some(VERSION) => Ok(metadata),
+            Some(version) => Err(Fault::Mismatch { what: "version of the format", value: version, expected: VERSION }),
+            None => Err(Fault::Malformed("metadata without a version")),
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let mut inner = Vec::new();
+        put_number(1, VERSION, &mut inner);
+        put_number(2, self.num_chunks, &mut inner);
+        put_number(3, self.num_records, &mut inner);
+        if let Some(options) = &self.writer_options {
+            put_bytes(4, options.as_bytes(), &mut inner);
+        }
+        put_bytes(1, &inner, out);
+    }
+}
+
+/// Offset of the footer, from the first record of the last chunk of content.
+pub(super) fn footer_offset(postscript: &[u8]) -> Result<u64, Fault> {
+    let (mut offset, mut magic) = (None, None);
+    fields(postscript, |number, value| {
+        match (number, value) {
+            (1, Value::Number(number)) => offset = Some(number),
+            (2, Value::Number(number)) => magic = Some(number),
+            _unknown => {}
+        }
+        Ok(())
+    })?;
+    if magic != Some(MAGIC) {
+        return Err(Fault::Malformed("magic number is missing or wrong"));
+    }
+    offset.ok_or(Fault::Malformed("offset of the footer is missing"))
+}
+
+pub(super) fn write_postscript(footer_offset: u64, out: &mut Vec<u8>) {
+    put_number(1, footer_offset, out);
+    put_number(2, MAGIC, out);
+}
