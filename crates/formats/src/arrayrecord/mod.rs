@@ -18,4 +18,4 @@ mod varint;
 
 pub use codec::{Codec, Scratch};
 pub use error::{Error, Fault};
-pub use options::{Compression, WriterOptions};
+pub use options::{Compression, IndexStorage, ReaderOptions, WriterOptions};
