@@ -69,7 +69,7 @@ impl Error {
             Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::UnknownFormat { .. } => Some("name it by format="),
-            Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl"),
+            Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord"),
             Self::SchemaConflict { .. } => Some("read the files as data sets of their own, or write them again with one type"),
             _ => None,
         }

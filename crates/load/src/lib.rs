@@ -4,6 +4,7 @@
 //! rank from one position of an epoch on. Called by the binding. The invariant: which rows a batch holds follows from the plan alone; threads, budgets and
 //! earlier passes decide only when it is ready.
 
+pub mod arrayrecord;
 pub mod columns;
 pub mod dataset;
 mod error;

@@ -33,6 +33,23 @@ pub struct Decoder {
     pub(super) ends: Vec<usize>,
 }
 
+/// Buffers above this are given back after use.
+const KEPT_BYTES: usize = 16 << 20;
+
+impl Scratch {
+    /// Gives back what an unusually large chunk needed.
+    pub fn shrink(&mut self) {
+        for buffer in [&mut self.raw, &mut self.decoder.stripped, &mut self.decoder.values] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        if self.decoder.ends.capacity() > KEPT_BYTES / size_of::<usize>() {
+            self.decoder.ends = Vec::new();
+        }
+    }
+}
+
 impl fmt::Debug for Decoder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Decoder").finish_non_exhaustive()

@@ -13,6 +13,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// The whole file is made of blocks; the first holds the signature, the last the postscript.
 const LEAST_BLOCKS: u64 = 2;
 
+/// So much between two chunks is read along rather than left out by another read.
+const SKIPPED_BYTES: u64 = 4096;
+
 /// Opening reads the postscript and the footer. A record is then found without a search.
 #[derive(Debug)]
 pub struct ArrayRecordFile {
@@ -171,6 +174,28 @@ impl ArrayRecordFile {
             each(*chunk, self.decode(*chunk, range.start, bytes, decoder)?)?;
         }
         Ok(())
+    }
+
+    /// Cuts `wanted`, numbers of chunks, into runs whose bytes are worth reading at once: they ascend, with little between them that is not wanted, and are
+    /// at most `limit` bytes together unless one chunk is more.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPart`].
+    pub fn runs(&self, wanted: &[usize], limit: u64) -> Result<Vec<Range<usize>>, Error> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let (mut begin, mut end, mut last) = (0, 0, 0);
+        for (place, chunk) in wanted.iter().enumerate() {
+            let range = self.range_of(*chunk)?;
+            match runs.last_mut() {
+                Some(run) if *chunk > last && range.start - end <= SKIPPED_BYTES && range.end - begin <= limit => run.end = place + 1,
+                _ => {
+                    runs.push(place..place + 1);
+                    begin = range.start;
+                }
+            }
+            (end, last) = (range.end, *chunk);
+        }
+        Ok(runs)
     }
 
     fn decode<'a>(&self, chunk: usize, begin: u64, raw: &'a [u8], decoder: &'a mut Decoder) -> Result<Records<'a>, Error> {

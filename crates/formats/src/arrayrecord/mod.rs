@@ -17,6 +17,7 @@ mod hash;
 mod index;
 mod options;
 mod simple;
+mod table;
 mod transposed;
 mod varint;
 mod wire;
@@ -26,7 +27,8 @@ pub use codec::{Codec, Scratch};
 pub use decode::{MAX_DECODED_BYTES, Records, Verify};
 pub use error::{Error, Fault};
 pub use file::ArrayRecordFile;
-pub use options::{Compression, WriterOptions};
+pub use options::{Compression, IndexStorage, ReaderOptions, WriterOptions};
+pub use table::ArrayRecordTable;
 pub use write::{ChunkEncoder, EncodedChunk, FileWriter};
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub enum TableError {
     Jsonl(#[from] crate::jsonl::Error),
     #[error(transparent)]
     Orc(#[from] crate::orc::Error),
+    #[error(transparent)]
+    ArrayRecord(#[from] crate::arrayrecord::Error),
     #[error("Blocks of `{path}` cannot be put together")]
     Join {
         path: String,
@@ -33,6 +35,7 @@ impl TableError {
             Self::Csv(error) => error.hint(),
             Self::Jsonl(error) => error.hint(),
             Self::Orc(error) => error.hint(),
+            Self::ArrayRecord(error) => error.hint(),
         }
     }
 }

@@ -8,6 +8,7 @@ pub enum Format {
     Orc,
     Csv,
     Jsonl,
+    ArrayRecord,
 }
 
 impl Format {
@@ -20,6 +21,7 @@ impl Format {
             "csv" => Ok(Self::Csv),
             // Both names mean one JSON document a line.
             "json" | "jsonl" => Ok(Self::Jsonl),
+            "arrayrecord" | "array_record" => Ok(Self::ArrayRecord),
             _ => Err(Error::NoSuchFormat { name: name.to_owned() }),
         }
     }
@@ -31,6 +33,7 @@ impl Format {
             Self::Orc => "orc",
             Self::Csv => "csv",
             Self::Jsonl => "jsonl",
+            Self::ArrayRecord => "arrayrecord",
         }
     }
 
@@ -38,6 +41,11 @@ impl Format {
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {
         let extension = path.rsplit('/').next()?.rsplit_once('.')?.1.to_ascii_lowercase();
+        // Its users number the files behind the extension: `train.array_record-00000-of-00010`.
+        match extension.split_once('-').map_or(extension.as_str(), |(extension, _shard)| extension) {
+            "array_record" | "arrayrecord" | "arecord" => return Some(Self::ArrayRecord),
+            _ => {}
+        }
         match extension.as_str() {
             "parquet" | "pq" => Some(Self::Parquet),
             "orc" => Some(Self::Orc),

@@ -7,6 +7,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat;
 use shardmill_engine::{Cancel, run_in_order};
+use shardmill_formats::arrayrecord::ArrayRecordTable;
 use shardmill_formats::csv::{self, CsvFile, CsvOptions};
 use shardmill_formats::jsonl::{self, JsonlFile, JsonlOptions};
 use shardmill_formats::orc::OrcFile;
@@ -156,6 +157,7 @@ pub(super) fn open_all(
     let opener = match format {
         Format::Parquet => Opener::Parquet,
         Format::Orc => Opener::Orc,
+        Format::ArrayRecord => Opener::ArrayRecord,
         Format::Csv => {
             let csv = CsvOptions { bad_lines: options.bad_lines, ..CsvOptions::default() };
             let inferred = || csv::infer(&readable, &csv).map_err(TableError::from);
@@ -181,6 +183,7 @@ pub(super) fn open_all(
 enum Opener {
     Parquet,
     Orc,
+    ArrayRecord,
     Csv(SchemaRef, CsvOptions),
     Jsonl(SchemaRef, JsonlOptions),
 }
@@ -191,6 +194,7 @@ impl Opener {
         let table: Arc<dyn TableFile> = match self {
             Self::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
             Self::Orc => Arc::new(OrcFile::open(object).map_err(TableError::from)?),
+            Self::ArrayRecord => Arc::new(ArrayRecordTable::open(object).map_err(TableError::from)?),
             Self::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
             Self::Jsonl(schema, options) => Arc::new(JsonlFile::open(object, schema, options.clone()).map_err(TableError::from)?),
         };

@@ -1,5 +1,8 @@
 //! The strings of options that readers and writers take: `group_size:1,zstd:5`.
 
+mod grammar;
+mod reader;
 mod writer;
 
+pub use reader::{IndexStorage, ReaderOptions};
 pub use writer::{Compression, WriterOptions};

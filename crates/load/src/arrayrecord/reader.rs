@@ -1,0 +1,89 @@
+//! One file, and single records of it.
+
+use super::recent::Recent;
+use super::segment::Segment;
+use crate::{Error, Result};
+use shardmill_formats::arrayrecord::{ArrayRecordFile, Error as FormatError, Scratch, Verify};
+use shardmill_formats::table::TableError;
+use shardmill_storage::store_of;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Gives `work` the buffers that this thread keeps.
+pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => {
+            let result = work(&mut scratch);
+            scratch.shrink();
+            result
+        }
+        // `work` of an outer call is on this thread.
+        Err(_in_use) => work(&mut Scratch::default()),
+    })
+}
+
+/// An open file that any number of threads may read.
+#[derive(Debug)]
+pub struct Reader {
+    file: ArrayRecordFile,
+    recent: Recent,
+}
+
+impl Reader {
+    /// # Errors
+    /// When the file cannot be opened, or its index is damaged.
+    pub fn open(path: &str, verify: Verify) -> Result<Self> {
+        let object = store_of(path)?.open(path)?;
+        Ok(Self { file: ArrayRecordFile::open(object, verify).map_err(failed)?, recent: Recent::default() })
+    }
+
+    #[must_use]
+    pub fn file(&self) -> &ArrayRecordFile {
+        &self.file
+    }
+
+    /// Calls `use_it` with one record.
+    ///
+    /// # Errors
+    /// [`FormatError::NoSuchRecord`]; when the record's chunk cannot be read or is damaged.
+    pub fn record<T>(&self, index: u64, use_it: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let (chunk, place) = self.locate(index)?;
+        if self.file.is_single() {
+            return with_scratch(|scratch| {
+                let records = self.file.read_chunk(chunk, scratch).map_err(failed)?;
+                Ok(use_it(records.values()))
+            });
+        }
+        let segment = match self.recent.get(chunk) {
+            Some(segment) => segment,
+            None => {
+                let segment = Arc::new(with_scratch(|scratch| self.file.read_chunk(chunk, scratch).map(Segment::of)).map_err(failed)?);
+                self.recent.put(chunk, &segment);
+                segment
+            }
+        };
+        Ok(use_it(segment.get(place).unwrap_or_default()))
+    }
+
+    /// Where an uncompressed record lies in the file in one piece: offset and length. Its chunk is checked.
+    ///
+    /// # Errors
+    /// As [`Reader::record`].
+    pub fn plain_range(&self, index: u64) -> Result<Option<std::ops::Range<u64>>> {
+        with_scratch(|scratch| self.file.plain_range(index, scratch)).map_err(failed)
+    }
+
+    pub(super) fn locate(&self, index: u64) -> Result<(usize, usize)> {
+        self.file.locate(index).ok_or_else(|| {
+            failed(FormatError::NoSuchRecord { path: self.file.path().to_owned(), index, num_records: self.file.num_records() })
+        })
+    }
+}
+
+pub(super) fn failed(error: FormatError) -> Error {
+    TableError::from(error).into()
+}

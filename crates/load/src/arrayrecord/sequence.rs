@@ -1,0 +1,76 @@
+//! Records in the order of the file, decoded ahead of who takes them.
+
+use super::reader::{Reader, failed, with_scratch};
+use super::segment::Segment;
+use crate::{Error, Result};
+use shardmill_engine::{Cancel, Poll, Run, run_in_order};
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of the file that are read and decoded at once.
+const JOB_BYTES: u64 = 256 << 10;
+
+/// Runs over consecutive chunks from one record on.
+#[derive(Debug)]
+pub struct Sequence {
+    run: Run<Result<Segment>>,
+    /// Records of the first segment that are before the first wanted one.
+    before: usize,
+}
+
+impl Sequence {
+    /// Records from number `first` on.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn new(reader: &Arc<Reader>, first: u64, threads: usize) -> Result<Self> {
+        let file = reader.file();
+        let Some((chunk, before)) = file.locate(first) else {
+            let run = run_in_order(0, 1, &Cancel::default(), |_none| ControlFlow::Continue(Ok(Segment::default()))).map_err(Error::from)?;
+            return Ok(Self { run, before: 0 });
+        };
+        let mut jobs: Vec<Range<usize>> = Vec::new();
+        let mut begin = 0;
+        for number in chunk..file.num_chunks() {
+            let range = file.range_of(number).map_err(failed)?;
+            match jobs.last_mut() {
+                Some(job) if range.end - begin <= JOB_BYTES => job.end = number + 1,
+                _ => {
+                    jobs.push(number..number + 1);
+                    begin = range.start;
+                }
+            }
+        }
+        let reader = Arc::clone(reader);
+        let run = run_in_order(jobs.len(), threads, &Cancel::default(), move |job| match decode(&reader, jobs.get(job)) {
+            Ok(segment) => ControlFlow::Continue(Ok(segment)),
+            Err(error) => ControlFlow::Break(Err(error)),
+        });
+        Ok(Self { run: run.map_err(Error::from)?, before })
+    }
+
+    /// The next segment, and how many of its first records were not asked for.
+    pub fn poll(&mut self, patience: Duration) -> Poll<Result<(Segment, usize)>> {
+        match self.run.poll(patience) {
+            Poll::Ready(Ok(Ok(segment))) => Poll::Ready(Ok(Ok((segment, std::mem::take(&mut self.before))))),
+            Poll::Ready(Ok(Err(error))) => Poll::Ready(Ok(Err(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+            Poll::Finished => Poll::Finished,
+        }
+    }
+}
+
+fn decode(reader: &Reader, chunks: Option<&Range<usize>>) -> Result<Segment> {
+    let chunks: Vec<usize> = chunks.cloned().unwrap_or_default().collect();
+    let mut segment = Segment::default();
+    with_scratch(|scratch| {
+        reader.file().read_chunks(&chunks, scratch, |_chunk, records| {
+            segment.extend(records);
+            Ok(())
+        })
+    })
+    .map_err(failed)?;
+    Ok(segment)
+}
