@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill._native import __version__
 
 if TYPE_CHECKING:
-    from shardmill import curate
+    from shardmill import arrayrecord, curate
     from shardmill.dataset import Dataset
     from shardmill.errors import (
         CheckpointMismatchError,
@@ -55,14 +55,15 @@ __all__ = [
     "PlanError",
     "StorageError",
     "__version__",
+    "arrayrecord",
     "col",
     "curate",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "curate":
-        return import_module("shardmill.curate")
+    if name in ("arrayrecord", "curate"):
+        return import_module(f"shardmill.{name}")
     if name in _LOCATIONS:
         return getattr(import_module(_LOCATIONS[name]), name)
     raise AttributeError(f"module 'shardmill' has no attribute {name!r}")

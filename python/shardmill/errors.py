@@ -36,6 +36,22 @@ class RowIndexError(Error, IndexError):
     """There is no row of this number."""
 
 
+class RecordError(FormatError, RuntimeError):
+    """A file of records, or one of its chunks, cannot be read or written."""
+
+
+class RecordIndexError(RowIndexError, RuntimeError):
+    """A file has no record of this number. array_record raises a ``RuntimeError``."""
+
+
+class RecordKeyError(RowIndexError, ValueError):
+    """A data source has no record of this key. array_record raises a ``ValueError``."""
+
+
+class ClosedError(Error, RuntimeError):
+    """A reader or writer is closed, or belongs to another process."""
+
+
 class CheckpointMismatchError(Error, ValueError):
     """A saved state belongs to another data set or another order of rows."""
 

@@ -6,11 +6,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use shardmill_curate::Error as CurateError;
 use shardmill_engine::Error as EngineError;
+use shardmill_formats::arrayrecord::Error as ArrayRecordError;
 use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
 use shardmill_plan::Error as PlanError;
 use shardmill_storage::Error as StorageError;
+use shardmill_write::Error as WriteError;
 use std::error::Error as StdError;
 use std::io::ErrorKind;
 
@@ -84,6 +86,7 @@ impl From<LoadError> for PyShardmillError {
             LoadError::Storage(inner) => storage_class(inner),
             LoadError::Table(inner) => match inner.as_ref() {
                 TableError::Storage(inner) => storage_class(inner),
+                TableError::ArrayRecord(inner) => arrayrecord_class(inner),
                 _ => "FormatError",
             },
             LoadError::Plan(inner) => plan_class(inner),
@@ -94,6 +97,18 @@ impl From<LoadError> for PyShardmillError {
             LoadError::NoSuchRow { .. } => "RowIndexError",
             LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
             _ => "FormatError",
+        };
+        Self { class, message: message(&error, error.hint()), cause: None }
+    }
+}
+
+impl From<WriteError> for PyShardmillError {
+    fn from(error: WriteError) -> Self {
+        let class = match &error {
+            WriteError::Storage(inner) => storage_class(inner),
+            WriteError::Engine(inner) => engine_class(inner),
+            WriteError::ArrayRecord(inner) => arrayrecord_class(inner),
+            _ => "ClosedError",
         };
         Self { class, message: message(&error, error.hint()), cause: None }
     }
@@ -148,6 +163,16 @@ fn column_class(error: &ColumnError) -> &'static str {
             "OptionError"
         }
         _ => "FormatError",
+    }
+}
+
+fn arrayrecord_class(error: &ArrayRecordError) -> &'static str {
+    match error {
+        ArrayRecordError::Storage(inner) => storage_class(inner),
+        ArrayRecordError::NoSuchRecord { .. } => "RecordIndexError",
+        ArrayRecordError::Option { .. } => "OptionError",
+        ArrayRecordError::Write { .. } => "StorageError",
+        _ => "RecordError",
     }
 }
 

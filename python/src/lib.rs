@@ -1,5 +1,6 @@
 //! `shardmill._native`: one file per Python module, one error mapping. Everything here converts and calls; nothing decides.
 
+mod arrayrecord;
 mod calls;
 mod columns;
 mod curate;
@@ -26,6 +27,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_optimized", !cfg!(debug_assertions))?;
+    arrayrecord::init(module)?;
     calls::init(module)?;
     columns::init(module)?;
     curate::init(module)?;

@@ -97,7 +97,8 @@ impl<'a> Framed<'a> {
         }
         let header = ChunkHeader::parse(&unbroken, check)?;
         let end = header.end(self.begin)?;
-        let data_end = header.data_size.checked_add(CHUNK_HEADER).and_then(|len| data_end(self.begin, len)).ok_or(Fault::Malformed("chunk without an end"))?;
+        let data_end =
+            header.data_size.checked_add(CHUNK_HEADER).and_then(|len| data_end(self.begin, len)).ok_or(Fault::Malformed("chunk without an end"))?;
         let len = data_end - self.begin;
         let framed = usize::try_from(len).ok().and_then(|len| self.raw.get(..len)).ok_or_else(|| short(len))?;
         let data = if has_boundary(self.begin, data_end) {

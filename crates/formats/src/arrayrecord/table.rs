@@ -120,7 +120,8 @@ impl Taken<'_> {
 
     fn finish(self) -> Result<ArrayRef, arrow_schema::ArrowError> {
         let too_long = |_above| arrow_schema::ArrowError::OffsetOverflowError(self.values.len());
-        let offsets = std::iter::once(Ok(0)).chain(self.ends.iter().map(|end| i32::try_from(*end))).collect::<Result<Vec<i32>, _>>().map_err(too_long)?;
+        let offsets =
+            std::iter::once(Ok(0)).chain(self.ends.iter().map(|end| i32::try_from(*end))).collect::<Result<Vec<i32>, _>>().map_err(too_long)?;
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         Ok(Arc::new(BinaryArray::try_new(offsets, Buffer::from_vec(self.values), None)?))
     }

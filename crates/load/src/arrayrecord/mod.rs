@@ -4,12 +4,14 @@
 //! however many the file has, and whatever order threads work in, each record lands in the place that asked for it.
 
 mod batch;
+mod gather;
 mod reader;
 mod recent;
 mod segment;
 mod sequence;
 
 pub use batch::Batch;
+pub use gather::gather;
 pub use reader::Reader;
 pub use segment::Segment;
 pub use sequence::Sequence;

@@ -69,6 +69,12 @@ impl Reader {
         Ok(use_it(segment.get(place).unwrap_or_default()))
     }
 
+    /// Bytes of the file that reading a record takes; 0 for a record that is not there.
+    #[must_use]
+    pub fn read_bytes(&self, index: u64) -> u64 {
+        self.file.locate(index).and_then(|(chunk, _)| self.file.range_of(chunk).ok()).map_or(0, |range| range.end - range.start)
+    }
+
     /// Where an uncompressed record lies in the file in one piece: offset and length. Its chunk is checked.
     ///
     /// # Errors
@@ -78,9 +84,9 @@ impl Reader {
     }
 
     pub(super) fn locate(&self, index: u64) -> Result<(usize, usize)> {
-        self.file.locate(index).ok_or_else(|| {
-            failed(FormatError::NoSuchRecord { path: self.file.path().to_owned(), index, num_records: self.file.num_records() })
-        })
+        self.file
+            .locate(index)
+            .ok_or_else(|| failed(FormatError::NoSuchRecord { path: self.file.path().to_owned(), index, num_records: self.file.num_records() }))
     }
 }
 

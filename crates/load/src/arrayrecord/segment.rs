@@ -34,6 +34,11 @@ impl Segment {
         self.ends.is_empty()
     }
 
+    /// Of all records.
+    pub(super) fn values_len(&self) -> usize {
+        self.values.len()
+    }
+
     /// In memory.
     pub(super) fn bytes(&self) -> usize {
         self.values.len() + self.ends.len() * size_of::<usize>()

@@ -11,10 +11,15 @@ use std::time::Duration;
 /// Bytes of the file that are read and decoded at once.
 const JOB_BYTES: u64 = 256 << 10;
 
+/// The records before a chunk that cannot be read, and why it cannot.
+type Decoded = (Segment, Option<Error>);
+
 /// Runs over consecutive chunks from one record on.
 #[derive(Debug)]
 pub struct Sequence {
-    run: Run<Result<Segment>>,
+    run: Run<Decoded>,
+    /// Of the chunk behind the last segment.
+    error: Option<Error>,
     /// Records of the first segment that are before the first wanted one.
     before: usize,
 }
@@ -27,8 +32,8 @@ impl Sequence {
     pub fn new(reader: &Arc<Reader>, first: u64, threads: usize) -> Result<Self> {
         let file = reader.file();
         let Some((chunk, before)) = file.locate(first) else {
-            let run = run_in_order(0, 1, &Cancel::default(), |_none| ControlFlow::Continue(Ok(Segment::default()))).map_err(Error::from)?;
-            return Ok(Self { run, before: 0 });
+            let run = run_in_order(0, 1, &Cancel::default(), |_none| ControlFlow::Continue(Decoded::default())).map_err(Error::from)?;
+            return Ok(Self { run, error: None, before: 0 });
         };
         let mut jobs: Vec<Range<usize>> = Vec::new();
         let mut begin = 0;
@@ -44,17 +49,22 @@ impl Sequence {
         }
         let reader = Arc::clone(reader);
         let run = run_in_order(jobs.len(), threads, &Cancel::default(), move |job| match decode(&reader, jobs.get(job)) {
-            Ok(segment) => ControlFlow::Continue(Ok(segment)),
-            Err(error) => ControlFlow::Break(Err(error)),
+            (segment, None) => ControlFlow::Continue((segment, None)),
+            damaged => ControlFlow::Break(damaged),
         });
-        Ok(Self { run: run.map_err(Error::from)?, before })
+        Ok(Self { run: run.map_err(Error::from)?, error: None, before })
     }
 
     /// The next segment, and how many of its first records were not asked for.
     pub fn poll(&mut self, patience: Duration) -> Poll<Result<(Segment, usize)>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Ok(Err(error)));
+        }
         match self.run.poll(patience) {
-            Poll::Ready(Ok(Ok(segment))) => Poll::Ready(Ok(Ok((segment, std::mem::take(&mut self.before))))),
-            Poll::Ready(Ok(Err(error))) => Poll::Ready(Ok(Err(error))),
+            Poll::Ready(Ok((segment, error))) => {
+                self.error = error;
+                Poll::Ready(Ok(Ok((segment, std::mem::take(&mut self.before)))))
+            }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,
             Poll::Finished => Poll::Finished,
@@ -62,15 +72,14 @@ impl Sequence {
     }
 }
 
-fn decode(reader: &Reader, chunks: Option<&Range<usize>>) -> Result<Segment> {
+fn decode(reader: &Reader, chunks: Option<&Range<usize>>) -> Decoded {
     let chunks: Vec<usize> = chunks.cloned().unwrap_or_default().collect();
     let mut segment = Segment::default();
-    with_scratch(|scratch| {
+    let result = with_scratch(|scratch| {
         reader.file().read_chunks(&chunks, scratch, |_chunk, records| {
             segment.extend(records);
             Ok(())
         })
-    })
-    .map_err(failed)?;
-    Ok(segment)
+    });
+    (segment, result.map_err(failed).err())
 }

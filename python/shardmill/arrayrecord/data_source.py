@@ -1,0 +1,277 @@
+"""Records of several ArrayRecord files, numbered through."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import os
+import pathlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
+from dataclasses import dataclass, field
+from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
+
+from shardmill._native import arrayrecord as _native
+from shardmill.arrayrecord.reader import ArrayRecordReader
+from shardmill.errors import Error, OptionError, RecordError, RecordIndexError, RecordKeyError
+from shardmill.threads import checked_threads
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("shardmill.arrayrecord")
+#: Files that are opened at once to count their records; they are waited for, not computed on.
+_OPENED_AT_ONCE = 16
+
+
+@runtime_checkable
+class FileInstruction(Protocol):
+    """A range of a file, as TFDS describes it."""
+
+    filename: str
+    skip: int
+    take: int
+    examples_in_shard: int
+
+
+PathLikeOrFileInstruction = str | pathlib.Path | FileInstruction
+ArrayRecordDataSourcePaths = PathLikeOrFileInstruction | Sequence[PathLikeOrFileInstruction]
+
+
+@dataclass(frozen=True)
+class ReadInstruction:
+    """The records of one file from ``start`` up to ``end``."""
+
+    filename: str
+    start: int
+    end: int
+    num_records: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_records", self.end - self.start)
+
+
+class ArrayRecordDataSource:
+    """Records of files by one number, as Grain and torch ask for them. Any number of threads may use it, and it can be pickled.
+
+    Args:
+        paths: a path, a path with a range such as ``"train.array_record[0:500]"``, an object with ``filename``, ``skip``, ``take`` and
+            ``examples_in_shard``, or a sequence of these. Files whose range is given are not opened before they are read.
+        reader_options: of array_record's reader, as a dict.
+        strict: raise here for ranges that end before they begin, and when a file is opened that is shorter than its range. With ``False`` as
+            array_record: when a record is read.
+        verify: ``"full"``, ``"header"`` or ``"none"``, as :class:`ArrayRecordReader` takes it.
+        threads: for batches; as many as there are cores when ``None``.
+
+    Raises:
+        ValueError: for paths of another kind, and none at all.
+        RuntimeError: when a file cannot be opened to count its records.
+
+    Example:
+        >>> from shardmill.arrayrecord import ArrayRecordDataSource, ArrayRecordWriter
+        >>> for shard in range(2):
+        ...     with ArrayRecordWriter(f"part-{shard}.array_record") as writer:
+        ...         writer.write_all(f"{shard}.{record}".encode() for record in range(3))
+        >>> source = ArrayRecordDataSource(["part-0.array_record", "part-1.array_record[1:3]"])
+        >>> len(source), source[3], source.__getitems__([4, 0])
+        (5, b'1.1', [b'1.2', b'0.0'])
+    """
+
+    _is_strict_by_default = True
+
+    def __init__(
+        self,
+        paths: ArrayRecordDataSourcePaths,
+        reader_options: dict[str, str] | None = None,
+        *,
+        strict: bool | None = None,
+        verify: str = "full",
+        threads: int | None = None,
+    ) -> None:
+        self._strict = self._is_strict_by_default if strict is None else strict
+        self._verify = verify
+        self._threads = checked_threads(threads)
+        self._reader_options_string = ",".join(f"{key}:{value}" for key, value in (reader_options or {}).items())
+        self._read_instructions = _read_instructions(_checked_paths(paths))
+        if self._strict:
+            for part in self._read_instructions:
+                if part.num_records < 0:
+                    raise OptionError(f"the range {part.start}:{part.end} of {part.filename!r} ends before it begins")
+        self._paths = [part.filename for part in self._read_instructions]
+        self._prefix_sums = list(itertools.accumulate(part.num_records for part in self._read_instructions))
+        self._num_records = self._prefix_sums[-1]
+        self._forget_readers()
+
+    def _forget_readers(self) -> None:
+        self._lock = threading.Lock()
+        self._readers: list[ArrayRecordReader | None] = [None] * len(self._read_instructions)
+        self._source = _native.Source([(part.start, max(part.num_records, 0)) for part in self._read_instructions])
+
+    def __len__(self) -> int:
+        return self._num_records
+
+    def __getitem__(self, record_key: SupportsIndex) -> bytes:
+        record = self._source.record(record_key)
+        return record if record is not None else self._open_and_read(record_key)
+
+    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[bytes]:
+        """Records of these keys, in this order; a key may repeat.
+
+        Raises:
+            ValueError: for a key that is no record's, and for no keys.
+        """
+        if len(record_keys) == 0:
+            raise OptionError("no record keys were given")
+        while True:
+            found = self._source.records(record_keys, self._threads)
+            if found is None:
+                for key in record_keys:
+                    self._reader_idx_and_position(key)
+                raise RecordKeyError("a record key is out of range")
+            records, closed = found
+            if records is not None:
+                return records
+            for part in closed:
+                self._ensure_reader_exists(part)
+
+    def _getitems(self, record_keys: Sequence[SupportsIndex]) -> list[bytes]:
+        """Where Grain looks for a way to read batches."""
+        return self.__getitems__(record_keys) if len(record_keys) else []
+
+    def __iter__(self) -> Iterator[bytes]:
+        for key in range(self._num_records):
+            yield self[key]
+
+    def __enter__(self) -> ArrayRecordDataSource:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        readers = self._readers
+        self._forget_readers()
+        for reader in readers:
+            if reader is not None:
+                reader.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for of_this_process in ("_lock", "_readers", "_source"):
+            del state[of_this_process]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget_readers()
+
+    def __repr__(self) -> str:
+        # Grain compares this text, and refuses a checkpoint of another source: so it is array_record's to the letter.
+        digest = hashlib.sha1(b"".join(path.encode() for path in self._paths))
+        return f"ArrayRecordDataSource(hash_of_paths={digest.hexdigest()})"
+
+    def _reader_idx_and_position(self, record_key: SupportsIndex) -> tuple[int, int]:
+        """Number of the file, and of the record in it."""
+        place = self._source.locate(record_key)
+        if place is None:
+            raise RecordKeyError(f"there is no record {record_key!r}, keys are from 0 up to {self._num_records}")
+        return place
+
+    def _open_and_read(self, record_key: SupportsIndex) -> bytes:
+        while True:
+            part, _ = self._reader_idx_and_position(record_key)
+            self._ensure_reader_exists(part)
+            record = self._source.record(record_key)
+            # Another thread may have left the with-block meanwhile.
+            if record is not None:
+                return record
+
+    def _ensure_reader_exists(self, part: int) -> None:
+        with self._lock:
+            if self._readers[part] is not None:
+                return
+            instruction = self._read_instructions[part]
+            reader = _opened(
+                instruction.filename,
+                f"readahead_buffer_size:0,{self._reader_options_string}",
+                verify=self._verify,
+                threads=self._threads,
+            )
+            if self._strict and instruction.end > reader.num_records():
+                raise RecordIndexError(
+                    f"the range {instruction.start}:{instruction.end} goes beyond {instruction.filename!r}, which has"
+                    f" {reader.num_records()} records"
+                )
+            _check_group_size(instruction.filename, reader)
+            self._source.opened(part, reader.native)
+            self._readers[part] = reader
+
+
+def _checked_paths(paths: Any) -> Sequence[PathLikeOrFileInstruction]:
+    if isinstance(paths, str | pathlib.Path | FileInstruction):
+        return [paths]
+    if not isinstance(paths, Sequence):
+        raise OptionError(f"paths is a path, a FileInstruction, or a sequence of these, not {type(paths).__name__}")
+    if not paths:
+        raise OptionError("paths is empty")
+    for path in paths:
+        if not isinstance(path, str | pathlib.Path | FileInstruction):
+            raise OptionError(f"a path is a str, a pathlib.Path or a FileInstruction, not {path!r}")
+    return paths
+
+
+def _read_instructions(paths: Sequence[PathLikeOrFileInstruction]) -> list[ReadInstruction]:
+    return _run_in_parallel(
+        function=_read_instruction,
+        list_of_kwargs_to_function=[{"path": path} for path in paths],
+        num_workers=min(len(paths), _OPENED_AT_ONCE),
+    )
+
+
+def _read_instruction(path: PathLikeOrFileInstruction) -> ReadInstruction:
+    if isinstance(path, FileInstruction):
+        return ReadInstruction(os.fspath(path.filename), path.skip, path.skip + path.take)
+    text = os.fspath(path)
+    if part := re.fullmatch(r"(.*)\[([0-9]+):([0-9]+)\]", text):
+        return ReadInstruction(part[1], int(part[2]), int(part[3]))
+    with _opened(text, "", verify="full", threads=1) as reader:
+        return ReadInstruction(text, 0, reader.num_records())
+
+
+def _opened(filename: str, options: str, *, verify: str, threads: int) -> ArrayRecordReader:
+    try:
+        return ArrayRecordReader(filename, options, verify=verify, threads=threads, file_reader_buffer_size=32768)
+    except OptionError:
+        raise
+    except (Error, OSError) as error:
+        raise error if isinstance(error, RuntimeError) else RecordError(str(error)) from error
+
+
+def _check_group_size(filename: str, reader: Any) -> None:
+    """Tells in the log when reading one record means decoding many."""
+    options = reader.writer_options_string()
+    if not options:
+        return
+    group_size = re.search(r"group_size:([0-9]+),", options)
+    if group_size is None:
+        raise OptionError(f"{filename!r} does not tell its group size; its writer's options are {options!r}")
+    if group_size[1] != "1":
+        _logger.error(
+            "File %s was created with group size %s. Grain requires group size 1 for good performance: write it again with 'group_size:1'.",
+            filename,
+            group_size[1],
+        )
+
+
+def _run_in_parallel(
+    function: Callable[..., T], list_of_kwargs_to_function: Sequence[Mapping[str, Any]], num_workers: int
+) -> list[T]:
+    """Calls ``function`` with each of the keyword arguments on threads; results are in their order, the first exception is raised."""
+    if num_workers < 1:
+        raise OptionError("num_workers must be >=1 for parallelism.")
+    with futures.ThreadPoolExecutor(num_workers) as executor:
+        calls = [executor.submit(function, **arguments) for arguments in list_of_kwargs_to_function]
+        for call in futures.as_completed(calls):
+            if call.exception() is not None:
+                executor.shutdown(wait=False, cancel_futures=True)
+                break
+        return [call.result() for call in calls if not call.cancelled()]

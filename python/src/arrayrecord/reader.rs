@@ -1,0 +1,153 @@
+//! One file: records by number, batches, ranges, Arrow.
+
+use super::indices::record_numbers;
+use super::records::PyRecords;
+use crate::error::PyShardmillError;
+use crate::interrupt::SIGNAL_POLL;
+use arrow_array::LargeBinaryArray;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use pyo3_arrow::PyArray;
+use shardmill_engine::{Cancel, Poll};
+use shardmill_formats::arrayrecord::Verify;
+use shardmill_load::Error;
+use shardmill_load::arrayrecord::{Batch, Reader, Segment, gather};
+use std::sync::Arc;
+
+/// Above this much to read for one record, other Python threads may go on meanwhile.
+const HELD_BYTES: u64 = 64 << 10;
+
+#[pyclass(name = "Reader", module = "shardmill._native.arrayrecord", frozen)]
+pub(super) struct PyReader(pub(super) Arc<Reader>);
+
+#[pymethods]
+impl PyReader {
+    #[new]
+    #[pyo3(signature = (path, *, verify="full"))]
+    fn new(py: Python<'_>, path: &str, verify: &str) -> PyResult<Self> {
+        let verify = match verify {
+            "full" => Verify::Full,
+            "header" => Verify::Header,
+            "none" => Verify::None,
+            other => return Err(PyShardmillError::option(format!("verify is 'full', 'header' or 'none', not {other:?}")).into()),
+        };
+        let reader = py.detach(|| Reader::open(path, verify)).map_err(PyShardmillError::from)?;
+        Ok(Self(Arc::new(reader)))
+    }
+
+    #[getter]
+    fn num_records(&self) -> u64 {
+        self.0.file().num_records()
+    }
+
+    #[getter]
+    fn writer_options(&self) -> Option<&str> {
+        self.0.file().writer_options()
+    }
+
+    fn record<'py>(&self, py: Python<'py>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
+        record(py, &self.0, index)
+    }
+
+    /// The records of these numbers, in this order.
+    fn records<'py>(&self, py: Python<'py>, numbers: &Bound<'py, PyAny>, threads: usize) -> PyResult<Bound<'py, PyList>> {
+        records(py, &self.0, record_numbers(numbers)?.into_iter(), threads)
+    }
+
+    /// The records from `start` up to `stop`, which the caller has checked.
+    fn range<'py>(&self, py: Python<'py>, start: u64, stop: u64, threads: usize) -> PyResult<Bound<'py, PyList>> {
+        records(py, &self.0, start..stop, threads)
+    }
+
+    /// As an Arrow array of large binaries; all records when no numbers are given.
+    #[pyo3(signature = (numbers, threads))]
+    fn arrow(&self, py: Python<'_>, numbers: Option<&Bound<'_, PyAny>>, threads: usize) -> PyResult<PyArray> {
+        let numbers = numbers.map(record_numbers).transpose()?;
+        let reader = Arc::clone(&self.0);
+        let array = py.detach(move || match numbers {
+            Some(numbers) => gather(&reader, numbers.into_iter(), threads),
+            None => {
+                let all = 0..reader.file().num_records();
+                gather(&reader, all, threads)
+            }
+        });
+        let (offsets, values) = array.map_err(PyShardmillError::from)?;
+        let array = LargeBinaryArray::try_new(offsets, values, None).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(PyArray::from_array_ref(Arc::new(array)))
+    }
+
+    /// Fills the start of `buffer`, gives the length of the record.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn read_into(&self, py: Python<'_>, index: u64, buffer: PyBuffer<u8>) -> PyResult<usize> {
+        let room = buffer.as_mut_slice(py).ok_or_else(|| PyValueError::new_err("the buffer is read-only, or not in one piece"))?;
+        let copied = self.0.record(index, |record| {
+            let place = room.get(..record.len()).ok_or(record.len())?;
+            place.iter().zip(record).for_each(|(to, from)| to.set(*from));
+            Ok(record.len())
+        });
+        copied.map_err(PyShardmillError::from)?.map_err(|len: usize| {
+            PyValueError::new_err(format!("record {index} of {:?} has {len} bytes, the buffer has {}", self.0.file().path(), room.len()))
+        })
+    }
+
+    /// Where the bytes of an uncompressed record begin in the file and how many they are, when they are in one piece.
+    fn plain_range(&self, py: Python<'_>, index: u64) -> PyResult<Option<(u64, u64)>> {
+        let range = py.detach(|| self.0.plain_range(index)).map_err(PyShardmillError::from)?;
+        Ok(range.map(|range| (range.start, range.end - range.start)))
+    }
+
+    /// Records in order from one on.
+    fn sequence(&self, start: u64, threads: usize) -> PyRecords {
+        PyRecords::new(Arc::clone(&self.0), start, threads)
+    }
+}
+
+pub(super) fn record<'py>(py: Python<'py>, reader: &Arc<Reader>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
+    if reader.read_bytes(index) <= HELD_BYTES {
+        return Ok(reader.record(index, |record| PyBytes::new(py, record)).map_err(PyShardmillError::from)?);
+    }
+    let record = py.detach(|| reader.record(index, <[u8]>::to_vec)).map_err(PyShardmillError::from)?;
+    Ok(PyBytes::new(py, &record))
+}
+
+pub(super) fn records<'py>(
+    py: Python<'py>,
+    reader: &Arc<Reader>,
+    numbers: impl Iterator<Item = u64> + Send,
+    threads: usize,
+) -> PyResult<Bound<'py, PyList>> {
+    let batch = py.detach(|| Batch::new(reader, numbers, threads)).map_err(PyShardmillError::from)?;
+    let mut records: Vec<Option<Bound<'py, PyBytes>>> = vec![None; batch.len()];
+    let mut place = |job: usize, segment: &Segment| {
+        for (slot, record) in batch.slots(job).zip(segment.iter()) {
+            if let Some(place) = records.get_mut(slot) {
+                *place = Some(PyBytes::new(py, record));
+            }
+        }
+    };
+    if batch.is_small() || threads <= 1 {
+        for job in 0..batch.jobs() {
+            let segment = py.detach(|| batch.decode(reader, job)).map_err(PyShardmillError::from)?;
+            place(job, &segment);
+            py.check_signals()?;
+        }
+    } else {
+        let mut run = batch.run(reader, threads, &Cancel::default()).map_err(PyShardmillError::from)?;
+        let mut job = 0;
+        loop {
+            match py.detach(|| run.poll(SIGNAL_POLL)) {
+                Poll::Ready(segment) => {
+                    place(job, &segment.map_err(Error::from).and_then(|segment| segment).map_err(PyShardmillError::from)?);
+                    job += 1;
+                }
+                Poll::Finished => break,
+                Poll::Pending => {}
+            }
+            py.check_signals()?;
+        }
+    }
+    let lost = || PyRuntimeError::new_err("a record was not delivered");
+    PyList::new(py, records.into_iter().map(|record| record.ok_or_else(lost)).collect::<PyResult<Vec<_>>>()?)
+}
