@@ -38,12 +38,14 @@ class System:
         writer: Takes a path, options and a number of threads, which the original does not know.
         source: Takes a path.
         is_ours: Has the calls that array_record has not.
+        version: Of the package.
     """
 
     reader: Callable[..., Any]
     writer: Callable[[str, str, int], Any]
     source: Callable[[str], Any]
     is_ours: bool
+    version: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def run_entry(options: Options, system: System) -> int:
         options.write_metrics({"is_success": False, "error": f"{type(error).__name__}: {error}"})
         raise
     figures = {name: figure.metrics() for name, figure in metrics.pop("figures", {}).items()}
-    options.write_metrics({"is_success": True, "records": options.records, "figures": figures, **metrics})
+    basis = {"is_success": True, "version": system.version, "records": options.records}
+    options.write_metrics({**basis, "figures": figures, **metrics})
     return 0
 
 

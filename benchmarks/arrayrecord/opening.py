@@ -1,6 +1,7 @@
 """The scenario that opens a long file: seconds, and how much the process grows.
 
-Enters: ``Options`` and a ``System``. Leaves: figures, and resident bytes that the reader holds and took at most. Called
+Enters: ``Options`` and a ``System``. Leaves: figures, and resident bytes that the reader holds, of which some are
+private, and took at most. Called
 by ``measure``. Invariant: it is the first file that the process opens, so nothing is shared or warmed up; memory is
 that of the kernel's books, pages of a mapped file that were touched included.
 """
@@ -22,9 +23,9 @@ def measure_open(options: Options, system: System) -> dict[str, Any]:
     """Opens the file once."""
     gc.collect()
     _forget_peak()
-    before = resident_bytes()
+    before, private_before = resident_bytes(), _status_bytes("RssAnon")
     seconds, reader = timed(lambda: _opened(options, system))
-    steady, peak = resident_bytes(), _status_bytes("VmHWM")
+    steady, peak, private = resident_bytes(), _status_bytes("VmHWM"), _status_bytes("RssAnon")
     if reader.num_records() != options.records:
         msg = f"{reader.num_records():,} of {options.records:,} records of {options.path} after opening"
         raise WrongRecordsError(msg)
@@ -34,6 +35,7 @@ def measure_open(options: Options, system: System) -> dict[str, Any]:
     return {
         "figures": {"open": Figure(options.records, seconds)},
         "steady_bytes": steady - before,
+        "private_bytes": private - private_before,
         "peak_bytes": max(steady, peak) - before,
     }
 

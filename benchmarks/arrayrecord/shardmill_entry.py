@@ -20,12 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one entry and returns the exit code."""
+    from shardmill import __version__
     from shardmill.arrayrecord import ArrayRecordDataSource, ArrayRecordReader, ArrayRecordWriter
 
     def writer(path: str, options: str, threads: int) -> Any:
         return ArrayRecordWriter(path, options, threads=threads)
 
-    system = System(ArrayRecordReader, writer, ArrayRecordDataSource, is_ours=True)
+    system = System(ArrayRecordReader, writer, ArrayRecordDataSource, is_ours=True, version=__version__)
     return run_entry(parse_options("ArrayRecord with shardmill.", arguments), system)
 
 

@@ -7,6 +7,7 @@ starts it with the interpreter of ``build.sh``. Invariant: the same lines time i
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from typing import Any
 
 from array_record.python.array_record_data_source import ArrayRecordDataSource
@@ -18,7 +19,7 @@ from benchmarks.arrayrecord.options import parse_options
 
 def main() -> int:
     """Runs one entry and returns the exit code."""
-    system = System(ArrayRecordReader, _writer, ArrayRecordDataSource, is_ours=False)
+    system = System(ArrayRecordReader, _writer, ArrayRecordDataSource, is_ours=False, version=version("array_record"))
     return run_entry(parse_options("ArrayRecord with array_record."), system)
 
 
