@@ -108,6 +108,26 @@ bench-loader: build ## Tables into training batches, beside its peers; the repor
 		--config benchmarks/loader.yaml --session-name loader
 	$(BIN)/python -m benchmarks.loader.report benchmark_results/loader/results.json docs/benchmarks/loader
 
+# QUICK=1: few records and one round, in less than a minute, to see that everything runs; its figures mean nothing.
+ifdef QUICK
+bench-arrayrecord: export SHARDMILL_BENCH_RECORDS = 4096
+bench-arrayrecord: export SHARDMILL_BENCH_CALLS = 2000
+bench-arrayrecord: export SHARDMILL_BENCH_SLOW_CALLS = 500
+ARRAYRECORD := arrayrecord_quick --repeats 1
+ARRAYRECORD_REPORT := benchmark_results/arrayrecord_quick/report
+else
+ARRAYRECORD := arrayrecord --repeats 5
+ARRAYRECORD_REPORT := docs/benchmarks/arrayrecord
+endif
+
+.PHONY: bench-arrayrecord
+bench-arrayrecord: build ## ArrayRecord files, beside array_record; the report goes to docs/benchmarks; QUICK=1 only tries
+	benchmarks/peers/build.sh $(PEERS) arrayrecord
+	rm -rf benchmark_results/arrayrecord_quick
+	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
+		--config benchmarks/arrayrecord.yaml --session-name $(ARRAYRECORD)
+	$(BIN)/python -m benchmarks.arrayrecord.report benchmark_results/$(firstword $(ARRAYRECORD))/results.json $(ARRAYRECORD_REPORT)
+
 .PHONY: clean
 clean: ## Remove what was built in this checkout
 	rm -rf $(VENV) $(NATIVE) demo_output benchmark_results

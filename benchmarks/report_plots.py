@@ -18,6 +18,8 @@ _COLOURS = {
     "NeMo Curator": "#9aa5b1",
     "shardmill": "#0b6e4f",
     "torch-dataloader-utils": "#9aa5b1",
+    "array_record": "#9aa5b1",
+    "array_record, best call": "#33658a",
     "pyarrow loop": "#33658a",
     "manual_sharded": "#f6ae2d",
     "naive_iterable": "#c8553d",

@@ -4,13 +4,13 @@
 set -euo pipefail
 
 if [[ $# -lt 1 ]]; then
-    echo "usage: $0 PEERS_DIR [nemo_curator] [loader]" >&2
+    echo "usage: $0 PEERS_DIR [nemo_curator] [loader] [arrayrecord]" >&2
     exit 2
 fi
 peers_dir=$1
 shift
 if [[ $# -eq 0 ]]; then
-    set -- nemo_curator loader
+    set -- nemo_curator loader arrayrecord
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3.11}
@@ -40,6 +40,10 @@ for name in "$@"; do
     case $name in
         nemo_curator) build "$name" --no-deps nemo_curator.stages.interleaved.io nemo_curator.backends.ray_data ;;
         loader) build "$name" --upgrade-strategy=only-if-needed torch_dataloader_utils datasets pyarrow.orc tqdm ;;
+        arrayrecord)
+            build "$name" --upgrade-strategy=only-if-needed \
+                array_record.python.array_record_data_source grain lorem_text pyarrow
+            ;;
         *)
             echo "$0: no environment is called $name" >&2
             exit 2

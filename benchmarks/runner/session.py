@@ -203,7 +203,11 @@ def _middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The run of median wall time, with the times of all runs; it failed if any of them failed."""
     failed = [run for run in runs if not run["is_success"]]
     chosen = failed[0] if failed else sorted(runs, key=lambda run: run["process_seconds"])[(len(runs) - 1) // 2]
-    return chosen | {"all_process_seconds": [run["process_seconds"] for run in runs]}
+    return chosen | {
+        "all_process_seconds": [run["process_seconds"] for run in runs],
+        # For figures that are no wall time: the run of median wall time need not have their median.
+        "all_metrics": [run["metrics"] for run in runs],
+    }
 
 
 def _interpreter(python: str | None, template: Template) -> str:
