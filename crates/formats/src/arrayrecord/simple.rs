@@ -51,7 +51,11 @@ impl<'a> SimpleChunk<'a> {
         for _ in 0..self.num_records {
             let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is no number"))?;
             let within = |end: &usize| *end <= self.decoded_size;
-            end = usize::try_from(size).ok().and_then(|size| end.checked_add(size)).filter(within).ok_or(Fault::Malformed("records are longer than their chunk"))?;
+            end = usize::try_from(size)
+                .ok()
+                .and_then(|size| end.checked_add(size))
+                .filter(within)
+                .ok_or(Fault::Malformed("records are longer than their chunk"))?;
             ends.push(end);
             rest = behind;
         }
@@ -76,7 +80,13 @@ impl<'a> SimpleChunk<'a> {
 }
 
 /// Appends the data of a simple chunk. `sizes` is scratch.
-pub(super) fn encode(lengths: &[u64], values: &[u8], compressor: &mut Compressor, scratch: &mut (Vec<u8>, Vec<u8>), out: &mut Vec<u8>) -> Result<(), Fault> {
+pub(super) fn encode(
+    lengths: &[u64],
+    values: &[u8],
+    compressor: &mut Compressor,
+    scratch: &mut (Vec<u8>, Vec<u8>),
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
     let (sizes, block) = scratch;
     sizes.clear();
     block.clear();
