@@ -17,6 +17,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// An object store wants to know who asks, or does not let that one read.
+    #[error("No permission to read `{path}` (HTTP status {status})")]
+    Denied { path: String, status: u16 },
+    /// An object was replaced after it was opened.
+    #[error("`{path}` was replaced while it was being read")]
+    Changed { path: String },
     /// A directory cannot be listed, or a glob cannot be parsed.
     #[error("Failed to list `{path}`")]
     List {
@@ -69,10 +75,19 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::NotFound { path } if path.contains("://") => Some("check the bucket's and the object's name; case counts"),
             Self::NotFound { .. } => Some("check the spelling; relative paths start at the working directory"),
             Self::ShortRead { .. } => Some("the file was cut or is still being written; run `shardmill verify` on it"),
             Self::AlreadyExists { .. } => Some("choose another output folder, or mode=\"overwrite\""),
-            Self::UnsupportedScheme { .. } => Some("local paths are served; copy the data to a local folder first"),
+            Self::UnsupportedScheme { .. } => Some("local paths and gs:// objects are served; copy the data to a local folder first"),
+            Self::Denied { .. } => {
+                Some("set GOOGLE_OAUTH_ACCESS_TOKEN to a fresh token of an account that may read it: `gcloud auth print-access-token`")
+            }
+            Self::Changed { .. } => Some("open it again, when nobody writes it any more"),
+            Self::List { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
+                Some("name each object, or copy the folder to a local one first")
+            }
+            Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => Some("write to a local folder and upload it"),
             Self::Write { source, .. } | Self::Publish { source, .. } | Self::Stage { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Some("the disk is full; nothing partial was left under a final name"),
                 io::ErrorKind::PermissionDenied => Some("the output folder is not writable for this user"),
@@ -95,7 +110,8 @@ impl Error {
             Self::NotFound { .. } => Some(io::ErrorKind::NotFound),
             Self::AlreadyExists { .. } => Some(io::ErrorKind::AlreadyExists),
             Self::ShortRead { .. } => Some(io::ErrorKind::UnexpectedEof),
-            Self::UnsupportedScheme { .. } => None,
+            Self::Denied { .. } => Some(io::ErrorKind::PermissionDenied),
+            Self::UnsupportedScheme { .. } | Self::Changed { .. } => None,
         }
     }
 }

@@ -4,22 +4,27 @@
 //! the workspace; nothing above this crate opens a file. The invariant: a final name only ever shows a file that was complete and synced before the
 //! name appeared.
 //!
-//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores implement the same two traits.
+//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores implement the same two traits; a batch of ranges is
+//! announced to them at once ([`RangeRead::read_ranges`]), since a request costs what megabytes cost.
 
 mod error;
+mod gcs;
 mod local;
 mod open_files;
 mod publish;
 mod unpublished;
 
 pub use error::{Error, Result};
+pub use gcs::GcsStore;
 pub use local::{LocalFile, LocalStore};
 pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging};
 pub use unpublished::Unpublished;
 
+use bytes::Bytes;
 use std::fmt::Debug;
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What identifies one version of a file: a rewritten file has another identity.
@@ -42,6 +47,20 @@ pub trait RangeRead: Send + Sync + Debug {
     /// [`Error::ShortRead`] when the object ends before the buffer is full, [`Error::Read`] when the device fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
+    /// The content of each range, in the order of `ranges`, which may overlap. A store over a network joins near ranges into one request.
+    ///
+    /// # Errors
+    /// As [`RangeRead::read_at`]; a range that ends behind the object, or before it starts, is an [`Error::ShortRead`] before anything is read.
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let lens: Vec<usize> = ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
+        let read = |(range, len): (&Range<u64>, usize)| {
+            let mut buffer = vec![0; len];
+            self.read_at(range.start, &mut buffer)?;
+            Ok(buffer.into())
+        };
+        ranges.iter().zip(lens).map(read).collect()
+    }
+
     fn size(&self) -> u64 {
         self.identity().size
     }
@@ -50,6 +69,17 @@ pub trait RangeRead: Send + Sync + Debug {
     fn is_unchanged(&self) -> bool {
         true
     }
+}
+
+/// The length of a range, before anything is reserved for it.
+fn len_within<R: RangeRead + ?Sized>(object: &R, range: &Range<u64>) -> Result<usize> {
+    let len = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
+    len.filter(|_| range.end <= object.size()).ok_or_else(|| Error::ShortRead {
+        path: object.path().to_owned(),
+        offset: range.start,
+        len: len.unwrap_or_default(),
+        end: range.end,
+    })
 }
 
 /// Whether a file that stands under the final name already may be replaced.
@@ -75,6 +105,16 @@ pub trait Store: Send + Sync + Debug {
     /// [`Error::NotFound`] or [`Error::Open`].
     fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>>;
 
+    /// As [`Store::open`], for a caller who will read the last `tail_bytes` first. A store over a network fetches them while it opens and keeps them in
+    /// memory; local files have no use for it.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    fn open_with_tail(&self, path: &str, tail_bytes: u64) -> Result<Arc<dyn RangeRead>> {
+        let _ = tail_bytes;
+        self.open(path)
+    }
+
     /// All files at or below `path`: a file is itself, a directory is walked recursively, a glob is expanded. Sorted by path.
     ///
     /// # Errors
@@ -96,6 +136,15 @@ pub fn store_of(path: &str) -> Result<Arc<dyn Store>> {
     match path.split_once("://") {
         None => Ok(Arc::new(LocalStore::default())),
         Some(("file", _)) => Ok(Arc::new(LocalStore::default())),
+        Some((gcs::SCHEME, _)) => Ok(Arc::new(GcsStore::default())),
         Some((scheme, _)) => Err(Error::UnsupportedScheme { path: path.to_owned(), scheme: scheme.to_owned() }),
     }
+}
+
+/// Opens `path` in its store; see [`Store::open_with_tail`].
+///
+/// # Errors
+/// As [`store_of`] and [`Store::open`].
+pub fn open_with_tail(path: &str, tail_bytes: u64) -> Result<Arc<dyn RangeRead>> {
+    store_of(path)?.open_with_tail(path, tail_bytes)
 }

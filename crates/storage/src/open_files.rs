@@ -4,8 +4,9 @@
 //! then still the version that was seen first.
 
 use crate::{Error, Identity, RangeRead, Result, store_of};
+use bytes::Bytes;
 use std::collections::HashMap;
-use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Each split at work has a few of these; together they stay below the usual limit of 1,024 descriptors.
@@ -55,6 +56,16 @@ struct Reopened {
     files: OpenFiles,
 }
 
+impl Reopened {
+    fn file(&self) -> Result<Arc<dyn RangeRead>> {
+        let file = self.files.get(&self.path)?;
+        if file.identity() != self.identity {
+            return Err(Error::Changed { path: self.path.clone() });
+        }
+        Ok(file)
+    }
+}
+
 impl RangeRead for Reopened {
     fn path(&self) -> &str {
         &self.path
@@ -65,12 +76,11 @@ impl RangeRead for Reopened {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let file = self.files.get(&self.path)?;
-        if file.identity() != self.identity {
-            let source = io::Error::other("the file was replaced while it was being read");
-            return Err(Error::Read { path: self.path.clone(), offset, len: buffer.len(), source });
-        }
-        file.read_at(offset, buffer)
+        self.file()?.read_at(offset, buffer)
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.file()?.read_ranges(ranges)
     }
 
     fn is_unchanged(&self) -> bool {

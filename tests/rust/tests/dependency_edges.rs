@@ -21,7 +21,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
 const MAY_USE_ALL: [&str; 2] = ["python", "tests"];
 
 /// Foreign crates that one of ours has to itself. The prefix covers a family, such as `pyo3-arrow`.
-const OWNED: [(&str, &str); 3] = [("pyo3", "python"), ("tokio", "storage"), ("parquet", "formats")];
+const OWNED: [(&str, &str); 4] = [("pyo3", "python"), ("tokio", "storage"), ("ureq", "storage"), ("parquet", "formats")];
 
 /// By crate, without the common prefix: what it depends on in any way, for building and testing too.
 fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>, Box<dyn Error>> {
