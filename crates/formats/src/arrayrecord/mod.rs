@@ -14,6 +14,7 @@ mod error;
 mod hash;
 mod options;
 mod simple;
+mod transposed;
 mod varint;
 
 pub use codec::{Codec, Scratch};
