@@ -51,10 +51,9 @@ impl<'a> Buckets<'a> {
             return Err(Fault::Malformed("buffers without a bucket"));
         }
         for &len in lens {
-            let (buffer, behind) =
-                split_off("buffer", len, rest.get(..in_bucket).unwrap_or_default()).map(|(buffer, _)| (buffer, rest.get(buffer.len()..)))?;
+            let (buffer, _in_bucket) = split_off("buffer", len, rest.get(..in_bucket).unwrap_or_default())?;
             buffers.push(buffer);
-            rest = behind.unwrap_or_default();
+            rest = rest.get(buffer.len()..).unwrap_or_default();
             in_bucket -= buffer.len();
             while in_bucket == 0
                 && let Some(next) = ahead.next()

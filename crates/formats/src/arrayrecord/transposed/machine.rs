@@ -17,7 +17,7 @@ struct Machine<'a> {
     /// Submessages: bytes from the end of each to the end of all, and its tag.
     open: Vec<(usize, u32)>,
     num_records: usize,
-    /// Since something was done.
+    /// States in a row that did nothing and took no byte.
     idle: u32,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn run(
     let mut machine = Machine { states: &header.states, buffers, output, starts: Vec::new(), open: Vec::new(), num_records, idle: 0 };
     let mut transitions = transitions.iter();
     let mut state = header.first;
-    // Steps that take no byte; one from a state that is implicit takes none of them either, so it is counted when it is entered from outside.
+    // Steps to come that take no byte. To leave an implicit state is none of them, but one has to be there for it.
     let mut free = u8::from(state.implicit);
     loop {
         machine.act(state)?;
@@ -55,12 +55,9 @@ impl<'a> Machine<'a> {
     }
 
     fn act(&mut self, state: State) -> Result<(), Fault> {
-        if state.action == Action::Nothing {
-            self.idle += 1;
-            return if self.idle > IDLE_MAX { Err(Fault::Malformed("states that do nothing lead from one to the other")) } else { Ok(()) };
-        }
-        self.idle = 0;
+        self.idle = if state.action == Action::Nothing { self.idle + 1 } else { 0 };
         match state.action {
+            Action::Nothing if self.idle > IDLE_MAX => return Err(Fault::Malformed("states that do nothing lead from one to the other")),
             Action::Nothing => {}
             Action::Opaque => {
                 let (len, rest) = self.buffers.last().and_then(|lens| varint::read(lens)).ok_or(Fault::Malformed("no length of an opaque record"))?;
@@ -142,7 +139,7 @@ impl<'a> Machine<'a> {
             return Err(Fault::Mismatch { what: "number of records", value: starts.len() as u64, expected: num_records as u64 });
         }
         let bytes = output.finish()?;
-        // The first record begins where all do, so this is also where nothing is left open.
+        // No submessage is open now: behind the start of the first record there was no room for one.
         if starts.pop().unwrap_or(0) != bytes.len() {
             return Err(Fault::Malformed("fields before the first record"));
         }
