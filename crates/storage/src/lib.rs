@@ -65,6 +65,11 @@ pub trait RangeRead: Send + Sync + Debug {
         self.identity().size
     }
 
+    /// So many bytes between two ranges cost less to read along than another request does.
+    fn gap_bytes(&self) -> u64 {
+        4 << 10
+    }
+
     /// Whether the object is still the one of [`RangeRead::identity`], as far as that can be told without a request over a network.
     fn is_unchanged(&self) -> bool {
         true

@@ -83,6 +83,10 @@ impl RangeRead for Reopened {
         self.file()?.read_ranges(ranges)
     }
 
+    fn gap_bytes(&self) -> u64 {
+        self.files.get(&self.path).map_or(0, |file| file.gap_bytes())
+    }
+
     fn is_unchanged(&self) -> bool {
         self.files.get(&self.path).is_ok_and(|file| file.identity() == self.identity && file.is_unchanged())
     }

@@ -81,7 +81,7 @@ class ArrayRecordReader:
         self._is_sequential = False
         self._mapped: mmap.mmap | None = None
         try:
-            self._native = _native.Reader(self._path, verify=verify)
+            self._native = _native.Reader(self._path, options=options, verify=verify)
         except Error as error:
             if strict:
                 raise

@@ -2,6 +2,7 @@
 
 use super::indices::record_numbers;
 use super::records::PyRecords;
+use super::refused;
 use crate::error::PyShardmillError;
 use crate::interrupt::SIGNAL_POLL;
 use arrow_array::LargeBinaryArray;
@@ -11,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3_arrow::PyArray;
 use shardmill_engine::{Cancel, Poll};
-use shardmill_formats::arrayrecord::Verify;
+use shardmill_formats::arrayrecord::{ReaderOptions, Verify};
 use shardmill_load::Error;
 use shardmill_load::arrayrecord::{Batch, Reader, Segment, gather};
 use std::sync::Arc;
@@ -25,15 +26,16 @@ pub(super) struct PyReader(pub(super) Arc<Reader>);
 #[pymethods]
 impl PyReader {
     #[new]
-    #[pyo3(signature = (path, *, verify="full"))]
-    fn new(py: Python<'_>, path: &str, verify: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, options="", verify="full"))]
+    fn new(py: Python<'_>, path: &str, options: &str, verify: &str) -> PyResult<Self> {
         let verify = match verify {
             "full" => Verify::Full,
             "header" => Verify::Header,
             "none" => Verify::None,
             other => return Err(PyShardmillError::option(format!("verify is 'full', 'header' or 'none', not {other:?}")).into()),
         };
-        let reader = py.detach(|| Reader::open(path, verify)).map_err(PyShardmillError::from)?;
+        let tail = ReaderOptions::parse(options).map_err(|error| refused(&error))?.footer_prefetch_bytes;
+        let reader = py.detach(|| Reader::open(path, verify, tail)).map_err(PyShardmillError::from)?;
         Ok(Self(Arc::new(reader)))
     }
 

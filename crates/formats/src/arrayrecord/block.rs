@@ -50,7 +50,7 @@ pub(super) fn block_header(block: u64, begin: u64, end: u64) -> [u8; 24] {
 
 /// Whether any block begins in `begin..end`, so that its header stands between the bytes of the chunk.
 pub(super) fn has_boundary(begin: u64, end: u64) -> bool {
-    begin % BLOCK == 0 || begin / BLOCK != end.saturating_sub(1) / BLOCK
+    begin.is_multiple_of(BLOCK) || begin / BLOCK != end.saturating_sub(1) / BLOCK
 }
 
 /// Takes the headers of blocks out of `raw`, bytes of a chunk from its `begin` on; appends the rest to `out`. Headers are compared with the chunk's begin;
@@ -59,7 +59,7 @@ pub(super) fn take_out_headers(begin: u64, raw: &[u8], check: bool, out: &mut Ve
     let mut stated_end = None;
     let (mut position, mut rest) = (begin, raw);
     while !rest.is_empty() {
-        if position % BLOCK == 0 {
+        if position.is_multiple_of(BLOCK) {
             let truncated = Fault::Truncated { what: "block header", needed: BLOCK_HEADER, found: rest.len() as u64 };
             let (header, behind) = rest.split_first_chunk::<24>().ok_or(truncated)?;
             if check {

@@ -13,8 +13,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// The whole file is made of blocks; the first holds the signature, the last the postscript.
 const LEAST_BLOCKS: u64 = 2;
 
-/// So much between two chunks is read along rather than left out by another read.
-const SKIPPED_BYTES: u64 = 4096;
+/// A request to a far storage may be so many of its gaps.
+const MOST_GAPS: u64 = 16;
 
 /// Opening reads the postscript and the footer. A record is then found without a search.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl ArrayRecordFile {
         if size == 0 {
             return Err(not_whole("it is empty"));
         }
-        if size % BLOCK != 0 || size / BLOCK < LEAST_BLOCKS {
+        if !size.is_multiple_of(BLOCK) || size / BLOCK < LEAST_BLOCKS {
             return Err(not_whole("its size is not that of whole blocks of 64 KiB, two at least"));
         }
         let mut scratch = Scratch::default();
@@ -184,10 +184,12 @@ impl ArrayRecordFile {
     pub fn runs(&self, wanted: &[usize], limit: u64) -> Result<Vec<Range<usize>>, Error> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         let (mut begin, mut end, mut last) = (0, 0, 0);
+        let gap = self.object.gap_bytes();
+        let limit = limit.max(gap.saturating_mul(MOST_GAPS));
         for (place, chunk) in wanted.iter().enumerate() {
             let range = self.range_of(*chunk)?;
             match runs.last_mut() {
-                Some(run) if *chunk > last && range.start - end <= SKIPPED_BYTES && range.end - begin <= limit => run.end = place + 1,
+                Some(run) if *chunk > last && range.start - end <= gap && range.end - begin <= limit => run.end = place + 1,
                 _ => {
                     runs.push(place..place + 1);
                     begin = range.start;

@@ -2,11 +2,11 @@
 //!
 //! Compression is apart ([`ChunkEncoder`]), so that threads can share it. The invariant: what is written depends on the records and the options alone.
 
-use super::block::{BLOCK, CHUNK_HEADER, block_header, chunk_end};
-use super::chunk::{ChunkHeader, PADDING, SIGNATURE, SIMPLE};
+use super::block::{BLOCK, BLOCK_HEADER, CHUNK_HEADER, block_header, chunk_end};
+use super::chunk::{ChunkHeader, PADDING, SIGNATURE, SIMPLE, TRANSPOSED};
 use super::encoder::Compressor;
 use super::index::{ChunkEntry, Metadata, write_postscript};
-use super::{Compression, Error, Fault, WriterOptions, simple};
+use super::{Compression, Error, Fault, WriterOptions, simple, transposed};
 use std::io::{self, Write};
 
 const POSTSCRIPT_COPIES: usize = 3;
@@ -18,10 +18,13 @@ pub struct EncodedChunk {
     data: Vec<u8>,
 }
 
+type Encode = fn(&[u64], &[u8], &mut Compressor, &mut (Vec<u8>, Vec<u8>), &mut Vec<u8>) -> Result<(), Fault>;
+
 /// Makes chunks of records. Each thread has one of its own.
 #[derive(Debug)]
 pub struct ChunkEncoder {
     compressor: Compressor,
+    is_transposed: bool,
     scratch: (Vec<u8>, Vec<u8>),
 }
 
@@ -29,7 +32,8 @@ impl ChunkEncoder {
     /// # Errors
     /// When the codec refuses its settings.
     pub fn new(options: &WriterOptions) -> Result<Self, Fault> {
-        Ok(Self { compressor: Compressor::new(options.compression)?, scratch: Default::default() })
+        let is_transposed = options.transpose_bucket_size.is_some();
+        Ok(Self { compressor: Compressor::new(options.compression)?, is_transposed, scratch: Default::default() })
     }
 
     /// `values` are the records, one behind the other.
@@ -38,8 +42,9 @@ impl ChunkEncoder {
     /// When the codec cannot hold so much data.
     pub fn encode(&mut self, lengths: &[u64], values: &[u8]) -> Result<EncodedChunk, Fault> {
         let mut data = Vec::new();
-        simple::encode(lengths, values, &mut self.compressor, &mut self.scratch, &mut data)?;
-        Ok(EncodedChunk { header: ChunkHeader::of(SIMPLE, lengths.len() as u64, values.len() as u64, &data), data })
+        let (kind, encode) = if self.is_transposed { (TRANSPOSED, transposed::encode as Encode) } else { (SIMPLE, simple::encode as Encode) };
+        encode(lengths, values, &mut self.compressor, &mut self.scratch, &mut data)?;
+        Ok(EncodedChunk { header: ChunkHeader::of(kind, lengths.len() as u64, values.len() as u64, &data), data })
     }
 }
 
@@ -132,7 +137,7 @@ impl<W: Write> FileWriter<W> {
         }
         let to_boundary = BLOCK - into_block;
         // A block that begins inside of the padding takes its header from it.
-        let len = if to_boundary < CHUNK_HEADER { to_boundary + BLOCK - super::block::BLOCK_HEADER } else { to_boundary };
+        let len = if to_boundary < CHUNK_HEADER { to_boundary + BLOCK - BLOCK_HEADER } else { to_boundary };
         let zeros = vec![0; usize::try_from(len - CHUNK_HEADER).unwrap_or_default()];
         self.write_chunk(&ChunkHeader::of(PADDING, 0, 0, &zeros), &zeros)
     }
@@ -148,7 +153,7 @@ impl<W: Write> FileWriter<W> {
             while self.position < end {
                 let zeros = [0; 4096];
                 let to_boundary = BLOCK - self.position % BLOCK;
-                let room = end - self.position - if self.position % BLOCK == 0 { super::block::BLOCK_HEADER.min(end - self.position) } else { 0 };
+                let room = end - self.position - if self.position.is_multiple_of(BLOCK) { BLOCK_HEADER.min(end - self.position) } else { 0 };
                 let len = usize::try_from(room.min(to_boundary)).unwrap_or(zeros.len()).min(zeros.len());
                 self.write_framed(zeros.get(..len).unwrap_or_default(), begin, end)?;
             }
@@ -160,9 +165,9 @@ impl<W: Write> FileWriter<W> {
     /// Bytes of the chunk from `begin` to `end`, with the headers of the blocks that begin among them.
     fn write_framed(&mut self, mut bytes: &[u8], begin: u64, end: u64) -> io::Result<()> {
         while !bytes.is_empty() {
-            if self.position % BLOCK == 0 {
+            if self.position.is_multiple_of(BLOCK) {
                 self.out.write_all(&block_header(self.position, begin, end))?;
-                self.position += super::block::BLOCK_HEADER;
+                self.position += BLOCK_HEADER;
             }
             let to_boundary = usize::try_from(BLOCK - self.position % BLOCK).unwrap_or(usize::MAX);
             let (part, rest) = bytes.split_at(to_boundary.min(bytes.len()));

@@ -13,6 +13,8 @@ const INLINE_BYTES: u64 = 48 << 10;
 /// Of the file, for one job: enough to read at once, little enough to stay in a core's cache.
 const JOB_BYTES: u64 = 256 << 10;
 const LEAST_JOB_BYTES: u64 = 16 << 10;
+/// A request to a far storage costs as much as some megabytes of its data, so a job there is several of those.
+const GAPS_OF_A_JOB: u64 = 4;
 /// Bytes of the file that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -66,7 +68,8 @@ impl Batch {
             bytes += weight;
             weights.push(weight);
         }
-        let job_bytes = (bytes / (threads.max(1) as u64 * 4)).clamp(LEAST_JOB_BYTES, JOB_BYTES);
+        let gap = reader.file().object().gap_bytes();
+        let job_bytes = (bytes / (threads.max(1) as u64 * 4)).clamp(LEAST_JOB_BYTES, JOB_BYTES).max(gap * GAPS_OF_A_JOB);
         let mut jobs: Vec<Range<usize>> = Vec::new();
         let mut of_job = u64::MAX;
         for (place, weight) in weights.iter().enumerate() {

@@ -5,7 +5,7 @@ use super::segment::Segment;
 use crate::{Error, Result};
 use shardmill_formats::arrayrecord::{ArrayRecordFile, Error as FormatError, Scratch, Verify};
 use shardmill_formats::table::TableError;
-use shardmill_storage::store_of;
+use shardmill_storage::open_with_tail;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -34,10 +34,12 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// So much of the end of a far file is fetched at once, in the hope that it holds the whole index.
+    ///
     /// # Errors
     /// When the file cannot be opened, or its index is damaged.
-    pub fn open(path: &str, verify: Verify) -> Result<Self> {
-        let object = store_of(path)?.open(path)?;
+    pub fn open(path: &str, verify: Verify, tail_bytes: u64) -> Result<Self> {
+        let object = open_with_tail(path, tail_bytes)?;
         Ok(Self { file: ArrayRecordFile::open(object, verify).map_err(failed)?, recent: Recent::default() })
     }
 

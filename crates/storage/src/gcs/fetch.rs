@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 /// At 100 MB/s this takes about as long as the first byte of another request.
-const MAX_GAP: u64 = 4 << 20;
+pub(super) const MAX_GAP: u64 = 4 << 20;
 /// A request that fails is repeated as a whole, so that ranges are not joined without end.
 const MAX_JOINED: u64 = 64 << 20;
 

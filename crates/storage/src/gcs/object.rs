@@ -1,7 +1,7 @@
 //! One open object: its version, its tail in memory, and its connection.
 
 use super::connection::{Asked, Connection, Failure, Version};
-use super::fetch::{Fetch, fetches};
+use super::fetch::{Fetch, MAX_GAP, fetches};
 use super::site::Site;
 use crate::{Error, Identity, RangeRead, Result, len_within};
 use bytes::Bytes;
@@ -110,6 +110,10 @@ impl RangeRead for GcsObject {
             return Ok(());
         }
         self.get(&(offset..range.end.min(self.tail_start)), |_, body| body.read_exact(before))
+    }
+
+    fn gap_bytes(&self) -> u64 {
+        MAX_GAP
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {

@@ -1,0 +1,5 @@
+//! Chunks of the original's making, ours, and damaged ones.
+
+mod hostile;
+mod original;
+mod round_trip;
