@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,10 +30,3 @@ def file_of(tmp_path: Path) -> Callable[..., Path]:
         return ORIGINAL.write(tmp_path / f"file{next(count)}.array_record", records, options)
 
     return write
-
-
-@pytest.fixture(autouse=True)
-def closed_files() -> Iterator[None]:
-    """A reader that a test left open is closed here, not in a later test."""
-    yield
-    gc.collect()

@@ -9,14 +9,21 @@ ZSTD = "zstd:3,window_log:20,max_parallelism:1"
 RECORDED = {
     "": PLAIN + ZSTD,
     "default": PLAIN + ZSTD,
+    "default:x": PLAIN + ZSTD,
     "default,group_size:2": START.format(2) + ZSTD,
     ",,": PLAIN + ZSTD,
     ",group_size:2,": START.format(2) + ZSTD,
     "group_size:2147483647": START.format(2147483647) + ZSTD,
     "group_size:+7": START.format(7) + ZSTD,
+    "group_size:7 ": START.format(7) + ZSTD,
+    "group_size:\t007": START.format(7) + ZSTD,
     "group_size: 7": START.format(7) + ZSTD,
     "uncompressed": PLAIN + "uncompressed,max_parallelism:1",
     "zstd": PLAIN + ZSTD,
+    "zstd:": PLAIN + ZSTD,
+    "uncompressed:": PLAIN + "uncompressed,max_parallelism:1",
+    "snappy:": PLAIN + "snappy,max_parallelism:1",
+    "zstd:+5": PLAIN + "zstd:5,window_log:20,max_parallelism:1",
     "zstd: 5": PLAIN + "zstd:5,window_log:20,max_parallelism:1",
     "zstd:0": PLAIN + "zstd:0,window_log:20,max_parallelism:1",
     "zstd:22": PLAIN + "zstd:22,window_log:20,max_parallelism:1",
@@ -62,8 +69,9 @@ RECORDED = {
 }
 WRONG_FOR_THE_WRITER = [
     "no_such", "no_such:1", "Group_size:2", "GROUP_SIZE:2", " group_size:2", "uncompressed, group_size:2", "group_size=2",
-    "group_size", "group_size:", "group_size:0", "group_size:-1", "group_size:2147483648", "group_size:x", "group_size:1.5",
-    "group_size:2 ", "group_size:2:3", "group_size:1,group_size:1", "group_size:1K", "group_size:auto",
+    "group_size", "group_size:", "group_size:0", "group_size:-1", "group_size:2147483648", "group_size:x", "group_size:1.5", "group_size:0x10", "group_size:++2", "group_size:+ 2", "group_size:1_000",
+
+    "group_size:2:3", "group_size:1,group_size:1", "group_size:1K", "group_size:auto",
     "uncompressed:1", "uncompressed:true", "uncompressed,window_log:20", "uncompressed,zstd", "zstd,brotli", "brotli,snappy",
     "zstd,zstd", "zstd:3,zstd:3", "uncompressed,uncompressed",
     "brotli:12", "brotli:-1", "brotli:x", "zstd:23", "zstd:-131073", "zstd:x", "zstd:1.5", "zstd:auto",
@@ -73,16 +81,21 @@ WRONG_FOR_THE_WRITER = [
     "pad_to_block_boundary:1", "pad_to_block_boundary:True", "pad_to_block_boundary:yes", "pad_to_block_boundary:auto",
     "transpose:1", "transpose:TRUE", "transpose:no", "transpose,transpose",
     "transpose_bucket_size:0", "transpose_bucket_size:-1", "transpose_bucket_size:x", "transpose_bucket_size",
+    "transpose_bucket_size:", "transpose_bucket_size:0.0001", "transpose_bucket_size:1KB", "transpose_bucket_size:1g", "transpose_bucket_size:K",
+    "transpose: true", "transpose:true ", "pad_to_block_boundary: true", "window_log:auto ", "group_size :2",
     "max_parallelism:0", "max_parallelism:-1", "max_parallelism:x", "max_parallelism:2147483648", "max_parallelism",
     "saturation_delay_ms:0", "saturation_delay_ms:-1", "saturation_delay_ms:x", "saturation_delay_ms",
     "saturation_delay_ms:2147483648", "saturation_delay_ms:auto",
-    "default:1", "group_size:2,default", "default,default",
+    "group_size:2,default", "default,default",
     "readahead_buffer_size:0", "index_storage_option:in_memory", "blah",
 ]  # fmt: skip
 RIGHT_FOR_THE_READER = [
     "", ",", ",,max_parallelism:0,", "max_parallelism:auto", "max_parallelism:1", "max_parallelism:2147483647",
     "max_parallelism: 3", "max_parallelism:+3", "readahead_buffer_size:auto", "readahead_buffer_size:0", "readahead_buffer_size:1",
-    "readahead_buffer_size:16M", "readahead_buffer_size:1G", "readahead_buffer_size:1073741824", "readahead_buffer_size:64K",
+    "readahead_buffer_size:16M", "readahead_buffer_size:1G", "readahead_buffer_size:1073741824", "readahead_buffer_size:64K", "readahead_buffer_size:1.5M",
+    "readahead_buffer_size:64k", "readahead_buffer_size:1024M", "readahead_buffer_size: 16M", "readahead_buffer_size:16 M",
+    "readahead_buffer_size:1073741824.4", "readahead_buffer_size:1e3", "readahead_buffer_size:64B", "readahead_buffer_size:0.9G",
+    "max_parallelism:1 ", "index_storage_option:offloaded,footer_prefetch_bytes:0K",
     "readahead_buffer_size:0,max_parallelism:0", "index_storage_option", "index_storage_option:", "index_storage_option:in_memory",
     "index_storage_option:offloaded,footer_prefetch_bytes:0", "footer_prefetch_bytes:0,index_storage_option:offloaded",
     "footer_prefetch_bytes:auto", "footer_prefetch_bytes:0", "footer_prefetch_bytes:1G", "footer_prefetch_bytes:512K",
@@ -91,7 +104,8 @@ RIGHT_FOR_THE_READER = [
 WRONG_FOR_THE_READER = [
     "blah", "blah:1", "Max_parallelism:1", " max_parallelism:1", "max_parallelism:0, readahead_buffer_size:0",
     "readahead_buffer_size=0", "readahead_buffer_size:-1", "readahead_buffer_size:x", "readahead_buffer_size",
-    "readahead_buffer_size:", "readahead_buffer_size:1073741825", "readahead_buffer_size:2G", "readahead_buffer_size:1.5M",
+    "readahead_buffer_size:", "readahead_buffer_size:1073741825", "readahead_buffer_size:2G", "readahead_buffer_size:1025M",
+    "readahead_buffer_size:16m", "readahead_buffer_size:16MB", "readahead_buffer_size:16M ", "readahead_buffer_size:1073741824.5",
     "readahead_buffer_size:0,readahead_buffer_size:0", "max_parallelism:-1", "max_parallelism:x", "max_parallelism",
     "max_parallelism:2147483648", "max_parallelism:1,max_parallelism:1",
     "index_storage_option:disk", "index_storage_option:Offloaded", "index_storage_option:offloaded",
@@ -107,6 +121,19 @@ def test_file_records_its_options(options, any_mode: Implementation, tmp_path) -
     for reader in (any_mode.reader(str(path)), ORIGINAL.reader(str(path))):
         assert reader.writer_options_string() == RECORDED[options]
         assert reader.read_all() == [b"a", b"bc", b""]
+
+
+@pytest.mark.parametrize(
+    ("size", "recorded"),
+    [
+        ("1B", 1), ("1k", 1024), ("1.5K", 1536), ("1 K", 1024), (".5K", 512), ("1.K", 1024), ("0.4K", 410), ("+4", 4), (" 4", 4), ("1 ", 1),
+        ("0.5", 1), ("1.4", 1), ("2.5", 3), ("1e3", 1000), ("1M", 2**20), ("1G", 2**30), ("1T", 2**40), ("1P", 2**50), ("1E", 2**60),
+        ("15E", 15 * 2**60), ("16E", 2**64 - 1), ("18446744073709551616", 2**64 - 1), ("9223372036854775808", 2**63),
+    ],
+)  # fmt: skip
+def test_byte_size_is_a_real_number_with_a_suffix(size, recorded, any_mode: Implementation, tmp_path) -> None:
+    path = any_mode.write(tmp_path / "file", [b"a"], f"transpose,transpose_bucket_size:{size}")
+    assert f",transpose_bucket_size:{recorded}," in any_mode.reader(str(path)).writer_options_string()
 
 
 @pytest.mark.parametrize("options", WRONG_FOR_THE_WRITER, ids=repr)
