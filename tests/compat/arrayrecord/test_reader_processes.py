@@ -106,7 +106,8 @@ for round in range(5 if when == "busy" else 1):
         except BaseException as error:
             print(repr(error), file=sys.stderr, flush=True)
             os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
+    status = os.waitpid(child, 0)[1]
+    assert status == 0, status
 busy.set()
 for thread in threads:
     thread.join()
