@@ -3,7 +3,7 @@
 use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished};
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,6 +52,22 @@ impl LocalFile {
     }
 }
 
+/// As [`std::os::unix::fs::FileExt::read_exact_at`], past the C library: its `pread` can be cancelled, and pays for that at each call.
+fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match rustix::io::pread(file, &mut *buffer, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => {
+                buffer = buffer.get_mut(len..).unwrap_or_default();
+                offset += len as u64;
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 fn identity_of(metadata: &Metadata) -> Identity {
     let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
     Identity { size: metadata.len(), modified_ns }
@@ -67,7 +83,7 @@ impl RangeRead for LocalFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(buffer, offset).map_err(|source| match source.kind() {
+        read_exact_at(&self.file, buffer, offset).map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => {
                 Error::ShortRead { path: self.path.clone(), offset, len: buffer.len(), end: offset.saturating_add(buffer.len() as u64) }
             }

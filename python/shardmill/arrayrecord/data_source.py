@@ -53,7 +53,7 @@ class ReadInstruction:
         object.__setattr__(self, "num_records", self.end - self.start)
 
 
-class ArrayRecordDataSource:
+class ArrayRecordDataSource(_native.Source):
     """Records of files by one number, as Grain and torch ask for them. Any number of threads may use it, and it can be pickled.
 
     Args:
@@ -107,14 +107,10 @@ class ArrayRecordDataSource:
     def _forget_readers(self) -> None:
         self._lock = threading.Lock()
         self._readers: list[ArrayRecordReader | None] = [None] * len(self._read_instructions)
-        self._source = _native.Source([(part.start, max(part.num_records, 0)) for part in self._read_instructions])
+        self._reset([(part.start, max(part.num_records, 0)) for part in self._read_instructions])
 
     def __len__(self) -> int:
         return self._num_records
-
-    def __getitem__(self, record_key: SupportsIndex) -> bytes:
-        record = self._source.record(record_key)
-        return record if record is not None else self._open_and_read(record_key)
 
     def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[bytes]:
         """Records of these keys, in this order; a key may repeat.
@@ -125,7 +121,7 @@ class ArrayRecordDataSource:
         if len(record_keys) == 0:
             raise OptionError("no record keys were given")
         while True:
-            found = self._source.records(record_keys, self._threads)
+            found = self._records(record_keys, self._threads)
             if found is None:
                 for key in record_keys:
                     self._reader_idx_and_position(key)
@@ -156,7 +152,7 @@ class ArrayRecordDataSource:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for of_this_process in ("_lock", "_readers", "_source"):
+        for of_this_process in ("_lock", "_readers"):
             del state[of_this_process]
         return state
 
@@ -171,7 +167,7 @@ class ArrayRecordDataSource:
 
     def _reader_idx_and_position(self, record_key: SupportsIndex) -> tuple[int, int]:
         """Number of the file, and of the record in it."""
-        place = self._source.locate(record_key)
+        place = self._locate(record_key)
         if place is None:
             raise RecordKeyError(f"there is no record {record_key!r}, keys are from 0 up to {self._num_records}")
         return place
@@ -180,7 +176,7 @@ class ArrayRecordDataSource:
         while True:
             part, _ = self._reader_idx_and_position(record_key)
             self._ensure_reader_exists(part)
-            record = self._source.record(record_key)
+            record = self._record(record_key)
             # Another thread may have left the with-block meanwhile.
             if record is not None:
                 return record
@@ -202,7 +198,7 @@ class ArrayRecordDataSource:
                     f" {reader.num_records()} records"
                 )
             _check_group_size(instruction.filename, reader)
-            self._source.opened(part, reader.native)
+            self._opened(part, reader.native)
             self._readers[part] = reader
 
 

@@ -4,7 +4,7 @@ use super::indices::record_numbers;
 use super::records::PyRecords;
 use super::refused;
 use crate::error::PyShardmillError;
-use crate::interrupt::SIGNAL_POLL;
+use crate::interrupt::{SIGNAL_POLL, interruptible};
 use arrow_array::LargeBinaryArray;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -14,7 +14,7 @@ use pyo3_arrow::PyArray;
 use shardmill_engine::{Cancel, Poll};
 use shardmill_formats::arrayrecord::{ReaderOptions, Verify};
 use shardmill_load::Error;
-use shardmill_load::arrayrecord::{Batch, Reader, Segment, gather};
+use shardmill_load::arrayrecord::{Batch, Gathered, Reader, gather};
 use std::sync::Arc;
 
 /// Above this much to read for one record, other Python threads may go on meanwhile.
@@ -66,16 +66,13 @@ impl PyReader {
     /// As an Arrow array of large binaries; all records when no numbers are given.
     #[pyo3(signature = (numbers, threads))]
     fn arrow(&self, py: Python<'_>, numbers: Option<&Bound<'_, PyAny>>, threads: usize) -> PyResult<PyArray> {
-        let numbers = numbers.map(record_numbers).transpose()?;
+        let numbers = match numbers {
+            Some(numbers) => record_numbers(numbers)?,
+            None => (0..self.0.file().num_records()).collect(),
+        };
         let reader = Arc::clone(&self.0);
-        let array = py.detach(move || match numbers {
-            Some(numbers) => gather(&reader, numbers.into_iter(), threads),
-            None => {
-                let all = 0..reader.file().num_records();
-                gather(&reader, all, threads)
-            }
-        });
-        let (offsets, values) = array.map_err(PyShardmillError::from)?;
+        let array = interruptible(py, move |cancel| gather(&reader, &numbers, threads, cancel).map_err(PyShardmillError::from));
+        let (offsets, values) = array?;
         let array = LargeBinaryArray::try_new(offsets, values, None).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(PyArray::from_array_ref(Arc::new(array)))
     }
@@ -122,7 +119,7 @@ pub(super) fn records<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let batch = py.detach(|| Batch::new(reader, numbers, threads)).map_err(PyShardmillError::from)?;
     let mut records: Vec<Option<Bound<'py, PyBytes>>> = vec![None; batch.len()];
-    let mut place = |job: usize, segment: &Segment| {
+    let mut place = |job: usize, segment: &Gathered| {
         for (slot, record) in batch.slots(job).zip(segment.iter()) {
             if let Some(place) = records.get_mut(slot) {
                 *place = Some(PyBytes::new(py, record));

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardmill_engine::Poll;
 use shardmill_load::Error;
-use shardmill_load::arrayrecord::{Reader, Segment, Sequence};
+use shardmill_load::arrayrecord::{Gathered, Reader, Sequence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[pyclass(name = "Records", module = "shardmill._native.arrayrecord", frozen)]
@@ -22,13 +22,13 @@ struct State {
     sequence: Option<Sequence>,
     /// Threads of the parent are not in a forked child.
     process: u32,
-    segment: Segment,
+    segment: Gathered,
     place: usize,
 }
 
 impl PyRecords {
     pub(super) fn new(reader: Arc<Reader>, start: u64, threads: usize) -> Self {
-        let state = State { next: start, sequence: None, process: std::process::id(), segment: Segment::default(), place: 0 };
+        let state = State { next: start, sequence: None, process: std::process::id(), segment: Gathered::default(), place: 0 };
         Self { reader, threads, state: Mutex::new(state) }
     }
 }

@@ -4,9 +4,9 @@ use super::indices::record_numbers;
 use super::reader::{PyReader, record, records};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use shardmill_load::arrayrecord::Reader;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A range of one file. The file is opened by Python when one of its records is first wanted.
 struct Part {
@@ -14,8 +14,12 @@ struct Part {
     reader: OnceLock<Arc<Reader>>,
 }
 
-#[pyclass(name = "Source", module = "shardmill._native.arrayrecord", frozen)]
-pub(super) struct PySource {
+/// Base of the Python class, so that `source[key]` of an open file runs no Python code.
+#[pyclass(name = "Source", module = "shardmill._native.arrayrecord", frozen, subclass)]
+pub(super) struct PySource(Mutex<Arc<Parts>>);
+
+#[derive(Default)]
+struct Parts {
     parts: Vec<Part>,
     /// Number behind the last record of each part.
     ends: Vec<u64>,
@@ -23,60 +27,76 @@ pub(super) struct PySource {
 
 /// Part and place of a record key.
 type Place = (usize, u64);
+/// The records, or the parts whose files have to be opened before.
+type Found<'py> = (Option<Bound<'py, PyList>>, Vec<usize>);
 
 #[pymethods]
 impl PySource {
-    /// First record and number of records of each part.
     #[new]
+    #[pyo3(signature = (*_arguments, **_named))]
+    fn new(_arguments: &Bound<'_, PyTuple>, _named: Option<&Bound<'_, PyDict>>) -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Begins anew, with no file open. `ranges` are the first record and the number of records of each part.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn new(ranges: Vec<(u64, u64)>) -> Self {
+    fn _reset(&self, ranges: Vec<(u64, u64)>) {
         let ends = ranges.iter().scan(0u64, |end, (_, records)| {
             *end = end.saturating_add(*records);
             Some(*end)
         });
-        Self { ends: ends.collect(), parts: ranges.iter().map(|(start, _)| Part { start: *start, reader: OnceLock::new() }).collect() }
+        let parts = ranges.iter().map(|(start, _)| Part { start: *start, reader: OnceLock::new() });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Parts { ends: ends.collect(), parts: parts.collect() });
     }
 
     /// Lets the records of a part be read.
-    fn opened(&self, part: usize, reader: &PyReader) {
-        if let Some(part) = self.parts.get(part) {
+    fn _opened(&self, part: usize, reader: &PyReader) {
+        if let Some(part) = self.parts().parts.get(part) {
             let _opened_by_another_thread = part.reader.set(Arc::clone(&reader.0));
         }
     }
 
     /// Part and number in its file of a record; `None` for a number that is none.
-    fn locate(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
-        Ok(key_of(key)?.and_then(|key| self.place_of(key)))
+    fn _locate(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
+        Ok(key_of(key)?.and_then(|key| self.parts().place_of(key)))
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match slf.get()._record(slf.py(), key)? {
+            Some(record) => Ok(record.into_any()),
+            None => slf.call_method1("_open_and_read", (key,)),
+        }
     }
 
     /// The record, or `None` when there is no such record or its file is not open.
-    fn record<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let Some((part, place)) = key_of(key)?.and_then(|key| self.place_of(key)) else { return Ok(None) };
-        match self.parts.get(part).and_then(|part| part.reader.get()) {
+    fn _record<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let parts = self.parts();
+        let Some((part, place)) = key_of(key)?.and_then(|key| parts.place_of(key)) else { return Ok(None) };
+        match parts.parts.get(part).and_then(|part| part.reader.get()) {
             Some(reader) => record(py, reader, place).map(Some),
             None => Ok(None),
         }
     }
 
     /// The records, or the numbers of the parts that have to be opened before. `None` when one of the keys is no record's.
-    fn records<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, threads: usize) -> PyResult<Option<(Option<Bound<'py, PyList>>, Vec<usize>)>> {
+    fn _records<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, threads: usize) -> PyResult<Option<Found<'py>>> {
+        let parts = self.parts();
         let keys = record_numbers(keys)?;
-        let Some(places) = keys.iter().map(|key| self.place_of(*key)).collect::<Option<Vec<Place>>>() else { return Ok(None) };
-        let mut by_part: Vec<Vec<(usize, u64)>> = vec![Vec::new(); self.parts.len()];
-        for (slot, (part, place)) in places.iter().enumerate() {
-            if let Some(of_part) = by_part.get_mut(*part) {
-                of_part.push((slot, *place));
+        let mut by_part: Vec<Vec<(usize, u64)>> = vec![Vec::new(); parts.parts.len()];
+        for (slot, key) in keys.iter().enumerate() {
+            let Some((part, place)) = parts.place_of(*key) else { return Ok(None) };
+            if let Some(of_part) = by_part.get_mut(part) {
+                of_part.push((slot, place));
             }
         }
-        let is_closed = |part: &usize| self.parts.get(*part).is_some_and(|part| part.reader.get().is_none());
-        let closed: Vec<usize> =
-            (0..self.parts.len()).filter(|part| by_part.get(*part).is_some_and(|of_part| !of_part.is_empty()) && is_closed(part)).collect();
+        let wanted = || parts.parts.iter().zip(&by_part).enumerate().filter(|(_, (_, of_part))| !of_part.is_empty());
+        let closed: Vec<usize> = wanted().filter(|(_, (part, _))| part.reader.get().is_none()).map(|(number, _)| number).collect();
         if !closed.is_empty() {
             return Ok(Some((None, closed)));
         }
         let mut whole: Option<Bound<'py, PyList>> = None;
-        for (of_part, part) in by_part.iter().zip(&self.parts) {
-            let Some(reader) = part.reader.get().filter(|_| !of_part.is_empty()) else { continue };
+        for (_, (part, of_part)) in wanted() {
+            let Some(reader) = part.reader.get() else { continue };
             let read = records(py, reader, of_part.iter().map(|(_, place)| *place), threads)?;
             if of_part.len() == keys.len() {
                 return Ok(Some((Some(read), Vec::new())));
@@ -89,11 +109,17 @@ impl PySource {
                 list.set_item(*slot, record)?;
             }
         }
-        Ok(Some((Some(whole.map_or_else(|| Ok(PyList::empty(py)), Ok::<_, PyErr>)?), Vec::new())))
+        Ok(Some((Some(whole.unwrap_or_else(|| PyList::empty(py))), Vec::new())))
     }
 }
 
 impl PySource {
+    fn parts(&self) -> Arc<Parts> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Parts {
     fn place_of(&self, key: u64) -> Option<Place> {
         let part = self.ends.partition_point(|end| *end <= key);
         let before = part.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);

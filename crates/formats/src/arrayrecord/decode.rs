@@ -6,6 +6,7 @@ use super::codec::{Decoder, room};
 use super::hash::hash;
 use super::simple::SimpleChunk;
 use super::{Fault, transposed};
+use bytes::BytesMut;
 
 /// A chunk may decode to this much more than the size of its file.
 pub const MAX_DECODED_BYTES: u64 = 1 << 30;
@@ -121,6 +122,51 @@ impl<'a> Framed<'a> {
     /// The records. `num_records` is what the index states, if it states any.
     pub(super) fn records(self, num_records: Option<u64>, decoder: &'a mut Decoder) -> Result<Records<'a>, Fault> {
         let Decoder { zstd, stripped, values, ends } = decoder;
+        match self.content(num_records, stripped)? {
+            Content::Simple(chunk) => {
+                chunk.ends(zstd, ends)?;
+                if let Some(plain) = chunk.plain_values() {
+                    return Ok(Records { values: plain, ends });
+                }
+                let values = room(values, chunk.decoded_size());
+                chunk.values(values, zstd)?;
+                Ok(Records { values, ends })
+            }
+            Content::Transposed { data, count, size } => {
+                (*values, *ends) = transposed::decode(data, count, size, zstd)?;
+                Ok(Records { values, ends })
+            }
+        }
+    }
+
+    /// As [`Framed::records`], behind those that are in `out` already.
+    pub(super) fn append(self, num_records: Option<u64>, decoder: &'a mut Decoder, out: &mut Gathered) -> Result<(), Fault> {
+        let Decoder { zstd, stripped, ends, .. } = decoder;
+        let before = out.values.len();
+        match self.content(num_records, stripped)? {
+            Content::Simple(chunk) => {
+                chunk.ends(zstd, ends)?;
+                match chunk.plain_values() {
+                    Some(plain) => out.values.extend_from_slice(plain),
+                    None => {
+                        out.values.resize(before + chunk.decoded_size(), 0);
+                        let room = out.values.get_mut(before..).unwrap_or_default();
+                        chunk.values(room, zstd).inspect_err(|_damaged| out.values.truncate(before))?;
+                    }
+                }
+            }
+            Content::Transposed { data, count, size } => {
+                let (values, of_values) = transposed::decode(data, count, size, zstd)?;
+                out.values.extend_from_slice(&values);
+                *ends = of_values;
+            }
+        }
+        out.ends.extend(ends.iter().map(|end| before + end));
+        Ok(())
+    }
+
+    /// What the chunk holds, its lengths held against the bytes that are there and the limits.
+    fn content(self, num_records: Option<u64>, stripped: &'a mut Vec<u8>) -> Result<Content<'a>, Fault> {
         let (header, data) = self.open(stripped)?;
         if let Some(expected) = num_records.filter(|expected| *expected != header.num_records) {
             return Err(Fault::Mismatch { what: "number of records", value: header.num_records, expected });
@@ -136,26 +182,61 @@ impl<'a> Framed<'a> {
         let size = usize::try_from(header.decoded_size).map_err(|_above| Fault::Malformed("decoded size"))?;
         let count = usize::try_from(header.num_records).map_err(|_above| Fault::Malformed("number of records"))?;
         match header.kind {
-            SIMPLE => {
-                let chunk = SimpleChunk::parse(data, count, size)?;
-                if count == 1 {
-                    ends.clear();
-                    ends.push(size);
-                } else {
-                    chunk.ends(zstd, ends)?;
-                }
-                if let Some(plain) = chunk.plain_values() {
-                    return Ok(Records { values: plain, ends });
-                }
-                let values = room(values, size);
-                chunk.values(values, zstd)?;
-                Ok(Records { values, ends })
-            }
-            TRANSPOSED => {
-                (*values, *ends) = transposed::decode(data, count, size, zstd)?;
-                Ok(Records { values, ends })
-            }
+            SIMPLE => Ok(Content::Simple(SimpleChunk::parse(data, count, size)?)),
+            TRANSPOSED => Ok(Content::Transposed { data, count, size }),
             _ => Err(Fault::Malformed("chunk of an unknown type")),
         }
+    }
+}
+
+/// Data of a chunk that passed all checks but those of decoding.
+enum Content<'a> {
+    Simple(SimpleChunk<'a>),
+    Transposed { data: &'a [u8], count: usize, size: usize },
+}
+
+/// Records of many chunks, one behind the other.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    pub values: BytesMut,
+    /// Where each ends in the values.
+    pub ends: Vec<usize>,
+}
+
+impl Gathered {
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    #[must_use]
+    pub fn get(&self, place: usize) -> Option<&[u8]> {
+        let start = place.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.values.get(start..*self.ends.get(place)?)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let record = self.values.get(start..*end).unwrap_or_default();
+            start = *end;
+            record
+        })
+    }
+
+    pub fn push(&mut self, record: &[u8]) {
+        self.values.extend_from_slice(record);
+        self.ends.push(self.values.len());
+    }
+
+    /// In memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.values.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::block::{BLOCK, is_legal};
 use super::codec::{Decoder, Scratch, room};
-use super::decode::{Framed, Records, Verify};
+use super::decode::{Framed, Gathered, Records, Verify};
 use super::index::{FIRST_CHUNK, Index, footer_offset};
 use super::{Error, Fault};
 use shardmill_storage::RangeRead;
@@ -149,31 +149,54 @@ impl ArrayRecordFile {
         let range = self.range_of(chunk)?;
         let raw = room(&mut scratch.raw, usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
         self.object.read_at(range.start, raw)?;
-        self.decode(chunk, range.start, raw, &mut scratch.decoder)
+        let framed = Framed { begin: range.start, raw, file_size: self.size, verify: self.verify };
+        framed.records(self.count_of(chunk), &mut scratch.decoder).map_err(|fault| self.damaged(chunk, range.start, fault))
     }
 
-    /// Reads the bytes of consecutive chunks at once and calls `each` with the records of those of them that are in `wanted`, which ascends.
+    /// Reads the bytes of a run of chunks at once and calls `each` with the records of those that are in `wanted`, which ascends.
     ///
     /// # Errors
-    /// As [`ArrayRecordFile::read_chunk`], and what `each` returns.
-    pub fn read_chunks<E: From<Error>>(
+    /// As [`ArrayRecordFile::read_chunk`].
+    pub fn read_chunks(&self, wanted: &[usize], scratch: &mut Scratch, mut each: impl FnMut(usize, Records<'_>)) -> Result<(), Error> {
+        self.each_framed(wanted, scratch, |chunk, framed, decoder| framed.records(self.count_of(chunk), decoder).map(|records| each(chunk, records)))
+    }
+
+    /// As [`ArrayRecordFile::read_chunks`], all records of the chunks behind those in `out`. When one is damaged, those before it are in `out`.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordFile::read_chunk`].
+    pub fn append_chunks(&self, wanted: &[usize], scratch: &mut Scratch, out: &mut Gathered) -> Result<(), Error> {
+        self.each_framed(wanted, scratch, |chunk, framed, decoder| framed.append(self.count_of(chunk), decoder, out))
+    }
+
+    fn each_framed(
         &self,
         wanted: &[usize],
         scratch: &mut Scratch,
-        mut each: impl FnMut(usize, Records<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        mut each: impl FnMut(usize, Framed<'_>, &mut Decoder) -> Result<(), Fault>,
+    ) -> Result<(), Error> {
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let (begin, end) = (self.range_of(*first)?.start, self.range_of(*last)?.end);
         let Scratch { raw, decoder } = scratch;
         let raw = room(raw, usize::try_from(end.saturating_sub(begin)).unwrap_or(usize::MAX));
-        self.object.read_at(begin, raw).map_err(Error::from)?;
+        self.object.read_at(begin, raw)?;
         for chunk in wanted {
             let range = self.range_of(*chunk)?;
             let within = |position: u64| usize::try_from(position.saturating_sub(begin)).unwrap_or(usize::MAX);
             let bytes = raw.get(within(range.start)..within(range.end)).unwrap_or_default();
-            each(*chunk, self.decode(*chunk, range.start, bytes, decoder)?)?;
+            let framed = Framed { begin: range.start, raw: bytes, file_size: self.size, verify: self.verify };
+            each(*chunk, framed, decoder).map_err(|fault| self.damaged(*chunk, range.start, fault))?;
         }
         Ok(())
+    }
+
+    fn count_of(&self, chunk: usize) -> Option<u64> {
+        let records = self.index.records(chunk);
+        Some(records.end - records.start)
+    }
+
+    fn damaged(&self, chunk: usize, offset: u64, fault: Fault) -> Error {
+        Error::Chunk { path: self.path().to_owned(), chunk, offset, fault }
     }
 
     /// Cuts `wanted`, numbers of chunks, into runs whose bytes are worth reading at once: they ascend, with little between them that is not wanted, and are
@@ -198,17 +221,6 @@ impl ArrayRecordFile {
             (end, last) = (range.end, *chunk);
         }
         Ok(runs)
-    }
-
-    fn decode<'a>(&self, chunk: usize, begin: u64, raw: &'a [u8], decoder: &'a mut Decoder) -> Result<Records<'a>, Error> {
-        let records = self.index.records(chunk);
-        let framed = Framed { begin, raw, file_size: self.size, verify: self.verify };
-        framed.records(Some(records.end - records.start), decoder).map_err(|fault| Error::Chunk {
-            path: self.path().to_owned(),
-            chunk,
-            offset: begin,
-            fault,
-        })
     }
 
     /// Bytes of an uncompressed record that are in one piece in the file: where they begin, and how many they are. Its chunk is read and checked.

@@ -24,7 +24,7 @@ mod wire;
 mod write;
 
 pub use codec::{Codec, Scratch};
-pub use decode::{MAX_DECODED_BYTES, Records, Verify};
+pub use decode::{Gathered, MAX_DECODED_BYTES, Records, Verify};
 pub use error::{Error, Fault};
 pub use file::ArrayRecordFile;
 pub use options::{Compression, IndexStorage, ReaderOptions, WriterOptions};

@@ -32,6 +32,11 @@ impl<'a> SimpleChunk<'a> {
     /// Where each record ends in the values; replaces what is in `ends`.
     pub(super) fn ends(&self, zstd: &mut Zstd, ends: &mut Vec<usize>) -> Result<(), Fault> {
         ends.clear();
+        // The only size is that of the chunk.
+        if self.num_records == 1 {
+            ends.push(self.decoded_size);
+            return Ok(());
+        }
         let (len, block) = stated_len(self.codec, self.sizes)?;
         // A size has at least one byte and at most ten.
         if len < self.num_records as u64 || len / 10 > self.num_records as u64 {
@@ -67,6 +72,10 @@ impl<'a> SimpleChunk<'a> {
             return Err(Fault::Mismatch { what: "sum of the records' sizes", value: end as u64, expected: self.decoded_size as u64 });
         }
         Ok(())
+    }
+
+    pub(super) fn decoded_size(&self) -> usize {
+        self.decoded_size
     }
 
     /// All records, one behind the other, where nothing needs decompressing.

@@ -104,18 +104,17 @@ struct Taken<'a> {
 
 impl Taken<'_> {
     /// The records of a chunk, the first of which is row `first` of the block.
-    fn add(&mut self, first: usize, records: Records<'_>) -> Result<(), Error> {
+    fn add(&mut self, first: usize, records: Records<'_>) {
         let Some(selection) = self.selection else {
             let before = self.values.len();
             self.values.extend_from_slice(records.values());
             self.ends.extend(records.ends().iter().map(|end| before + end));
-            return Ok(());
+            return;
         };
         for position in selection.slice(first, records.len()).set_indices() {
             self.values.extend_from_slice(records.get(position).unwrap_or_default());
             self.ends.push(self.values.len());
         }
-        Ok(())
     }
 
     fn finish(self) -> Result<ArrayRef, arrow_schema::ArrowError> {

@@ -1,10 +1,9 @@
 //! Many records at once: sorted by their place in the file, cut into jobs, decoded on threads.
 
+use super::Gathered;
 use super::reader::{Reader, failed, with_scratch};
-use super::segment::Segment;
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, Run, run_in_order};
-use shardmill_formats::arrayrecord::Error as FormatError;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -15,6 +14,8 @@ const JOB_BYTES: u64 = 256 << 10;
 const LEAST_JOB_BYTES: u64 = 16 << 10;
 /// A request to a far storage costs as much as some megabytes of its data, so a job there is several of those.
 const GAPS_OF_A_JOB: u64 = 4;
+/// Lengths come from the index, which nobody has checked.
+const MOST_RESERVED: usize = 8 << 20;
 /// Bytes of the file that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -40,7 +41,7 @@ impl Batch {
     /// The records `indices` in this order; any may repeat. Jobs ascend in the file.
     ///
     /// # Errors
-    /// [`FormatError::NoSuchRecord`].
+    /// When one of them is not there.
     pub fn new(reader: &Reader, indices: impl Iterator<Item = u64>, threads: usize) -> Result<Self> {
         let mut wanted = Vec::with_capacity(indices.size_hint().0);
         let mut is_sorted = true;
@@ -55,6 +56,18 @@ impl Batch {
             wanted.sort_unstable_by_key(|wanted| (wanted.chunk, wanted.place));
         }
         Self::of(reader, wanted, threads)
+    }
+
+    /// As [`Batch::new`], with jobs that ascend in the batch.
+    ///
+    /// # Errors
+    /// When one of them is not there.
+    pub(super) fn in_order(reader: &Reader, numbers: &[u64], threads: usize) -> Result<Self> {
+        let wanted = numbers.iter().enumerate().map(|(slot, number)| {
+            let (chunk, place) = reader.locate(*number)?;
+            Ok(Wanted { chunk, place, slot })
+        });
+        Self::of(reader, wanted.collect::<Result<_>>()?, threads)
     }
 
     fn of(reader: &Reader, wanted: Vec<Wanted>, threads: usize) -> Result<Self> {
@@ -116,32 +129,43 @@ impl Batch {
     ///
     /// # Errors
     /// When one of their chunks cannot be read or is damaged.
-    pub fn decode(&self, reader: &Reader, job: usize) -> Result<Segment> {
+    pub fn decode(&self, reader: &Reader, job: usize) -> Result<Gathered> {
+        self.decode_into(reader, job, Gathered::default())
+    }
+
+    /// As [`Batch::decode`], behind what `gathered` holds.
+    pub(super) fn decode_into(&self, reader: &Reader, job: usize, mut gathered: Gathered) -> Result<Gathered> {
         let wanted = self.jobs.get(job).and_then(|job| self.wanted.get(job.clone())).unwrap_or_default();
         let mut chunks: Vec<usize> = wanted.iter().map(|wanted| wanted.chunk).collect();
         chunks.dedup();
-        let mut segment = Segment::default();
-        let mut rest = wanted.iter().peekable();
         with_scratch(|scratch| {
+            // Records of one chunk each, none of them twice: all that is decoded is wanted.
+            if reader.file().is_single() && chunks.len() == wanted.len() {
+                let lengths = wanted.iter().filter_map(|wanted| reader.file().length_of_single(wanted.chunk)).sum::<usize>();
+                gathered.values.reserve(lengths.min(MOST_RESERVED));
+                gathered.ends.reserve(wanted.len());
+                let mut runs = reader.file().runs(&chunks, READ_BYTES)?.into_iter();
+                return runs.try_for_each(|run| reader.file().append_chunks(chunks.get(run).unwrap_or_default(), scratch, &mut gathered));
+            }
+            let mut rest = wanted.iter().peekable();
             for run in reader.file().runs(&chunks, READ_BYTES)? {
                 reader.file().read_chunks(chunks.get(run).unwrap_or_default(), scratch, |chunk, records| {
                     while let Some(Wanted { place, .. }) = rest.next_if(|wanted| wanted.chunk == chunk) {
-                        segment.push(records.get(*place).unwrap_or_default());
+                        gathered.push(records.get(*place).unwrap_or_default());
                     }
-                    Ok::<_, FormatError>(())
                 })?;
             }
             Ok(())
         })
         .map_err(failed)?;
-        Ok(segment)
+        Ok(gathered)
     }
 
     /// Decodes all jobs on threads; segments come in the order of the jobs.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn run(&self, reader: &Arc<Reader>, threads: usize, cancel: &Cancel) -> Result<Run<Result<Segment>>> {
+    pub fn run(&self, reader: &Arc<Reader>, threads: usize, cancel: &Cancel) -> Result<Run<Result<Gathered>>> {
         let (batch, reader) = (self.clone(), Arc::clone(reader));
         let run = run_in_order(self.jobs(), threads, cancel, move |job| match batch.decode(&reader, job) {
             Ok(segment) => ControlFlow::Continue(Ok(segment)),

@@ -1,9 +1,8 @@
 //! One file, and single records of it.
 
 use super::recent::Recent;
-use super::segment::Segment;
 use crate::{Error, Result};
-use shardmill_formats::arrayrecord::{ArrayRecordFile, Error as FormatError, Scratch, Verify};
+use shardmill_formats::arrayrecord::{ArrayRecordFile, Error as FormatError, Gathered, Scratch, Verify};
 use shardmill_formats::table::TableError;
 use shardmill_storage::open_with_tail;
 use std::cell::RefCell;
@@ -63,7 +62,9 @@ impl Reader {
         let segment = match self.recent.get(chunk) {
             Some(segment) => segment,
             None => {
-                let segment = Arc::new(with_scratch(|scratch| self.file.read_chunk(chunk, scratch).map(Segment::of)).map_err(failed)?);
+                let mut records = Gathered::default();
+                with_scratch(|scratch| self.file.append_chunks(&[chunk], scratch, &mut records)).map_err(failed)?;
+                let segment = Arc::new(records);
                 self.recent.put(chunk, &segment);
                 segment
             }
@@ -83,6 +84,11 @@ impl Reader {
     /// As [`Reader::record`].
     pub fn plain_range(&self, index: u64) -> Result<Option<std::ops::Range<u64>>> {
         with_scratch(|scratch| self.file.plain_range(index, scratch)).map_err(failed)
+    }
+
+    /// Bytes of a record that has a chunk of its own, as the index states them.
+    pub(super) fn length_of_single(&self, index: u64) -> Option<usize> {
+        self.file.locate(index).and_then(|(chunk, _)| self.file.length_of_single(chunk))
     }
 
     pub(super) fn locate(&self, index: u64) -> Result<(usize, usize)> {

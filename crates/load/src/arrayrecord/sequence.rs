@@ -1,7 +1,7 @@
 //! Records in the order of the file, decoded ahead of who takes them.
 
+use super::Gathered;
 use super::reader::{Reader, failed, with_scratch};
-use super::segment::Segment;
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, Poll, Run, run_in_order};
 use std::ops::{ControlFlow, Range};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const JOB_BYTES: u64 = 256 << 10;
 
 /// The records before a chunk that cannot be read, and why it cannot.
-type Decoded = (Segment, Option<Error>);
+type Decoded = (Gathered, Option<Error>);
 
 /// Runs over consecutive chunks from one record on.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Sequence {
     }
 
     /// The next segment, and how many of its first records were not asked for.
-    pub fn poll(&mut self, patience: Duration) -> Poll<Result<(Segment, usize)>> {
+    pub fn poll(&mut self, patience: Duration) -> Poll<Result<(Gathered, usize)>> {
         if let Some(error) = self.error.take() {
             return Poll::Ready(Ok(Err(error)));
         }
@@ -74,12 +74,7 @@ impl Sequence {
 
 fn decode(reader: &Reader, chunks: Option<&Range<usize>>) -> Decoded {
     let chunks: Vec<usize> = chunks.cloned().unwrap_or_default().collect();
-    let mut segment = Segment::default();
-    let result = with_scratch(|scratch| {
-        reader.file().read_chunks(&chunks, scratch, |_chunk, records| {
-            segment.extend(records);
-            Ok(())
-        })
-    });
-    (segment, result.map_err(failed).err())
+    let mut records = Gathered::default();
+    let result = with_scratch(|scratch| reader.file().append_chunks(&chunks, scratch, &mut records));
+    (records, result.map_err(failed).err())
 }
