@@ -17,11 +17,14 @@ class ProcessError(AssertionError):
         self.out = out
 
 
-def run_python(code: str, *arguments: object, timeout: float = 60, cwd: Path | None = None, **environment: str) -> str:
-    """What the code printed. Its imports find what ours find."""
+def run_python(
+    code: str | Path, *arguments: object, timeout: float = 60, cwd: Path | None = None, **environment: str
+) -> str:
+    """What the code, or the script, printed. Its imports find what ours find."""
     path = [str(Path(__file__).parent), *filter(None, sys.path)]
+    what = ["-c", code] if isinstance(code, str) else [str(code)]
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, *map(str, arguments)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", *what, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
