@@ -53,7 +53,9 @@ def test_pipelines_of_several_processes(pipeline, paths, tmp_path) -> None:
 
 def test_loader_of_two_workers_reads_what_one_process_reads(paths, tmp_path) -> None:
     found = job("installed", paths, ["loader-2", "loader-0"], tmp_path, [])
-    assert [sorted(sum(found[name], [])) for name in ("loader-0", "loader-2")] == [list(range(COUNT))] * 2
+    assert [sorted(number for batch in found[name] for number in batch) for name in ("loader-0", "loader-2")] == [
+        list(range(COUNT))
+    ] * 2
 
 
 def test_indices_wrap_around_the_source(paths) -> None:
