@@ -30,10 +30,12 @@ def judge(path: Path, records: list[bytes]) -> str:
         refused_without_strictness(path)
         return REFUSED
     must(len(reader) == len(records), f"{len(reader)} records")
-    answers = [answer(lambda: reader.read([number]), [record]) for number, record in enumerate(records)]
-    answers += [answer(lambda: [reader[number]], [record]) for number, record in enumerate(records)]
-    answers += [answer(lambda: [bytes(reader.view(number))], [record]) for number, record in enumerate(records)]
-    answers += [answer(lambda: [read_into(reader, number)], [record]) for number, record in enumerate(records)]
+    answers = []
+    for number, record in enumerate(records):
+        answers.append(answer(lambda at: reader.read([at]), [record], number))
+        answers.append(answer(lambda at: [reader[at]], [record], number))
+        answers.append(answer(lambda at: [bytes(reader.view(at))], [record], number))
+        answers.append(answer(lambda at: [read_into(reader, at)], [record], number))
     answers.append(answer(reader.read_all, records))
     answers.append(answer(lambda: reader.read(range(len(records))[::-1]), records[::-1]))
     answers.append(answer(lambda: list(reader), records))
@@ -49,9 +51,9 @@ def judge(path: Path, records: list[bytes]) -> str:
     return WHOLE if all(answers) else PARTLY
 
 
-def answer(call: Callable[[], Iterable[bytes]], expected: list[bytes]) -> bool:
+def answer(call: Callable[..., Iterable[bytes]], expected: list[bytes], *arguments: int) -> bool:
     try:
-        found = list(call())
+        found = list(call(*arguments))
     except RecordError:
         return False
     must(found == expected, f"{str(found)[:200]} in the place of {str(expected)[:200]}")

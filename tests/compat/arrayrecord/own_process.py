@@ -9,11 +9,22 @@ import sys
 from pathlib import Path
 
 
-def run_python(code: str, *arguments: object, timeout: float = 60, cwd: Path | None = None, **environment: str) -> str:
-    """What the code printed. Its imports find what ours find."""
+class ProcessError(AssertionError):
+    """It crashed, failed or hung. ``out`` is what it had printed."""
+
+    def __init__(self, what: str, out: str, errors: str) -> None:
+        super().__init__(f"{what}\n{out[-2000:]}\n{errors[-6000:]}")
+        self.out = out
+
+
+def run_python(
+    code: str | Path, *arguments: object, timeout: float = 60, cwd: Path | None = None, **environment: str
+) -> str:
+    """What the code, or the script, printed. Its imports find what ours find."""
     path = [str(Path(__file__).parent), *filter(None, sys.path)]
+    what = ["-c", code] if isinstance(code, str) else [str(code)]
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, *map(str, arguments)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", *what, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -25,7 +36,7 @@ def run_python(code: str, *arguments: object, timeout: float = 60, cwd: Path | N
         out, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        out, errors = process.communicate()
-        raise AssertionError(f"hangs after: {out[-2000:]}\n{errors[-2000:]}") from None
-    assert process.returncode == 0, f"exit code {process.returncode}\n{out[-2000:]}\n{errors[-6000:]}"
+        raise ProcessError("hangs", *process.communicate()) from None
+    if process.returncode:
+        raise ProcessError(f"exit code {process.returncode}", out, errors)
     return out

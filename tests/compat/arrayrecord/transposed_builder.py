@@ -32,13 +32,14 @@ def transposed_data(
     states: Sequence[State],
     first: int,
     transitions: bytes = b"",
+    /,
     *,
-    buckets: Sequence[int] | None = None,
+    per_bucket: Sequence[int] | None = None,
     **told: int,
 ) -> bytes:
-    """``buckets`` says how many buffers each bucket holds; one each by default. ``told`` replaces counts of the header."""
+    """``per_bucket`` says how many buffers each bucket holds; one each by default. ``told`` replaces counts of the header."""
     bounds = [0]
-    for count in buckets if buckets is not None else [1] * len(buffers):
+    for count in per_bucket if per_bucket is not None else [1] * len(buffers):
         bounds.append(bounds[-1] + count)
     packed = [b"".join(buffers[a:b]) for a, b in zip(bounds, bounds[1:])]
     counts = {"buckets": len(packed), "buffers": len(buffers), "states": len(states)} | told
@@ -61,7 +62,7 @@ def opaque_chunk(records: Sequence[bytes], **told: int) -> Chunk:
     while left > 0:
         transitions.append(min(4, left) - 1)
         left -= 4
-    data = transposed_data([values, lengths], [State(OPAQUE, 0, buffer=0)], 0, bytes(transitions), buckets=[2])
+    data = transposed_data([values, lengths], [State(OPAQUE, 0, buffer=0)], 0, bytes(transitions), per_bucket=[2])
     return raw_chunk(b"t", data, records, **told)
 
 
