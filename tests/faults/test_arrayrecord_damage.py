@@ -31,9 +31,9 @@ def used():
         word = words.get(chunk.kind) or ("tail" if chunk in data[-2:] else "chunk")
         span = range(chunk.begin, chunk.end)
         # Of a padding, its header and both of its ends; of long records, what lies around block borders and ends.
-        near = [place for place in (chunk.begin, chunk.end, *range(chunk.begin // 65536 * 65536, chunk.end, 65536))]
-        for place in span if len(span) < 2000 and word != "padding" else span:
-            if len(span) < 2000 or any(-30 <= place - each < 70 for each in near):
+        near = [place for place in (chunk.begin, *range(chunk.begin // 65536 * 65536, chunk.end, 65536))]
+        for place in span:
+            if len(span) < 2000 or place % 3 == 0 and any(-26 <= place - each < 66 for each in near):
                 yield word, place
 
 def flipped():
@@ -55,7 +55,9 @@ def changed():
         yield "cut", whole[:place]
     for more in (1, 23, 24, 25, 40, 64, 65535, 65536, 65537, 131072):
         yield "tail", whole + bytes(more)
-        yield "tail", whole + whole[:more]
+        # Twice the file is a file: its end is whole, and its offsets lead into the first copy.
+        if more < len(whole):
+            yield "tail", whole + whole[:more]
     for less in (1, 24, 64, 65536):
         yield "head", whole[less:]
         yield "head", bytes(less) + whole

@@ -1,5 +1,6 @@
 """An ArrayRecord file on a disk that is full, read-only or under a limit: an error, and nothing under the final name."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("threads", [1, 8])
 @pytest.mark.parametrize("options", ["uncompressed", "uncompressed,group_size:100", "snappy,transpose"])
 def test_full_disk_is_an_error_that_leaves_nothing(options, threads, small_disk) -> None:
-    rest = bytes(value * 7919 % 251 for value in range(10_000))
+    rest = random.Random(6).randbytes(10_000)
     with (
         pytest.raises((OSError, RuntimeError)) as raised,
         ArrayRecordWriter(small_disk / "file", options, threads=threads) as writer,

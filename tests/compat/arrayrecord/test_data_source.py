@@ -9,7 +9,7 @@ import pickle
 from types import SimpleNamespace
 
 import pytest
-from implementations import ORIGINAL, Implementation, numbered
+from implementations import ORIGINAL, STRICT, Implementation, numbered
 
 np = pytest.importorskip("numpy")
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -105,11 +105,11 @@ def test_damaged_file_is_a_runtime_error_at_once(any_mode: Implementation, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["brackets", "instruction"])
-def test_selection_is_not_checked_before_it_is_read(kind, any_mode: Implementation, files, tmp_path) -> None:
+def test_selection_is_not_checked_before_it_is_read(kind, implementation: Implementation, files, tmp_path) -> None:
     def part(path, start, end):
         return f"{path}[{start}:{end}]" if kind == "brackets" else FileInstruction(path, start, end - start)
 
-    source = any_mode.data_source([part(files[0], 3, 8), part(tmp_path / "missing", 0, 2)])
+    source = implementation.data_source([part(files[0], 3, 8), part(tmp_path / "missing", 0, 2)])
     assert len(source) == 7
     assert [source[0], source[1]] == [b"3", b"4"]
     for key in (2, 4, 5, 6):
@@ -118,9 +118,18 @@ def test_selection_is_not_checked_before_it_is_read(kind, any_mode: Implementati
     assert source[1] == b"4"
     with pytest.raises(RuntimeError):
         source.__getitems__([0, 2])
-    reversed_part = any_mode.data_source(part(files[0], 5, 2))
+    reversed_part = implementation.data_source(part(files[0], 5, 2))
     with pytest.raises(ValueError):
         len(reversed_part)
+
+
+def test_selection_beyond_the_file_is_an_error_of_the_strict_mode_at_the_first_read(files) -> None:
+    source = STRICT.data_source([f"{files[0]}[3:8]", files[1]])
+    assert len(source) == 10
+    for _ in range(2):
+        with pytest.raises((IndexError, RuntimeError), match="a"):
+            source[0]
+    assert source[9] == b"9"
 
 
 def test_keys_map_to_files_and_positions(any_mode: Implementation) -> None:

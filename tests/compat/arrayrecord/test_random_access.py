@@ -76,7 +76,6 @@ def test_sixteen_threads_mix_all_calls_of_one_reader(tmp_path) -> None:
     assert wrong == []
 
 
-@pytest.mark.slow
 def test_price_of_one_record_does_not_grow_with_the_file(tmp_path) -> None:
     """1,000 records against 512,000: the original scans its list of chunks for each call."""
     readers = {}

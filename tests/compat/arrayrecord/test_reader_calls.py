@@ -203,10 +203,17 @@ def test_closed_reader_refuses_reads(ten) -> None:
     for bounds in ((0, 1), (0, 0), (-1, 5)):
         with pytest.raises(IndexError):
             ten.read(*bounds)
+    ten.close()
+    ten.close()
+
+
+def test_wrong_argument_is_a_type_error_of_a_closed_reader_as_well(ten) -> None:
+    ten.close()
+    for wrong in ([-1], 1, None, {1}):
+        with pytest.raises(TypeError):
+            ten.read(wrong)
     with pytest.raises(TypeError):
-        ten.read([-1])
-    ten.close()
-    ten.close()
+        ten.seek(None)
 
 
 def test_file_without_records_reads_as_nothing(any_mode: Implementation, file_of) -> None:

@@ -153,7 +153,7 @@ def test_folder_that_cannot_be_written_raises_at_once(tmp_path) -> None:
 
 def test_folder_under_the_name_of_the_file_is_an_error(tmp_path) -> None:
     (tmp_path / "file").mkdir()
-    with pytest.raises(OSError), ArrayRecordWriter(tmp_path / "file") as writer:
+    with pytest.raises((OSError, RuntimeError)), ArrayRecordWriter(tmp_path / "file") as writer:
         writer.write(b"a")
     assert names(tmp_path) == ["file"]
     assert names(tmp_path / "file") == []
