@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// Records of one job, together: some milliseconds of compression.
-const JOB_BYTES: usize = 128 << 10;
+const JOB_BYTES: usize = 512 << 10;
 const JOB_RECORDS: usize = 4096;
 
 /// A file in the making; it has its final name once [`ArrayRecordWriter::close`] has returned.
@@ -158,7 +158,7 @@ impl ArrayRecordWriter {
         }
         let capacity = self.gathered.values.len();
         let gathered =
-            std::mem::replace(&mut self.gathered, Gathered { lengths: Vec::new(), values: Vec::with_capacity(capacity.min(2 * JOB_BYTES)) });
+            std::mem::replace(&mut self.gathered, Gathered { lengths: Vec::new(), values: Vec::with_capacity(capacity.min(JOB_BYTES + (JOB_BYTES >> 3))) });
         let (encoders, group_size) = (self.encoders.clone(), self.group_size);
         let job = move || encoders.encode(&gathered, group_size);
         match &mut self.encoded {

@@ -1,9 +1,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Self, SupportsIndex, final
 
-__all__ = ["Reader", "Records", "Source", "Writer", "check_reader_options", "recorded_writer_options"]
+__all__ = ["Reader", "Records", "Source", "Writer", "check_reader_options", "check_record_numbers", "recorded_writer_options"]
 
 def check_reader_options(options: str) -> None: ...
+def check_record_numbers(numbers: Any) -> None: ...
 def recorded_writer_options(options: str) -> str: ...
 @final
 class Reader:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
 from shardmill._native import arrayrecord as _native
-from shardmill.arrayrecord.reader import ArrayRecordReader
+from shardmill.arrayrecord.reader import ArrayRecordReader, checked_verify
 from shardmill.errors import Error, OptionError, RecordError, RecordIndexError, RecordKeyError
 from shardmill.threads import checked_threads
 
@@ -91,7 +91,7 @@ class ArrayRecordDataSource(_native.Source):
         threads: int | None = None,
     ) -> None:
         self._strict = self._is_strict_by_default if strict is None else strict
-        self._verify = verify
+        self._verify = checked_verify(verify)
         self._threads = checked_threads(threads)
         self._reader_options_string = ",".join(f"{key}:{value}" for key, value in (reader_options or {}).items())
         self._read_instructions = _read_instructions(_checked_paths(paths))
@@ -121,11 +121,15 @@ class ArrayRecordDataSource(_native.Source):
         if len(record_keys) == 0:
             raise OptionError("no record keys were given")
         while True:
-            found = self._records(record_keys, self._threads)
+            try:
+                found = self._records(record_keys, self._threads)
+            except TypeError:
+                # A number that no record can have is one of the wrong numbers here.
+                self._check_keys(record_keys)
+                raise
             if found is None:
-                for key in record_keys:
-                    self._reader_idx_and_position(key)
-                raise RecordKeyError("a record key is out of range")
+                self._check_keys(record_keys)
+                raise RecordKeyError(f"a record key is out of range, keys are from 0 up to {self._num_records}")
             records, closed = found
             if records is not None:
                 return records
@@ -171,6 +175,10 @@ class ArrayRecordDataSource(_native.Source):
         if place is None:
             raise RecordKeyError(f"there is no record {record_key!r}, keys are from 0 up to {self._num_records}")
         return place
+
+    def _check_keys(self, record_keys: Sequence[SupportsIndex]) -> None:
+        for key in record_keys:
+            self._reader_idx_and_position(key)
 
     def _open_and_read(self, record_key: SupportsIndex) -> bytes:
         while True:

@@ -64,12 +64,10 @@ class ArrayRecordReader:
         if not isinstance(options, str):
             raise TypeError(f"options is a string such as 'readahead_buffer_size:16M', not {type(options).__name__}")
         _native.check_reader_options(options)
-        if verify not in ("full", "header", "none"):
-            raise OptionError(f"verify is 'full', 'header' or 'none', not {verify!r}")
         self._path = os.fsdecode(path)
         self._options = options
         self._strict = strict
-        self._verify = verify
+        self._verify = checked_verify(verify)
         self._threads = checked_threads(threads)
         self._is_open = True
         self._failure: Error | None = None
@@ -115,10 +113,8 @@ class ArrayRecordReader:
         """Gives the file back. Closing twice is fine.
 
         Raises:
-            RuntimeError: when the reader had failed.
+            RuntimeError: when the reader had failed; each time.
         """
-        if not self._is_open:
-            return
         self._is_open = False
         self._native = self._ahead = self._mapped = None
         if self._failure is not None:
@@ -143,8 +139,8 @@ class ArrayRecordReader:
             IndexError: (strict) when ``index`` is negative; array_record goes to the end of the file then.
             RuntimeError: when the reader is closed or has failed.
         """
-        native = self._usable()
         index = operator.index(index)
+        native = self._usable()
         if not -_INT64 <= index < _INT64:
             raise TypeError(f"a place in a file is below 2**63, not {index}")
         if index < 0 and self._strict:
@@ -268,7 +264,7 @@ class ArrayRecordReader:
     def _usable(self) -> _native.Reader:
         if self._native is not None and self._failure is None:
             return self._native
-        if self._failure is not None and self._is_open:
+        if self._failure is not None:
             raise _as_runtime_error(self._failure)
         raise ClosedError(f"the reader of {self._path!r} is closed")
 
@@ -300,6 +296,9 @@ class ArrayRecordReader:
         return record
 
     def _batch(self, indices: Any) -> list[bytes]:
+        if not self.ok():
+            # What is no number is refused first, whatever the state of the reader.
+            _native.check_record_numbers(indices)
         native = self._usable()
         try:
             return native.records(indices, self._threads)
@@ -326,6 +325,17 @@ def _reopened(cls: type[ArrayRecordReader], path: str, options: str, strict: boo
 def _as_runtime_error(error: Exception) -> RuntimeError:
     """What array_record raises: a ``RuntimeError``, whatever went wrong."""
     return error if isinstance(error, RuntimeError) else RecordError(str(error))
+
+
+def checked_verify(verify: Any) -> str:
+    """``verify`` as an option gives it.
+
+    Raises:
+        ValueError: for what is none of its values.
+    """
+    if verify not in ("full", "header", "none"):
+        raise OptionError(f"verify is 'full', 'header' or 'none', not {verify!r}")
+    return verify
 
 
 def _checked_buffer_size(size: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from shardmill._native import arrayrecord as _native
@@ -55,11 +55,13 @@ class ArrayRecordWriter:
         self._is_open = True
         self._failure: Exception | None = None
         self._native: _native.Writer | None = None
+        self._write: Callable[[bytes], None] = self._refuse
         try:
             folder = os.path.dirname(self._path) or "."
             if "://" not in self._path and not os.path.isdir(folder):
                 raise NotFoundError(f"{self._path!r} cannot be written: there is no folder {folder!r}\nhint: make it first")
             self._native = _native.Writer(self._path, options, checked_threads(threads))
+            self._write = self._native.write
         except (Error, OSError) as error:
             if strict:
                 raise
@@ -85,10 +87,8 @@ class ArrayRecordWriter:
             TypeError: for what is not ``bytes``.
             RuntimeError: when the writer is closed or has failed.
         """
-        if not isinstance(record, bytes):
-            raise TypeError(f"a record is bytes, not {type(record).__name__}")
         try:
-            self._usable().write(record)
+            self._write(record)
         except (Error, OSError) as error:
             raise self._failed(error) from error
 
@@ -98,23 +98,25 @@ class ArrayRecordWriter:
         Raises:
             TypeError, RuntimeError: as :meth:`write`.
         """
-        for record in records:
-            self.write(record)
+        try:
+            for record in records:
+                self._write(record)
+        except Error as error:
+            raise self._failed(error) from error
 
     def close(self) -> None:
         """Writes what makes the file readable and gives it its name. Closing twice is fine.
 
         Raises:
-            RuntimeError: when the writer had failed, or fails now; there is no file then.
+            RuntimeError: when the writer had failed, or fails now; there is no file then. Each time.
         """
-        if not self._is_open:
-            return
-        self._is_open = False
-        if self._native is None:
-            raise _as_runtime_error(self._failure or ClosedError(f"the writer of {self._path!r} is closed"))
+        was_open, self._is_open = self._is_open, False
         native, self._native = self._native, None
+        self._write = self._refuse
         if self._failure is not None:
             raise _as_runtime_error(self._failure)
+        if not was_open or native is None:
+            return
         try:
             native.close()
         except (Error, OSError) as error:
@@ -132,18 +134,20 @@ class ArrayRecordWriter:
         if self._native is not None:
             self._native.abandon()
             self._native = None
+            self._write = self._refuse
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._path!r}: {'open' if self.ok() else 'failed' if self._is_open else 'closed'})"
 
-    def _usable(self) -> _native.Writer:
-        if self._native is not None and self._failure is None:
-            return self._native
+    def _refuse(self, record: bytes) -> None:
+        if not isinstance(record, bytes):
+            raise TypeError(f"a record is bytes, not {type(record).__name__}")
         raise self._failure or ClosedError(f"the writer of {self._path!r} is closed")
 
     def _failed(self, error: Exception) -> RuntimeError:
         if self._is_open and self._failure is None:
             self._failure = error
+            self._write = self._refuse
         return _as_runtime_error(error)
 
 

@@ -3,7 +3,7 @@
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PySequence, PyString};
+use pyo3::types::{PyBytes, PyList, PySequence, PyString};
 
 /// The numbers of a list, a tuple, a range, a NumPy array or another sequence of whole numbers that are not negative.
 pub(super) fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
@@ -19,7 +19,7 @@ pub(super) fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
         }
         return numbers.try_iter()?.map(|number| record_number(&number?)).collect();
     }
-    let is_text = numbers.is_instance_of::<PyString>() || numbers.is_instance_of::<PyBytes>() || numbers.is_instance_of::<PyByteArray>();
+    let is_text = numbers.is_instance_of::<PyString>() || numbers.is_instance_of::<PyBytes>();
     if is_text || numbers.cast::<PySequence>().is_err() {
         return Err(PyTypeError::new_err(format!("records are named by a sequence of whole numbers, not by {}", numbers.get_type().name()?)));
     }
@@ -28,15 +28,26 @@ pub(super) fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
 
 /// Anything with `__index__`.
 pub(super) fn record_number(number: &Bound<'_, PyAny>) -> PyResult<u64> {
-    number.extract::<u64>().map_err(|error| {
-        if error.is_instance_of::<PyOverflowError>(number.py()) {
+    number.extract::<u64>().or_else(|error| {
+        // NumPy's own truth values have no `__index__`; Python's have one.
+        if let Ok(truth) = number.extract::<bool>() {
+            return Ok(u64::from(truth));
+        }
+        Err(if error.is_instance_of::<PyOverflowError>(number.py()) {
             refused(&number.to_string())
         } else {
             PyTypeError::new_err(format!("a record is named by a whole number, not by {number}"))
-        }
+        })
     })
 }
 
 fn refused(number: &str) -> PyErr {
     PyTypeError::new_err(format!("the number of a record is from 0 to 2**64 - 1, not {number}"))
+}
+
+/// # Errors
+/// As [`record_numbers`].
+#[pyfunction]
+pub(super) fn check_record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<()> {
+    record_numbers(numbers).map(drop)
 }

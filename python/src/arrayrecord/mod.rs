@@ -30,6 +30,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "arrayrecord")?;
     module.add_function(wrap_pyfunction!(check_reader_options, &module)?)?;
     module.add_function(wrap_pyfunction!(recorded_writer_options, &module)?)?;
+    module.add_function(wrap_pyfunction!(indices::check_record_numbers, &module)?)?;
     module.add_class::<reader::PyReader>()?;
     module.add_class::<records::PyRecords>()?;
     module.add_class::<source::PySource>()?;

@@ -104,10 +104,11 @@ impl PyReader {
 }
 
 pub(super) fn record<'py>(py: Python<'py>, reader: &Arc<Reader>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
-    if reader.read_bytes(index) <= HELD_BYTES {
-        return Ok(reader.record(index, |record| PyBytes::new(py, record)).map_err(PyShardmillError::from)?);
+    let found = reader.find(index).map_err(PyShardmillError::from)?;
+    if found.read_bytes() <= HELD_BYTES {
+        return Ok(reader.read(&found, |record| PyBytes::new(py, record)).map_err(PyShardmillError::from)?);
     }
-    let record = py.detach(|| reader.record(index, <[u8]>::to_vec)).map_err(PyShardmillError::from)?;
+    let record = py.detach(|| reader.read(&found, <[u8]>::to_vec)).map_err(PyShardmillError::from)?;
     Ok(PyBytes::new(py, &record))
 }
 

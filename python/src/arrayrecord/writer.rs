@@ -2,6 +2,7 @@
 
 use super::refused;
 use crate::error::PyShardmillError;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardmill_formats::arrayrecord::WriterOptions;
@@ -20,7 +21,10 @@ impl PyWriter {
         Ok(Self(Mutex::new(writer)))
     }
 
-    fn write(&self, py: Python<'_>, record: &Bound<'_, PyBytes>) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Ok(record) = record.cast::<PyBytes>() else {
+            return Err(PyTypeError::new_err(format!("a record is bytes, not {}", record.get_type().name()?)));
+        };
         // Whoever holds the lock may be waiting for the interpreter.
         let is_due = match self.0.try_lock() {
             Ok(mut writer) => writer.gather(record.as_bytes()),

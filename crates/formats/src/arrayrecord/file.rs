@@ -147,7 +147,15 @@ impl ArrayRecordFile {
     /// When its bytes cannot be read, or are damaged.
     pub fn read_chunk<'a>(&self, chunk: usize, scratch: &'a mut Scratch) -> Result<Records<'a>, Error> {
         let range = self.range_of(chunk)?;
-        let raw = room(&mut scratch.raw, usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
+        self.read_chunk_at(chunk, range, scratch)
+    }
+
+    /// As [`ArrayRecordFile::read_chunk`], for who has asked for its range.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordFile::read_chunk`].
+    pub fn read_chunk_at<'a>(&self, chunk: usize, range: Range<u64>, scratch: &'a mut Scratch) -> Result<Records<'a>, Error> {
+        let raw = room(&mut scratch.raw, usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX));
         self.object.read_at(range.start, raw)?;
         let framed = Framed { begin: range.start, raw, file_size: self.size, verify: self.verify };
         framed.records(self.count_of(chunk), &mut scratch.decoder).map_err(|fault| self.damaged(chunk, range.start, fault))

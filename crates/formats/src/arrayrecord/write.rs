@@ -41,7 +41,7 @@ impl ChunkEncoder {
     /// # Errors
     /// When the codec cannot hold so much data.
     pub fn encode(&mut self, lengths: &[u64], values: &[u8]) -> Result<EncodedChunk, Fault> {
-        let mut data = Vec::new();
+        let mut data = Vec::with_capacity(values.len() + values.len() / 8 + 64);
         let (kind, encode) = if self.is_transposed { (TRANSPOSED, transposed::encode as Encode) } else { (SIMPLE, simple::encode as Encode) };
         encode(lengths, values, &mut self.compressor, &mut self.scratch, &mut data)?;
         Ok(EncodedChunk { header: ChunkHeader::of(kind, lengths.len() as u64, values.len() as u64, &data), data })

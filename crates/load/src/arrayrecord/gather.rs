@@ -32,10 +32,10 @@ pub fn gather(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Ca
 fn total_length(reader: &Reader, numbers: &[u64]) -> Result<Option<usize>> {
     let (mut total, mut stored) = (0u64, 0u64);
     for number in numbers {
-        let (chunk, _) = reader.locate(*number)?;
-        let Some(length) = reader.file().length_of_single(chunk) else { return Ok(None) };
+        let found = reader.find(*number)?;
+        let Some(length) = reader.length_of_single(*number) else { return Ok(None) };
         total = total.saturating_add(length as u64);
-        stored = stored.saturating_add(reader.read_bytes(*number));
+        stored = stored.saturating_add(found.read_bytes());
     }
     let is_believable = total <= stored.saturating_mul(BELIEVED).saturating_add(BELIEVED_ALWAYS);
     Ok(usize::try_from(total).ok().filter(|_| is_believable))

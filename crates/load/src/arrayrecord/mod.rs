@@ -11,6 +11,6 @@ mod sequence;
 
 pub use batch::Batch;
 pub use gather::gather;
-pub use reader::Reader;
+pub use reader::{Found, Reader};
 pub use sequence::Sequence;
 pub use shardmill_formats::arrayrecord::Gathered;

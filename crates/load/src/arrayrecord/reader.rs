@@ -6,6 +6,7 @@ use shardmill_formats::arrayrecord::{ArrayRecordFile, Error as FormatError, Gath
 use shardmill_formats::table::TableError;
 use shardmill_storage::open_with_tail;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 thread_local! {
@@ -23,6 +24,22 @@ pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
         // `work` of an outer call is on this thread.
         Err(_in_use) => work(&mut Scratch::default()),
     })
+}
+
+/// Where a record is.
+#[derive(Debug, Clone)]
+pub struct Found {
+    chunk: usize,
+    place: usize,
+    range: Range<u64>,
+}
+
+impl Found {
+    /// Bytes of the file that reading the record takes.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
 }
 
 /// An open file that any number of threads may read.
@@ -47,42 +64,53 @@ impl Reader {
         &self.file
     }
 
+    /// Finds a record, without reading.
+    ///
+    /// # Errors
+    /// When there is no such record.
+    pub fn find(&self, index: u64) -> Result<Found> {
+        let (chunk, place) = self.locate(index)?;
+        Ok(Found { chunk, place, range: self.file.range_of(chunk).map_err(failed)? })
+    }
+
     /// Calls `use_it` with one record.
     ///
     /// # Errors
-    /// [`FormatError::NoSuchRecord`]; when the record's chunk cannot be read or is damaged.
+    /// When there is no such record; when its chunk cannot be read or is damaged.
     pub fn record<T>(&self, index: u64, use_it: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        let (chunk, place) = self.locate(index)?;
+        self.read(&self.find(index)?, use_it)
+    }
+
+    /// Calls `use_it` with a record that was found.
+    ///
+    /// # Errors
+    /// When its chunk cannot be read or is damaged.
+    pub fn read<T>(&self, found: &Found, use_it: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let Found { chunk, place, range } = found;
         if self.file.is_single() {
             return with_scratch(|scratch| {
-                let records = self.file.read_chunk(chunk, scratch).map_err(failed)?;
+                let records = self.file.read_chunk_at(*chunk, range.clone(), scratch).map_err(failed)?;
                 Ok(use_it(records.values()))
             });
         }
-        let segment = match self.recent.get(chunk) {
-            Some(segment) => segment,
+        let records = match self.recent.get(*chunk) {
+            Some(records) => records,
             None => {
                 let mut records = Gathered::default();
-                with_scratch(|scratch| self.file.append_chunks(&[chunk], scratch, &mut records)).map_err(failed)?;
-                let segment = Arc::new(records);
-                self.recent.put(chunk, &segment);
-                segment
+                with_scratch(|scratch| self.file.append_chunks(&[*chunk], scratch, &mut records)).map_err(failed)?;
+                let records = Arc::new(records);
+                self.recent.put(*chunk, &records);
+                records
             }
         };
-        Ok(use_it(segment.get(place).unwrap_or_default()))
-    }
-
-    /// Bytes of the file that reading a record takes; 0 for a record that is not there.
-    #[must_use]
-    pub fn read_bytes(&self, index: u64) -> u64 {
-        self.file.locate(index).and_then(|(chunk, _)| self.file.range_of(chunk).ok()).map_or(0, |range| range.end - range.start)
+        Ok(use_it(records.get(*place).unwrap_or_default()))
     }
 
     /// Where an uncompressed record lies in the file in one piece: offset and length. Its chunk is checked.
     ///
     /// # Errors
     /// As [`Reader::record`].
-    pub fn plain_range(&self, index: u64) -> Result<Option<std::ops::Range<u64>>> {
+    pub fn plain_range(&self, index: u64) -> Result<Option<Range<u64>>> {
         with_scratch(|scratch| self.file.plain_range(index, scratch)).map_err(failed)
     }
 
