@@ -11,7 +11,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::WriterOptions;
 use shardmill_formats::parquet::ParquetCompression;
-use shardmill_storage::Replace;
+use shardmill_storage::{Replace, remove_stale_staging};
+use std::sync::Arc;
 
 /// What the files are.
 #[derive(Debug, Clone)]
@@ -177,15 +178,16 @@ impl Shards {
         };
         let size_limit = self.size_limit();
         let (count, bytes) = (rows.num_rows() as u64, weight(rows).max(1));
-        let room = u128::from(ROW_GROUP_BYTES.min(size_limit));
-        let at_once = u64::try_from((u128::from(count) * room / u128::from(bytes)).max(1)).unwrap_or(u64::MAX);
         let mut start = 0;
         loop {
-            let len = at_once.min(count - start);
-            let part = rows.slice(usize::try_from(start).unwrap_or_default(), usize::try_from(len).unwrap_or_default());
-            let part_bytes = bytes * len / count.max(1);
             let shard = self.shard(Some(rows.schema()))?;
             let File::Parquet(writer) = &mut shard.file else { return Ok(()) };
+            // As many rows as fill the shard, at most those of a row group.
+            let room = u128::from(ROW_GROUP_BYTES.min(size_limit.saturating_sub(shard.bytes)));
+            let fitting = (u128::from(count) * room).div_ceil(u128::from(bytes)).max(1);
+            let len = u64::try_from(fitting).unwrap_or(u64::MAX).min(count - start);
+            let part = rows.slice(usize::try_from(start).unwrap_or_default(), usize::try_from(len).unwrap_or_default());
+            let part_bytes = u64::try_from(u128::from(bytes) * u128::from(len) / u128::from(count.max(1))).unwrap_or(u64::MAX);
             writer.write(&part, part_bytes)?;
             shard.bytes = shard.bytes.saturating_add(part_bytes);
             self.rows += len;
@@ -233,6 +235,9 @@ impl Shards {
         let path = match &self.target {
             Target::File(path) => path.clone(),
             Target::Folder { path, first, .. } => {
+                if self.finished.is_empty() {
+                    let _of_killed_writers = remove_stale_staging(path);
+                }
                 let number = first.saturating_add(self.finished.len() as u64);
                 format!("{}/part-{number:05}.{extension}", path.trim_end_matches('/'))
             }
@@ -241,7 +246,7 @@ impl Shards {
             Format::ArrayRecord(options) => File::ArrayRecord(ArrayRecordWriter::create(&path, options.clone(), self.threads)?),
             Format::Parquet { compression, schema } => {
                 let known = schema.take().or(of_rows).ok_or_else(|| Error::NoSchema { path: path.clone() })?;
-                *schema = Some(known.clone());
+                *schema = Some(Arc::clone(&known));
                 File::Parquet(ParquetWriter::create(&path, known, *compression)?)
             }
         };

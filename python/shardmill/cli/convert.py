@@ -17,6 +17,9 @@ from shardmill.cli.tables import Filter, open_dataset, size_text
 _ROWS_AT_ONCE = 1024
 _BYTES_AT_ONCE = 16 << 20
 
+_HINT = "\nhint: "
+_EXTENSIONS = (".array_record", ".arrayrecord", ".arecord", ".parquet", ".pq")
+
 
 @click.command(name="convert")
 @click.argument("src", nargs=-1, required=True, metavar="SRC...")
@@ -45,16 +48,18 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     """
     from shardmill import Writer
     from shardmill._native.write import RowDigest
-    from shardmill.errors import Error, OptionError
+    from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
 
     start = time.perf_counter()
+    if options["to"] is None and not dst.lower().endswith(_EXTENSIONS):
+        raise click.UsageError(f"the name {dst!r} does not tell a format; give --to arrayrecord or --to parquet")
     column, is_shown = options["column"], options["progress"]
     columns = [column] if column else None
     dataset = open_dataset(
         {"paths": src, "columns": columns, "filter": options["filter"], "format": None, "hive": False}
     )
     if not dataset.files:
-        raise OptionError("there are no rows to convert")
+        raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
     try:
         writer = Writer(
             dst,
@@ -67,6 +72,8 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
         )
     except OptionError as error:
         raise click.UsageError(str(error)) from error
+    except OutputExistsError as error:
+        raise OutputExistsError(f"{str(error).partition(_HINT)[0]}{_HINT}--overwrite replaces it") from error
     if writer.format == "arrayrecord" and len(dataset.columns) != 1:
         raise click.UsageError(f"ArrayRecord has one column; pick one of {', '.join(dataset.columns)} with --column")
     read, written = RowDigest(), RowDigest()
@@ -79,7 +86,9 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
             for batch in bar.batches(_written(writer)):
                 written.update(batch)
             if (read.rows, read.value) != (written.rows, written.value):
-                raise Error(f"{written.rows:,} rows were written that are not the {read.rows:,} rows that were read")
+                raise FormatError(
+                    f"{written.rows:,} rows were written that are not the {read.rows:,} rows that were read"
+                )
         except BaseException:
             for path in writer.files:
                 Path(path).unlink(missing_ok=True)
@@ -131,7 +140,11 @@ def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
     """A summary on stderr."""
     before, after = (sum(Path(path).stat().st_size for path in files) for files in (dataset.files, writer.files))
     print(
-        f"{read.rows:,} rows of {len(dataset.files):,} {dataset.format} files ({size_text(before)}) written to"
-        f" {len(writer.files):,} {writer.format} files ({size_text(after)}) in {seconds:.1f} s; read back, hash {read.value}",
+        f"{read.rows:,} rows of {_counted(dataset)} ({size_text(before)}) written to {_counted(writer)} ({size_text(after)})"
+        f" in {seconds:.1f} s; read back, hash {read.value}",
         file=sys.stderr,
     )
+
+
+def _counted(of: Any) -> str:
+    return f"{len(of.files):,} {of.format} {'file' if len(of.files) == 1 else 'files'}"

@@ -112,7 +112,7 @@ impl Chunks<'_> {
             ChunkKind::Signature if chunk.begin != 0 => self.check.report(problem("a signature inside of the file".to_owned())),
             _ if is_own => self.check.report(problem("the index names it, and it has no records".to_owned())),
             _ if chunk.begin == 0 && chunk.kind != ChunkKind::Signature => {
-                self.check.report(problem("the file begins without a signature".to_owned()))
+                self.check.report(problem("the file begins without a signature".to_owned()));
             }
             _ => {}
         }
