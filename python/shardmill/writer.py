@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +13,8 @@ from typing import Any
 from shardmill._native import write as _native
 from shardmill.curate.sizes import byte_count
 from shardmill.dataset import column_names
-from shardmill.errors import ClosedError, FormatError, OptionError
+from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
+from shardmill.row_batches import RowBatches
 from shardmill.shards import Mode, next_number, replaced_files
 from shardmill.threads import checked_threads
 
@@ -32,7 +34,7 @@ class Writer:
     """Rows as ArrayRecord or Parquet. Files have hidden names until :meth:`close`; an exception in the with-block leaves nothing.
 
     ``out`` with the extension of its format is one file. Otherwise it is a folder of shards, ``part-00000.parquet`` and so on. What is written
-    does not depend on the number of threads. After an exception of :meth:`write` and its like the writer is closed.
+    does not depend on the number of threads. After an exception of :meth:`write_batch` the writer is closed, and nothing is published.
 
     Args:
         out: the file or folder.
@@ -93,7 +95,7 @@ class Writer:
             raise OptionError(
                 f"ArrayRecord has one column, and columns names {len(self._columns)}\nhint: pick one, or write Parquet"
             )
-        self._schema = schema
+        self._batches = RowBatches(self._columns, schema)
         self._replaced = replaced_files(self._out, is_file=is_file, mode=mode)
         self._native = _native.Writer(
             self._out,
@@ -125,8 +127,8 @@ class Writer:
         """Rows that were written so far."""
         return self._native.rows + len(self._rows)
 
-    def write(self, row: bytes | Mapping[str, Any]) -> None:
-        """Adds a row: bytes or a mapping with one column for ArrayRecord, a mapping for Parquet.
+    def write(self, row: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> None:
+        """Adds a row: bytes, text or a mapping with one column for ArrayRecord, a mapping for Parquet.
 
         Rows become Arrow data through pyarrow for Parquet.
 
@@ -140,9 +142,9 @@ class Writer:
         self._check_open()
         if not isinstance(row, Mapping):
             raise TypeError(f"a row of Parquet is a mapping of column to value, not {type(row).__name__}")
-        self._rows.append(row)
+        self._rows.append(dict(row))
         if len(self._rows) >= _ROWS_AT_ONCE:
-            self._flush_rows()
+            self._guarded(self._flush_rows)
 
     def write_batch(self, batch: Any) -> None:
         """Adds rows at once: an Arrow record batch, table or reader of any library, an Arrow array of records, or a mapping of column to values.
@@ -152,17 +154,8 @@ class Writer:
             KeyError: when a column of ``columns`` is missing.
             RuntimeError: when the writer is closed.
         """
-        self._flush_rows()
-        if isinstance(batch, Mapping):
-            if self._format == "arrayrecord":
-                name = self._record_column(batch)
-                for value in batch[name]:
-                    self._native.write_record(self._record({name: value}))
-                return
-            batch = _arrow().record_batch(
-                {name: batch[name] for name in self._columns or batch}, schema=self._pyarrow_schema()
-            )
-        self._native.write_batch(batch)
+        self._check_open()
+        self._guarded(lambda: self._write_batch(batch))
 
     def write_rows(
         self, rows: Iterable[Any], *, workers: int = 0, transform: Callable[[Any], Any] | None = None
@@ -177,8 +170,7 @@ class Writer:
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
             raise OptionError(f"workers is a whole number from 0 on, not {workers!r}")
         for row in rows if transform is None else _transformed(rows, transform, workers):
-            if row is not None or transform is None:
-                self.write(row)
+            self.write(row)
 
     def close(self) -> None:
         """Writes what is missing and gives the files their names. Closing twice is fine.
@@ -189,17 +181,16 @@ class Writer:
         """
         if not self._is_open:
             return
-        try:
-            self._flush_rows()
-            self._is_open = False
-            self._files = self._native.close()
-        except BaseException:
-            self._abandon()
-            raise
+        self._guarded(self._publish)
         written = {os.path.realpath(path) for path in self._files}
         for path in self._replaced:
             if os.path.realpath(path) not in written:
                 Path(path).unlink()
+
+    def _publish(self) -> None:
+        self._flush_rows()
+        self._is_open = False
+        self._files = self._native.close()
 
     def __enter__(self) -> Writer:
         return self
@@ -210,8 +201,31 @@ class Writer:
         else:
             self._abandon()
 
+    def __del__(self) -> None:
+        if getattr(self, "_is_open", False):
+            warnings.warn(f"{self!r} was never closed, so nothing was written", ResourceWarning, stacklevel=2)
+
     def __repr__(self) -> str:
         return f"Writer({self._out!r}: {self._format}, {'open' if self._is_open else 'closed'})"
+
+    def _write_batch(self, batch: Any) -> None:
+        self._flush_rows()
+        if not isinstance(batch, Mapping):
+            self._native.write_batch(batch)
+        elif self._format == "parquet":
+            self._native.write_batch(self._batches.of_columns(batch))
+        else:
+            name = self._record_column(batch)
+            for value in self._value(batch, name):
+                self._native.write_record(self._record({name: value}))
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        """What was written in part must not be published."""
+        try:
+            write()
+        except BaseException:
+            self._abandon()
+            raise
 
     def _abandon(self) -> None:
         self._is_open = False
@@ -232,12 +246,15 @@ class Writer:
             )
         return next(iter(row))
 
+    def _value(self, row: Mapping[str, Any], name: str) -> Any:
+        if name not in row:
+            raise MissingColumnError(f"row {self.num_rows} has no column {name!r}; it has {', '.join(map(str, row))}")
+        return row[name]
+
     def _record(self, row: Any) -> bytes:
         if isinstance(row, Mapping):
             name = self._record_column(row)
-            if name not in row:
-                raise FormatError(f"row {self.num_rows} has no column {name!r}; it has {', '.join(map(str, row))}")
-            row = row[name]
+            row = self._value(row, name)
             if row is None:
                 raise FormatError(
                     f"row {self.num_rows} has a null in column {name!r}, and ArrayRecord has no nulls\n"
@@ -252,24 +269,9 @@ class Writer:
         )
 
     def _flush_rows(self) -> None:
-        if not self._rows:
-            return
-        rows, self._rows = self._rows, []
-        if self._columns is not None:
-            rows = [{name: row[name] for name in self._columns} for row in rows]
-        arrow = _arrow()
-        schema = self._pyarrow_schema()
-        try:
-            batch = arrow.RecordBatch.from_pylist(rows, schema=schema)
-        except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
-            self._abandon()
-            raise FormatError(f"rows do not have one type a column: {error}\nhint: give schema=") from error
-        # Later rows have the types of the first.
-        self._schema = batch.schema if schema is None else schema
-        self._native.write_batch(batch)
-
-    def _pyarrow_schema(self) -> Any:
-        return None if self._schema is None else _arrow().schema(self._schema)
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._native.write_batch(self._batches.of_rows(rows, first_row=self._native.rows))
 
 
 def _format_of(out: str, format: str | None) -> str:
@@ -302,10 +304,12 @@ def _options(format: str, compression: str | None, group_size: int | None) -> st
 
 
 def _transformed(rows: Iterable[Any], transform: Callable[[Any], Any], workers: int) -> Iterator[Any]:
-    """Results in order; at most four items a worker are on their way."""
-    if workers == 0:
-        yield from map(transform, rows)
-        return
+    """Results in order, without those that are None; at most four items a worker are on their way."""
+    results = map(transform, rows) if workers == 0 else _on_threads(rows, transform, workers)
+    yield from (result for result in results if result is not None)
+
+
+def _on_threads(rows: Iterable[Any], transform: Callable[[Any], Any], workers: int) -> Iterator[Any]:
     waiting: deque[Future[Any]] = deque()
     with ThreadPoolExecutor(workers) as executor:
         try:
@@ -317,14 +321,3 @@ def _transformed(rows: Iterable[Any], transform: Callable[[Any], Any], workers: 
                 yield waiting.popleft().result()
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError(
-            "rows as Python objects become Parquet through pyarrow\n"
-            "hint: pip install pyarrow, or give write_batch() Arrow data of another library"
-        ) from error
-    return pyarrow

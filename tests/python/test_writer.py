@@ -251,6 +251,16 @@ def test_name_that_is_taken_meanwhile_is_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.array_record"]
 
 
+def test_one_taken_name_keeps_all_shards_back(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FileExistsError),
+        sm.Writer(tmp_path, format="arrayrecord", size_limit=1) as writer,
+    ):
+        writer.write_rows([b"a", b"b", b"c"])
+        (tmp_path / "part-00001.array_record").write_bytes(b"of another")
+    assert names(tmp_path) == ["part-00001.array_record"]
+
+
 def test_modes_of_a_folder(tmp_path: Path) -> None:
     def write(*records: bytes, **options) -> None:
         with sm.Writer(tmp_path, format="arrayrecord", size_limit=1, **options) as writer:
@@ -344,6 +354,48 @@ def test_options_that_mean_nothing_are_refused(tmp_path: Path, monkeypatch, out,
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         sm.Writer(out, **options)
+    assert names(tmp_path) == []
+
+
+def test_rows_may_lack_columns_and_may_not_bring_others_later(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write({"x": 1})
+        writer.write({"x": 2, "y": "only here"})
+    assert pq.read_table(tmp_path / "a.parquet").to_pylist() == [{"x": 1, "y": None}, {"x": 2, "y": "only here"}]
+    with pytest.raises(ValueError, match="row 1500 has a column 'z'"), sm.Writer(tmp_path / "b.parquet") as writer:
+        writer.write_rows({"x": number} | ({"z": 1} if number == 1500 else {}) for number in range(2_000))
+    with (
+        pytest.raises(KeyError, match="row 1 has no column 'y'"),
+        sm.Writer(tmp_path / "b.parquet", columns=["y"]) as w,
+    ):
+        w.write({"y": 1})
+        w.write({"x": 1})
+    assert names(tmp_path) == ["a.parquet"]
+
+
+def test_row_that_is_changed_after_it_was_written_is_written_as_it_was(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path / "a.parquet") as writer:
+        row = {"x": 0}
+        for number in range(3):
+            row["x"] = number
+            writer.write(row)
+    assert pq.read_table(tmp_path / "a.parquet").column("x").to_pylist() == [0, 1, 2]
+
+
+def test_batch_that_fails_in_the_middle_closes_the_writer(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path / "a.array_record") as writer:
+        with pytest.raises(ValueError, match="row 1 has a null"):
+            writer.write_batch({"x": ["a", None]})
+        with pytest.raises(RuntimeError, match="closed"):
+            writer.write(b"x")
+    assert names(tmp_path) == []
+
+
+def test_forgotten_close_is_told(tmp_path: Path) -> None:
+    writer = sm.Writer(tmp_path / "a.array_record")
+    writer.write(b"x")
+    with pytest.warns(ResourceWarning, match="never closed, so nothing was written"):
+        del writer
     assert names(tmp_path) == []
 
 

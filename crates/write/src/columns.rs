@@ -27,6 +27,8 @@ fn column_weight(column: &dyn Array) -> u64 {
         // Views share buffers with rows that are elsewhere.
         DataType::BinaryView => column.as_binary_view().total_bytes_len() + 16 * column.len(),
         DataType::Utf8View => column.as_string_view().total_bytes_len() + 16 * column.len(),
+        // A slice has the whole dictionary, and so have its neighbours.
+        DataType::Dictionary(_, _) => return column_weight(column.as_any_dictionary().keys()),
         _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_unknown| column.get_array_memory_size()),
     };
     bytes as u64

@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::WriterOptions;
 use shardmill_formats::parquet::ParquetCompression;
-use shardmill_storage::{Replace, remove_stale_staging};
+use shardmill_storage::{Replace, remove_stale_staging, store_of};
 use std::sync::Arc;
 
 /// What the files are.
@@ -148,6 +148,8 @@ impl Shards {
         });
         self.fail_on_error(result)?;
         self.state = State::Closed;
+        let result = self.refuse_taken_names();
+        self.fail_on_error(result)?;
         let mut names = Vec::with_capacity(self.finished.len());
         for finished in std::mem::take(&mut self.finished) {
             let name = finished.path().to_owned();
@@ -155,6 +157,19 @@ impl Shards {
             names.push(name);
         }
         Ok(names)
+    }
+
+    /// Before the first file has its name. Between here and there another writer may take one; that file is then refused alone.
+    fn refuse_taken_names(&self) -> Result<()> {
+        if self.replace == Replace::Atomically {
+            return Ok(());
+        }
+        for path in self.finished.iter().map(Finished::path) {
+            if store_of(path)?.list(path).is_ok_and(|found| !found.is_empty()) {
+                return Err(shardmill_storage::Error::AlreadyExists { path: path.to_owned() }.into());
+            }
+        }
+        Ok(())
     }
 
     /// Leaves nothing behind.

@@ -74,11 +74,12 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
         raise click.UsageError(str(error)) from error
     except OutputExistsError as error:
         raise OutputExistsError(f"{str(error).partition(_HINT)[0]}{_HINT}--overwrite replaces it") from error
-    if writer.format == "arrayrecord" and len(dataset.columns) != 1:
-        raise click.UsageError(f"ArrayRecord has one column; pick one of {', '.join(dataset.columns)} with --column")
     read, written = RowDigest(), RowDigest()
     with _Bar(dataset, is_shown=is_shown) as bar:
         with writer:
+            if writer.format == "arrayrecord" and len(dataset.columns) != 1:
+                names = ", ".join(dataset.columns)
+                raise click.UsageError(f"ArrayRecord has one column; pick one of {names} with --column")
             for batch in bar.batches(dataset):
                 writer.write_batch(batch)
                 read.update(batch)
