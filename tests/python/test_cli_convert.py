@@ -228,3 +228,11 @@ def test_rows_that_come_back_changed_are_removed(source: Path, tmp_path: Path, m
     out = tmp_path / "a.array_record"
     assert commands.run(["convert", str(source), str(out), "--column", "text"]) == 1
     assert names(tmp_path) == []
+
+
+def test_missing_pyarrow_is_told(source: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['pyarrow'] = None; from shardmill.cli import main; main()"
+    command = [sys.executable, "-c", code, "convert", str(source), str(tmp_path / "a.parquet")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
+    assert (result.returncode, names(tmp_path)) == (1, [])
+    assert result.stderr == "error: convert needs pyarrow\nhint: pip install pyarrow\n"

@@ -438,6 +438,19 @@ def test_forked_child_leaves_the_files_of_its_parent_alone(tmp_path: Path) -> No
     assert read(tmp_path) == [bytes(20)] * 5
 
 
+def test_arrow_data_is_written_without_pyarrow(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "in.parquet")
+    code = (
+        "import sys; sys.modules['pyarrow'] = None; import shardmill as sm\n"
+        "ds = sm.Dataset('in.parquet', columns=['text', 'id'])\n"
+        "with sm.Writer('out.parquet') as writer: writer.write_batch(ds.take(range(100)))\n"
+        "with sm.Writer('out.array_record') as writer: writer.write_rows(['a', b'b'])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=60)
+    assert pq.read_table(tmp_path / "out.parquet").equals(TABLE.select(["text", "id"])[:100])
+    assert read(tmp_path / "out.array_record") == [b"a", b"b"]
+
+
 def test_missing_folders_are_made(tmp_path: Path) -> None:
     with sm.Writer(tmp_path / "a" / "b" / "c.array_record") as writer:
         writer.write(b"x")

@@ -53,6 +53,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     start = time.perf_counter()
     if options["to"] is None and not dst.lower().endswith(_EXTENSIONS):
         raise click.UsageError(f"the name {dst!r} does not tell a format; give --to arrayrecord or --to parquet")
+    _check_pyarrow()
     column, is_shown = options["column"], options["progress"]
     columns = [column] if column else None
     dataset = open_dataset(
@@ -125,6 +126,14 @@ class _Bar:
             rows = min(left, self._batch_size)
             left -= rows
             self._progress.count(samples=rows, size=int(rows * self._row_bytes))
+
+
+def _check_pyarrow() -> None:
+    """Batches are cut by it."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ImportError("convert needs pyarrow\nhint: pip install pyarrow") from error
 
 
 def _is_parquet(dst: str, to: str | None) -> bool:
