@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.writer import Writer
 
 _LOCATIONS = {
     "CheckpointMismatchError": "shardmill.errors",
@@ -38,6 +39,7 @@ _LOCATIONS = {
     "OptionError": "shardmill.errors",
     "PlanError": "shardmill.errors",
     "StorageError": "shardmill.errors",
+    "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
 }
 
@@ -54,6 +56,7 @@ __all__ = [
     "OptionError",
     "PlanError",
     "StorageError",
+    "Writer",
     "__version__",
     "arrayrecord",
     "col",

@@ -22,7 +22,7 @@ _ROWS_AT_ONCE = 1024
 
 
 class Dataset:
-    """Rows of Parquet, ORC, CSV or JSONL files. Opening reads metadata; rows are read when they are asked for.
+    """Rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. Opening reads metadata; rows are read when they are asked for.
 
     Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered
     file after file. Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out. Columns are
@@ -30,8 +30,8 @@ class Dataset:
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON); by the files' names when
-            ``None``.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), or ``"arrayrecord"``, whose
+            rows have one binary column, ``record``; by the files' names when ``None``.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
@@ -89,7 +89,7 @@ class Dataset:
             skip_bad_files=on_bad_file == "skip",
             threads=max(self._threads, 4),
         )
-        if self._native.format in ("parquet", "orc") and (schema is not None or bad_lines != "error"):
+        if self._native.format in ("parquet", "orc", "arrayrecord") and (schema is not None or bad_lines != "error"):
             raise OptionError(
                 f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
             )

@@ -108,6 +108,11 @@ impl From<WriteError> for PyShardmillError {
             WriteError::Storage(inner) => storage_class(inner),
             WriteError::Engine(inner) => engine_class(inner),
             WriteError::ArrayRecord(inner) => arrayrecord_class(inner),
+            WriteError::Parquet(inner) if inner.io_source().is_some() => "StorageError",
+            WriteError::Parquet(_) | WriteError::NoRecords { .. } | WriteError::NullRecord { .. } | WriteError::Rows { .. } => "FormatError",
+            WriteError::Columns { .. } => "FormatError",
+            WriteError::MissingColumn { .. } => "MissingColumnError",
+            WriteError::SeveralColumns { .. } | WriteError::NoSchema { .. } => "OptionError",
             _ => "ClosedError",
         };
         Self { class, message: message(&error, error.hint()), cause: None }

@@ -14,6 +14,7 @@ mod interrupt;
 mod load;
 mod plan;
 mod verify;
+mod write;
 
 use mimalloc::MiMalloc;
 use pyo3::prelude::*;
@@ -37,6 +38,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     load::init(module)?;
     plan::init(module)?;
     verify::init(module)?;
+    write::init(module)?;
     Ok(())
 }
 

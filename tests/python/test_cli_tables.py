@@ -98,7 +98,7 @@ def test_json_of_head_holds_every_type(tmp_path: Path) -> None:
         "list": [{"a": 1, "b": None}],
         "nothing": None,
     }
-    assert "<2 bytes>" in shardmill("head", tmp_path).stdout
+    assert "<2 bytes: 00ff>" in shardmill("head", tmp_path).stdout
 
 
 def test_head_of_nothing_says_so(data: Path, tmp_path: Path) -> None:

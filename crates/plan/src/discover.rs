@@ -46,7 +46,19 @@ pub fn list_files(paths: &[String], suffixes: &[String]) -> Result<Vec<String>> 
 
 fn has_suffix(path: &str, suffixes: &[String]) -> bool {
     let path = path.to_ascii_lowercase();
+    let path = without_shard_number(&path);
     suffixes.iter().any(|suffix| path.ends_with(&suffix.to_ascii_lowercase()))
+}
+
+/// `train.array_record` of `train.array_record-00000-of-00010`, as many name the shards of a data set.
+#[must_use]
+pub fn without_shard_number(path: &str) -> &str {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = path.rsplit_once("-of-").and_then(|(before, count)| Some((before.rsplit_once('-')?, count)));
+    match parts {
+        Some(((name, number), count)) if is_number(number) && is_number(count) => name,
+        _ => path,
+    }
 }
 
 /// Only the part below the user's own path is judged: a data set may well live below a hidden folder.

@@ -1,10 +1,11 @@
 //! One ArrayRecord file: records are gathered to chunks, threads compress them, they are written in order.
 
 use crate::encoded::Encoded;
+use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
 use shardmill_formats::arrayrecord::{ChunkEncoder, EncodedChunk, Error as FormatError, Fault, FileWriter, WriterOptions};
-use shardmill_storage::{Replace, Staged, Unpublished, store_of};
-use std::io::{BufWriter, Write};
+use shardmill_storage::Replace;
+use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -27,25 +28,6 @@ pub struct ArrayRecordWriter {
 
 type EncodedJob = std::result::Result<Vec<EncodedChunk>, Fault>;
 
-/// A staged file that can be shown.
-struct StagedFile(Box<dyn Staged>);
-
-impl std::fmt::Debug for StagedFile {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("StagedFile")
-    }
-}
-
-impl Write for StagedFile {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
-    }
-}
-
 /// Records that no thread has yet, from the begin of a chunk on.
 #[derive(Debug, Default)]
 struct Gathered {
@@ -66,10 +48,10 @@ impl ArrayRecordWriter {
     /// # Errors
     /// When the folder cannot be written, or the codec refuses its settings.
     pub fn create(path: &str, options: WriterOptions, threads: usize) -> Result<Self> {
-        let staged = store_of(path)?.stage(path, &Unpublished::default())?;
+        let staged = StagedFile::create(path)?;
         let encoders = Encoders { options: options.clone(), idle: Arc::default() };
         let group_size = usize::try_from(options.group_size).unwrap_or(usize::MAX).max(1);
-        let file = FileWriter::new(BufWriter::with_capacity(BUFFER_BYTES, StagedFile(staged)), path, options)?;
+        let file = FileWriter::new(BufWriter::with_capacity(BUFFER_BYTES, staged), path, options)?;
         Ok(Self {
             path: path.to_owned(),
             process: std::process::id(),
@@ -115,16 +97,21 @@ impl ArrayRecordWriter {
     /// # Errors
     /// As [`ArrayRecordWriter::flush`]; when the name cannot be given.
     pub fn close(&mut self) -> Result<()> {
+        self.finish()?.publish(Replace::Atomically)
+    }
+
+    /// Writes what is missing. The file has no name yet.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordWriter::flush`].
+    pub fn finish(&mut self) -> Result<Finished> {
         let result = self.check().and_then(|()| {
             self.encode_gathered()?;
             self.write_encoded(true)
         });
         self.fail_on_error(result)?;
         let file = self.file.take().ok_or_else(|| self.closed())?;
-        let out = file.finish()?;
-        let write_error = |source| Error::Storage(shardmill_storage::Error::Write { path: self.path.clone(), source });
-        let staged = out.into_inner().map_err(|error| write_error(error.into_error()))?;
-        Ok(staged.0.publish(Replace::Atomically)?)
+        Finished::of(file.finish()?, &self.path)
     }
 
     /// Leaves nothing behind.

@@ -1,5 +1,7 @@
 //! Why a file cannot be written.
 
+use arrow_schema::ArrowError;
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[non_exhaustive]
@@ -11,6 +13,30 @@ pub enum Error {
     Engine(#[from] shardmill_engine::Error),
     #[error(transparent)]
     ArrayRecord(#[from] shardmill_formats::arrayrecord::Error),
+    #[error(transparent)]
+    Parquet(#[from] shardmill_formats::parquet::Error),
+    #[error("No column `{column}`; there are: {columns}")]
+    MissingColumn { column: String, columns: String },
+    /// A record is one value.
+    #[error("Rows of several columns ({columns}) are no records of ArrayRecord")]
+    SeveralColumns { columns: String },
+    #[error("Column `{column}` is {data_type}, a record of ArrayRecord is bytes")]
+    NoRecords { column: String, data_type: String },
+    #[error("Row {row} has a null in column `{column}`, and ArrayRecord has no nulls")]
+    NullRecord { column: String, row: u64 },
+    #[error("Rows do not have the columns of `{path}`: {source}")]
+    Rows {
+        path: String,
+        #[source]
+        source: ArrowError,
+    },
+    #[error("Columns cannot be used: {source}")]
+    Columns {
+        #[source]
+        source: ArrowError,
+    },
+    #[error("Nothing tells the columns of `{path}`: it has no rows")]
+    NoSchema { path: String },
     #[error("The writer of `{path}` was closed, or failed before")]
     Closed { path: String },
     /// Its threads and half of its data are in the other process.
@@ -25,6 +51,12 @@ impl Error {
         match self {
             Self::Storage(error) => error.hint(),
             Self::ArrayRecord(error) => error.hint(),
+            Self::Parquet(error) => error.hint(),
+            Self::SeveralColumns { .. } => Some("columns=[\"name\"] picks the one whose values become the records"),
+            Self::NoRecords { .. } => Some("pick a column of strings or binaries, or make bytes of the row first"),
+            Self::NullRecord { .. } => Some("leave such rows out by a filter: sm.col(\"name\").is_not_null(), or --filter \"name is not null\""),
+            Self::Rows { .. } => Some("give schema=, and rows that have it"),
+            Self::NoSchema { .. } => Some("give schema="),
             Self::Forked { .. } => Some("make a writer, with a path of its own, in each process"),
             _ => None,
         }

@@ -1,8 +1,21 @@
 """The compiled module. Its public face is the rest of the package."""
 
-from shardmill._native import arrayrecord, columns, curate, formats, images, inspect, load, plan, verify
+from shardmill._native import arrayrecord, columns, curate, formats, images, inspect, load, plan, verify, write
 
-__all__ = ["__version__", "arrayrecord", "columns", "curate", "formats", "images", "inspect", "is_optimized", "load", "plan", "verify"]
+__all__ = [
+    "__version__",
+    "arrayrecord",
+    "columns",
+    "curate",
+    "formats",
+    "images",
+    "inspect",
+    "is_optimized",
+    "load",
+    "plan",
+    "verify",
+    "write",
+]
 
 __version__: str
 is_optimized: bool

@@ -10,11 +10,12 @@ from importlib import import_module
 import click
 
 _COMMANDS = {
+    "convert": "Write rows of any table format as ArrayRecord or Parquet.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Tell which rows a rank gets in one step, and why.",
-    "head": "Show the first rows of Parquet, ORC, CSV or JSONL files.",
-    "inspect": "Say what is in tars, Parquet files and images.",
-    "verify": "Check shards completely: order, structure, image headers.",
+    "head": "Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files.",
+    "inspect": "Say what is in tars, Parquet files, ArrayRecord files and images.",
+    "verify": "Check shards completely: order, structure, image headers, hashes.",
 }
 
 
@@ -58,6 +59,7 @@ def shardmill() -> None:
       shardmill curate shards/ curated/ --to parquet --aspect-ratio 1:2
       shardmill verify curated/
       shardmill head data/ --rows 5
+      shardmill convert data/ train.array_record --column text
       shardmill explain data/ --step 3 --rank 1 --world-size 4
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -9,6 +10,8 @@ import click
 
 from shardmill.cli.options import Names, Range, Size, progress_option, sample_options, workers_option
 
+#: What `verify` and `inspect` find beside tars and Parquet.
+_ARRAYRECORD = re.compile(r"\.(array_record|arrayrecord|arecord)(-\d+-of-\d+)?$", re.IGNORECASE)
 _TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_text_field")
 
 
@@ -140,7 +143,10 @@ def _source_format(src: tuple[str, ...], chosen: str) -> str:
         return chosen
     from shardmill._native.verify import shard_files
 
-    formats = {"parquet" if file.lower().endswith(".parquet") else "webdataset" for file in shard_files(list(src))}
+    files = [file for file in shard_files(list(src)) if not _ARRAYRECORD.search(file)]
+    if not files:
+        raise click.UsageError("SRC holds ArrayRecord files only; `curate` reads tars and Parquet")
+    formats = {"parquet" if file.lower().endswith(".parquet") else "webdataset" for file in files}
     if len(formats) > 1:
         raise click.UsageError("SRC holds both tars and Parquet files; choose with --from webdataset or --from parquet")
     return formats.pop()

@@ -18,6 +18,7 @@ from shardmill.cli.tables import aligned, dataset_options, open_dataset
 _WIDEST_CELL = 32
 
 _ITEMS_SHOWN = 3
+_BYTES_SHOWN = 8
 
 
 @click.command(name="head")
@@ -27,10 +28,10 @@ _ITEMS_SHOWN = 3
 )
 @click.option("--json", "as_json", is_flag=True, help="Write each row as a JSON document on a line of its own.")
 def command(rows: int, as_json: bool, **options: Any) -> None:
-    """Show the first rows of Parquet, ORC, CSV or JSONL files. PATH is a file, a folder or a glob.
+    """Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. PATH is a file, a folder or a glob.
 
-    A table wider than the terminal goes on below. In JSON, bytes are base64, dates and times ISO 8601, decimals
-    text, NaN and infinities null. With a filter the columns that it names are read as a whole first.
+    A table wider than the terminal goes on below; bytes that are UTF-8 text are shown as such. In JSON, bytes are
+    base64, dates and times ISO 8601, decimals text, NaN and infinities null. With a filter the columns that it names are read as a whole first.
 
     \b
     Example:
@@ -102,7 +103,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"<{len(value):,} bytes>"
+        return _bytes_cell(bytes(value))
     if isinstance(value, float):
         return repr(value) if len(repr(value)) <= 12 else f"{value:.6g}"
     if isinstance(value, list | tuple):
@@ -111,6 +112,19 @@ def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return _cut("{" + ", ".join(f"{name}: {_cell(item)}" for name, item in value.items()) + "}")
     return _cut(str(value))
+
+
+def _bytes_cell(value: bytes) -> str:
+    """Text where it is text, else the length and the first bytes."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    # Tabs and line ends are of texts; other control characters tell that the bytes only happen to be UTF-8.
+    if all(mark.isprintable() or mark in "\t\n\r" for mark in text):
+        return _cut(text)
+    shown = value[:_BYTES_SHOWN].hex()
+    return f"<{len(value):,} bytes: {shown}{'…' if len(value) > _BYTES_SHOWN else ''}>"
 
 
 def _cut(text: str) -> str:

@@ -19,20 +19,21 @@ from shardmill.cli.options import progress_option, sample_options, workers_optio
     default=3,
     show_default=True,
     metavar="N",
-    help="First texts and images.",
+    help="First texts, images or records.",
 )
 @sample_options
 @workers_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON to stdout.")
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Say what is in a tar, Parquet file, image or folder.
+    """Say what is in a tar, Parquet file, ArrayRecord file, image or folder.
 
     One file gives a page, several give a summary. Images are measured by their headers; nothing is decoded.
 
     \b
     Example:
       shardmill inspect shards/00000.tar --texts 5
+      shardmill inspect train.array_record
       shardmill inspect curated/ --json
     """
     from shardmill.curate.inspection import inspect

@@ -35,11 +35,11 @@ from shardmill.cli.options import progress_option, sample_options, workers_optio
 def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
     """Check shards completely. PATH is a file, a folder or a glob.
 
-    Every member, row and image header of every file is looked at. Exit code 1 tells that a file has a problem.
+    Every member, row, image header and ArrayRecord chunk of every file is looked at. Exit code 1 tells that a file has a problem.
 
     \b
     Example:
-      shardmill verify curated/
+      shardmill verify curated/ train.array_record
       shardmill verify curated/*.tar --layout written --json > checks.json
     """
     from shardmill.curate.verification import problem_table, verify

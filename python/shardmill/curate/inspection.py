@@ -11,6 +11,7 @@ from typing import Any
 
 from shardmill._native import inspect as native
 from shardmill._native.verify import shard_files
+from shardmill.curate.inspection_arrayrecord import arrayrecord_lines
 from shardmill.curate.progress import Progress
 from shardmill.curate.sources import Paths, path_list
 from shardmill.curate.verification import worker_count
@@ -24,7 +25,7 @@ class FileInspection:
 
     Attributes:
         path: the file.
-        format: ``tar``, ``parquet``, ``image`` or ``unknown``.
+        format: ``tar``, ``parquet``, ``arrayrecord``, ``image`` or ``unknown``.
         compression: of a tar as a whole.
         bytes: size of the file.
         members: regular files in a tar.
@@ -37,6 +38,8 @@ class FileInspection:
         columns: name, type and, for Parquet, codecs and bytes of each column.
         row_groups: rows and bytes of each row group of a Parquet file.
         created_by: who wrote the Parquet file.
+        arrayrecord: of an ArrayRecord file, ``records``, ``chunks``, ``group_size``, ``codec``, ``is_transposed``, ``writer_options``,
+            ``stored_bytes``, ``decoded_bytes``, ``shortest`` and ``longest`` of the ``measured`` records, and the ``first`` ones.
         texts: the first texts with their sample and position.
         image_names: members or locations of the first images.
         damage: what could not be read.
@@ -55,6 +58,7 @@ class FileInspection:
     columns: list[dict[str, Any]]
     row_groups: list[dict[str, int]]
     created_by: str | None
+    arrayrecord: dict[str, Any] | None
     texts: list[dict[str, Any]]
     image_names: list[str]
     damage: list[dict[str, Any]]
@@ -120,14 +124,15 @@ def inspect(
     workers: int | None = None,
     progress: bool = False,
 ) -> Inspection:
-    """Looks into tars, Parquet files and images without decoding a pixel.
+    """Looks into tars, Parquet files, ArrayRecord files and images without decoding a pixel.
 
-    Of a tar, headers and JSON are read; of a Parquet file the footer, the small columns and the first 64 MiB of images.
+    Of a tar, headers and JSON are read; of a Parquet file the footer, the small columns and the first 64 MiB of images; of an ArrayRecord file
+    the index and the first records, or the first 64 MiB of them where the index does not tell their lengths.
 
     Args:
         paths: a file, a folder (searched recursively), a glob, or a list of these. A file that is named outright may
             be an image.
-        first: so many texts and image names are told of each file.
+        first: so many texts, image names or records are told of each file.
         texts_field: key of the list of texts in the JSON of a tar.
         images_field: key of the list of images.
         sample_id_field: key of the document's id.
@@ -172,11 +177,13 @@ def _page(file: FileInspection) -> list[str]:
     lines = [file.path, f"  format      {file.format}{compression}, {_size(file.bytes)}"]
     if file.created_by:
         lines.append(f"  written by  {file.created_by}")
+    lines += arrayrecord_lines(file.arrayrecord) if file.arrayrecord else []
     if file.members is not None:
         lines.append(f"  members     {file.members:,}")
     if file.format in ("tar", "parquet"):
         lines += [f"  samples     {file.samples:,}", f"  rows        {_counts(file.rows)}"]
-    lines += [f"  bytes       {_sizes(file.bytes_by_modality)}"] if any(file.bytes_by_modality.values()) else []
+    if any(file.bytes_by_modality.values()) and not file.arrayrecord:
+        lines.append(f"  bytes       {_sizes(file.bytes_by_modality)}")
     lines += [f"  types       {_counts(file.content_types)}"] if file.content_types else []
     lines += _images(file)
     lines += _row_groups(file)

@@ -23,9 +23,9 @@ class Problem:
         rule: ``readable``, ``json``, ``structure``, ``ordering``, ``image`` or ``row``.
         what: what is wrong.
         sample: id or stem of the sample, where one is concerned.
-        member: of a tar.
+        member: of a tar; of an ArrayRecord file, the chunk.
         row: of a Parquet file, counted from 0.
-        offset: of the member, in the tar or in the inflated copy of a compressed one.
+        offset: of the member or chunk, in the file or in the inflated copy of a compressed one.
     """
 
     rule: str
@@ -48,7 +48,7 @@ class FileCheck:
 
     Attributes:
         path: the file.
-        format: ``tar``, ``parquet``, ``image`` or ``unknown``.
+        format: ``tar``, ``parquet``, ``arrayrecord``, ``image`` or ``unknown``.
         is_written: of a tar, whether the rules for files of :class:`WebDatasetSink` were applied.
         bytes: size of the file.
         samples: documents that were found.
@@ -97,10 +97,11 @@ def verify(
     workers: int | None = None,
     progress: bool = False,
 ) -> list[FileCheck]:
-    """Checks every tar and Parquet file, all samples and rows of each, on threads.
+    """Checks every tar, Parquet and ArrayRecord file, all samples and rows of each, on threads.
 
     Damage is a result, never an exception. Of a plain tar, headers, JSON and image headers are read; compressed tars
-    and Parquet files are read as a whole, and compared with the checksums that they have.
+    and Parquet files are read as a whole, and compared with the checksums that they have. Of ArrayRecord every chunk is read, those without
+    records as well; each damaged one is told.
 
     Args:
         paths: a file, a folder (searched recursively), a glob, or a list of these. A file that is named outright may

@@ -3,6 +3,7 @@
 //! A path enters, an [`Inspection`] leaves; called by the binding. The invariants: of a tar only headers and JSON are read; of a Parquet file the image
 //! column only until [`InspectOptions::measure_bytes`]; damage is told, never raised.
 
+mod arrayrecord;
 mod parquet;
 mod summary;
 mod tar;
@@ -18,6 +19,7 @@ use shardmill_storage::store_of;
 use std::ops::ControlFlow;
 use summary::Measures;
 
+pub use arrayrecord::ArrayRecordSummary;
 pub use summary::{ColumnSummary, DamageSummary, FirstText, ImageSizes, Inspection, RowGroupSummary, Spread};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,6 +78,7 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
     match format {
         FileFormat::Tar => tar::inspect_tar(&object, options, cancel, &mut inspection)?,
         FileFormat::Parquet => parquet::inspect_parquet(object, options, cancel, &mut inspection)?,
+        FileFormat::ArrayRecord => arrayrecord::inspect_arrayrecord(object, options, cancel, &mut inspection)?,
         FileFormat::Image => {
             let mut measures = Measures::default();
             let header = ImageHeader::read(ImageBytes::Member(&*object, &(0..object.size())), Depth::Sizes);
@@ -92,7 +95,7 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
             inspection.images = measures.finish();
             inspection.bytes_by_modality.image = object.size();
         }
-        FileFormat::Unknown => inspection.damaged("neither a tar nor Parquet nor an image"),
+        FileFormat::Unknown => inspection.damaged("neither a tar nor Parquet nor ArrayRecord nor an image"),
     }
     Ok(inspection)
 }

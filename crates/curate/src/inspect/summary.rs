@@ -1,5 +1,6 @@
 //! What is said about one file.
 
+use super::ArrayRecordSummary;
 use crate::file_format::FileFormat;
 use crate::image_header::ImageHeader;
 use crate::verify::ModalityRows;
@@ -130,6 +131,7 @@ pub struct Inspection {
     /// Parquet only.
     pub row_groups: Vec<RowGroupSummary>,
     pub created_by: Option<String>,
+    pub arrayrecord: Option<ArrayRecordSummary>,
     pub texts: Vec<FirstText>,
     pub image_names: Vec<String>,
     pub damage: Vec<DamageSummary>,
@@ -151,6 +153,7 @@ impl Inspection {
             columns: Vec::new(),
             row_groups: Vec::new(),
             created_by: None,
+            arrayrecord: None,
             texts: Vec::new(),
             image_names: Vec::new(),
             damage: Vec::new(),

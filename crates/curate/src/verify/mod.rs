@@ -1,8 +1,9 @@
-//! Checks whole files: all of a tar, all of a Parquet file, the header of an image.
+//! Checks whole files: all of a tar, a Parquet file or an ArrayRecord file, the header of an image.
 //!
 //! A path enters, a [`FileCheck`] leaves; called by the binding and by tests of the writers. The invariants: damage is a problem in the result, never
 //! an error; every member and every row is looked at; memory is bounded by one JSON or one record batch.
 
+mod arrayrecord;
 mod document_order;
 mod parquet;
 mod problem;
@@ -89,11 +90,12 @@ pub fn verify_file(path: &str, options: &VerifyOptions, cancel: &Cancel) -> Resu
     match format {
         FileFormat::Tar => tar::verify_tar(path, options, cancel, &mut check)?,
         FileFormat::Parquet => parquet::verify_parquet(object, options, cancel, &mut check)?,
+        FileFormat::ArrayRecord => arrayrecord::verify_arrayrecord(object, cancel, &mut check)?,
         FileFormat::Image => {
             let whole = 0..object.size();
             report_image(ImageBytes::Member(&*object, &whole), &mut check, |problem| problem);
         }
-        FileFormat::Unknown => check.report(Problem::new(Rule::Readable, "neither a tar nor Parquet nor an image")),
+        FileFormat::Unknown => check.report(Problem::new(Rule::Readable, "neither a tar nor Parquet nor ArrayRecord nor an image")),
     }
     Ok(check)
 }

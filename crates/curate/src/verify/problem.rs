@@ -25,7 +25,7 @@ pub enum Rule {
 pub struct Problem {
     pub rule: Rule,
     pub sample: Option<String>,
-    /// Tar only.
+    /// Of a tar; of an ArrayRecord file, the number and kind of the chunk.
     pub member: Option<String>,
     /// Parquet only: counted from 0 over the whole file.
     pub row: Option<u64>,

@@ -83,7 +83,7 @@ pub(super) struct Framed<'a> {
 
 impl<'a> Framed<'a> {
     /// The header of the chunk, and its data. The second is part of the raw bytes where no header of a block interrupts it.
-    fn open(self, stripped: &'a mut Vec<u8>) -> Result<(ChunkHeader, &'a [u8]), Fault> {
+    pub(super) fn open(self, stripped: &'a mut Vec<u8>) -> Result<(ChunkHeader, &'a [u8]), Fault> {
         let check = self.verify != Verify::None;
         let header_end = usize::try_from(data_end(self.begin, CHUNK_HEADER).unwrap_or(u64::MAX).saturating_sub(self.begin)).unwrap_or(usize::MAX);
         let short = |needed: u64| Fault::Truncated { what: "chunk", needed, found: self.raw.len() as u64 };

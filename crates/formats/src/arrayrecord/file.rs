@@ -131,6 +131,12 @@ impl ArrayRecordFile {
         self.index.range(chunk).ok_or_else(|| Error::NoSuchPart { path: self.path().to_owned(), index: chunk })
     }
 
+    /// Where the footer begins, behind the last chunk of records.
+    #[must_use]
+    pub fn footer_offset(&self) -> u64 {
+        self.index.footer_offset()
+    }
+
     #[must_use]
     pub fn object(&self) -> &Arc<dyn RangeRead> {
         &self.object

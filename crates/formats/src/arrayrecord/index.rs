@@ -82,6 +82,10 @@ impl Index {
         self.offsets.len() - 1
     }
 
+    pub(super) fn footer_offset(&self) -> u64 {
+        self.offsets.last().copied().unwrap_or(FIRST_CHUNK)
+    }
+
     /// Bytes of a chunk in the file, with padding that may follow it.
     pub(super) fn range(&self, chunk: usize) -> Option<Range<u64>> {
         Some(*self.offsets.get(chunk)?..*self.offsets.get(chunk + 1)?)

@@ -20,6 +20,7 @@ mod simple;
 mod table;
 mod transposed;
 mod varint;
+mod walk;
 mod wire;
 mod write;
 
@@ -29,6 +30,7 @@ pub use error::{Error, Fault};
 pub use file::ArrayRecordFile;
 pub use options::{Compression, IndexStorage, ReaderOptions, WriterOptions};
 pub use table::ArrayRecordTable;
+pub use walk::{ChunkKind, ChunkWalk, Damage, Walked, WalkedChunk, is_signature};
 pub use write::{ChunkEncoder, EncodedChunk, FileWriter};
 
 #[cfg(test)]

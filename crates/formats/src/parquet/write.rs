@@ -8,7 +8,6 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
-use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::io::Write;
@@ -89,15 +88,29 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(Self { path: path.to_owned(), writer })
     }
 
+    /// Adds `rows` to the row group that is being made.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        self.writer.write(rows).map_err(|source| Error::Write { path: self.path.clone(), source })
+    }
+
+    /// Ends the row group that is being made, if there is any.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn end_row_group(&mut self) -> Result<(), Error> {
+        self.writer.flush().map_err(|source| Error::Write { path: self.path.clone(), source })
+    }
+
     /// Writes `rows` as a row group of their own; no rows, no row group.
     ///
     /// # Errors
     /// [`Error::Write`].
     pub fn write_row_group(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let path = &self.path;
-        let failed = |source: ParquetError| Error::Write { path: path.clone(), source };
-        self.writer.write(rows).map_err(failed)?;
-        self.writer.flush().map_err(failed)
+        self.write(rows)?;
+        self.end_row_group()
     }
 
     /// Writes the footer and gives the sink back.

@@ -1,6 +1,7 @@
 //! Files in memory, and what they read back as.
 
 mod files;
+mod walk;
 
 use super::*;
 use shardmill_storage::{Identity, RangeRead};

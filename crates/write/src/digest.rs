@@ -1,0 +1,50 @@
+//! One number for many rows, to compare what was written with what was to be written.
+
+use crate::{Error, Result};
+use arrow_array::RecordBatch;
+use arrow_row::{RowConverter, SortField};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Takes rows in order. It does not matter how they are cut into batches, nor whether strings are views, have wide offsets, or are called binary.
+#[derive(Default)]
+pub struct RowDigest {
+    rows: u64,
+    hash: Xxh3,
+    converter: Option<RowConverter>,
+}
+
+impl std::fmt::Debug for RowDigest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("RowDigest").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl RowDigest {
+    /// # Errors
+    /// When the columns are others than before, or of a type whose values cannot be compared.
+    pub fn update(&mut self, rows: &RecordBatch) -> Result<()> {
+        let failed = |source| Error::Columns { source };
+        if self.converter.is_none() {
+            let fields = rows.columns().iter().map(|column| SortField::new(column.data_type().clone())).collect();
+            self.converter = Some(RowConverter::new(fields).map_err(failed)?);
+        }
+        self.rows += rows.num_rows() as u64;
+        let Some(converter) = &mut self.converter else { return Ok(()) };
+        for row in &converter.convert_columns(rows.columns()).map_err(failed)? {
+            let bytes = row.data();
+            self.hash.update(&(bytes.len() as u64).to_le_bytes());
+            self.hash.update(bytes);
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    #[must_use]
+    pub fn value(&self) -> u128 {
+        self.hash.digest128()
+    }
+}

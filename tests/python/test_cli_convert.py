@@ -1,0 +1,238 @@
+"""`shardmill convert` as a user runs it: rows arrive, are compared, and nothing is left behind on failure."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+
+ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
+TEXTS = [f"line {number} of text" * (number % 9) for number in range(3_000)]
+
+
+def shardmill(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shardmill", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
+
+
+def converted(*arguments: object) -> str:
+    result = shardmill("convert", *arguments)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    return result.stderr
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    table = pa.table(
+        {
+            "id": range(3_000),
+            "text": TEXTS,
+            "raw": [text.encode() + b"\xff" for text in TEXTS],
+            "holes": [None if number % 10 == 3 else text for number, text in enumerate(TEXTS)],
+        }
+    )
+    pq.write_table(table[:1_000], folder / "a.parquet", row_group_size=300)
+    pq.write_table(table[1_000:], folder / "b.parquet")
+    return folder
+
+
+def test_help_shows_an_example() -> None:
+    result = shardmill("convert", "--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\n    shardmill convert " in result.stdout.split("Example:")[1]
+
+
+@pytest.mark.parametrize("column", ["text", "raw"])
+@pytest.mark.parametrize("options", [[], ["--compression", "brotli:3", "--group-size", 100]])
+def test_column_goes_to_arrayrecord_and_back(source: Path, tmp_path: Path, column: str, options: list) -> None:
+    there, back = tmp_path / "there.array_record", tmp_path / "back.parquet"
+    told = converted(source, there, "--column", column, *options)
+    assert told.startswith("3,000 rows of 2 parquet files")
+    assert "written to 1 arrayrecord file " in told
+    told_back = converted(there, back)
+    expected = [row[column] for row in sm.Dataset(source, columns=[column])]
+    expected = [text.encode() if isinstance(text, str) else text for text in expected]
+    assert [row["record"] for row in sm.Dataset(there)] == expected
+    assert pq.read_table(back).schema == pa.schema([pa.field("record", pa.binary(), nullable=False)])
+    assert pq.read_table(back).column("record").to_pylist() == expected
+    assert told.rsplit("hash ")[1] == told_back.rsplit("hash ")[1], "the rows are the same, so is their hash"
+
+
+def test_array_record_reads_the_output(source: Path, tmp_path: Path) -> None:
+    original = pytest.importorskip("array_record.python.array_record_module")
+    converted(source, tmp_path / "a.array_record", "--column", "text", "--group-size", 7, "--compression", "snappy")
+    reader = original.ArrayRecordReader(str(tmp_path / "a.array_record"))
+    assert reader.read_all() == [text.encode() for text in TEXTS]
+    assert "group_size:7," in reader.writer_options_string()
+    assert "snappy" in reader.writer_options_string()
+
+
+def test_output_of_array_record_is_converted(tmp_path: Path) -> None:
+    original = pytest.importorskip("array_record.python.array_record_module")
+    writer = original.ArrayRecordWriter(str(tmp_path / "a.array_record-00000-of-00001"), "group_size:16")
+    records = [b"", b"\x00" * 300, *(text.encode() for text in TEXTS)]
+    for record in records:
+        writer.write(record)
+    writer.close()
+    converted(tmp_path / "a.array_record-00000-of-00001", tmp_path / "out", "--to", "parquet")
+    assert pq.read_table(tmp_path / "out").column("record").to_pylist() == records
+
+
+def test_all_columns_go_to_parquet_from_every_format(source: Path, tmp_path: Path) -> None:
+    rows = [{"x": number, "y": f"text {number}", "z": number / 8} for number in range(500)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, ["x", "y", "z"])
+        table.writeheader()
+        table.writerows(rows)
+    pa.orc = pytest.importorskip("pyarrow.orc")
+    pa.orc.write_table(pa.Table.from_pylist(rows), tmp_path / "a.orc")
+    for name in ("a.jsonl", "a.csv", "a.orc"):
+        out = tmp_path / f"{name}.parquet"
+        converted(tmp_path / name, out, "--compression", "snappy")
+        assert pq.read_table(out).to_pylist() == rows, name
+    converted(source, tmp_path / "all.parquet")
+    assert pq.read_table(tmp_path / "all.parquet").equals(pq.read_table(source))
+
+
+def test_nested_columns_and_nulls_go_to_parquet(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "list": [[1, None], None, []] * 100,
+            "struct": [{"a": 1, "b": None}, None, {"a": None, "b": "x"}] * 100,
+            "map": pa.array([[("a", 1)], [], None] * 100, pa.map_(pa.string(), pa.int64())),
+            "float": [float("nan"), None, -0.0] * 100,
+            "words": pa.array(["a", None, "b"] * 100).dictionary_encode(),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    converted(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert str(pq.read_table(tmp_path / "b.parquet").to_pylist()) == str(table.to_pylist())
+
+
+def test_folder_gets_shards(source: Path, tmp_path: Path) -> None:
+    told = converted(source, tmp_path / "out", "--to", "arrayrecord", "--column", "text", "--size-limit", "50kB")
+    assert len(names(tmp_path / "out")) > 3
+    assert f"written to {len(names(tmp_path / 'out'))} arrayrecord files" in told
+    assert [row["record"].decode() for row in sm.Dataset(tmp_path / "out")] == TEXTS
+
+
+def test_rows_without_values_are_refused_until_a_filter_leaves_them_out(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.array_record"
+    refused = shardmill("convert", source, out, "--column", "holes")
+    assert refused.returncode == 1
+    assert "error: Row 3 has a null in column `holes`, and ArrayRecord has no nulls\nhint: " in refused.stderr
+    assert names(tmp_path) == []
+    assert converted(source, out, "--column", "holes", "--filter", "holes is not null").startswith("2,700 rows")
+    assert len(sm.Dataset(out)) == 2_700
+
+
+@pytest.mark.parametrize("to", ["array_record", "parquet"])
+def test_file_without_rows_becomes_one_without_rows(tmp_path: Path, to: str) -> None:
+    pq.write_table(pa.table({"x": pa.array([], pa.string())}), tmp_path / "in.parquet")
+    told = converted(tmp_path / "in.parquet", tmp_path / f"out.{to}")
+    assert told.startswith("0 rows of 1 parquet file ")
+    assert len(sm.Dataset(tmp_path / f"out.{to}")) == 0
+
+
+def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.array_record"
+    out.write_bytes(b"mine")
+    refused = shardmill("convert", source, out, "--column", "text")
+    assert (refused.returncode, out.read_bytes()) == (1, b"mine")
+    assert "hint: --overwrite replaces it" in refused.stderr
+    converted(source, out, "--column", "text", "--overwrite")
+    assert len(sm.Dataset(out)) == 3_000
+    # A file may be its own output.
+    converted(out, out, "--overwrite", "--compression", "none")
+    assert len(sm.Dataset(out)) == 3_000
+    assert names(tmp_path) == ["a.array_record"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["SRC", "a.array_record"], 2, "pick one of id, text, raw, holes with --column"),
+        (["SRC", "a.array_record", "--column", "nome"], 1, "No column `nome`"),
+        (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is Int64, a record of ArrayRecord is bytes"),
+        (["SRC", "out"], 2, "--to arrayrecord or --to parquet"),
+        (["SRC", "out", "--to", "mds"], 2, "'mds' is not one of"),
+        (["SRC", "a.parquet", "--group-size", "5"], 2, "group_size is for ArrayRecord"),
+        (["SRC", "a.parquet", "--compression", "zip"], 2, "compression of Parquet is one of"),
+        (["SRC", "a.parquet", "--size-limit", "5MB"], 2, "size_limit is for folders"),
+        (["SRC", "a.parquet", "--filter", "id ="], 2, "Invalid value for '--filter'"),
+        (["nowhere", "a.parquet"], 1, "No file at `nowhere`"),
+        (["empty", "a.parquet"], 1, "there are no files"),
+        (["a.parquet"], 2, "Missing argument"),
+    ],
+)
+def test_bad_usage_is_told(source: Path, tmp_path: Path, monkeypatch, arguments, code: int, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    result = shardmill("convert", *[str(source) if argument == "SRC" else argument for argument in arguments])
+    assert result.returncode == code
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert names(tmp_path) == ["empty"]
+
+
+def test_damaged_source_leaves_nothing(source: Path, tmp_path: Path) -> None:
+    there = tmp_path / "a.array_record"
+    converted(source, there, "--column", "text", "--compression", "none")
+    data = bytearray(there.read_bytes())
+    data[data.index(b"line 2999 of text") + 3] ^= 1
+    there.write_bytes(data)
+    result = shardmill("convert", there, tmp_path / "out", "--to", "parquet")
+    assert result.returncode == 1
+    assert "error: Chunk `2999` of" in result.stderr
+    assert not (tmp_path / "out").exists() or names(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
+def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signal.Signals) -> None:
+    with sm.Writer(tmp_path / "in.array_record", compression="none") as writer:
+        writer.write_rows(bytes([number % 256]) * 1_000 for number in range(200_000))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "shardmill", "convert", str(tmp_path / "in.array_record"), str(out)]
+    command += ["--to", "arrayrecord", "--compression", "brotli:9", "--size-limit", "1MB"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    deadline = time.monotonic() + 30
+    while not (out.exists() and names(out)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(kill)
+    _, told = process.communicate(timeout=30)
+    assert all(name.startswith(".shardmill-") for name in names(out))
+    if kill == signal.SIGINT:
+        assert (process.returncode, told.strip()) == (130, "interrupted")
+        assert names(out) == []
+
+
+def test_rows_that_come_back_changed_are_removed(source: Path, tmp_path: Path, monkeypatch) -> None:
+    from shardmill.cli import commands, convert
+
+    monkeypatch.setattr(convert, "_written", lambda _writer: sm.Dataset(source / "a.parquet", columns=["text"]))
+    out = tmp_path / "a.array_record"
+    assert commands.run(["convert", str(source), str(out), "--column", "text"]) == 1
+    assert names(tmp_path) == []
+
+
+def test_missing_pyarrow_is_told(source: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['pyarrow'] = None; from shardmill.cli import main; main()"
+    command = [sys.executable, "-c", code, "convert", str(source), str(tmp_path / "a.parquet")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
+    assert (result.returncode, names(tmp_path)) == (1, [])
+    assert result.stderr == "error: convert needs pyarrow\nhint: pip install pyarrow\n"
