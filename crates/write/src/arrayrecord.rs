@@ -3,12 +3,15 @@
 use crate::encoded::Encoded;
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
-use shardmill_formats::arrayrecord::{ChunkEncoder, EncodedChunk, Error as FormatError, Fault, FileWriter, WriterOptions};
+use shardmill_formats::arrayrecord::{ChunkEncoder, EncodedChunks, Error as FormatError, Fault, FileWriter, WriterOptions};
 use shardmill_storage::Replace;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
 
-const BUFFER_BYTES: usize = 1 << 20;
+/// Pieces of nearly a block pass it by.
+const BUFFER_BYTES: usize = 32 << 10;
+/// About what a chunk has besides its records.
+const CHUNK_BYTES: usize = 64;
 /// Records of one job, together: some milliseconds of compression.
 const JOB_BYTES: usize = 512 << 10;
 const JOB_RECORDS: usize = 4096;
@@ -26,7 +29,7 @@ pub struct ArrayRecordWriter {
     encoded: Option<Encoded<EncodedJob>>,
 }
 
-type EncodedJob = std::result::Result<Vec<EncodedChunk>, Fault>;
+type EncodedJob = std::result::Result<EncodedChunks, Fault>;
 
 /// Records that no thread has yet, from the begin of a chunk on.
 #[derive(Debug, Default)]
@@ -71,9 +74,11 @@ impl ArrayRecordWriter {
     /// Takes a record. True when [`ArrayRecordWriter::flush`] has work to do.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Closed`].
     pub fn gather(&mut self, record: &[u8]) -> Result<bool> {
-        self.check()?;
+        if self.file.is_none() {
+            return Err(self.closed());
+        }
         self.gathered.lengths.push(record.len() as u64);
         self.gathered.values.extend_from_slice(record);
         let records = self.gathered.lengths.len();
@@ -144,8 +149,10 @@ impl ArrayRecordWriter {
             return Ok(());
         }
         let capacity = self.gathered.values.len();
-        let gathered =
-            std::mem::replace(&mut self.gathered, Gathered { lengths: Vec::new(), values: Vec::with_capacity(capacity.min(JOB_BYTES + (JOB_BYTES >> 3))) });
+        let gathered = std::mem::replace(
+            &mut self.gathered,
+            Gathered { lengths: Vec::new(), values: Vec::with_capacity(capacity.min(JOB_BYTES + (JOB_BYTES >> 3))) },
+        );
         let (encoders, group_size) = (self.encoders.clone(), self.group_size);
         let job = move || encoders.encode(&gathered, group_size);
         match &mut self.encoded {
@@ -164,7 +171,7 @@ impl ArrayRecordWriter {
     fn write(&mut self, chunks: EncodedJob) -> Result<()> {
         let Some(file) = &mut self.file else { return Err(Error::Closed { path: self.path.clone() }) };
         let chunks = chunks.map_err(|fault| FormatError::Encode { path: self.path.clone(), chunk: file.num_records(), fault })?;
-        chunks.iter().try_for_each(|chunk| file.append(chunk))?;
+        file.append(&chunks)?;
         Ok(())
     }
 }
@@ -183,11 +190,13 @@ impl Encoders {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut encoder = idle.map_or_else(|| ChunkEncoder::new(&self.options), Ok)?;
         let mut rest = gathered.values.as_slice();
-        let mut chunks = Vec::with_capacity(gathered.lengths.len().div_ceil(group_size));
+        let mut chunks = EncodedChunks::with_capacity(
+            gathered.values.len() + gathered.values.len() / 8 + CHUNK_BYTES * gathered.lengths.len().div_ceil(group_size),
+        );
         for lengths in gathered.lengths.chunks(group_size) {
             let len = lengths.iter().sum::<u64>();
             let (values, behind) = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len)).unwrap_or((rest, &[]));
-            chunks.push(encoder.encode(lengths, values)?);
+            encoder.encode(lengths, values, &mut chunks)?;
             rest = behind;
         }
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(encoder);

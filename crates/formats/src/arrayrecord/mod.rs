@@ -31,7 +31,7 @@ pub use file::ArrayRecordFile;
 pub use options::{Compression, IndexStorage, ReaderOptions, WriterOptions};
 pub use table::ArrayRecordTable;
 pub use walk::{ChunkKind, ChunkWalk, Damage, Walked, WalkedChunk, is_signature};
-pub use write::{ChunkEncoder, EncodedChunk, FileWriter};
+pub use write::{ChunkEncoder, EncodedChunks, FileWriter};
 
 #[cfg(test)]
 mod tests;

@@ -11,11 +11,26 @@ use std::io::{self, Write};
 
 const POSTSCRIPT_COPIES: usize = 3;
 
-/// A chunk that is ready to be written.
-#[derive(Debug)]
-pub struct EncodedChunk {
-    header: ChunkHeader,
-    data: Vec<u8>,
+/// Chunks that are ready to be written, one behind the other.
+#[derive(Debug, Default)]
+pub struct EncodedChunks {
+    /// Header and data of each.
+    bytes: Vec<u8>,
+    headers: Vec<ChunkHeader>,
+}
+
+impl EncodedChunks {
+    /// One chunk without records.
+    fn of(kind: u8, data: &[u8]) -> Self {
+        let header = ChunkHeader::of(kind, 0, 0, data);
+        Self { bytes: [header.to_bytes().as_slice(), data].concat(), headers: vec![header] }
+    }
+
+    /// With room for so many bytes.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), headers: Vec::new() }
+    }
 }
 
 type Encode = fn(&[u64], &[u8], &mut Compressor, &mut (Vec<u8>, Vec<u8>), &mut Vec<u8>) -> Result<(), Fault>;
@@ -36,15 +51,20 @@ impl ChunkEncoder {
         Ok(Self { compressor: Compressor::new(options.compression)?, is_transposed, scratch: Default::default() })
     }
 
-    /// `values` are the records, one behind the other.
+    /// Appends a chunk to `out`. `values` are its records, one behind the other.
     ///
     /// # Errors
-    /// When the codec cannot hold so much data.
-    pub fn encode(&mut self, lengths: &[u64], values: &[u8]) -> Result<EncodedChunk, Fault> {
-        let mut data = Vec::with_capacity(values.len() + values.len() / 8 + 64);
+    /// When the codec cannot hold so much data; `out` is then of no use.
+    pub fn encode(&mut self, lengths: &[u64], values: &[u8], out: &mut EncodedChunks) -> Result<(), Fault> {
         let (kind, encode) = if self.is_transposed { (TRANSPOSED, transposed::encode as Encode) } else { (SIMPLE, simple::encode as Encode) };
-        encode(lengths, values, &mut self.compressor, &mut self.scratch, &mut data)?;
-        Ok(EncodedChunk { header: ChunkHeader::of(kind, lengths.len() as u64, values.len() as u64, &data), data })
+        let begin = out.bytes.len();
+        out.bytes.extend_from_slice(&[0; 40]);
+        encode(lengths, values, &mut self.compressor, &mut self.scratch, &mut out.bytes)?;
+        let (place, data) = out.bytes.get_mut(begin..).and_then(<[u8]>::split_first_chunk_mut::<40>).ok_or(Fault::Malformed("no header"))?;
+        let header = ChunkHeader::of(kind, lengths.len() as u64, values.len() as u64, data);
+        *place = header.to_bytes();
+        out.headers.push(header);
+        Ok(())
     }
 }
 
@@ -66,7 +86,7 @@ impl<W: Write> FileWriter<W> {
     /// When `out` fails.
     pub fn new(out: W, path: &str, options: WriterOptions) -> Result<Self, Error> {
         let mut writer = Self { out, path: path.to_owned(), options, position: 0, entries: Vec::new(), num_records: 0 };
-        writer.write_chunk(&ChunkHeader::of(SIGNATURE, 0, 0, &[]), &[])?;
+        writer.write(&EncodedChunks::of(SIGNATURE, &[]), false)?;
         Ok(writer)
     }
 
@@ -77,15 +97,8 @@ impl<W: Write> FileWriter<W> {
 
     /// # Errors
     /// When `out` fails.
-    pub fn append(&mut self, chunk: &EncodedChunk) -> Result<(), Error> {
-        let ChunkHeader { num_records, decoded_size, .. } = chunk.header;
-        self.entries.push(ChunkEntry { offset: self.position, decoded_size, num_records });
-        self.num_records += num_records;
-        self.write_chunk(&chunk.header, &chunk.data)?;
-        if self.options.pad_to_block_boundary {
-            self.pad()?;
-        }
-        Ok(())
+    pub fn append(&mut self, chunks: &EncodedChunks) -> Result<(), Error> {
+        self.write(chunks, true)
     }
 
     /// Writes what makes the file readable, and gives `out` back.
@@ -95,7 +108,7 @@ impl<W: Write> FileWriter<W> {
     pub fn finish(mut self) -> Result<W, Error> {
         let footer_offset = self.position;
         let footer = self.footer()?;
-        self.write_chunk(&footer.header, &footer.data)?;
+        self.write(&footer, false)?;
         self.pad()?;
         let (mut lengths, mut values) = (Vec::new(), Vec::new());
         for _ in 0..POSTSCRIPT_COPIES {
@@ -104,12 +117,12 @@ impl<W: Write> FileWriter<W> {
             lengths.push((values.len() - start) as u64);
         }
         let postscript = self.encode(Compression::None, &lengths, &values)?;
-        self.write_chunk(&postscript.header, &postscript.data)?;
+        self.write(&postscript, false)?;
         self.pad()?;
         Ok(self.out)
     }
 
-    fn footer(&self) -> Result<EncodedChunk, Error> {
+    fn footer(&self) -> Result<EncodedChunks, Error> {
         let (mut lengths, mut values) = (Vec::with_capacity(self.entries.len() + 1), Vec::new());
         let metadata =
             Metadata { num_chunks: self.entries.len() as u64, num_records: self.num_records, writer_options: Some(self.options.recorded()) };
@@ -123,10 +136,12 @@ impl<W: Write> FileWriter<W> {
         self.encode(self.options.compression, &lengths, &values)
     }
 
-    fn encode(&self, compression: Compression, lengths: &[u64], values: &[u8]) -> Result<EncodedChunk, Error> {
+    fn encode(&self, compression: Compression, lengths: &[u64], values: &[u8]) -> Result<EncodedChunks, Error> {
+        let mut chunks = EncodedChunks::default();
         ChunkEncoder::new(&WriterOptions { compression, transpose_bucket_size: None, ..self.options.clone() })
-            .and_then(|mut encoder| encoder.encode(lengths, values))
-            .map_err(|fault| Error::Encode { path: self.path.clone(), chunk: self.entries.len() as u64, fault })
+            .and_then(|mut encoder| encoder.encode(lengths, values, &mut chunks))
+            .map_err(|fault| Error::Encode { path: self.path.clone(), chunk: self.entries.len() as u64, fault })?;
+        Ok(chunks)
     }
 
     /// Zeros up to the next block, as a chunk of their own.
@@ -139,42 +154,75 @@ impl<W: Write> FileWriter<W> {
         // A block that begins inside of the padding takes its header from it.
         let len = if to_boundary < CHUNK_HEADER { to_boundary + BLOCK - BLOCK_HEADER } else { to_boundary };
         let zeros = vec![0; usize::try_from(len - CHUNK_HEADER).unwrap_or_default()];
-        self.write_chunk(&ChunkHeader::of(PADDING, 0, 0, &zeros), &zeros)
+        self.write(&EncodedChunks::of(PADDING, &zeros), false)
     }
 
-    fn write_chunk(&mut self, header: &ChunkHeader, data: &[u8]) -> Result<(), Error> {
-        let too_long = || io::Error::other("a file has at most 2^64 bytes");
-        let begin = self.position;
-        let end = chunk_end(begin, data.len() as u64, header.num_records).ok_or_else(too_long);
-        let result = end.and_then(|end| {
-            self.write_framed(&header.to_bytes(), begin, end)?;
-            self.write_framed(data, begin, end)?;
-            // A chunk has a position for each of its records, also where that is more than its data needs.
-            while self.position < end {
-                let zeros = [0; 4096];
-                let to_boundary = BLOCK - self.position % BLOCK;
-                let room = end - self.position - if self.position.is_multiple_of(BLOCK) { BLOCK_HEADER.min(end - self.position) } else { 0 };
-                let len = usize::try_from(room.min(to_boundary)).unwrap_or(zeros.len()).min(zeros.len());
-                self.write_framed(zeros.get(..len).unwrap_or_default(), begin, end)?;
+    /// Content is what the footer names.
+    fn write(&mut self, chunks: &EncodedChunks, is_content: bool) -> Result<(), Error> {
+        // What lies between two headers of blocks is handed on in one piece, be it one chunk or many.
+        let (mut piece, mut behind) = (0, 0);
+        for header in &chunks.headers {
+            let begin = self.position;
+            let too_long = || self.failed(io::Error::other("a file has at most 2^64 bytes"));
+            let end = chunk_end(begin, header.data_size, header.num_records).ok_or_else(too_long)?;
+            if is_content {
+                self.entries.push(ChunkEntry { offset: begin, decoded_size: header.decoded_size, num_records: header.num_records });
+                self.num_records += header.num_records;
             }
-            Ok(())
-        });
-        result.map_err(|source| Error::Write { path: self.path.clone(), offset: self.position, source })
+            let mut left = usize::try_from(header.data_size + CHUNK_HEADER).unwrap_or(usize::MAX);
+            while left > 0 {
+                if self.position.is_multiple_of(BLOCK) {
+                    self.put(chunks.bytes.get(piece..behind).unwrap_or_default())?;
+                    piece = behind;
+                    self.put_block_header(begin, end)?;
+                }
+                let part = left.min(self.to_boundary());
+                self.position += part as u64;
+                behind += part;
+                left -= part;
+            }
+            let must_pad = is_content && self.options.pad_to_block_boundary;
+            if self.position < end || must_pad {
+                self.put(chunks.bytes.get(piece..behind).unwrap_or_default())?;
+                piece = behind;
+                self.put_zeros(begin, end)?;
+            }
+            if must_pad {
+                self.pad()?;
+            }
+        }
+        self.put(chunks.bytes.get(piece..behind).unwrap_or_default())
     }
 
-    /// Bytes of the chunk from `begin` to `end`, with the headers of the blocks that begin among them.
-    fn write_framed(&mut self, mut bytes: &[u8], begin: u64, end: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
+    /// A chunk has a position for each of its records, also where that is more than its data needs.
+    fn put_zeros(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        let zeros = [0; 4096];
+        while self.position < end {
             if self.position.is_multiple_of(BLOCK) {
-                self.out.write_all(&block_header(self.position, begin, end))?;
-                self.position += BLOCK_HEADER;
+                self.put_block_header(begin, end)?;
             }
-            let to_boundary = usize::try_from(BLOCK - self.position % BLOCK).unwrap_or(usize::MAX);
-            let (part, rest) = bytes.split_at(to_boundary.min(bytes.len()));
-            self.out.write_all(part)?;
-            self.position += part.len() as u64;
-            bytes = rest;
+            let len = usize::try_from(end.saturating_sub(self.position)).unwrap_or(usize::MAX).min(self.to_boundary()).min(zeros.len());
+            self.put(zeros.get(..len).unwrap_or_default())?;
+            self.position += len as u64;
         }
         Ok(())
+    }
+
+    fn put_block_header(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        self.put(&block_header(self.position, begin, end))?;
+        self.position += BLOCK_HEADER;
+        Ok(())
+    }
+
+    fn to_boundary(&self) -> usize {
+        usize::try_from(BLOCK - self.position % BLOCK).unwrap_or(usize::MAX)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.out.write_all(bytes).map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Write { path: self.path.clone(), offset: self.position, source }
     }
 }

@@ -33,7 +33,9 @@ pub(super) fn write(records: &[Vec<u8>], options: &WriterOptions) -> Vec<u8> {
     let mut encoder = ChunkEncoder::new(options).unwrap();
     for group in records.chunks(options.group_size as usize) {
         let lengths: Vec<u64> = group.iter().map(|record| record.len() as u64).collect();
-        writer.append(&encoder.encode(&lengths, &group.concat()).unwrap()).unwrap();
+        let mut chunks = EncodedChunks::default();
+        encoder.encode(&lengths, &group.concat(), &mut chunks).unwrap();
+        writer.append(&chunks).unwrap();
     }
     writer.finish().unwrap()
 }
