@@ -17,13 +17,7 @@ from shardmill.errors import ClosedError, FormatError, MissingColumnError, Optio
 from shardmill.row_batches import RowBatches
 from shardmill.shards import Mode, next_number, replaced_files
 from shardmill.threads import checked_threads
-
-_EXTENSIONS = {
-    "arrayrecord": (".array_record", ".arrayrecord", ".arecord"),
-    "parquet": (".parquet", ".pq"),
-}
-_ARRAYRECORD_CODECS = ("zstd", "brotli", "snappy", "none", "uncompressed")
-_PARQUET_CODECS = ("zstd", "snappy", "none")
+from shardmill.written_formats import EXTENSIONS, format_of, writer_options
 
 _SIZE_LIMIT = 256 << 20
 #: Rows that come one by one become a batch of this many.
@@ -44,7 +38,8 @@ class Writer:
         compression: of ArrayRecord ``"zstd:5"``, ``"brotli:5"`` (both also without a level), ``"snappy"`` or ``"none"``; of Parquet ``"zstd"``,
             ``"snappy"`` or ``"none"``. ``None`` is zstd.
         group_size: records of one chunk of ArrayRecord; 1 when ``None``, which is best for random access.
-        size_limit: bytes of rows, before compression, after which a shard ends: a number or ``"64MiB"``. 256 MiB when ``None``.
+        size_limit: bytes of rows, before compression, after which a shard ends: a number or ``"64MiB"``. 256 MiB when ``None``. Each shard
+            is an open file until :meth:`close`, so keep them below the limit of ``ulimit -n``.
         mode: an ``out`` that exists: ``"error"`` refuses a file, and a folder with data files; ``"overwrite"`` replaces them when the new ones
             are whole; ``"append"`` adds shards to a folder.
         threads: for compression; as many as there are cores when ``None``.
@@ -78,8 +73,8 @@ class Writer:
         self._out = os.fspath(out)
         if not isinstance(self._out, str):
             raise OptionError(f"out is a path as text, not {type(self._out).__name__}")
-        self._format = _format_of(self._out, format)
-        is_file = self._out.lower().endswith(_EXTENSIONS[self._format])
+        self._format = format_of(self._out, format)
+        is_file = self._out.lower().endswith(EXTENSIONS[self._format])
         if mode not in ("error", "overwrite", "append"):
             raise OptionError(f"mode is 'error', 'overwrite' or 'append', not {mode!r}")
         if mode == "append" and is_file:
@@ -100,7 +95,7 @@ class Writer:
         self._native = _native.Writer(
             self._out,
             format=self._format,
-            options=_options(self._format, compression, group_size),
+            options=writer_options(self._format, compression, group_size),
             columns=self._columns,
             schema=schema,
             first_shard=None if is_file else next_number(self._out) if mode == "append" else 0,
@@ -272,35 +267,6 @@ class Writer:
         if self._rows:
             rows, self._rows = self._rows, []
             self._native.write_batch(self._batches.of_rows(rows, first_row=self._native.rows))
-
-
-def _format_of(out: str, format: str | None) -> str:
-    if format is not None:
-        name = {"array_record": "arrayrecord"}.get(format, format)
-        if name not in _EXTENSIONS:
-            raise OptionError(f"format is 'arrayrecord' or 'parquet', not {format!r}")
-        return name
-    for name, extensions in _EXTENSIONS.items():
-        if out.lower().endswith(extensions):
-            return name
-    raise OptionError(f"the name {out!r} does not tell a format\nhint: give format='arrayrecord' or format='parquet'")
-
-
-def _options(format: str, compression: str | None, group_size: int | None) -> str:
-    codec, _, level = ("zstd" if compression is None else compression).partition(":")
-    if format == "parquet":
-        if group_size is not None:
-            raise OptionError("group_size is for ArrayRecord")
-        if codec not in _PARQUET_CODECS or level:
-            raise OptionError(f"compression of Parquet is one of {', '.join(_PARQUET_CODECS)}, not {compression!r}")
-        return codec
-    if codec not in _ARRAYRECORD_CODECS:
-        names = ", ".join(_ARRAYRECORD_CODECS[:-1])
-        raise OptionError(f"compression of ArrayRecord is one of {names}, not {compression!r}")
-    if group_size is not None and (isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1):
-        raise OptionError(f"group_size is a whole number from 1 on, not {group_size!r}")
-    codec = "uncompressed" if codec == "none" else codec
-    return f"group_size:{group_size or 1},{codec}" + (f":{level}" if level else "")
 
 
 def _transformed(rows: Iterable[Any], transform: Callable[[Any], Any], workers: int) -> Iterator[Any]:

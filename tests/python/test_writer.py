@@ -423,6 +423,28 @@ def test_killed_writer_leaves_no_final_name_and_the_next_one_cleans_up(tmp_path:
     assert names(tmp_path) == ["part-00000.array_record"]
 
 
+FULL_DISK = """
+import resource, signal, sys, shardmill as sm
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000))
+try:
+    with sm.Writer(sys.argv[1], compression="none") as writer:
+        for number in range(200):
+            writer.write({"x": number.to_bytes(4, "big") * 25_000})
+except OSError as error:
+    sys.exit(f"told: {type(error).__name__}: {error}")
+"""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_full_disk_is_told_and_leaves_nothing(tmp_path: Path, format: str) -> None:
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / f"a{SUFFIX[format]}")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.stderr.startswith("told: StorageError: "), result.stderr
+    assert "File too large" in result.stderr
+    assert names(tmp_path) == []
+
+
 def test_forked_child_leaves_the_files_of_its_parent_alone(tmp_path: Path) -> None:
     with sm.Writer(tmp_path, format="arrayrecord", size_limit=10) as writer:
         writer.write_rows([bytes(20)] * 5)

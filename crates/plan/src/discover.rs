@@ -81,6 +81,14 @@ mod tests {
     }
 
     #[test]
+    fn number_of_a_shard_behind_the_extension_is_no_part_of_it() {
+        assert_eq!(without_shard_number("a/train.array_record-00000-of-00010"), "a/train.array_record");
+        for whole in ["a.tar", "one-of-many.tar", "part-1-of-x", "-of-3", "a--of-1", ""] {
+            assert_eq!(without_shard_number(whole), whole);
+        }
+    }
+
+    #[test]
     fn directory_is_searched_recursively_without_hidden_files() -> TestResult {
         let root = tempfile::tempdir()?;
         fs::create_dir_all(root.path().join("b/.hidden"))?;

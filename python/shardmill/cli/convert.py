@@ -12,13 +12,13 @@ import click
 
 from shardmill.cli.options import Size, progress_option
 from shardmill.cli.tables import Filter, open_dataset, size_text
+from shardmill.written_formats import EXTENSIONS
 
 #: Rows that are read and written at once, unless they are large.
 _ROWS_AT_ONCE = 1024
 _BYTES_AT_ONCE = 16 << 20
 
 _HINT = "\nhint: "
-_EXTENSIONS = (".array_record", ".arrayrecord", ".arecord", ".parquet", ".pq")
 
 
 @click.command(name="convert")
@@ -51,7 +51,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
 
     start = time.perf_counter()
-    if options["to"] is None and not dst.lower().endswith(_EXTENSIONS):
+    if options["to"] is None and not dst.lower().endswith(sum(EXTENSIONS.values(), ())):
         raise click.UsageError(f"the name {dst!r} does not tell a format; give --to arrayrecord or --to parquet")
     _check_pyarrow()
     column, is_shown = options["column"], options["progress"]
@@ -137,7 +137,7 @@ def _check_pyarrow() -> None:
 
 
 def _is_parquet(dst: str, to: str | None) -> bool:
-    return to is None and dst.lower().endswith((".parquet", ".pq"))
+    return to is None and dst.lower().endswith(EXTENSIONS["parquet"])
 
 
 def _written(writer: Any) -> Any:
