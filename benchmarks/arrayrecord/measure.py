@@ -86,7 +86,7 @@ def timed(action: Callable[[], _Result]) -> tuple[float, _Result]:
     return time.perf_counter() - start, result
 
 
-def check_records(options: Options, call: str, records: Iterable[tuple[int, bytes]]) -> None:
+def check_records(options: Options, call: str, records: Iterable[tuple[int, Any]]) -> None:
     """Compares records with the hashes of the manifest.
 
     Args:

@@ -82,7 +82,7 @@ impl ArrayRecordWriter {
         self.gathered.lengths.push(record.len() as u64);
         self.gathered.values.extend_from_slice(record);
         let records = self.gathered.lengths.len();
-        Ok(records % self.group_size == 0 && (self.gathered.values.len() >= JOB_BYTES || records >= JOB_RECORDS))
+        Ok(records.is_multiple_of(self.group_size) && (self.gathered.values.len() >= JOB_BYTES || records >= JOB_RECORDS))
     }
 
     /// Gives what was gathered to a thread, and writes what threads have finished.

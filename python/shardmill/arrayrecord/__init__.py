@@ -18,4 +18,10 @@ from shardmill.arrayrecord.install import install_as_array_record
 from shardmill.arrayrecord.reader import ArrayRecordReader
 from shardmill.arrayrecord.writer import ArrayRecordWriter
 
-__all__ = ["ArrayRecordDataSource", "ArrayRecordReader", "ArrayRecordWriter", "FileInstruction", "install_as_array_record"]
+__all__ = [
+    "ArrayRecordDataSource",
+    "ArrayRecordReader",
+    "ArrayRecordWriter",
+    "FileInstruction",
+    "install_as_array_record",
+]

@@ -35,8 +35,12 @@ def install_as_array_record() -> None:
             "array_record was imported already\nhint: call install_as_array_record() before grain or array_record is imported"
         )
     package, python = _package("array_record"), _package("array_record.python")
-    module = ModuleType("array_record.python.array_record_module", "Reader and writer of shardmill, under the name of array_record.")
-    source = ModuleType("array_record.python.array_record_data_source", "The data source of shardmill, under the name of array_record.")
+    module = ModuleType(
+        "array_record.python.array_record_module", "Reader and writer of shardmill, under the name of array_record."
+    )
+    source = ModuleType(
+        "array_record.python.array_record_data_source", "The data source of shardmill, under the name of array_record."
+    )
     _fill(module, {"ArrayRecordReader": _Reader, "ArrayRecordWriter": _Writer})
     names = (
         "ArrayRecordDataSourcePaths",
@@ -75,7 +79,11 @@ class _DataSource(ArrayRecordDataSource):
     _is_strict_by_default = False
 
 
-for _served, _name in ((_Reader, "ArrayRecordReader"), (_Writer, "ArrayRecordWriter"), (_DataSource, "ArrayRecordDataSource")):
+for _served, _name in (
+    (_Reader, "ArrayRecordReader"),
+    (_Writer, "ArrayRecordWriter"),
+    (_DataSource, "ArrayRecordDataSource"),
+):
     _served.__name__ = _name
 
 

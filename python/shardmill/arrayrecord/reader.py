@@ -6,6 +6,7 @@ import mmap
 import operator
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 from shardmill._native import arrayrecord as _native
@@ -16,8 +17,9 @@ _INT64 = 2**63
 
 
 class ArrayRecordReader:
-    """Records of one file by number, many at once, or in order. Any number of threads may use one reader; :meth:`read` without arguments
-    and :meth:`seek` share one cursor.
+    """Records of one file by number, many at once, or in order.
+
+    Any number of threads may use one reader; :meth:`read` without arguments and :meth:`seek` share one cursor.
 
     Args:
         path: a file.
@@ -144,7 +146,9 @@ class ArrayRecordReader:
         if not -_INT64 <= index < _INT64:
             raise TypeError(f"a place in a file is below 2**63, not {index}")
         if index < 0 and self._strict:
-            raise RowIndexError(f"there is no record {index} in {self._path!r}\nhint: seek(len(reader) + index) counts from the end")
+            raise RowIndexError(
+                f"there is no record {index} in {self._path!r}\nhint: seek(len(reader) + index) counts from the end"
+            )
         self._cursor = min(index, native.num_records) if index >= 0 else native.num_records
         self._ahead = None
         self._is_sequential = False
@@ -156,7 +160,9 @@ class ArrayRecordReader:
     @overload
     def read(self, start: int, stop: int, /) -> list[bytes]: ...
     def read(self, *arguments: Any) -> bytes | list[bytes]:
-        """``read()`` is the next record; ``read([2, 0])`` are these, in this order; ``read(2, 5)`` are those from 2 up to 5, where negative
+        """The next record, records by number, or a range.
+
+        ``read()`` is the next record; ``read([2, 0])`` are these, in this order; ``read(2, 5)`` are those from 2 up to 5, where negative
         numbers count from the end.
 
         Raises:
@@ -170,7 +176,9 @@ class ArrayRecordReader:
             return self._batch(arguments[0])
         if len(arguments) == 2:
             return self._range(*arguments)
-        raise TypeError(f"read takes no argument, a sequence of numbers, or start and stop, not {len(arguments)} arguments")
+        raise TypeError(
+            f"read takes no argument, a sequence of numbers, or start and stop, not {len(arguments)} arguments"
+        )
 
     def read_all(self) -> list[bytes]:
         """All records.
@@ -209,10 +217,20 @@ class ArrayRecordReader:
         Raises:
             ValueError: when the buffer is too short, or cannot be written.
         """
-        return self._usable().read_into(self._number(index), buffer)
+        record = self._usable().record(self._number(index))
+        room = memoryview(buffer)
+        if room.readonly or not room.c_contiguous:
+            raise OptionError("the buffer is read-only, or not in one piece")
+        if room.nbytes < len(record):
+            raise OptionError(f"record {index} of {self._path!r} has {len(record)} bytes, the buffer has {room.nbytes}")
+        if record:
+            room.cast("B")[: len(record)] = record
+        return len(record)
 
     def view(self, index: int) -> memoryview:
-        """A record as a view. Where it is uncompressed and in one piece in the file, no byte is copied; the file must not be cut while the view lives.
+        """A record as a view.
+
+        Where it is uncompressed and in one piece in the file, no byte is copied; the file must not be cut while the view lives.
 
         Raises:
             IndexError: for the number of no record.
@@ -222,7 +240,7 @@ class ArrayRecordReader:
         if place is None:
             return memoryview(native.record(number))
         if self._mapped is None:
-            with open(self._path, "rb") as file:
+            with Path(self._path).open("rb") as file:
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         start, length = place
         return memoryview(self._mapped)[start : start + length]
@@ -311,14 +329,18 @@ class ArrayRecordReader:
             raise TypeError("the ends of a range are below 2**31")
         first, behind = (end + records if end < 0 else end for end in (start, stop))
         if not 0 <= first < behind <= records:
-            raise RowIndexError(f"there is no range from {start} up to {stop} in the {records} records of {self._path!r}")
+            raise RowIndexError(
+                f"there is no range from {start} up to {stop} in the {records} records of {self._path!r}"
+            )
         try:
             return self._usable().range(first, behind, self._threads)
         except OSError as error:
             raise _as_runtime_error(error) from error
 
 
-def _reopened(cls: type[ArrayRecordReader], path: str, options: str, strict: bool, verify: str, threads: int) -> ArrayRecordReader:
+def _reopened(
+    cls: type[ArrayRecordReader], path: str, options: str, strict: bool, verify: str, threads: int
+) -> ArrayRecordReader:
     return cls(path, options, strict=strict, verify=verify, threads=threads)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from shardmill._native import arrayrecord as _native
@@ -12,13 +13,15 @@ from shardmill.threads import checked_threads
 
 
 class ArrayRecordWriter:
-    """A file in the making. It has a hidden name until :meth:`close`, which gives it its own, in place of a file that is there; without ``close``,
-    or after an exception in the with-block, nothing is left. Threads compress, and what they write does not depend on how many they are.
+    """A file in the making.
+
+    It has a hidden name until :meth:`close`, which gives it its own, in place of a file that is there; without ``close``, or after an
+    exception in the with-block, nothing is left. Threads compress, and what they write does not depend on how many they are.
 
     Args:
         path: the file.
-        options: the option string of array_record: ``"group_size:256,brotli:5"``. Without it, each record is a chunk of its own, compressed by zstd
-            at level 3.
+        options: the option string of array_record: ``"group_size:256,brotli:5"``. Without it, each record is a chunk of its own, compressed
+            by zstd at level 3.
         strict: raise at once when the folder is missing, and for keyword arguments that do not exist. With ``False`` such a writer is made, says
             ``ok() == False``, and raises when it is written to.
         threads: for compression; as many as there are cores when ``None``, 0 or 1 for the caller's own.
@@ -57,9 +60,11 @@ class ArrayRecordWriter:
         self._native: _native.Writer | None = None
         self._write: Callable[[bytes], None] = self._refuse
         try:
-            folder = os.path.dirname(self._path) or "."
-            if "://" not in self._path and not os.path.isdir(folder):
-                raise NotFoundError(f"{self._path!r} cannot be written: there is no folder {folder!r}\nhint: make it first")
+            folder = Path(self._path).parent
+            if "://" not in self._path and not folder.is_dir():
+                raise NotFoundError(
+                    f"{self._path!r} cannot be written: there is no folder {str(folder)!r}\nhint: make it first"
+                )
             self._native = _native.Writer(self._path, options, checked_threads(threads))
             self._write = self._native.write
         except (Error, OSError) as error:
@@ -137,7 +142,9 @@ class ArrayRecordWriter:
             self._write = self._refuse
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._path!r}: {'open' if self.ok() else 'failed' if self._is_open else 'closed'})"
+        return (
+            f"{type(self).__name__}({self._path!r}: {'open' if self.ok() else 'failed' if self._is_open else 'closed'})"
+        )
 
     def _refuse(self, record: bytes) -> None:
         if not isinstance(record, bytes):

@@ -1,7 +1,7 @@
 """Data sources for Grain.
 
-:class:`shardmill.arrayrecord.ArrayRecordDataSource` is a source for Grain as it is; :class:`DatasetSource` makes one of any other data set. What Grain
-asks of a source: https://google-grain.readthedocs.io/en/latest/data_sources/protocol.html.
+:class:`shardmill.arrayrecord.ArrayRecordDataSource` is a source for Grain as it is; :class:`DatasetSource` makes one of any other data
+set. What Grain asks of a source: https://google-grain.readthedocs.io/en/latest/data_sources/protocol.html.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class DatasetSource:
 
 
 def iter_dataset(dataset: grain.MapDataset) -> grain.IterDataset:
-    """``dataset`` as an iterator that reads in the thread of its consumer: faster than Grain's sixteen threads, which cost more than they gain when
-    a record takes microseconds.
+    """An iterator over ``dataset`` that reads in the thread of its consumer.
+
+    Grain's sixteen threads cost more than they gain when a record takes microseconds.
     """
     return dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))

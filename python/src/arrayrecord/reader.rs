@@ -6,8 +6,7 @@ use super::refused;
 use crate::error::PyShardmillError;
 use crate::interrupt::{SIGNAL_POLL, interruptible};
 use arrow_array::LargeBinaryArray;
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3_arrow::PyArray;
@@ -75,20 +74,6 @@ impl PyReader {
         let (offsets, values) = array?;
         let array = LargeBinaryArray::try_new(offsets, values, None).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(PyArray::from_array_ref(Arc::new(array)))
-    }
-
-    /// Fills the start of `buffer`, gives the length of the record.
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn read_into(&self, py: Python<'_>, index: u64, buffer: PyBuffer<u8>) -> PyResult<usize> {
-        let room = buffer.as_mut_slice(py).ok_or_else(|| PyValueError::new_err("the buffer is read-only, or not in one piece"))?;
-        let copied = self.0.record(index, |record| {
-            let place = room.get(..record.len()).ok_or(record.len())?;
-            place.iter().zip(record).for_each(|(to, from)| to.set(*from));
-            Ok(record.len())
-        });
-        copied.map_err(PyShardmillError::from)?.map_err(|len: usize| {
-            PyValueError::new_err(format!("record {index} of {:?} has {len} bytes, the buffer has {}", self.0.file().path(), room.len()))
-        })
     }
 
     /// Where the bytes of an uncompressed record begin in the file and how many they are, when they are in one piece.

@@ -23,7 +23,7 @@ pub struct Scratch {
 
 /// The part of a [`Scratch`] that decoding needs.
 #[derive(Default)]
-pub struct Decoder {
+pub(super) struct Decoder {
     pub(super) zstd: Zstd,
     /// Bytes of a chunk without headers of blocks.
     pub(super) stripped: Vec<u8>,

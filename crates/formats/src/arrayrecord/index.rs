@@ -14,7 +14,7 @@ const VERSION: u64 = 1;
 
 /// What the footer says of one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ChunkEntry {
+pub(super) struct ChunkEntry {
     pub offset: u64,
     pub decoded_size: u64,
     pub num_records: u64,

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Name of the only column.
-pub const COLUMN: &str = "record";
+const COLUMN: &str = "record";
 
 /// Chunks are put together to blocks of about this size, so that files of one record a chunk are read in long runs.
 const BLOCK_BYTES: u64 = 4 << 20;

@@ -10,7 +10,7 @@ mod recent;
 mod sequence;
 
 pub use batch::Batch;
-pub use gather::gather;
+pub use gather::{LargeBinary, gather};
 pub use reader::{Found, Reader};
 pub use sequence::Sequence;
 pub use shardmill_formats::arrayrecord::Gathered;
