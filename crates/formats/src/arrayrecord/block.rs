@@ -53,9 +53,9 @@ pub(super) fn has_boundary(begin: u64, end: u64) -> bool {
     begin.is_multiple_of(BLOCK) || begin / BLOCK != end.saturating_sub(1) / BLOCK
 }
 
-/// Takes the headers of blocks out of `raw`, bytes of a chunk from its `begin` on; appends the rest to `out`. Headers are compared with the chunk's begin;
+/// Takes the headers of blocks out of `raw`, bytes of a chunk from its `begin` on; gives the rest to `put`. Headers are compared with the chunk's begin;
 /// gives the end that they state, if there is any header, for the caller to compare once the end is known.
-pub(super) fn take_out_headers(begin: u64, raw: &[u8], check: bool, out: &mut Vec<u8>) -> Result<Option<u64>, Fault> {
+pub(super) fn take_out_headers(begin: u64, raw: &[u8], check: bool, mut put: impl FnMut(&[u8])) -> Result<Option<u64>, Fault> {
     let mut stated_end = None;
     let (mut position, mut rest) = (begin, raw);
     while !rest.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn take_out_headers(begin: u64, raw: &[u8], check: bool, out: &mut Ve
         }
         let to_boundary = usize::try_from(BLOCK - position % BLOCK).unwrap_or(usize::MAX);
         let (part, behind) = rest.split_at(to_boundary.min(rest.len()));
-        out.extend_from_slice(part);
+        put(part);
         rest = behind;
         position += part.len() as u64;
     }

@@ -71,6 +71,27 @@ impl<'a> Records<'a> {
     }
 }
 
+/// Where bytes are put together.
+pub(super) trait Room {
+    fn clear(&mut self);
+    fn put(&mut self, bytes: &[u8]);
+    fn bytes(&self) -> &[u8];
+}
+
+impl Room for Vec<u8> {
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
 /// A chunk in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Framed<'a> {
@@ -83,7 +104,7 @@ pub(super) struct Framed<'a> {
 
 impl<'a> Framed<'a> {
     /// The header of the chunk, and its data. The second is part of the raw bytes where no header of a block interrupts it.
-    pub(super) fn open(self, stripped: &'a mut Vec<u8>) -> Result<(ChunkHeader, &'a [u8]), Fault> {
+    pub(super) fn open<R: Room>(self, stripped: &'a mut R) -> Result<(ChunkHeader, &'a [u8]), Fault> {
         let check = self.verify != Verify::None;
         let header_end = usize::try_from(data_end(self.begin, CHUNK_HEADER).unwrap_or(u64::MAX).saturating_sub(self.begin)).unwrap_or(usize::MAX);
         let short = |needed: u64| Fault::Truncated { what: "chunk", needed, found: self.raw.len() as u64 };
@@ -93,8 +114,8 @@ impl<'a> Framed<'a> {
             unbroken.copy_from_slice(head);
         } else {
             stripped.clear();
-            take_out_headers(self.begin, head, check, stripped)?;
-            unbroken = *stripped.first_chunk::<40>().ok_or_else(|| short(CHUNK_HEADER))?;
+            take_out_headers(self.begin, head, check, |part| stripped.put(part))?;
+            unbroken = *stripped.bytes().first_chunk::<40>().ok_or_else(|| short(CHUNK_HEADER))?;
         }
         let header = ChunkHeader::parse(&unbroken, check)?;
         let end = header.end(self.begin)?;
@@ -104,12 +125,11 @@ impl<'a> Framed<'a> {
         let framed = usize::try_from(len).ok().and_then(|len| self.raw.get(..len)).ok_or_else(|| short(len))?;
         let data = if has_boundary(self.begin, data_end) {
             stripped.clear();
-            stripped.reserve(framed.len());
-            let stated_end = take_out_headers(self.begin, framed, check, stripped)?;
+            let stated_end = take_out_headers(self.begin, framed, check, |part| stripped.put(part))?;
             if stated_end.is_some_and(|stated| stated != end) {
                 return Err(Fault::Malformed("header of a block disagrees with the chunk about its end"));
             }
-            stripped.get(40..).unwrap_or_default()
+            stripped.bytes().get(40..).unwrap_or_default()
         } else {
             framed.get(40..).unwrap_or_default()
         };
@@ -166,7 +186,7 @@ impl<'a> Framed<'a> {
     }
 
     /// What the chunk holds, its lengths held against the bytes that are there and the limits.
-    fn content(self, num_records: Option<u64>, stripped: &'a mut Vec<u8>) -> Result<Content<'a>, Fault> {
+    pub(super) fn content<R: Room>(self, num_records: Option<u64>, stripped: &'a mut R) -> Result<Content<'a>, Fault> {
         let (header, data) = self.open(stripped)?;
         if let Some(expected) = num_records.filter(|expected| *expected != header.num_records) {
             return Err(Fault::Mismatch { what: "number of records", value: header.num_records, expected });
@@ -190,7 +210,7 @@ impl<'a> Framed<'a> {
 }
 
 /// Data of a chunk that passed all checks but those of decoding.
-enum Content<'a> {
+pub(super) enum Content<'a> {
     Simple(SimpleChunk<'a>),
     Transposed { data: &'a [u8], count: usize, size: usize },
 }

@@ -20,6 +20,13 @@ pub enum Error {
     #[error("Footer of `{path}` at `{offset}` is damaged: {fault}")]
     Footer { path: String, offset: u64, fault: Fault },
 
+    #[error("No memory for the footer of `{path}`")]
+    Memory {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+
     #[error("Chunk `{chunk}` of `{path}` at `{offset}` is damaged: {fault}")]
     Chunk { path: String, chunk: usize, offset: u64, fault: Fault },
 

@@ -3,6 +3,7 @@
 use super::block::{BLOCK, is_legal};
 use super::codec::{Decoder, Scratch, room};
 use super::decode::{Framed, Gathered, Records, Verify};
+use super::footer::{Failure, Mapped, read_index};
 use super::index::{FIRST_CHUNK, Index, footer_offset};
 use super::{Error, Fault};
 use shardmill_storage::RangeRead;
@@ -54,15 +55,18 @@ impl ArrayRecordFile {
             })
             .map_err(|fault| Error::Postscript { path: path(), offset: postscript_offset, fault })?;
         let footer_len = usize::try_from(postscript_offset - footer_begin).map_err(|_above| not_whole("its footer is too large for memory"))?;
-        let raw = room(&mut scratch.raw, footer_len);
-        object.read_at(footer_begin, raw)?;
+        let memory = |source| Error::Memory { path: path(), source };
+        let mut raw = Mapped::new(footer_len).map_err(memory)?;
+        object.read_at(footer_begin, raw.whole())?;
         let mut digest = Xxh3::new();
-        digest.update(raw);
+        digest.update(raw.whole());
         digest.update(&size.to_le_bytes());
-        let index = Framed { begin: footer_begin, raw, file_size: size, verify: verify_index }
-            .records(None, &mut scratch.decoder)
-            .and_then(|records| Index::parse(records.iter(), footer_begin))
-            .map_err(|fault| Error::Footer { path: path(), offset: footer_begin, fault })?;
+        let footer = Framed { begin: footer_begin, raw: raw.whole(), file_size: size, verify: verify_index };
+        let mut stripped = Mapped::new(footer_len).map_err(memory)?;
+        let index = read_index(footer, &mut stripped, &mut scratch.decoder).map_err(|failure| match failure {
+            Failure::Fault(fault) => Error::Footer { path: path(), offset: footer_begin, fault },
+            Failure::Memory(source) => memory(source),
+        })?;
         Ok(Self { size, index, verify, digest: digest.digest128(), object })
     }
 

@@ -43,41 +43,6 @@ enum Grouping {
 }
 
 impl Index {
-    /// `records` are those of the footer chunk, which begins at `footer_offset`.
-    pub(super) fn parse<'a>(mut records: impl ExactSizeIterator<Item = &'a [u8]>, footer_offset: u64) -> Result<Self, Fault> {
-        let metadata = Metadata::parse(records.next().ok_or(Fault::Malformed("no metadata"))?)?;
-        let num_chunks = records.len();
-        if metadata.num_chunks != num_chunks as u64 {
-            return Err(Fault::Mismatch { what: "number of chunks in the metadata", value: metadata.num_chunks, expected: num_chunks as u64 });
-        }
-        let mut offsets = Vec::with_capacity(num_chunks + 1);
-        let mut lengths = Vec::new();
-        let mut counts = Counts::default();
-        let mut decoded_size = 0u64;
-        for record in records {
-            let entry = ChunkEntry::parse(record)?;
-            let least = offsets.last().map_or(FIRST_CHUNK, |last| last + CHUNK_HEADER);
-            if entry.offset < least || entry.offset >= footer_offset || !is_legal(entry.offset) {
-                return Err(Fault::Malformed("chunks overlap, or lie outside of the file"));
-            }
-            counts.check_last(entry.offset, &offsets)?;
-            if counts.push(entry.num_records, offsets.len())? {
-                lengths.push(u32::try_from(entry.decoded_size).unwrap_or(u32::MAX));
-            } else {
-                lengths = Vec::new();
-            }
-            offsets.push(entry.offset);
-            decoded_size = decoded_size.saturating_add(entry.decoded_size);
-        }
-        counts.check_last(footer_offset, &offsets)?;
-        offsets.push(footer_offset);
-        if metadata.num_records != counts.total {
-            return Err(Fault::Mismatch { what: "number of records in the metadata", value: metadata.num_records, expected: counts.total });
-        }
-        let grouping = counts.grouping(lengths);
-        Ok(Self { offsets, grouping, num_records: counts.total, decoded_size, writer_options: metadata.writer_options })
-    }
-
     pub(super) fn num_chunks(&self) -> usize {
         self.offsets.len() - 1
     }
@@ -132,6 +97,76 @@ impl Index {
 
     pub(super) fn is_single(&self) -> bool {
         matches!(self.grouping, Grouping::Single { .. })
+    }
+}
+
+/// An [`Index`] that takes the records of the footer one after the other.
+#[derive(Debug)]
+pub(super) struct IndexBuilder {
+    footer_offset: u64,
+    /// Of index records, at most.
+    limit: usize,
+    metadata: Option<Metadata>,
+    offsets: Vec<u64>,
+    lengths: Vec<u32>,
+    counts: Counts,
+    decoded_size: u64,
+}
+
+impl IndexBuilder {
+    /// For the footer at `footer_offset`, which has so many records.
+    pub(super) fn new(footer_offset: u64, num_records: usize) -> Self {
+        Self {
+            footer_offset,
+            limit: num_records.saturating_sub(1),
+            metadata: None,
+            offsets: Vec::new(),
+            lengths: Vec::new(),
+            counts: Counts::default(),
+            decoded_size: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, record: &[u8]) -> Result<(), Fault> {
+        let Self { footer_offset, offsets, lengths, counts, .. } = self;
+        if self.metadata.is_none() {
+            let metadata = Metadata::parse(record)?;
+            if metadata.num_chunks != self.limit as u64 {
+                return Err(Fault::Mismatch { what: "number of chunks in the metadata", value: metadata.num_chunks, expected: self.limit as u64 });
+            }
+            offsets.reserve_exact(self.limit + 1);
+            if metadata.num_records == metadata.num_chunks {
+                lengths.reserve_exact(self.limit);
+            }
+            self.metadata = Some(metadata);
+            return Ok(());
+        }
+        let entry = ChunkEntry::parse(record)?;
+        let least = offsets.last().map_or(FIRST_CHUNK, |last| last + CHUNK_HEADER);
+        if entry.offset < least || entry.offset >= *footer_offset || !is_legal(entry.offset) {
+            return Err(Fault::Malformed("chunks overlap, or lie outside of the file"));
+        }
+        counts.check_last(entry.offset, offsets)?;
+        if counts.push(entry.num_records, offsets.len())? {
+            lengths.push(u32::try_from(entry.decoded_size).unwrap_or(u32::MAX));
+        } else if !lengths.is_empty() {
+            *lengths = Vec::new();
+        }
+        offsets.push(entry.offset);
+        self.decoded_size = self.decoded_size.saturating_add(entry.decoded_size);
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Index, Fault> {
+        let metadata = self.metadata.ok_or(Fault::Malformed("no metadata"))?;
+        self.counts.check_last(self.footer_offset, &self.offsets)?;
+        self.offsets.push(self.footer_offset);
+        let num_records = self.counts.total;
+        if metadata.num_records != num_records {
+            return Err(Fault::Mismatch { what: "number of records in the metadata", value: metadata.num_records, expected: num_records });
+        }
+        let grouping = self.counts.grouping(self.lengths);
+        Ok(Index { offsets: self.offsets, grouping, num_records, decoded_size: self.decoded_size, writer_options: metadata.writer_options })
     }
 }
 

@@ -13,6 +13,7 @@ mod decode;
 mod encoder;
 mod error;
 mod file;
+mod footer;
 mod hash;
 mod index;
 mod options;

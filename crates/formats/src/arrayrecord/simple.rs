@@ -3,6 +3,7 @@
 use super::codec::{Zstd, decompress, stated_len};
 use super::encoder::Compressor;
 use super::{Codec, Fault, varint};
+use std::borrow::Cow;
 
 /// Data of a simple chunk, cut into its parts.
 #[derive(Debug, Clone, Copy)]
@@ -37,32 +38,37 @@ impl<'a> SimpleChunk<'a> {
             ends.push(self.decoded_size);
             return Ok(());
         }
+        let sizes = self.sizes(zstd)?;
+        ends.reserve(self.num_records);
+        self.each_end(&sizes, |end| {
+            ends.push(end);
+            Ok(())
+        })
+    }
+
+    /// The lengths of the records, as numbers of seven bits a byte.
+    pub(super) fn sizes(&self, zstd: &mut Zstd) -> Result<Cow<'a, [u8]>, Fault> {
         let (len, block) = stated_len(self.codec, self.sizes)?;
         // A size has at least one byte and at most ten.
         if len < self.num_records as u64 || len / 10 > self.num_records as u64 {
             return Err(Fault::Mismatch { what: "length of the sizes", value: len, expected: self.num_records as u64 });
         }
-        let len = usize::try_from(len).map_err(|_above| Fault::Malformed("length of the sizes"))?;
-        let mut decoded = Vec::new();
-        let mut rest = match self.codec {
-            Codec::None => block,
-            codec => {
-                decoded.resize(len, 0);
-                decompress(codec, block, &mut decoded, zstd)?;
-                decoded.as_slice()
-            }
-        };
-        ends.reserve(self.num_records);
-        let mut end = 0usize;
+        if self.codec == Codec::None {
+            return Ok(Cow::Borrowed(block));
+        }
+        let mut sizes = vec![0; usize::try_from(len).map_err(|_above| Fault::Malformed("length of the sizes"))?];
+        decompress(self.codec, block, &mut sizes, zstd)?;
+        Ok(Cow::Owned(sizes))
+    }
+
+    /// Calls `each` with the place in the values where each record ends.
+    pub(super) fn each_end(&self, sizes: &[u8], mut each: impl FnMut(usize) -> Result<(), Fault>) -> Result<(), Fault> {
+        let (mut end, mut rest) = (0usize, sizes);
         for _ in 0..self.num_records {
             let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is no number"))?;
-            let within = |end: &usize| *end <= self.decoded_size;
-            end = usize::try_from(size)
-                .ok()
-                .and_then(|size| end.checked_add(size))
-                .filter(within)
-                .ok_or(Fault::Malformed("records are longer than their chunk"))?;
-            ends.push(end);
+            let next = usize::try_from(size).ok().and_then(|size| end.checked_add(size)).filter(|end| *end <= self.decoded_size);
+            end = next.ok_or(Fault::Malformed("records are longer than their chunk"))?;
+            each(end)?;
             rest = behind;
         }
         if !rest.is_empty() {
@@ -72,6 +78,10 @@ impl<'a> SimpleChunk<'a> {
             return Err(Fault::Mismatch { what: "sum of the records' sizes", value: end as u64, expected: self.decoded_size as u64 });
         }
         Ok(())
+    }
+
+    pub(super) fn num_records(&self) -> usize {
+        self.num_records
     }
 
     pub(super) fn decoded_size(&self) -> usize {
