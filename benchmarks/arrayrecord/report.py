@@ -91,9 +91,9 @@ def _summary(find: Find) -> list[str]:
 def _explained() -> list[str]:
     return [
         "Measured is the ratio of the medians over all rounds, except where a unit says otherwise; the last column is the",
-        "ratio of each side's best round. Where a line names a call of array_record, it is the faster of two: to one record,",
-        "neither of which its documentation mentions; in order, repeated `read()` with its defaults and with",
-        "`max_parallelism:0`.",
+        "ratio of each side's best round. Against its best option means the faster of two calls for one record, neither of",
+        "which its documentation mentions. In order, array_record reads by repeated `read()` with its defaults; what other",
+        "options give stands below.",
     ]
 
 
@@ -257,8 +257,7 @@ def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
         "`seek + read` a tenth of that",
         "* opening a file for reading is outside of the clock; writing runs from the constructor to the end of close()",
         "* each entry compares hashes of a sample of the records, got by the same call, with those of the words",
-        "* sequential reading by array_record: repeated read() with its defaults or with max_parallelism:0, whichever is "
-        "faster; two more sets of options stand beside",
+        "* sequential reading by array_record: repeated read() with its defaults; three more sets of options stand beside",
     ]
     for system in (OURS, PEER):
         entries = (entry for entry in results["entries"] if entry["name"].endswith(f"__{system}"))
