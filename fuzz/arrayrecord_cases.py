@@ -6,11 +6,23 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field as default, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as default
 from pathlib import Path
 from typing import Any
 
-from file_builder import BLOCK, MAGIC, Chunk, IndexRecord, build, field, simple_chunk, varint, walk, without_block_headers
+from file_builder import (
+    BLOCK,
+    MAGIC,
+    Chunk,
+    IndexRecord,
+    build,
+    field,
+    simple_chunk,
+    varint,
+    walk,
+    without_block_headers,
+)
 from transposed_builder import message_chunk, opaque_chunk, tag
 
 CODECS = ("uncompressed", "zstd", "snappy", "brotli:3")
@@ -52,7 +64,12 @@ class Cases:
 
     def __init__(self, seed: int, write: Callable[[list[bytes], str], bytes]) -> None:
         self.random = random.Random(seed)
-        self.pool = [self.written(write, codec, group, shape) for codec in CODECS for group in (1, 4) for shape in ("", ",transpose")]
+        self.pool = [
+            self.written(write, codec, group, shape)
+            for codec in CODECS
+            for group in (1, 4)
+            for shape in ("", ",transpose")
+        ]
         self.plain = [each for each in self.pool if each.codec == "uncompressed"]
 
     def written(self, write: Callable[[list[bytes], str], bytes], codec: str, group: int, shape: str) -> Written:
@@ -71,9 +88,18 @@ class Cases:
     def record(self, is_message: bool) -> bytes:
         roll = self.random.random()
         if not is_message or roll < 0.2:
-            return self.random.choice((b"", b"text " * self.random.randrange(9), self.random.randbytes(self.random.randrange(60))))
-        inner = field(1, self.random.getrandbits(self.random.choice((2, 9, 40, 64)))) + field(2, b"inner" * self.random.randrange(4))
-        return field(1, self.random.randrange(300)) + field(2, b"name") * self.random.randrange(3) + field(3, inner) + b"\x25abcd"
+            return self.random.choice(
+                (b"", b"text " * self.random.randrange(9), self.random.randbytes(self.random.randrange(60)))
+            )
+        inner = field(1, self.random.getrandbits(self.random.choice((2, 9, 40, 64)))) + field(
+            2, b"inner" * self.random.randrange(4)
+        )
+        return (
+            field(1, self.random.randrange(300))
+            + field(2, b"name") * self.random.randrange(3)
+            + field(3, inner)
+            + b"\x25abcd"
+        )
 
     def next_file(self) -> Case:
         return self.random.choice((self.damaged, self.built, self.built, self.built, self.spliced))()
@@ -83,7 +109,9 @@ class Cases:
         source = self.random.choice(self.pool)
         content, how = bytearray(source.content), []
         for _ in range(self.random.choice((1, 1, 1, 2, 5))):
-            area = self.random.choice(((0, 64), (64, 900), (64, 900), (len(content) - BLOCK, len(content) - BLOCK + 150), (0, len(content))))
+            area = self.random.choice(
+                ((0, 64), (64, 900), (64, 900), (len(content) - BLOCK, len(content) - BLOCK + 150), (0, len(content)))
+            )
             place = min(self.random.randrange(*area), len(content) - 1)
             length = self.random.choice((1, 1, 1, 8, 40))
             change = self.random.choice(("bit", "random", "zero", "copy"))
@@ -91,7 +119,11 @@ class Cases:
                 content[place] ^= 1 << self.random.randrange(8)
             else:
                 other = self.random.randrange(len(content) - 40)
-                new = {"random": self.random.randbytes(length), "zero": bytes(length), "copy": bytes(content[other : other + length])}[change]
+                new = {
+                    "random": self.random.randbytes(length),
+                    "zero": bytes(length),
+                    "copy": bytes(content[other : other + length]),
+                }[change]
                 content[place : place + length] = new[: len(content) - place]
             how.append(f"{change} {place} {length}")
         return Case(bytes(content), ["damaged", *how], source.records)
@@ -99,9 +131,13 @@ class Cases:
     def spliced(self) -> Case:
         """Whole blocks, cut and put together."""
         first, second = self.random.choice(self.plain), self.random.choice(self.pool)
-        blocks = [each.content[at : at + BLOCK] for each in (first, second) for at in range(0, len(each.content), BLOCK)]
+        blocks = [
+            each.content[at : at + BLOCK] for each in (first, second) for at in range(0, len(each.content), BLOCK)
+        ]
         count = self.random.choice((1, 2, 2, 3, 4))
-        chosen = [self.random.choice(blocks) for _ in range(count - 1)] + [self.random.choice((blocks[-1], blocks[len(first.content) // BLOCK - 1]))]
+        chosen = [self.random.choice(blocks) for _ in range(count - 1)] + [
+            self.random.choice((blocks[-1], blocks[len(first.content) // BLOCK - 1]))
+        ]
         content = b"".join(chosen)
         if self.random.random() < 0.1:
             content = content[: self.random.randrange(len(content))]
@@ -109,8 +145,15 @@ class Cases:
 
     def built(self) -> Case:
         case = Case(b"", ["built"], [])
-        chunks = [self.chunk(case) for _ in range(self.random.randrange(7))] if self.random.random() < 0.6 else self.regular(case)
-        settings: dict[str, Any] = {"padded": self.random.random() < 0.1, "copies": self.random.choice((3, 3, 3, 1, 2, 7))}
+        chunks = (
+            [self.chunk(case) for _ in range(self.random.randrange(7))]
+            if self.random.random() < 0.6
+            else self.regular(case)
+        )
+        settings: dict[str, Any] = {
+            "padded": self.random.random() < 0.1,
+            "copies": self.random.choice((3, 3, 3, 1, 2, 7)),
+        }
         if self.random.random() < 0.3:
             settings["writer_options"] = self.random.choice((None, "", "group_size:4,zstd", "größe"))
         if self.random.random() < 0.35:
@@ -140,7 +183,9 @@ class Cases:
         else:
             number, text = self.random.randrange(1, 20), self.random.randbytes(self.random.randrange(5))
             records = [field(number, text) + field(1, 5)]
-            chunk = message_chunk([(tag(1, 0), 10 + 5, None), (tag(number, 2), None, varint(len(text)) + text)], records[0])
+            chunk = message_chunk(
+                [(tag(1, 0), 10 + 5, None), (tag(number, 2), None, varint(len(text)) + text)], records[0]
+            )
         if case.records is not None:
             case.records += records
         return self.lie_of_chunk(case, chunk) if self.random.random() < 0.3 else chunk
@@ -152,6 +197,7 @@ class Cases:
         # A chunk of one record, as it was or as it will be.
         case.lies |= {"sizes"} if chunk.num_records == 1 or what == "num_records" else set()
         case.lies |= {"values"} if chunk.decoded_size == 0 or what == "decoded_size" else set()
+        case.lies |= {"blocks"} if chunk.data[0] else set()
         if what == "data":
             return replace(chunk, data=self.changed(chunk.data[:2000]) + chunk.data[2000:])
         if what == "kind":
@@ -169,7 +215,12 @@ class Cases:
         for _ in range(self.random.choice((1, 1, 2, 4))):
             place = self.random.randrange(len(changed) + 1)
             end = place + self.random.choice((1, 1, 2, 5))
-            new = (b"", bytes([self.random.randrange(256)]), varint(self.random.choice(HUGE)), bytes(changed[place:end]) * 2)
+            new = (
+                b"",
+                bytes([self.random.randrange(256)]),
+                varint(self.random.choice(HUGE)),
+                bytes(changed[place:end]) * 2,
+            )
             if place < len(changed) and self.random.random() < 0.5:
                 changed[place] = (changed[place] + self.random.choice((-1, 1, 4, 128))) % 256
             else:
@@ -177,7 +228,9 @@ class Cases:
         return bytes(changed)
 
     def lie_of_index(self, case: Case, count: int) -> dict[str, Any]:
-        what = self.random.choice(("entry", "entry", "order", "fewer", "more", "counts", "metadata", "postscript", "raw", "footer"))
+        what = self.random.choice(
+            ("entry", "entry", "order", "fewer", "more", "counts", "metadata", "postscript", "raw", "footer")
+        )
         case.how.append(what)
         case.records = None
         place = self.random.randrange(count) if count else 0
@@ -189,7 +242,11 @@ class Cases:
             return entries
 
         def raw_entry(entries: list[IndexRecord]) -> list[IndexRecord | bytes]:
-            return [*entries[:place], self.changed(entries[place].encoded() if entries else b"\x08\x40"), *entries[place + 1 :]]
+            return [
+                *entries[:place],
+                self.changed(entries[place].encoded() if entries else b"\x08\x40"),
+                *entries[place + 1 :],
+            ]
 
         def footer(records: list[bytes]) -> Chunk:
             chunk = simple_chunk(records)
@@ -204,7 +261,10 @@ class Cases:
             case "order":
                 return {"index": lambda entries: self.random.sample(entries, len(entries))}
             case "fewer":
-                return {"index": lambda entries: entries[:place] + entries[place + 1 :], "num_chunks": max(0, count - 1)}
+                return {
+                    "index": lambda entries: entries[:place] + entries[place + 1 :],
+                    "num_chunks": max(0, count - 1),
+                }
             case "more":
                 return {"index": lambda entries: entries + entries[place : place + 1]}
             case "counts":
@@ -238,7 +298,13 @@ WRITER_KEYS = (
     "group_size", "group_size", "transpose", "transpose_bucket_size", "uncompressed", "brotli", "zstd", "snappy", "window_log", "window_log",
     "pad_to_block_boundary", "max_parallelism", "saturation_delay_ms", "default",
 )  # fmt: skip
-READER_KEYS = ("readahead_buffer_size", "readahead_buffer_size", "max_parallelism", "index_storage_option", "footer_prefetch_bytes")
+READER_KEYS = (
+    "readahead_buffer_size",
+    "readahead_buffer_size",
+    "max_parallelism",
+    "index_storage_option",
+    "footer_prefetch_bytes",
+)
 VALUES = (
     "", "1", "2", "3", "10", "20", "0", "-1", "+4", " 5", "6 ", "007", "auto", "true", "false", "1.5", "1e2", "4K", "1.5M", "1G", "2G", "16E", ".5", "5.",
     "0x10", "inf", "nan", "-inf", "infinity", "1e400", "1e-400", "-0", "--1", "+-1", "1_0", "1,5", "2147483647", "2147483648", "9223372036854775807",

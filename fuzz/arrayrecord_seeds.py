@@ -13,8 +13,8 @@ from pathlib import Path
 FUZZ = Path(__file__).parent
 sys.path.insert(0, str(FUZZ.parent / "tests" / "compat" / "arrayrecord"))
 
-from file_builder import field, varint, walk, without_block_headers  # noqa: E402
-from shardmill.arrayrecord import ArrayRecordWriter  # noqa: E402
+from file_builder import field, varint, walk, without_block_headers
+from shardmill.arrayrecord import ArrayRecordWriter
 
 CODECS = {"uncompressed": 0, "zstd": 1, "snappy": 2, "brotli:3": 3}
 SIMPLE, COMPRESSED_SIMPLE, COMPRESSED_TRANSPOSED, SKIP, TO_BOUNDARY, ENTRY, METADATA, RAW_METADATA = range(8)
@@ -23,7 +23,10 @@ HONEST = b"\0"
 
 TEXTS = [b"record %d " % number * (number % 4) for number in range(9)]
 MESSAGES = [
-    field(1, number) + field(2, b"name %d" % number) + field(3, field(1, number * 300) + field(2, b"inner")) + b"\x25abcd"
+    field(1, number)
+    + field(2, b"name %d" % number)
+    + field(3, field(1, number * 300) + field(2, b"inner"))
+    + b"\x25abcd"
     for number in range(8)
 ] + [b"", b"\xff no message", field(4, 2**64 - 1)]
 
@@ -43,7 +46,14 @@ def chunks_of(records: list[bytes], options: str) -> list[tuple[bytes, int, int,
     out = []
     for found in users:
         size = struct.unpack("<Q", without_block_headers(file, found.begin, 16)[8:])[0]
-        out.append((found.kind, found.num_records, found.decoded_size, without_block_headers(file, found.begin, 40 + size)[40:]))
+        out.append(
+            (
+                found.kind,
+                found.num_records,
+                found.decoded_size,
+                without_block_headers(file, found.begin, 40 + size)[40:],
+            )
+        )
     return out
 
 
@@ -84,7 +94,9 @@ def file_seeds() -> dict[str, bytes]:
             for shape, records in (("simple", TEXTS), ("transpose", MESSAGES)):
                 options = f"group_size:{group},{codec}" + (",transpose" if shape == "transpose" else "")
                 chunks = b"".join(as_it_is(*chunk) for chunk in chunks_of(records, options))
-                seeds[f"{shape}_{codec.partition(':')[0]}_{group}"] = b"\0" + chunks + bytes([FOOTER_CODEC, CODECS[codec]])
+                seeds[f"{shape}_{codec.partition(':')[0]}_{group}"] = (
+                    b"\0" + chunks + bytes([FOOTER_CODEC, CODECS[codec]])
+                )
     one = as_it_is(*chunks_of([b"one"], "uncompressed")[0])
     two = as_it_is(*chunks_of([b"two", b""], "group_size:2,zstd")[0])
     noise = as_it_is(*chunks_of([bytes(number * 7919 % 251 for number in range(40_000))], "snappy")[0])
@@ -123,7 +135,9 @@ def chunk_seeds() -> dict[str, bytes]:
             flags = number | (4 if shape == "transpose" else 0)
             lengths = b"".join(bytes([len(record)]) + record for record in records)
             seeds[f"written_{shape}_{name}"] = bytes([2, flags, 3, 4]) + lengths
-    seeds["written_over_blocks"] = bytes([2, 2, 3, 2]) + b"\xff\x20" + bytes(range(255)) + b"\0\1a" + b"\xff\x40" + bytes(range(255))
+    seeds["written_over_blocks"] = (
+        bytes([2, 2, 3, 2]) + b"\xff\x20" + bytes(range(255)) + b"\0\1a" + b"\xff\x40" + bytes(range(255))
+    )
     seeds["written_padded"] = bytes([2, 8, 3, 1]) + b"\1a\2bc\0"
     return seeds
 
