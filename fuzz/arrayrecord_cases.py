@@ -147,7 +147,7 @@ class Cases:
         case = Case(b"", ["built"], [])
         chunks = (
             [self.chunk(case) for _ in range(self.random.randrange(7))]
-            if self.random.random() < 0.6
+            if self.random.random() < 0.3
             else self.regular(case)
         )
         settings: dict[str, Any] = {
@@ -162,7 +162,7 @@ class Cases:
         return case
 
     def regular(self, case: Case) -> list[Chunk]:
-        source = self.random.choice([each for each in self.pool if len(each.chunks[0][1]) == 1])
+        source = self.random.choice(self.pool)
         assert case.records is not None
         case.records += source.records
         chunks = [chunk for chunk, _ in source.chunks]
