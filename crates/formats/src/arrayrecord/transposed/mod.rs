@@ -13,6 +13,7 @@ mod output;
 mod tests;
 
 use super::codec::{Zstd, decompress, stated_len};
+use super::decode::MAX_DECODED_BYTES;
 use super::{Codec, Fault, varint};
 use header::Header;
 use std::borrow::Cow;
@@ -54,8 +55,8 @@ impl Limits {
             header: steps.saturating_mul(8).saturating_add(FLOOR).min(HEADER_MAX),
             // All that is in a buffer becomes bytes of a record, but for the lengths of opaque ones.
             buckets: decoded_size.saturating_add(num_records.saturating_mul(10)),
-            // Original writers go over one or two idle states where an edge is far.
-            transitions: steps.saturating_mul(4).saturating_add(FLOOR),
+            // Original writers go over one or two idle states where an edge is far; in a large chunk not at every step.
+            transitions: steps.saturating_mul(4).saturating_add(FLOOR).min(decoded_size.max(MAX_DECODED_BYTES)),
         }
     }
 }

@@ -117,3 +117,19 @@ fn claims_are_refused_before_anything_is_allocated() {
         assert!(matches!(decode_hex(&text, 1, 0), Err(Fault::Truncated { .. } | Fault::TooLarge { .. })), "{text}");
     }
 }
+
+#[test]
+fn transitions_take_no_more_memory_than_a_chunk_may() {
+    let plain = machine(&[(3, 0)], 0, &[]);
+    let header = snap::raw::Encoder::new().compress_vec(&plain[2..]).unwrap();
+    let (mut block, mut data) = (Vec::new(), vec![b's']);
+    varint::write(plain.len() as u64 - 2, &mut block);
+    block.extend(header);
+    varint::write(block.len() as u64, &mut data);
+    data.extend(block);
+    let limit = 1 << 30;
+    varint::write(limit + 1, &mut data);
+    data.push(0);
+    let refused = decode(&data, 1, 1 << 30, &mut Zstd::default());
+    assert_eq!(refused, Err(Fault::TooLarge { what: "transitions", value: limit + 1, limit }));
+}
