@@ -17,6 +17,7 @@ use shardmill_load::{
 };
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Path, name in states, constants by column, deleted rows.
@@ -340,8 +341,10 @@ impl PyRowPlan {
     /// Rows by number.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn take(&self, py: Python<'_>, ids: Vec<u64>, columns: Vec<usize>) -> PyResult<PyRecordBatch> {
-        let taken = py.detach(|| take(&self.dataset, &self.rows, &ids, &columns)).map_err(PyShardmillError::from)?;
-        Ok(PyRecordBatch::new(taken))
+        // Arrow's kernels panic where a column of binaries outgrows its offsets.
+        let taken = py.detach(|| catch_unwind(AssertUnwindSafe(|| take(&self.dataset, &self.rows, &ids, &columns))));
+        let taken = taken.map_err(|_panic| PyRuntimeError::new_err("the rows together are too large for one Arrow array; take fewer at once"))?;
+        Ok(PyRecordBatch::new(taken.map_err(PyShardmillError::from)?))
     }
 }
 

@@ -36,12 +36,22 @@ impl LocalStaged {
     /// [`Error::Stage`] when the folder cannot be made or written, or the run was abandoned.
     pub fn create(target: &str, unpublished: &Unpublished) -> Result<Self> {
         let failed = |source| Error::Stage { path: target.to_owned(), source };
-        let target_path = PathBuf::from(target);
+        // A process may go to another folder before the file is whole.
+        let target_path = std::path::absolute(target).map_err(failed)?;
+        // A rename would put a file in place of a device or a pipe, which nobody asks for by writing to it.
+        let replaced = fs::metadata(&target_path).ok();
+        if replaced.as_ref().is_some_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is a device, a pipe or a socket, not a file")));
+        }
         create_folder(folder_of(&target_path)).map_err(failed)?;
         loop {
             let staging = folder_of(&target_path).join(format!("{PREFIX}{}{SUFFIX}", uuid::Uuid::new_v4().simple()));
             let file = OpenOptions::new().write(true).create_new(true).open(&staging).map_err(failed)?;
             if is_ours(&file, &staging).map_err(failed)? {
+                // Who could not read the old file shall not read the new one.
+                if let Some(replaced) = replaced.as_ref().filter(|metadata| metadata.is_file()) {
+                    file.set_permissions(replaced.permissions()).map_err(failed)?;
+                }
                 unpublished.enter(&staging, target)?;
                 return Ok(Self { target: target_path, staging, file, unpublished: unpublished.clone(), is_published: false, written: 0, pushed: 0 });
             }

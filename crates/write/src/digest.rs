@@ -1,8 +1,11 @@
 //! One number for many rows, to compare what was written with what was to be written.
 
 use crate::{Error, Result};
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_cast::cast;
 use arrow_row::{RowConverter, SortField};
+use arrow_schema::{ArrowError, DataType};
+use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Takes rows in order. It does not matter how they are cut into batches, nor whether strings are views, have wide offsets, or are called binary.
@@ -24,13 +27,14 @@ impl RowDigest {
     /// When the columns are others than before, or of a type whose values cannot be compared.
     pub fn update(&mut self, rows: &RecordBatch) -> Result<()> {
         let failed = |source| Error::Columns { source };
+        let columns = rows.columns().iter().map(comparable).collect::<std::result::Result<Vec<ArrayRef>, _>>().map_err(failed)?;
         if self.converter.is_none() {
-            let fields = rows.columns().iter().map(|column| SortField::new(column.data_type().clone())).collect();
+            let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
             self.converter = Some(RowConverter::new(fields).map_err(failed)?);
         }
         self.rows += rows.num_rows() as u64;
         let Some(converter) = &mut self.converter else { return Ok(()) };
-        for row in &converter.convert_columns(rows.columns()).map_err(failed)? {
+        for row in &converter.convert_columns(&columns).map_err(failed)? {
             let bytes = row.data();
             self.hash.update(&(bytes.len() as u64).to_le_bytes());
             self.hash.update(bytes);
@@ -46,5 +50,13 @@ impl RowDigest {
     #[must_use]
     pub fn value(&self) -> u128 {
         self.hash.digest128()
+    }
+}
+
+/// Binaries of a fixed size are written as others.
+fn comparable(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    match column.data_type() {
+        DataType::FixedSizeBinary(_) => cast(column, &DataType::Binary),
+        _ => Ok(Arc::clone(column)),
     }
 }

@@ -54,7 +54,7 @@ impl Error {
             Self::Parquet(error) => error.hint(),
             Self::SeveralColumns { .. } => Some("columns=[\"name\"] picks the one whose values become the records"),
             Self::NoRecords { .. } => Some("pick a column of strings or binaries, or make bytes of the row first"),
-            Self::NullRecord { .. } => Some("leave such rows out by a filter: sm.col(\"name\").is_not_null(), or --filter \"name is not null\""),
+            Self::NullRecord { .. } => Some("leave such rows out by a filter: sm.col(\"name\").is_valid(), or --filter \"name is not null\""),
             Self::Rows { .. } => Some("give schema=, and rows that have it"),
             Self::NoSchema { .. } => Some("give schema="),
             Self::Forked { .. } => Some("make a writer, with a path of its own, in each process"),

@@ -161,6 +161,8 @@ class ArrayRecordDataSource(_native.Source):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        # A source that the original has pickled knows nothing of these.
+        self._strict, self._verify, self._threads = self._is_strict_by_default, "full", checked_threads(None)
         self.__dict__.update(state)
         self._forget_readers()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -50,10 +51,19 @@ def install_as_array_record() -> None:
         "_run_in_parallel",
     )
     _fill(source, {name: getattr(data_source, name) for name in names})
-    _fill(source, {"ArrayRecordDataSource": _DataSource, "array_record_module": module})
+    # The last is what sources that the original has pickled ask for.
+    _fill(
+        source,
+        {
+            "ArrayRecordDataSource": _DataSource,
+            "array_record_module": module,
+            "_ReadInstruction": data_source.ReadInstruction,
+        },
+    )
     _fill(package, {"python": python, "__shardmill__": True})
     _fill(python, {"array_record_module": module, "array_record_data_source": source})
     for made in (package, python, module, source):
+        made.__spec__ = ModuleSpec(made.__name__, None, is_package=made in (package, python))
         sys.modules[made.__name__] = made
 
 

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from shardmill._native import arrayrecord as _native
-from shardmill.errors import ClosedError, Error, NotFoundError, RecordError
+from shardmill.errors import (
+    ClosedError,
+    Error,
+    NotFoundError,
+    OutputExistsError,
+    PermissionDeniedError,
+    RecordError,
+)
 from shardmill.threads import checked_threads
 
 
@@ -60,12 +67,7 @@ class ArrayRecordWriter:
         self._native: _native.Writer | None = None
         self._write: Callable[[bytes], None] = self._refuse
         try:
-            folder = Path(self._path).parent
-            if "://" not in self._path and not folder.is_dir():
-                raise NotFoundError(
-                    f"{self._path!r} cannot be written: there is no folder {str(folder)!r}\nhint: make it first"
-                )
-            self._native = _native.Writer(self._path, options, checked_threads(threads))
+            self._native = _native.Writer(_target(self._path), options, checked_threads(threads))
             self._write = self._native.write
         except (Error, OSError) as error:
             if strict:
@@ -156,6 +158,24 @@ class ArrayRecordWriter:
             self._failure = error
             self._write = self._refuse
         return _as_runtime_error(error)
+
+
+def _target(path: str) -> str:
+    """What is written when somebody writes to ``path``: links are followed."""
+    if "://" in path:
+        return path
+    if "\0" in path:
+        raise RecordError(f"{path!r} is no path")
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise NotFoundError(
+            f"{path!r} cannot be written: there is no folder {str(target.parent)!r}\nhint: make it first"
+        )
+    if target.is_dir():
+        raise OutputExistsError(f"{path!r} is a folder\nhint: name a file in it")
+    if target.is_file() and not os.access(target, os.W_OK):
+        raise PermissionDeniedError(f"{path!r} may not be written")
+    return str(target)
 
 
 def _as_runtime_error(error: Exception) -> RuntimeError:

@@ -6,10 +6,12 @@ use super::codec::{Decoder, room};
 use super::hash::hash;
 use super::simple::SimpleChunk;
 use super::{Fault, transposed};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 /// A chunk may decode to this much more than the size of its file.
-pub const MAX_DECODED_BYTES: u64 = 1 << 30;
+pub const MAX_DECODED_BYTES: u64 = (2 << 30) - (1 << 20);
+/// Above this much, memory is taken without being written first.
+const LAZY_BYTES: usize = 4 << 20;
 
 /// What is compared with its hash. Lengths are checked always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -159,29 +161,40 @@ impl<'a> Framed<'a> {
         }
     }
 
-    /// As [`Framed::records`], behind those that are in `out` already.
-    pub(super) fn append(self, num_records: Option<u64>, decoder: &'a mut Decoder, out: &mut Gathered) -> Result<(), Fault> {
+    /// As [`Framed::records`], behind what is in `out` already; where each ends in it is in the decoder, counted from its first.
+    pub(super) fn append(self, num_records: Option<u64>, decoder: &mut Decoder, out: &mut BytesMut) -> Result<(), Fault>
+    where
+        Self: 'a,
+    {
         let Decoder { zstd, stripped, ends, .. } = decoder;
-        let before = out.values.len();
+        let before = out.len();
         match self.content(num_records, stripped)? {
             Content::Simple(chunk) => {
                 chunk.ends(zstd, ends)?;
                 match chunk.plain_values() {
-                    Some(plain) => out.values.extend_from_slice(plain),
+                    Some(plain) => out.extend_from_slice(plain),
+                    // The system's zeros cost nothing until they are written: a length that is a lie takes no memory.
+                    None if chunk.decoded_size() > LAZY_BYTES => {
+                        let mut values = vec![0; chunk.decoded_size()];
+                        chunk.values(&mut values, zstd)?;
+                        match out.is_empty() {
+                            true => *out = BytesMut::from(Bytes::from(values)),
+                            false => out.extend_from_slice(&values),
+                        }
+                    }
                     None => {
-                        out.values.resize(before + chunk.decoded_size(), 0);
-                        let room = out.values.get_mut(before..).unwrap_or_default();
-                        chunk.values(room, zstd).inspect_err(|_damaged| out.values.truncate(before))?;
+                        out.resize(before + chunk.decoded_size(), 0);
+                        let room = out.get_mut(before..).unwrap_or_default();
+                        chunk.values(room, zstd).inspect_err(|_damaged| out.truncate(before))?;
                     }
                 }
             }
             Content::Transposed { data, count, size } => {
                 let (values, of_values) = transposed::decode(data, count, size, zstd)?;
-                out.values.extend_from_slice(&values);
+                out.extend_from_slice(&values);
                 *ends = of_values;
             }
         }
-        out.ends.extend(ends.iter().map(|end| before + end));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use super::decode::{Framed, Gathered, Records, Verify};
 use super::footer::{Failure, Mapped, read_index};
 use super::index::{FIRST_CHUNK, Index, footer_offset};
 use super::{Error, Fault};
+use bytes::BytesMut;
 use shardmill_storage::RangeRead;
 use std::ops::Range;
 use std::sync::Arc;
@@ -184,7 +185,28 @@ impl ArrayRecordFile {
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
     pub fn append_chunks(&self, wanted: &[usize], scratch: &mut Scratch, out: &mut Gathered) -> Result<(), Error> {
-        self.each_framed(wanted, scratch, |chunk, framed, decoder| framed.append(self.count_of(chunk), decoder, out))
+        self.each_framed(wanted, scratch, |chunk, framed, decoder| {
+            let before = out.values.len();
+            framed.append(self.count_of(chunk), decoder, &mut out.values)?;
+            out.ends.extend(decoder.ends.iter().map(|end| before + end));
+            Ok(())
+        })
+    }
+
+    /// As [`ArrayRecordFile::read_chunks`], the records of each chunk into the room that `room_of` gives for it, one behind the other.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordFile::read_chunk`].
+    pub fn place_chunks<'r>(
+        &self,
+        wanted: &[usize],
+        scratch: &mut Scratch,
+        mut room_of: impl FnMut(usize) -> Option<&'r mut BytesMut>,
+    ) -> Result<(), Error> {
+        self.each_framed(wanted, scratch, |chunk, framed, decoder| {
+            let room = room_of(chunk).ok_or(Fault::Malformed("no room for a record"))?;
+            framed.append(self.count_of(chunk), decoder, room)
+        })
     }
 
     fn each_framed(

@@ -1,7 +1,7 @@
 //! A file of records as a table of one column, `record`.
 
 use super::{ArrayRecordFile, Error, Records, Scratch, Verify};
-use crate::table::{Block, TableError, TableFile};
+use crate::table::{Block, MAX_BLOCK_BYTES, TableError, TableFile};
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -38,7 +38,12 @@ impl ArrayRecordTable {
         while first < num_chunks {
             let start = table.file.range_of(first)?.start;
             let mut last = first;
+            let mut decoded = table.decoded_size_of(first)?;
             while last + 1 < num_chunks && table.file.range_of(last + 1)?.end - start <= BLOCK_BYTES {
+                decoded = decoded.saturating_add(table.decoded_size_of(last + 1)?);
+                if decoded > MAX_BLOCK_BYTES {
+                    break;
+                }
                 last += 1;
             }
             let stored_bytes = table.file.range_of(last)?.end - start;
@@ -54,6 +59,12 @@ impl ArrayRecordTable {
     #[must_use]
     pub fn file(&self) -> &ArrayRecordFile {
         &self.file
+    }
+
+    /// Of one chunk: what the index states, or its share of the whole.
+    fn decoded_size_of(&self, chunk: usize) -> Result<u64, Error> {
+        let range = self.file.range_of(chunk)?;
+        Ok(self.file.length_of_single(chunk).map_or_else(|| self.share_of(0, range.end - range.start), |length| length as u64))
     }
 
     /// In memory, of as many rows that take so many bytes in the file.

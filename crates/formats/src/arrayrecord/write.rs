@@ -4,6 +4,7 @@
 
 use super::block::{BLOCK, BLOCK_HEADER, CHUNK_HEADER, block_header, chunk_end};
 use super::chunk::{ChunkHeader, PADDING, SIGNATURE, SIMPLE, TRANSPOSED};
+use super::decode::MAX_DECODED_BYTES;
 use super::encoder::Compressor;
 use super::index::{ChunkEntry, Metadata, write_postscript};
 use super::{Compression, Error, Fault, WriterOptions, simple, transposed};
@@ -57,6 +58,10 @@ impl ChunkEncoder {
     /// When the codec cannot hold so much data; `out` is then of no use.
     pub fn encode(&mut self, lengths: &[u64], values: &[u8], out: &mut EncodedChunks) -> Result<(), Fault> {
         let (kind, encode) = if self.is_transposed { (TRANSPOSED, transposed::encode as Encode) } else { (SIMPLE, simple::encode as Encode) };
+        // No reader of ours would take it back.
+        if values.len() as u64 > MAX_DECODED_BYTES {
+            return Err(Fault::TooLarge { what: "size of the records of a chunk", value: values.len() as u64, limit: MAX_DECODED_BYTES });
+        }
         let begin = out.bytes.len();
         out.bytes.extend_from_slice(&[0; 40]);
         encode(lengths, values, &mut self.compressor, &mut self.scratch, &mut out.bytes)?;

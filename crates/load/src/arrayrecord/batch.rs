@@ -3,6 +3,7 @@
 use super::Gathered;
 use super::reader::{Reader, failed, with_scratch};
 use crate::{Error, Result};
+use bytes::BytesMut;
 use shardmill_engine::{Cancel, Run, run_in_order};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -56,18 +57,6 @@ impl Batch {
             wanted.sort_unstable_by_key(|wanted| (wanted.chunk, wanted.place));
         }
         Self::of(reader, wanted, threads)
-    }
-
-    /// As [`Batch::new`], with jobs that ascend in the batch.
-    ///
-    /// # Errors
-    /// When one of them is not there.
-    pub(super) fn in_order(reader: &Reader, numbers: &[u64], threads: usize) -> Result<Self> {
-        let wanted = numbers.iter().enumerate().map(|(slot, number)| {
-            let (chunk, place) = reader.locate(*number)?;
-            Ok(Wanted { chunk, place, slot })
-        });
-        Self::of(reader, wanted.collect::<Result<_>>()?, threads)
     }
 
     fn of(reader: &Reader, wanted: Vec<Wanted>, threads: usize) -> Result<Self> {
@@ -130,11 +119,7 @@ impl Batch {
     /// # Errors
     /// When one of their chunks cannot be read or is damaged.
     pub fn decode(&self, reader: &Reader, job: usize) -> Result<Gathered> {
-        self.decode_into(reader, job, Gathered::default())
-    }
-
-    /// As [`Batch::decode`], behind what `gathered` holds.
-    pub(super) fn decode_into(&self, reader: &Reader, job: usize, mut gathered: Gathered) -> Result<Gathered> {
+        let mut gathered = Gathered::default();
         let wanted = self.jobs.get(job).and_then(|job| self.wanted.get(job.clone())).unwrap_or_default();
         let mut chunks: Vec<usize> = wanted.iter().map(|wanted| wanted.chunk).collect();
         chunks.dedup();
@@ -159,6 +144,21 @@ impl Batch {
         })
         .map_err(failed)?;
         Ok(gathered)
+    }
+
+    /// Decodes the records of one job, which have chunks of their own, each into its room; `rooms` are in the order of [`Batch::slots`].
+    ///
+    /// # Errors
+    /// As [`Batch::decode`].
+    pub(super) fn place(&self, reader: &Reader, job: usize, rooms: &mut [BytesMut]) -> Result<()> {
+        let wanted = self.jobs.get(job).and_then(|job| self.wanted.get(job.clone())).unwrap_or_default();
+        let chunks: Vec<usize> = wanted.iter().map(|wanted| wanted.chunk).collect();
+        let mut rooms = rooms.iter_mut();
+        with_scratch(|scratch| {
+            let mut runs = reader.file().runs(&chunks, READ_BYTES)?.into_iter();
+            runs.try_for_each(|run| reader.file().place_chunks(chunks.get(run).unwrap_or_default(), scratch, |_chunk| rooms.next()))
+        })
+        .map_err(failed)
     }
 
     /// Decodes all jobs on threads; segments come in the order of the jobs.

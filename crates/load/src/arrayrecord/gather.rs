@@ -41,29 +41,37 @@ fn total_length(reader: &Reader, numbers: &[u64]) -> Result<Option<usize>> {
     Ok(usize::try_from(total).ok().filter(|_| is_believable))
 }
 
-/// Each thread decodes into its part of the result.
+/// Threads go through the file in its order, and decode each record into its place in the result.
 fn in_place(reader: &Arc<Reader>, numbers: &[u64], total: usize, threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
-    let batch = Batch::in_order(reader, numbers, threads)?;
+    let batch = Batch::new(reader, numbers.iter().copied(), threads)?;
     let mut rest = BytesMut::with_capacity(total);
-    let mut parts = Vec::with_capacity(batch.jobs());
-    for job in (0..batch.jobs()).rev() {
-        let of_job: usize = batch.slots(job).filter_map(|slot| reader.length_of_single(*numbers.get(slot)?)).sum();
-        parts.push(Mutex::new(Some(rest.split_off(rest.capacity().saturating_sub(of_job)))));
+    let mut rooms: Vec<BytesMut> = Vec::with_capacity(numbers.len());
+    for number in numbers.iter().rev() {
+        let len = reader.length_of_single(*number).unwrap_or_default();
+        rooms.push(rest.split_off(rest.capacity().saturating_sub(len)));
     }
-    parts.reverse();
-    let (decoder, reader) = (batch.clone(), Arc::clone(reader));
+    rooms.reverse();
+    let of_jobs: Vec<Mutex<Vec<BytesMut>>> =
+        (0..batch.jobs()).map(|job| Mutex::new(batch.slots(job).filter_map(|slot| rooms.get_mut(slot).map(std::mem::take)).collect())).collect();
+    let (decoder, owner) = (batch.clone(), Arc::clone(reader));
     let decode = move |job: usize| {
-        let values = parts.get(job).and_then(|part| part.lock().unwrap_or_else(PoisonError::into_inner).take()).unwrap_or_default();
-        decoder.decode_into(&reader, job, Gathered { values, ends: Vec::new() })
+        let mut rooms = of_jobs.get(job).map(|rooms| std::mem::take(&mut *rooms.lock().unwrap_or_else(PoisonError::into_inner))).unwrap_or_default();
+        decoder.place(&owner, job, &mut rooms).map(|()| rooms)
     };
+    for (job, decoded) in in_order(batch.jobs(), if batch.is_small() { 1 } else { threads }, cancel, decode)?.enumerate() {
+        for (slot, room) in batch.slots(job).zip(decoded?) {
+            if let Some(place) = rooms.get_mut(slot) {
+                *place = room;
+            }
+        }
+    }
     let mut values = BytesMut::new();
-    let mut offsets = Vec::with_capacity(batch.len() + 1);
+    let mut offsets = Vec::with_capacity(rooms.len() + 1);
     offsets.push(0);
-    for decoded in decoded_in_order(batch.jobs(), if batch.is_small() { 1 } else { threads }, cancel, decode)? {
-        let decoded = decoded?;
-        offsets.extend(decoded.ends.iter().map(|end| offset(values.len() + end)));
+    for room in rooms {
         // Parts of one allocation, side by side: no byte is copied.
-        values.unsplit(decoded.values);
+        values.unsplit(room);
+        offsets.push(offset(values.len()));
     }
     Ok((OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from(values.freeze())))
 }
@@ -73,7 +81,7 @@ fn copied(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Cancel
     let batch = Batch::new(reader, numbers.iter().copied(), threads)?;
     let (decoder, reader) = (batch.clone(), Arc::clone(reader));
     let decode = move |job: usize| decoder.decode(&reader, job);
-    let decoded = decoded_in_order(batch.jobs(), if batch.is_small() { 1 } else { threads }, cancel, decode)?.collect::<Result<Vec<Gathered>>>()?;
+    let decoded = in_order(batch.jobs(), if batch.is_small() { 1 } else { threads }, cancel, decode)?.collect::<Result<Vec<Gathered>>>()?;
     let mut places = vec![(0, 0); batch.len()];
     for job in 0..decoded.len() {
         for (within, slot) in batch.slots(job).enumerate() {
@@ -92,22 +100,22 @@ fn copied(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Cancel
     Ok((OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(values)))
 }
 
-type Decoded = Box<dyn Iterator<Item = Result<Gathered>>>;
+type InOrder<T> = Box<dyn Iterator<Item = Result<T>>>;
 
-fn decoded_in_order(
+fn in_order<T: Send + 'static>(
     jobs: usize,
     threads: usize,
     cancel: &Cancel,
-    decode: impl Fn(usize) -> Result<Gathered> + Send + Sync + 'static,
-) -> Result<Decoded> {
+    work: impl Fn(usize) -> Result<T> + Send + Sync + 'static,
+) -> Result<InOrder<T>> {
     if threads <= 1 {
-        return Ok(Box::new((0..jobs).map(decode)));
+        return Ok(Box::new((0..jobs).map(work)));
     }
-    let run = run_in_order(jobs, threads, cancel, move |job| match decode(job) {
-        Ok(gathered) => ControlFlow::Continue(Ok(gathered)),
+    let run = run_in_order(jobs, threads, cancel, move |job| match work(job) {
+        Ok(done) => ControlFlow::Continue(Ok(done)),
         Err(error) => ControlFlow::Break(Err(error)),
     })?;
-    Ok(Box::new(run.map(|decoded| decoded.map_err(Error::from).and_then(|decoded| decoded))))
+    Ok(Box::new(run.map(|done| done.map_err(Error::from).and_then(|done| done))))
 }
 
 fn offset(len: usize) -> i64 {
