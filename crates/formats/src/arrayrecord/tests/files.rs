@@ -1,6 +1,7 @@
 //! Whole files: the ones of the specification to the byte, and every codec back and forth.
 
 use super::*;
+use crate::table::TableFile;
 use sha2::{Digest, Sha256};
 
 fn uncompressed(group_size: u32) -> WriterOptions {
@@ -82,4 +83,11 @@ fn cut_file_is_refused() {
     let mut longer = bytes;
     longer.push(0);
     assert!(matches!(open(longer), Err(Error::NotWhole { .. })));
+}
+
+#[test]
+fn records_that_compress_well_make_blocks_that_fit_into_memory() {
+    let records = vec![vec![0; 1 << 20]; 150];
+    let table = ArrayRecordTable::open(Arc::new(Memory(write(&records, &WriterOptions::default())))).unwrap();
+    assert_eq!(table.blocks().iter().map(|block| block.rows).collect::<Vec<_>>(), [64, 64, 22]);
 }

@@ -127,7 +127,7 @@ fn transitions_take_no_more_memory_than_a_chunk_may() {
     block.extend(header);
     varint::write(block.len() as u64, &mut data);
     data.extend(block);
-    let limit = 1 << 30;
+    let limit = MAX_DECODED_BYTES;
     varint::write(limit + 1, &mut data);
     data.push(0);
     let refused = decode(&data, 1, 1 << 30, &mut Zstd::default());
