@@ -4,7 +4,7 @@ use super::super::decode;
 use super::original::{Case, hex};
 use super::round_trip::chunk;
 use crate::arrayrecord::codec::Zstd;
-use crate::arrayrecord::{Compression, Fault, varint};
+use crate::arrayrecord::{Compression, Fault, MAX_DECODED_BYTES, varint};
 
 fn decode_hex(text: &str, num_records: usize, decoded_size: usize) -> Result<(Vec<u8>, Vec<usize>), Fault> {
     decode(&hex(text), num_records, decoded_size, &mut Zstd::default())
