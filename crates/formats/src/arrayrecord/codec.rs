@@ -128,19 +128,18 @@ pub(super) fn decompress(codec: Codec, input: &[u8], output: &mut [u8], zstd: &m
     Err(Fault::Mismatch { what: "length of decompressed data", value: found as u64, expected: expected as u64 })
 }
 
-/// Windows above 16 MiB are announced by the first bits, and need a decoder that was told of them.
+/// Windows above 16 MiB are announced by the first bits, and need a decoder that was told of them. The call that takes no decoder passes over bytes behind
+/// the stream.
 fn decompress_brotli(input: &[u8], output: &mut [u8]) -> Result<usize, &'static str> {
     const LARGE_WINDOW: u8 = 0x11;
-    if input.first().is_some_and(|byte| byte & 0x7f == LARGE_WINDOW) {
-        let mut decoder = BrotliDecoderOptions::new().large_window_size(true).build().map_err(|_refused| "no decoder for a large window")?;
-        let result = decoder.decompress(input, output).map_err(|_damage| "damaged stream")?;
-        return match result.info {
-            DecoderInfo::Finished if result.bytes_read == input.len() => Ok(result.bytes_written),
-            DecoderInfo::Finished => Err("bytes behind the stream"),
-            _unfinished => Err("stream ends early, or is longer than stated"),
-        };
+    let is_large = input.first().is_some_and(|byte| byte & 0x7f == LARGE_WINDOW);
+    let mut decoder = BrotliDecoderOptions::new().large_window_size(is_large).build().map_err(|_refused| "no decoder")?;
+    let result = decoder.decompress(input, output).map_err(|_damage| "damaged stream")?;
+    match result.info {
+        DecoderInfo::Finished if result.bytes_read == input.len() => Ok(result.bytes_written),
+        DecoderInfo::Finished => Err("bytes behind the stream"),
+        _unfinished => Err("stream ends early, or is longer than stated"),
     }
-    brotlic::decompress(input, output).map_err(|_damage| "damaged stream, or longer than stated")
 }
 
 /// A context that is made when it is first needed.

@@ -1,5 +1,6 @@
 //! Files in memory, and what they read back as.
 
+mod codecs;
 mod files;
 mod walk;
 
