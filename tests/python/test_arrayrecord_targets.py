@@ -12,9 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from array_record.python import array_record_data_source as original
-
 import shardmill as sm
+from array_record.python import array_record_data_source as original
 from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
 
 
