@@ -1,6 +1,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Self, SupportsIndex, final
 
+from typing_extensions import disjoint_base
+
 __all__ = [
     "Reader",
     "Records",
@@ -34,6 +36,7 @@ class Records:
     def __iter__(self) -> Iterator[bytes]: ...
     def __next__(self) -> bytes: ...
 
+@disjoint_base
 class Source:
     def __new__(cls, *_arguments: Any, **_named: Any) -> Self: ...
     def __getitem__(self, key: SupportsIndex, /) -> bytes: ...
