@@ -61,19 +61,32 @@ class Measured:
 
 def main() -> None:
     """Writes the report that the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    run_command(write_report, module="benchmarks.report", description=__doc__, example="docs/benchmarks/interleaved_io")
+
+
+def run_command(
+    write: Callable[[dict[str, Any], Path], None], *, module: str, description: str | None, example: str
+) -> None:
+    """The command line that all reports have: results in, a folder out."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("results", type=Path, help="results.json of a session")
-    parser.add_argument("out", type=Path, help="folder to write, such as docs/benchmarks/interleaved_io")
+    parser.add_argument("out", type=Path, help=f"folder to write, such as {example}")
     options = parser.parse_args()
-    write_report(json.loads(options.results.read_text()), options.out)
+    write(json.loads(options.results.read_text()), options.out)
     print(options.out / "README.md")
+
+
+def published(results: dict[str, Any], out: Path) -> dict[str, Any]:
+    """Makes the folder, puts a copy of the results without the paths of this machine into it, and gives that copy."""
+    out.mkdir(parents=True, exist_ok=True)
+    results = without_machine_paths(results)
+    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    return results
 
 
 def write_report(results: dict[str, Any], out: Path) -> None:
     """Writes the page, its plots and the published copy of the results."""
-    out.mkdir(parents=True, exist_ok=True)
-    results = without_machine_paths(results)
-    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    results = published(results, out)
     measured = _measured(results)
     cases = list(dict.fromkeys(one.label for one in measured))
     by_system = {

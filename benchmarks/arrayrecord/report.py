@@ -6,8 +6,6 @@ SVG plots and a copy of the results without the paths of this machine. Invariant
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from benchmarks.arrayrecord.rounds import (
     shown_rate,
 )
 from benchmarks.arrayrecord.sets import CODECS, GROUPS, PUBLISHED_SIZES
-from benchmarks.report import without_machine_paths
+from benchmarks.report import published, run_command
 from benchmarks.report_plots import plot_bars
 
 # Title of a row and scenario; of the sequential one by group.
@@ -41,19 +39,17 @@ _HEAD = ("shardmill", "its best", "array_record", "its best", "ratio", "ratio of
 
 def main() -> None:
     """Writes the report that the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.arrayrecord.report", description=__doc__)
-    parser.add_argument("results", type=Path, help="results.json of a session")
-    parser.add_argument("out", type=Path, help="folder to write, such as docs/benchmarks/arrayrecord")
-    options = parser.parse_args()
-    write_report(json.loads(options.results.read_text()), options.out)
-    print(options.out / "README.md")
+    run_command(
+        write_report,
+        module="benchmarks.arrayrecord.report",
+        description=__doc__,
+        example="docs/benchmarks/arrayrecord",
+    )
 
 
 def write_report(results: dict[str, Any], out: Path) -> None:
     """Writes the page, its plots and the published copy of the results."""
-    out.mkdir(parents=True, exist_ok=True)
-    results = without_machine_paths(results)
-    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    results = published(results, out)
     measured = measured_entries(results)
     find = finder(measured)
     for name, (cases, series) in _plots(find).items():

@@ -6,15 +6,13 @@ SVG plots and a copy of the results without the paths of this machine. Invariant
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.loader.goals import Find, goal_lines, goals
-from benchmarks.report import without_machine_paths
+from benchmarks.report import published, run_command
 from benchmarks.report_plots import Bar, plot_ranking
 
 TITLES = {
@@ -61,19 +59,17 @@ class Measured:
 
 def main() -> None:
     """Writes the report that the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.loader.report", description=__doc__)
-    parser.add_argument("results", type=Path, help="results.json of a session")
-    parser.add_argument("out", type=Path, help="folder to write, such as docs/benchmarks/loader")
-    options = parser.parse_args()
-    write_report(json.loads(options.results.read_text()), options.out)
-    print(options.out / "README.md")
+    run_command(
+        write_report,
+        module="benchmarks.loader.report",
+        description=__doc__,
+        example="docs/benchmarks/loader",
+    )
 
 
 def write_report(results: dict[str, Any], out: Path) -> None:
     """Writes the page, its plots and the published copy of the results."""
-    out.mkdir(parents=True, exist_ok=True)
-    results = without_machine_paths(results)
-    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    results = published(results, out)
     measured = measured_entries(results)
     for scenario in _present(measured):
         plot_ranking(out / f"{scenario}.svg", *_bars(scenario, _of(measured, scenario)))
