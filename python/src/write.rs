@@ -1,6 +1,6 @@
 //! `shardmill._native.write`
 
-use crate::error::PyShardmillError;
+use crate::error::{PyShardmillError, PyShardmillResult};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
@@ -11,7 +11,7 @@ use pyo3_arrow::PySchema;
 use pyo3_arrow::input::AnyArray;
 use shardmill_formats::arrayrecord::WriterOptions;
 use shardmill_storage::Replace;
-use shardmill_write::{Format, RowDigest, Shards, Target};
+use shardmill_write::{Format, Gather, RowDigest, Shards, Target};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Of the only column of rows that come as an array without a name.
@@ -56,18 +56,7 @@ impl PyWriter {
     }
 
     fn write_record(&self, py: Python<'_>, record: &Bound<'_, PyBytes>) -> PyResult<()> {
-        // Whoever holds the lock may be waiting for the interpreter.
-        let is_due = match self.0.try_lock() {
-            Ok(mut shards) => shards.gather(record.as_bytes()),
-            Err(_busy) => {
-                let bytes = record.as_bytes();
-                py.detach(|| self.lock().gather(bytes))
-            }
-        };
-        if is_due.map_err(PyShardmillError::from)? {
-            py.detach(|| self.lock().flush()).map_err(PyShardmillError::from)?;
-        }
-        Ok(())
+        Ok(write_record(py, &self.0, record.as_bytes())?)
     }
 
     /// Anything with the Arrow PyCapsule methods: a batch, a table, a reader; an array is one column without a name.
@@ -95,6 +84,19 @@ impl PyWriter {
     fn lock(&self) -> MutexGuard<'_, Shards> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds a record to a writer, and lets it work when enough have gathered.
+pub(crate) fn write_record(py: Python<'_>, writer: &Mutex<impl Gather + Send>, record: &[u8]) -> PyShardmillResult<()> {
+    // Whoever holds the lock may be waiting for the interpreter.
+    let is_due = match writer.try_lock() {
+        Ok(mut writer) => writer.gather(record),
+        Err(_busy) => py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).gather(record)),
+    };
+    if is_due? {
+        py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).flush())?;
+    }
+    Ok(())
 }
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;

@@ -2,7 +2,7 @@
 
 use crate::encoded::Encoded;
 use crate::staged::{Finished, StagedFile};
-use crate::{Error, Result};
+use crate::{Error, Gather, Result};
 use shardmill_formats::arrayrecord::{ChunkEncoder, EncodedChunks, Error as FormatError, Fault, FileWriter, WriterOptions};
 use shardmill_storage::Replace;
 use std::io::BufWriter;
@@ -64,37 +64,6 @@ impl ArrayRecordWriter {
             encoders,
             encoded: (threads > 1).then(|| Encoded::new(threads * 2)),
         })
-    }
-
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// Takes a record. True when [`ArrayRecordWriter::flush`] has work to do.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub fn gather(&mut self, record: &[u8]) -> Result<bool> {
-        if self.file.is_none() {
-            return Err(self.closed());
-        }
-        self.gathered.lengths.push(record.len() as u64);
-        self.gathered.values.extend_from_slice(record);
-        let records = self.gathered.lengths.len();
-        Ok(records.is_multiple_of(self.group_size) && (self.gathered.values.len() >= JOB_BYTES || records >= JOB_RECORDS))
-    }
-
-    /// Gives what was gathered to a thread, and writes what threads have finished.
-    ///
-    /// # Errors
-    /// When a chunk cannot be encoded or written; the writer is then closed, and nothing is published.
-    pub fn flush(&mut self) -> Result<()> {
-        let result = self.check().and_then(|()| {
-            self.encode_gathered()?;
-            self.write_encoded(false)
-        });
-        self.fail_on_error(result)
     }
 
     /// Writes what is missing and gives the file its name, in place of one that is there.
@@ -173,6 +142,26 @@ impl ArrayRecordWriter {
         let chunks = chunks.map_err(|fault| FormatError::Encode { path: self.path.clone(), chunk: file.num_records(), fault })?;
         file.append(&chunks)?;
         Ok(())
+    }
+}
+
+impl Gather for ArrayRecordWriter {
+    fn gather(&mut self, record: &[u8]) -> Result<bool> {
+        if self.file.is_none() {
+            return Err(self.closed());
+        }
+        self.gathered.lengths.push(record.len() as u64);
+        self.gathered.values.extend_from_slice(record);
+        let records = self.gathered.lengths.len();
+        Ok(records.is_multiple_of(self.group_size) && (self.gathered.values.len() >= JOB_BYTES || records >= JOB_RECORDS))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let result = self.check().and_then(|()| {
+            self.encode_gathered()?;
+            self.write_encoded(false)
+        });
+        self.fail_on_error(result)
     }
 }
 

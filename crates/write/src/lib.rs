@@ -16,3 +16,18 @@ pub use digest::RowDigest;
 pub use error::{Error, Result};
 pub use shards::{Format, Shards, Target};
 pub use staged::Finished;
+
+/// What takes records one by one.
+pub trait Gather {
+    /// Takes a record. True when [`Gather::flush`] has work to do.
+    ///
+    /// # Errors
+    /// When the writer is closed, or a file cannot be made.
+    fn gather(&mut self, record: &[u8]) -> Result<bool>;
+
+    /// Works on what was gathered.
+    ///
+    /// # Errors
+    /// When something cannot be encoded or written; nothing is published then.
+    fn flush(&mut self) -> Result<()>;
+}

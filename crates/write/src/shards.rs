@@ -6,7 +6,7 @@ use crate::arrayrecord::ArrayRecordWriter;
 use crate::columns::{for_each_record, select, weight};
 use crate::parquet::{ParquetWriter, ROW_GROUP_BYTES};
 use crate::staged::Finished;
-use crate::{Error, Result};
+use crate::{Error, Gather, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::WriterOptions;
@@ -82,33 +82,6 @@ impl Shards {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
-    }
-
-    /// Takes a record of an ArrayRecord file. True when [`Shards::flush`] has work to do.
-    ///
-    /// # Errors
-    /// [`Error::Closed`], [`Error::Forked`]; when a file cannot be made.
-    pub fn gather(&mut self, record: &[u8]) -> Result<bool> {
-        self.check()?;
-        let size_limit = self.size_limit();
-        let shard = self.shard(None)?;
-        let File::ArrayRecord(writer) = &mut shard.file else {
-            return Err(Error::NoRecords { column: "record".to_owned(), data_type: "bytes".to_owned() });
-        };
-        let is_due = writer.gather(record)?;
-        shard.bytes = shard.bytes.saturating_add(record.len() as u64);
-        let is_full = shard.bytes >= size_limit;
-        self.rows += 1;
-        Ok(is_due || is_full)
-    }
-
-    /// Gives what was gathered to a thread, and ends a shard that is large enough.
-    ///
-    /// # Errors
-    /// When something cannot be encoded or written; nothing of these shards is published then.
-    pub fn flush(&mut self) -> Result<()> {
-        let result = self.check().and_then(|()| self.flush_open());
-        self.fail_on_error(result)
     }
 
     /// Takes rows.
@@ -295,6 +268,27 @@ impl Shards {
             self.abandon();
         }
         result
+    }
+}
+
+impl Gather for Shards {
+    fn gather(&mut self, record: &[u8]) -> Result<bool> {
+        self.check()?;
+        let size_limit = self.size_limit();
+        let shard = self.shard(None)?;
+        let File::ArrayRecord(writer) = &mut shard.file else {
+            return Err(Error::NoRecords { column: "record".to_owned(), data_type: "bytes".to_owned() });
+        };
+        let is_due = writer.gather(record)?;
+        shard.bytes = shard.bytes.saturating_add(record.len() as u64);
+        let is_full = shard.bytes >= size_limit;
+        self.rows += 1;
+        Ok(is_due || is_full)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let result = self.check().and_then(|()| self.flush_open());
+        self.fail_on_error(result)
     }
 }
 

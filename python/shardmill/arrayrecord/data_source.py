@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
 from shardmill._native import arrayrecord as _native
-from shardmill.arrayrecord.reader import ArrayRecordReader, checked_verify
-from shardmill.errors import Error, OptionError, RecordError, RecordIndexError, RecordKeyError
+from shardmill.arrayrecord.reader import ArrayRecordReader, as_runtime_error, checked_verify
+from shardmill.errors import Error, OptionError, RecordIndexError, RecordKeyError
 from shardmill.threads import checked_threads
 
 T = TypeVar("T")
@@ -249,7 +249,7 @@ def _opened(filename: str, options: str, *, verify: str, threads: int) -> ArrayR
     except OptionError:
         raise
     except (Error, OSError) as error:
-        raise error if isinstance(error, RuntimeError) else RecordError(str(error)) from error
+        raise as_runtime_error(error) from error
 
 
 def _check_group_size(filename: str, reader: Any) -> None:

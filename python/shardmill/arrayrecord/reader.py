@@ -65,7 +65,6 @@ class ArrayRecordReader:
         _checked_buffer_size(file_reader_buffer_size)
         if not isinstance(options, str):
             raise TypeError(f"options is a string such as 'readahead_buffer_size:16M', not {type(options).__name__}")
-        _native.check_reader_options(options)
         self._path = os.fsdecode(path)
         self._options = options
         self._strict = strict
@@ -82,6 +81,8 @@ class ArrayRecordReader:
         self._mapped: mmap.mmap | None = None
         try:
             self._native = _native.Reader(self._path, options=options, verify=verify)
+        except OptionError:
+            raise
         except Error as error:
             if strict:
                 raise
@@ -120,7 +121,7 @@ class ArrayRecordReader:
         self._is_open = False
         self._native = self._ahead = self._mapped = None
         if self._failure is not None:
-            raise _as_runtime_error(self._failure)
+            raise as_runtime_error(self._failure)
 
     def num_records(self) -> int:
         """Records of the file; 0 when it is closed or has failed."""
@@ -190,7 +191,7 @@ class ArrayRecordReader:
         try:
             return native.range(0, native.num_records, self._threads)
         except OSError as error:
-            raise _as_runtime_error(error) from error
+            raise as_runtime_error(error) from error
 
     def read_arrow(self, indices: Sequence[int] | None = None) -> Any:
         """Records as one Arrow array of large binaries, without an object for each.
@@ -283,7 +284,7 @@ class ArrayRecordReader:
         if self._native is not None and self._failure is None:
             return self._native
         if self._failure is not None:
-            raise _as_runtime_error(self._failure)
+            raise as_runtime_error(self._failure)
         raise ClosedError(f"the reader of {self._path!r} is closed")
 
     def _number(self, index: int) -> int:
@@ -309,7 +310,7 @@ class ArrayRecordReader:
             # As array_record: whoever reads in order must not go on behind a gap.
             self._ahead = None
             self._failure = error if isinstance(error, Error) else RecordError(str(error))
-            raise _as_runtime_error(error) from error
+            raise as_runtime_error(error) from error
         self._cursor += 1
         return record
 
@@ -321,7 +322,7 @@ class ArrayRecordReader:
         try:
             return native.records(indices, self._threads)
         except OSError as error:
-            raise _as_runtime_error(error) from error
+            raise as_runtime_error(error) from error
 
     def _range(self, start: Any, stop: Any) -> list[bytes]:
         start, stop, records = operator.index(start), operator.index(stop), self.num_records()
@@ -335,7 +336,7 @@ class ArrayRecordReader:
         try:
             return self._usable().range(first, behind, self._threads)
         except OSError as error:
-            raise _as_runtime_error(error) from error
+            raise as_runtime_error(error) from error
 
 
 def _reopened(
@@ -344,8 +345,8 @@ def _reopened(
     return cls(path, options, strict=strict, verify=verify, threads=threads)
 
 
-def _as_runtime_error(error: Exception) -> RuntimeError:
-    """What array_record raises: a ``RuntimeError``, whatever went wrong."""
+def as_runtime_error(error: Exception) -> RuntimeError:
+    """``error`` as array_record raises it: as a ``RuntimeError``, whatever went wrong."""
     return error if isinstance(error, RuntimeError) else RecordError(str(error))
 
 

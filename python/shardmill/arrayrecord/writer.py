@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill._native import arrayrecord as _native
+from shardmill.arrayrecord.reader import as_runtime_error
 from shardmill.errors import (
     ClosedError,
     Error,
@@ -121,14 +122,14 @@ class ArrayRecordWriter:
         native, self._native = self._native, None
         self._write = self._refuse
         if self._failure is not None:
-            raise _as_runtime_error(self._failure)
+            raise as_runtime_error(self._failure)
         if not was_open or native is None:
             return
         try:
             native.close()
         except (Error, OSError) as error:
             self._failure = error
-            raise _as_runtime_error(error) from error
+            raise as_runtime_error(error) from error
 
     def __enter__(self) -> ArrayRecordWriter:
         return self
@@ -157,7 +158,7 @@ class ArrayRecordWriter:
         if self._is_open and self._failure is None:
             self._failure = error
             self._write = self._refuse
-        return _as_runtime_error(error)
+        return as_runtime_error(error)
 
 
 def _target(path: str) -> str:
@@ -176,8 +177,3 @@ def _target(path: str) -> str:
     if target.is_file() and not os.access(target, os.W_OK):
         raise PermissionDeniedError(f"{path!r} may not be written")
     return str(target)
-
-
-def _as_runtime_error(error: Exception) -> RuntimeError:
-    """What array_record raises: a ``RuntimeError``, whatever went wrong."""
-    return error if isinstance(error, RuntimeError) else RecordError(str(error))

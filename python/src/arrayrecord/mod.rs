@@ -8,13 +8,7 @@ mod writer;
 
 use crate::error::PyShardmillError;
 use pyo3::prelude::*;
-use shardmill_formats::arrayrecord::{Error, ReaderOptions, WriterOptions};
-
-/// The tuning options mean nothing here, and are checked all the same.
-#[pyfunction]
-fn check_reader_options(options: &str) -> PyResult<()> {
-    ReaderOptions::parse(options).map(drop).map_err(|error| refused(&error))
-}
+use shardmill_formats::arrayrecord::{Error, WriterOptions};
 
 /// The options as a file records them.
 #[pyfunction]
@@ -28,7 +22,6 @@ fn refused(error: &Error) -> PyErr {
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "arrayrecord")?;
-    module.add_function(wrap_pyfunction!(check_reader_options, &module)?)?;
     module.add_function(wrap_pyfunction!(recorded_writer_options, &module)?)?;
     module.add_function(wrap_pyfunction!(indices::check_record_numbers, &module)?)?;
     module.add_class::<reader::PyReader>()?;

@@ -106,7 +106,7 @@ pub(super) fn records<'py>(
     let batch = py.detach(|| Batch::new(reader, numbers, threads)).map_err(PyShardmillError::from)?;
     let mut records: Vec<Option<Bound<'py, PyBytes>>> = vec![None; batch.len()];
     let mut place = |job: usize, segment: &Gathered| {
-        for (slot, record) in batch.slots(job).zip(segment.iter()) {
+        for (slot, record) in batch.slots(job).zip(segment.records().iter()) {
             if let Some(place) = records.get_mut(slot) {
                 *place = Some(PyBytes::new(py, record));
             }

@@ -43,7 +43,7 @@ impl PyRecords {
         loop {
             {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(record) = state.segment.get(state.place) {
+                if let Some(record) = state.segment.records().get(state.place) {
                     let record = PyBytes::new(py, record);
                     state.place += 1;
                     state.next += 1;
@@ -62,7 +62,7 @@ impl PyRecords {
     /// Waits a moment for the next segment. False behind the last.
     fn advance(&self) -> PyResult<bool> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.segment.get(state.place).is_some() {
+        if state.segment.records().get(state.place).is_some() {
             return Ok(true);
         }
         if state.process != std::process::id() {

@@ -2,6 +2,7 @@
 
 use super::refused;
 use crate::error::PyShardmillError;
+use crate::write::write_record;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -25,23 +26,7 @@ impl PyWriter {
         let Ok(record) = record.cast::<PyBytes>() else {
             return Err(PyTypeError::new_err(format!("a record is bytes, not {}", record.get_type().name()?)));
         };
-        // Whoever holds the lock may be waiting for the interpreter.
-        let is_due = match self.0.try_lock() {
-            Ok(mut writer) => writer.gather(record.as_bytes()),
-            Err(_busy) => {
-                let bytes = record.as_bytes();
-                py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).gather(bytes))
-            }
-        };
-        if is_due.map_err(PyShardmillError::from)? {
-            py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()).map_err(PyShardmillError::from)?;
-        }
-        Ok(())
-    }
-
-    #[getter]
-    fn is_open(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).is_open())
+        Ok(write_record(py, &self.0, record.as_bytes())?)
     }
 
     /// Publishes the file.

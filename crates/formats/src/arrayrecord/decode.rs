@@ -238,28 +238,8 @@ pub struct Gathered {
 
 impl Gathered {
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    #[must_use]
-    pub fn get(&self, place: usize) -> Option<&[u8]> {
-        let start = place.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
-        self.values.get(start..*self.ends.get(place)?)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |end| {
-            let record = self.values.get(start..*end).unwrap_or_default();
-            start = *end;
-            record
-        })
+    pub fn records(&self) -> Records<'_> {
+        Records { values: &self.values, ends: &self.ends }
     }
 
     pub fn push(&mut self, record: &[u8]) {

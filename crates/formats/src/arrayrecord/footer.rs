@@ -8,7 +8,6 @@ use super::decode::{Content, Framed, Room};
 use super::index::{Index, IndexBuilder};
 use super::transposed;
 use memmap2::MmapMut;
-use std::borrow::Cow;
 use std::io;
 
 /// What can go wrong with a footer.
@@ -28,7 +27,7 @@ pub(super) fn read_index<'a>(footer: Framed<'a>, stripped: &'a mut Mapped, decod
     match footer.content(None, stripped)? {
         Content::Simple(chunk) => {
             let mut builder = IndexBuilder::new(begin, chunk.num_records());
-            let sizes = if chunk.num_records() == 1 { Cow::Borrowed(&[][..]) } else { chunk.sizes(&mut decoder.zstd)? };
+            let sizes = chunk.sizes(&mut decoder.zstd)?;
             let mut decoded;
             let values = match chunk.plain_values() {
                 Some(plain) => plain,
@@ -38,10 +37,6 @@ pub(super) fn read_index<'a>(footer: Framed<'a>, stripped: &'a mut Mapped, decod
                     decoded.whole()
                 }
             };
-            if chunk.num_records() == 1 {
-                builder.push(values)?;
-                return Ok(builder.finish()?);
-            }
             let mut start = 0;
             chunk.each_end(&sizes, |end| {
                 builder.push(values.get(start..end).unwrap_or_default())?;

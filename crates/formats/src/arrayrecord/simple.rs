@@ -33,11 +33,6 @@ impl<'a> SimpleChunk<'a> {
     /// Where each record ends in the values; replaces what is in `ends`.
     pub(super) fn ends(&self, zstd: &mut Zstd, ends: &mut Vec<usize>) -> Result<(), Fault> {
         ends.clear();
-        // The only size is that of the chunk.
-        if self.num_records == 1 {
-            ends.push(self.decoded_size);
-            return Ok(());
-        }
         let sizes = self.sizes(zstd)?;
         ends.reserve(self.num_records);
         self.each_end(&sizes, |end| {
@@ -46,8 +41,11 @@ impl<'a> SimpleChunk<'a> {
         })
     }
 
-    /// The lengths of the records, as numbers of seven bits a byte.
+    /// The lengths of the records, as numbers of seven bits a byte; nothing for one record, whose length is that of the chunk.
     pub(super) fn sizes(&self, zstd: &mut Zstd) -> Result<Cow<'a, [u8]>, Fault> {
+        if self.num_records == 1 {
+            return Ok(Cow::Borrowed(&[]));
+        }
         let (len, block) = stated_len(self.codec, self.sizes)?;
         // A size has at least one byte and at most ten.
         if len < self.num_records as u64 || len / 10 > self.num_records as u64 {
@@ -63,6 +61,9 @@ impl<'a> SimpleChunk<'a> {
 
     /// Calls `each` with the place in the values where each record ends.
     pub(super) fn each_end(&self, sizes: &[u8], mut each: impl FnMut(usize) -> Result<(), Fault>) -> Result<(), Fault> {
+        if self.num_records == 1 {
+            return each(self.decoded_size);
+        }
         let (mut end, mut rest) = (0usize, sizes);
         for _ in 0..self.num_records {
             let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is no number"))?;

@@ -111,7 +111,11 @@ impl Batch {
 
     /// Places in the batch of the records of one job, in the order of its segment.
     pub fn slots(&self, job: usize) -> impl Iterator<Item = usize> {
-        self.jobs.get(job).and_then(|job| self.wanted.get(job.clone())).unwrap_or_default().iter().map(|wanted| wanted.slot)
+        self.wanted(job).iter().map(|wanted| wanted.slot)
+    }
+
+    fn wanted(&self, job: usize) -> &[Wanted] {
+        self.jobs.get(job).and_then(|job| self.wanted.get(job.clone())).unwrap_or_default()
     }
 
     /// Decodes the records of one job.
@@ -120,7 +124,7 @@ impl Batch {
     /// When one of their chunks cannot be read or is damaged.
     pub fn decode(&self, reader: &Reader, job: usize) -> Result<Gathered> {
         let mut gathered = Gathered::default();
-        let wanted = self.jobs.get(job).and_then(|job| self.wanted.get(job.clone())).unwrap_or_default();
+        let wanted = self.wanted(job);
         let mut chunks: Vec<usize> = wanted.iter().map(|wanted| wanted.chunk).collect();
         chunks.dedup();
         with_scratch(|scratch| {
@@ -151,8 +155,7 @@ impl Batch {
     /// # Errors
     /// As [`Batch::decode`].
     pub(super) fn place(&self, reader: &Reader, job: usize, rooms: &mut [BytesMut]) -> Result<()> {
-        let wanted = self.jobs.get(job).and_then(|job| self.wanted.get(job.clone())).unwrap_or_default();
-        let chunks: Vec<usize> = wanted.iter().map(|wanted| wanted.chunk).collect();
+        let chunks: Vec<usize> = self.wanted(job).iter().map(|wanted| wanted.chunk).collect();
         let mut rooms = rooms.iter_mut();
         with_scratch(|scratch| {
             let mut runs = reader.file().runs(&chunks, READ_BYTES)?.into_iter();
@@ -167,10 +170,20 @@ impl Batch {
     /// When no thread can be started.
     pub fn run(&self, reader: &Arc<Reader>, threads: usize, cancel: &Cancel) -> Result<Run<Result<Gathered>>> {
         let (batch, reader) = (self.clone(), Arc::clone(reader));
-        let run = run_in_order(self.jobs(), threads, cancel, move |job| match batch.decode(&reader, job) {
-            Ok(segment) => ControlFlow::Continue(Ok(segment)),
-            Err(error) => ControlFlow::Break(Err(error)),
-        });
-        run.map_err(Error::from)
+        run_until_error(self.jobs(), threads, cancel, move |job| batch.decode(&reader, job))
     }
+}
+
+/// Does all jobs on threads. After one that fails no other is begun.
+pub(super) fn run_until_error<T: Send + 'static>(
+    jobs: usize,
+    threads: usize,
+    cancel: &Cancel,
+    work: impl Fn(usize) -> Result<T> + Send + Sync + 'static,
+) -> Result<Run<Result<T>>> {
+    let run = run_in_order(jobs, threads, cancel, move |job| match work(job) {
+        Ok(done) => ControlFlow::Continue(Ok(done)),
+        Err(error) => ControlFlow::Break(Err(error)),
+    });
+    run.map_err(Error::from)
 }

@@ -1,13 +1,12 @@
 //! Many records as one run of bytes with offsets: what Arrow calls a large binary array.
 
 use super::Gathered;
-use super::batch::Batch;
+use super::batch::{Batch, run_until_error};
 use super::reader::Reader;
 use crate::{Error, Result};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use bytes::BytesMut;
-use shardmill_engine::{Cancel, run_in_order};
-use std::ops::ControlFlow;
+use shardmill_engine::Cancel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Offsets, and the bytes between them.
@@ -22,34 +21,37 @@ const BELIEVED_ALWAYS: u64 = 64 << 20;
 /// # Errors
 /// When a number is no record's; when a chunk cannot be read or is damaged.
 pub fn gather(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
-    match total_length(reader, numbers)? {
-        Some(total) => in_place(reader, numbers, total, threads, cancel),
-        None => copied(reader, numbers, threads, cancel),
+    let lengths = lengths_of(reader, numbers)?;
+    let batch = Batch::new(reader, numbers.iter().copied(), threads)?;
+    let threads = if batch.is_small() { 1 } else { threads };
+    match lengths {
+        Some(lengths) => in_place(reader, &batch, &lengths, threads, cancel),
+        None => copied(reader, &batch, threads, cancel),
     }
 }
 
-/// Of all records, where the index tells and can be believed.
-fn total_length(reader: &Reader, numbers: &[u64]) -> Result<Option<usize>> {
+/// Of each record, where the index tells and can be believed.
+fn lengths_of(reader: &Reader, numbers: &[u64]) -> Result<Option<Vec<usize>>> {
+    if !reader.file().is_single() {
+        return Ok(None);
+    }
     let (mut total, mut stored) = (0u64, 0u64);
+    let mut lengths = Vec::with_capacity(numbers.len());
     for number in numbers {
         let found = reader.find(*number)?;
-        let Some(length) = reader.length_of_single(*number) else { return Ok(None) };
+        let Some(length) = reader.length_of_single(&found) else { return Ok(None) };
         total = total.saturating_add(length as u64);
         stored = stored.saturating_add(found.read_bytes());
+        lengths.push(length);
     }
     let is_believable = total <= stored.saturating_mul(BELIEVED).saturating_add(BELIEVED_ALWAYS);
-    Ok(usize::try_from(total).ok().filter(|_| is_believable))
+    Ok(is_believable.then_some(lengths))
 }
 
 /// Threads go through the file in its order, and decode each record into its place in the result.
-fn in_place(reader: &Arc<Reader>, numbers: &[u64], total: usize, threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
-    let batch = Batch::new(reader, numbers.iter().copied(), threads)?;
-    let mut rest = BytesMut::with_capacity(total);
-    let mut rooms: Vec<BytesMut> = Vec::with_capacity(numbers.len());
-    for number in numbers.iter().rev() {
-        let len = reader.length_of_single(*number).unwrap_or_default();
-        rooms.push(rest.split_off(rest.capacity().saturating_sub(len)));
-    }
+fn in_place(reader: &Arc<Reader>, batch: &Batch, lengths: &[usize], threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
+    let mut rest = BytesMut::with_capacity(lengths.iter().sum());
+    let mut rooms: Vec<BytesMut> = lengths.iter().rev().map(|length| rest.split_off(rest.capacity().saturating_sub(*length))).collect();
     rooms.reverse();
     let of_jobs: Vec<Mutex<Vec<BytesMut>>> =
         (0..batch.jobs()).map(|job| Mutex::new(batch.slots(job).filter_map(|slot| rooms.get_mut(slot).map(std::mem::take)).collect())).collect();
@@ -58,7 +60,7 @@ fn in_place(reader: &Arc<Reader>, numbers: &[u64], total: usize, threads: usize,
         let mut rooms = of_jobs.get(job).map(|rooms| std::mem::take(&mut *rooms.lock().unwrap_or_else(PoisonError::into_inner))).unwrap_or_default();
         decoder.place(&owner, job, &mut rooms).map(|()| rooms)
     };
-    for (job, decoded) in in_order(batch.jobs(), if batch.is_small() { 1 } else { threads }, cancel, decode)?.enumerate() {
+    for (job, decoded) in in_order(batch.jobs(), threads, cancel, decode)?.enumerate() {
         for (slot, room) in batch.slots(job).zip(decoded?) {
             if let Some(place) = rooms.get_mut(slot) {
                 *place = room;
@@ -77,11 +79,10 @@ fn in_place(reader: &Arc<Reader>, numbers: &[u64], total: usize, threads: usize,
 }
 
 /// Chunks of many records are decoded once and copied from.
-fn copied(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
-    let batch = Batch::new(reader, numbers.iter().copied(), threads)?;
+fn copied(reader: &Arc<Reader>, batch: &Batch, threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
     let (decoder, reader) = (batch.clone(), Arc::clone(reader));
     let decode = move |job: usize| decoder.decode(&reader, job);
-    let decoded = in_order(batch.jobs(), if batch.is_small() { 1 } else { threads }, cancel, decode)?.collect::<Result<Vec<Gathered>>>()?;
+    let decoded = in_order(batch.jobs(), threads, cancel, decode)?.collect::<Result<Vec<Gathered>>>()?;
     let mut places = vec![(0, 0); batch.len()];
     for job in 0..decoded.len() {
         for (within, slot) in batch.slots(job).enumerate() {
@@ -94,7 +95,7 @@ fn copied(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Cancel
     let mut offsets = Vec::with_capacity(places.len() + 1);
     offsets.push(0);
     for (job, within) in places {
-        values.extend_from_slice(decoded.get(job).and_then(|decoded| decoded.get(within)).unwrap_or_default());
+        values.extend_from_slice(decoded.get(job).and_then(|decoded| decoded.records().get(within)).unwrap_or_default());
         offsets.push(offset(values.len()));
     }
     Ok((OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(values)))
@@ -111,10 +112,7 @@ fn in_order<T: Send + 'static>(
     if threads <= 1 {
         return Ok(Box::new((0..jobs).map(work)));
     }
-    let run = run_in_order(jobs, threads, cancel, move |job| match work(job) {
-        Ok(done) => ControlFlow::Continue(Ok(done)),
-        Err(error) => ControlFlow::Break(Err(error)),
-    })?;
+    let run = run_until_error(jobs, threads, cancel, work)?;
     Ok(Box::new(run.map(|done| done.map_err(Error::from).and_then(|done| done))))
 }
 

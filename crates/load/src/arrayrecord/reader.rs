@@ -103,7 +103,7 @@ impl Reader {
                 records
             }
         };
-        Ok(use_it(records.get(*place).unwrap_or_default()))
+        Ok(use_it(records.records().get(*place).unwrap_or_default()))
     }
 
     /// Where an uncompressed record lies in the file in one piece: offset and length. Its chunk is checked.
@@ -115,8 +115,8 @@ impl Reader {
     }
 
     /// Bytes of a record that has a chunk of its own, as the index states them.
-    pub(super) fn length_of_single(&self, index: u64) -> Option<usize> {
-        self.file.locate(index).and_then(|(chunk, _)| self.file.length_of_single(chunk))
+    pub(super) fn length_of_single(&self, found: &Found) -> Option<usize> {
+        self.file.length_of_single(found.chunk)
     }
 
     pub(super) fn locate(&self, index: u64) -> Result<(usize, usize)> {
