@@ -1,0 +1,1 @@
+//! Exact sets of keys in a file that all processes of a machine map.

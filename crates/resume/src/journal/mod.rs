@@ -1,0 +1,1 @@
+//! Which splits of a job are committed.

@@ -1,0 +1,1 @@
+//! Ids as keys: lossless where possible, else a keyed hash of 128 bits.
