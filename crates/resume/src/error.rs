@@ -1,5 +1,7 @@
 //! What can go wrong with ids and records.
 
+use std::io;
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +13,47 @@ pub enum Error {
     Load(#[from] shardmill_load::Error),
     #[error(transparent)]
     Engine(#[from] shardmill_engine::Error),
+    /// A step of the commit protocol failed.
+    #[error("Failed to keep the journal at `{path}`")]
+    Journal {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    /// A part of the journal cannot be written down.
+    #[error("Failed to encode `{path}`")]
+    Encode {
+        path: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A part of the journal is cut or changed, and nothing else tells what it held.
+    #[error("`{path}` is damaged: it is no object of a journal, or was cut or changed")]
+    Damaged { path: String },
+    #[error("`{path}` has format {format} of another version of shardmill")]
+    OtherFormat { path: String, format: u32 },
+    /// The folder is no checkpoint of a job.
+    #[error("There is no checkpoint of a job at `{path}`")]
+    NoJob { path: String },
+    /// The checkpoint was made by a job of other parts.
+    #[error("The checkpoint `{path}` belongs to another job: {differences}")]
+    OtherJob { path: String, differences: String },
+    /// Somebody else works on the job.
+    #[error("The checkpoint lease `{path}` is held by {holder}, which is still running this job")]
+    LeaseHeld { path: String, holder: String },
+    /// A later run took the job over while this one slept.
+    #[error("Another run has taken over this job (`{path}`)")]
+    Fenced { path: String },
+    /// An input is not what was planned.
+    #[error("`{path}` changed since checkpoint `{checkpoint}` planned it{}", and_others(*others))]
+    InputChanged { path: String, others: usize, checkpoint: String },
+    /// A committed file was removed or changed.
+    #[error("`{path}` is missing or was changed, although the checkpoint says that its split `{unit}` is committed")]
+    OutputChanged { path: String, unit: String },
+}
+
+fn and_others(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(", and {count} more files did") }
 }
 
 impl Error {
@@ -20,7 +63,19 @@ impl Error {
         match self {
             Self::Storage(inner) => inner.hint(),
             Self::Load(inner) => inner.hint(),
-            Self::Engine(_) => None,
+            Self::Engine(_) | Self::Journal { .. } | Self::Encode { .. } => None,
+            Self::Damaged { .. } => Some("restore it from a copy, or start over with another checkpoint path and an empty output folder"),
+            Self::OtherFormat { .. } => Some("resume with the version of shardmill that made it"),
+            Self::NoJob { .. } => Some("give the path that was given to Checkpoint(…)"),
+            Self::OtherJob { .. } => Some("undo the change, or use another checkpoint path and another output folder for the new job"),
+            Self::LeaseHeld { .. } => Some("wait for it, or stop it; a machine that died is waited for a minute"),
+            Self::Fenced { .. } => Some("nothing is lost; the other run has the work of this one"),
+            Self::InputChanged { .. } => {
+                Some("restore the file, or pass changed_input=\"reprocess\" with an id_column: its rows are read again and known ids skipped")
+            }
+            Self::OutputChanged { .. } => Some(
+                "restore the file, or start over with another checkpoint path and an empty output folder; `shardmill checkpoint verify` lists all",
+            ),
         }
     }
 }

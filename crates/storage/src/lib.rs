@@ -7,6 +7,7 @@
 //! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores implement the same two traits; a batch of ranges is
 //! announced to them at once ([`RangeRead::read_ranges`]), since a request costs what megabytes cost.
 
+mod disk;
 mod error;
 mod gcs;
 mod local;
@@ -14,6 +15,7 @@ mod open_files;
 mod publish;
 mod unpublished;
 
+pub use disk::{Disk, LocalDisk, Locked};
 pub use error::{Error, Result};
 pub use gcs::GcsStore;
 pub use local::{LocalFile, LocalStore};
@@ -102,6 +104,22 @@ pub trait Staged: Write + Send {
     /// [`Error::AlreadyExists`] under [`Replace::Never`] when the name is taken; [`Error::Publish`] when a sync or the rename fails. Nothing new is
     /// visible then, unless the last step failed, the sync of the folder: the file is whole, but a power cut may take its name away.
     fn publish(self: Box<Self>, replace: Replace) -> Result<()>;
+
+    /// Syncs the content and leaves it under its hidden name, for a record to name it before it becomes visible. Its name is not synced.
+    ///
+    /// # Errors
+    /// [`Error::Publish`] when the sync fails.
+    fn seal(self: Box<Self>) -> Result<Sealed>;
+}
+
+/// A complete file under its hidden name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The hidden name.
+    pub path: String,
+    /// The name that it is meant for.
+    pub target: String,
+    pub bytes: u64,
 }
 
 /// A place that holds objects under paths.
@@ -131,6 +149,12 @@ pub trait Store: Send + Sync + Debug {
     /// # Errors
     /// [`Error::Stage`] when the folder cannot be written, or the run was abandoned.
     fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
+
+    /// As [`Store::stage`], under a hidden name of the caller's beside `path`. Whoever chose it also removes it.
+    ///
+    /// # Errors
+    /// As [`Store::stage`]; when the hidden name is taken, or the store knows no hidden names.
+    fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
 }
 
 /// The store that serves `path`.

@@ -119,6 +119,10 @@ impl Store for LocalStore {
     fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
         Ok(Box::new(LocalStaged::create(plain(path), unpublished)?))
     }
+
+    fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+        Ok(Box::new(LocalStaged::create_as(plain(path), Some(hidden), unpublished)?))
+    }
 }
 
 fn plain(path: &str) -> &str {

@@ -4,7 +4,7 @@
 //! one, and removes only the former.
 
 use crate::local::NO_WAIT;
-use crate::{Error, Replace, Result, Staged, Unpublished};
+use crate::{Error, Replace, Result, Sealed, Staged, Unpublished};
 use rustix::fs::{Advice, CWD, FlockOperation, RenameFlags, fadvise, flock, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -35,6 +35,14 @@ impl LocalStaged {
     /// # Errors
     /// [`Error::Stage`] when the folder cannot be made or written, or the run was abandoned.
     pub fn create(target: &str, unpublished: &Unpublished) -> Result<Self> {
+        Self::create_as(target, None, unpublished)
+    }
+
+    /// With a hidden name of the caller's beside the target, which no clean-up of leftovers knows.
+    ///
+    /// # Errors
+    /// As [`LocalStaged::create`]; when the hidden name is taken.
+    pub fn create_as(target: &str, hidden: Option<&str>, unpublished: &Unpublished) -> Result<Self> {
         let failed = |source| Error::Stage { path: target.to_owned(), source };
         // A process may go to another folder before the file is whole.
         let target_path = std::path::absolute(target).map_err(failed)?;
@@ -45,7 +53,8 @@ impl LocalStaged {
         }
         create_folder(folder_of(&target_path)).map_err(failed)?;
         loop {
-            let staging = folder_of(&target_path).join(format!("{PREFIX}{}{SUFFIX}", uuid::Uuid::new_v4().simple()));
+            let name = hidden.map_or_else(|| format!("{PREFIX}{}{SUFFIX}", uuid::Uuid::new_v4().simple()), str::to_owned);
+            let staging = folder_of(&target_path).join(name);
             let file = OpenOptions::new().write(true).create_new(true).open(&staging).map_err(failed)?;
             if is_ours(&file, &staging).map_err(failed)? {
                 // Who could not read the old file shall not read the new one.
@@ -116,7 +125,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         // Some network file systems have no sync for folders, and no need for it.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
@@ -154,6 +163,15 @@ impl Staged for LocalStaged {
         self.is_published = true;
         self.unpublished.leave(&self.staging);
         sync_folder(folder_of(&self.target)).map_err(failed)
+    }
+
+    fn seal(mut self: Box<Self>) -> Result<Sealed> {
+        let failed = |source| Error::Publish { path: self.target.display().to_string(), source };
+        self.file.sync_all().map_err(failed)?;
+        self.is_published = true;
+        self.unpublished.leave(&self.staging);
+        let utf8 = |path: &Path| path.display().to_string();
+        Ok(Sealed { path: utf8(&self.staging), target: utf8(&self.target), bytes: self.written })
     }
 }
 

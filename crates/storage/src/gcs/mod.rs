@@ -46,6 +46,10 @@ impl Store for GcsStore {
     fn stage(&self, path: &str, _unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
         Err(Error::Stage { path: path.to_owned(), source: unsupported("buckets cannot be written to") })
     }
+
+    fn stage_as(&self, path: &str, _hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+        self.stage(path, unpublished)
+    }
 }
 
 fn unsupported(what: &str) -> io::Error {

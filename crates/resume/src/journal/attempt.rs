@@ -1,0 +1,192 @@
+//! One attempt at one split: files under hidden names, then the record, then their final names.
+//!
+//! The invariant: of all attempts at a unit, at most one makes its record, and only the files that the record names become visible.
+
+use super::lease;
+use super::record::{OutputRecord, UnitRecord, to_lines};
+use super::vault::{Created, Vault, folder_of};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use shardmill_storage::{Disk, Sealed};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a worker must know to commit; travels to other machines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitTarget {
+    /// The folder of the job within the checkpoint.
+    pub root: String,
+    pub job: String,
+    pub epoch: u64,
+}
+
+/// Makes the attempts of a worker.
+#[derive(Debug, Clone)]
+pub struct Committer {
+    target: CommitTarget,
+    vault: Vault,
+}
+
+impl Committer {
+    #[must_use]
+    pub fn new(target: CommitTarget, disk: Arc<dyn Disk>) -> Self {
+        Self { target, vault: Vault::new(disk) }
+    }
+
+    #[must_use]
+    pub fn attempt(&self, unit: &str) -> Attempt {
+        let attempt = uuid::Uuid::new_v4().simple().to_string();
+        Attempt { committer: self.clone(), unit: unit.to_owned(), attempt, files: 0, outputs: Vec::new(), ids: None, is_over: false }
+    }
+}
+
+/// How a commit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Committed,
+    /// Another attempt at the same unit was first; the files of this one are gone.
+    Lost,
+}
+
+/// How many rows went which way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnitCounts {
+    pub rows_in: u64,
+    pub rows_done: u64,
+    pub rows_out: u64,
+    pub quarantined: u64,
+}
+
+/// Dropping an attempt that was not committed removes its files.
+#[derive(Debug)]
+pub struct Attempt {
+    committer: Committer,
+    unit: String,
+    attempt: String,
+    files: usize,
+    outputs: Vec<OutputRecord>,
+    ids: Option<OutputRecord>,
+    is_over: bool,
+}
+
+impl Attempt {
+    /// The hidden name of the next file, in whatever folder it will lie.
+    pub fn hidden_name(&mut self) -> String {
+        self.files += 1;
+        format!("{}{}-{}-{}{HIDDEN_END}", hidden_start(&self.committer.target.job), self.unit, self.attempt, self.files)
+    }
+
+    /// Where the ids of the rows of this attempt go.
+    #[must_use]
+    pub fn ids_path(&self) -> String {
+        format!("{}/{}-{}.parquet", ids_folder(&self.committer.target.root), self.unit, self.attempt)
+    }
+
+    pub fn add_output(&mut self, sealed: Sealed, rows: u64, xxh3: String) {
+        self.outputs.push(record_of(sealed, rows, xxh3));
+    }
+
+    pub fn set_ids(&mut self, sealed: Sealed, rows: u64) {
+        self.ids = Some(record_of(sealed, rows, String::new()));
+    }
+
+    /// Makes the unit done.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`] when a later run took over: then nothing is visible. [`Error::Journal`] when the disk fails: then the next run finds out whether
+    /// the record was made.
+    pub fn commit(mut self, counts: UnitCounts) -> Result<Outcome> {
+        let Committer { target, vault } = self.committer.clone();
+        // A record must not outlive the names of the files that it names.
+        let folders: BTreeSet<&str> = self.files().map(|file| folder_of(&file.sealed)).collect();
+        for folder in folders {
+            vault.sync_folder(folder)?;
+        }
+        lease::check(&vault, &lease_folder(&target.root), target.epoch)?;
+        let record = UnitRecord {
+            unit: self.unit.clone(),
+            attempt: self.attempt.clone(),
+            epoch: target.epoch,
+            outputs: self.outputs.clone(),
+            ids: self.ids.clone(),
+            rows_in: counts.rows_in,
+            rows_done: counts.rows_done,
+            rows_out: counts.rows_out,
+            quarantined: counts.quarantined,
+        };
+        let path = format!("{}/{}", units_folder(&target.root, target.epoch), self.unit);
+        let content = to_lines([&record]).map_err(|source| Error::Encode { path: path.clone(), source })?;
+        match vault.create(&path, &content, false) {
+            Ok(Created::Made(_)) => {
+                self.is_over = true;
+                promote(&vault, &record)?;
+                Ok(Outcome::Committed)
+            }
+            Ok(Created::Taken) => Ok(Outcome::Lost),
+            Ok(Created::NoFolder) => Err(Error::Fenced { path: lease_folder(&target.root) }),
+            Err(error) => {
+                // The record may be there, although its making failed: then it needs the files.
+                self.is_over = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn files(&self) -> impl Iterator<Item = &OutputRecord> {
+        self.outputs.iter().chain(&self.ids)
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.is_over {
+            for file in self.files() {
+                let _collected_later = self.committer.vault.remove(&file.sealed);
+            }
+        }
+    }
+}
+
+fn record_of(sealed: Sealed, rows: u64, xxh3: String) -> OutputRecord {
+    OutputRecord { sealed: sealed.path, path: sealed.target, bytes: sealed.bytes, rows, xxh3 }
+}
+
+/// Gives the files of a record their names. Repeating it is harmless, and so is a second process that does it at the same time.
+pub(crate) fn promote(vault: &Vault, record: &UnitRecord) -> Result<()> {
+    for file in record.files() {
+        let is_whole = |bytes: Option<u64>| bytes == Some(file.bytes);
+        // A record was made after the sync of its files: another length is damage, not a crash.
+        if vault.size(&file.sealed)?.is_some_and(|bytes| bytes != file.bytes) {
+            return Err(Error::OutputChanged { path: file.sealed.clone(), unit: record.unit.clone() });
+        }
+        if !vault.rename(&file.sealed, &file.path)? && !is_whole(vault.size(&file.path)?) {
+            return Err(Error::OutputChanged { path: file.path.clone(), unit: record.unit.clone() });
+        }
+    }
+    Ok(())
+}
+
+const HIDDEN_END: &str = ".attempt";
+
+/// How the hidden names of all attempts of a job begin.
+pub(crate) fn hidden_start(job: &str) -> String {
+    format!(".shardmill-{job}-")
+}
+
+/// True for the hidden name of an attempt of the job.
+pub(crate) fn is_attempt_of(job: &str, name: &str) -> bool {
+    name.starts_with(&hidden_start(job)) && name.ends_with(HIDDEN_END)
+}
+
+pub(crate) fn ids_folder(root: &str) -> String {
+    format!("{root}/ids")
+}
+
+pub(crate) fn lease_folder(root: &str) -> String {
+    format!("{root}/lease")
+}
+
+/// Records of one epoch. Committers never make this folder: when it is gone, their time is over.
+pub(crate) fn units_folder(root: &str, epoch: u64) -> String {
+    format!("{root}/units-{epoch}")
+}

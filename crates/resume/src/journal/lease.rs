@@ -1,0 +1,155 @@
+//! Who may commit: a lease with an epoch that only grows.
+//!
+//! An epoch is a file that one process can make. Its lock ends with that process; where locks do not reach, its time says when it was last alive. The
+//! invariant: of two processes that believe to hold the lease, the one of the lower epoch finds out before it commits; and should it look away in
+//! between, the folder for its records is gone (see [`super::recover`]).
+
+use super::record::{from_line, to_lines};
+use super::vault::{Created, Vault};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use shardmill_storage::Locked;
+use std::any::Any;
+use std::fmt::{self, Display};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const RELEASED: &str = ".released";
+
+/// Who holds a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub host: String,
+    /// Of the operating system: locks of another start are not alive here.
+    pub boot: String,
+    pub process: u32,
+}
+
+impl Holder {
+    pub(crate) fn this_process(vault: &Vault) -> Self {
+        let line = |path: &str| match vault.read(path) {
+            Ok(Some(text)) => String::from_utf8_lossy(&text).trim().to_owned(),
+            _ => "unknown".to_owned(),
+        };
+        Self { host: line("/proc/sys/kernel/hostname"), boot: line("/proc/sys/kernel/random/boot_id"), process: std::process::id() }
+    }
+}
+
+impl Display for Holder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "process {} on {}", self.process, self.host)
+    }
+}
+
+/// The right to commit under one epoch. It ends when this is dropped, or with the process.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    vault: Vault,
+    folder: String,
+    epoch: u64,
+    _lock: Option<Box<dyn Any + Send + Sync>>,
+    _heartbeat: Option<Sender<()>>,
+}
+
+impl Lease {
+    /// Takes the lease that nobody alive holds.
+    ///
+    /// # Errors
+    /// [`Error::LeaseHeld`] when somebody does.
+    pub(crate) fn take(vault: &Vault, folder: &str, lease_age: Duration) -> Result<Self> {
+        vault.make_folder(folder)?;
+        let own = Holder::this_process(vault);
+        loop {
+            let last = last_epoch(vault, folder)?;
+            if let Some(holder) = living_holder(vault, folder, last, &own, lease_age)? {
+                return Err(Error::LeaseHeld { path: folder.to_owned(), holder: holder.to_string() });
+            }
+            let epoch = last + 1;
+            let path = path_of(folder, epoch);
+            let content = to_lines([&own]).map_err(|source| Error::Encode { path: path.clone(), source })?;
+            let lock = match vault.create(&path, &content, true)? {
+                Created::Made(lock) => lock,
+                Created::Taken => continue,
+                Created::NoFolder => return Err(Error::Fenced { path: folder.to_owned() }),
+            };
+            for old in epochs(vault, folder)?.into_iter().filter(|old| *old < epoch) {
+                vault.remove(&path_of(folder, old))?;
+                vault.remove(&format!("{}{RELEASED}", path_of(folder, old)))?;
+            }
+            let heartbeat = heartbeat(vault.clone(), path);
+            return Ok(Self { vault: vault.clone(), folder: folder.to_owned(), epoch, _lock: lock, _heartbeat: heartbeat });
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Tells other machines that they need not wait; this one knows by the lock.
+        let _only_a_courtesy = self.vault.create(&format!("{}{RELEASED}", path_of(&self.folder, self.epoch)), b"", false);
+    }
+}
+
+/// Whether the holder of `epoch` may still commit.
+///
+/// # Errors
+/// [`Error::Fenced`] when a later run took over.
+pub(crate) fn check(vault: &Vault, folder: &str, epoch: u64) -> Result<()> {
+    let is_ours = vault.size(&path_of(folder, epoch))?.is_some() && vault.size(&path_of(folder, epoch + 1))?.is_none();
+    if is_ours { Ok(()) } else { Err(Error::Fenced { path: folder.to_owned() }) }
+}
+
+/// Who holds the lease now, as far as can be told without asking for it.
+pub(crate) fn holder(vault: &Vault, folder: &str, lease_age: Duration) -> Result<Option<Holder>> {
+    living_holder(vault, folder, last_epoch(vault, folder)?, &Holder::this_process(vault), lease_age)
+}
+
+fn living_holder(vault: &Vault, folder: &str, epoch: u64, own: &Holder, lease_age: Duration) -> Result<Option<Holder>> {
+    let path = path_of(folder, epoch);
+    if epoch == 0 || vault.size(&format!("{path}{RELEASED}"))?.is_some() {
+        return Ok(None);
+    }
+    let Some(content) = vault.read(&path)? else { return Ok(None) };
+    let unknown = || Holder { host: "an unknown machine".to_owned(), boot: String::new(), process: 0 };
+    let holder: Holder = from_line(&content).unwrap_or_else(unknown);
+    let is_alive = match vault.lock(&path)? {
+        None => false,
+        Some(Locked::Busy) => true,
+        // The lock of a process of this machine ends with it. Another machine's may not reach us.
+        Some(Locked::Held(_)) if holder.boot == own.boot => false,
+        Some(Locked::Held(_) | Locked::Unsupported) => vault.age(&path)?.is_some_and(|age| age < lease_age),
+    };
+    Ok(is_alive.then_some(holder))
+}
+
+fn last_epoch(vault: &Vault, folder: &str) -> Result<u64> {
+    // A listing is a hint: what follows it is looked for by name.
+    let mut last = epochs(vault, folder)?.into_iter().max().unwrap_or_default();
+    while vault.size(&path_of(folder, last + 1))?.is_some() {
+        last += 1;
+    }
+    Ok(last)
+}
+
+fn epochs(vault: &Vault, folder: &str) -> Result<Vec<u64>> {
+    Ok(vault.list(folder)?.iter().filter_map(|name| name.parse().ok()).collect())
+}
+
+fn path_of(folder: &str, epoch: u64) -> String {
+    format!("{folder}/{epoch:020}")
+}
+
+/// Keeps the time of the lease young until the sender is dropped.
+fn heartbeat(vault: Vault, path: String) -> Option<Sender<()>> {
+    let (stop, stopped) = channel::<()>();
+    let beat = move || {
+        while stopped.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {
+            let _next_time_then = vault.touch(&path);
+        }
+    };
+    std::thread::Builder::new().name("shardmill-lease".to_owned()).spawn(beat).is_ok().then_some(stop)
+}

@@ -1,0 +1,93 @@
+//! What a job has to do: splits that stay as they were planned, however often the job is resumed.
+//!
+//! A segment is planned at once and never changed: later runs add segments for files that are new. Since units keep their names, two attempts at the same
+//! rows always meet at the same record. The invariant: a version of a file belongs to the units of one segment.
+
+use super::record::{to_lines, unit_of};
+use super::vault::{Created, Vault};
+use crate::journal::record::from_line;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use shardmill_plan::{InputFile, Split};
+use std::collections::{HashMap, HashSet};
+
+/// Splits that were planned together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    pub splits: Vec<PlannedSplit>,
+    /// Units that were committed when this was planned: rows with their ids are done already, whatever file they lie in now.
+    pub done_before: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedSplit {
+    pub unit: String,
+    pub files: Vec<InputFile>,
+}
+
+/// Which version of a file was planned or found.
+type Version = (u64, i64);
+
+pub(crate) fn version(file: &InputFile) -> Version {
+    (file.size, file.modified_ns)
+}
+
+/// A file that is not what it was when it was planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    pub path: String,
+}
+
+/// Sorts the files that were found into those that no segment knows, and those that have changed since.
+pub(crate) fn compare(segments: &[Segment], found: &[InputFile]) -> (Vec<InputFile>, Vec<Changed>) {
+    let files = segments.iter().flat_map(|segment| &segment.splits).flat_map(|split| &split.files);
+    // The last segment that names a file knows its version.
+    let planned: HashMap<&str, Version> = files.map(|file| (file.path.as_str(), version(file))).collect();
+    let (mut new, mut changed) = (Vec::new(), Vec::new());
+    for file in found {
+        match planned.get(file.path.as_str()) {
+            Some(known) if *known == version(file) => {}
+            Some(_) => {
+                changed.push(Changed { path: file.path.clone() });
+                new.push(file.clone());
+            }
+            None => new.push(file.clone()),
+        }
+    }
+    (new, changed)
+}
+
+/// The splits of a segment that are to be run, without files that are gone or have another version now.
+pub(crate) fn pending<'a>(segment: &'a Segment, committed: &HashSet<&str>, found: &HashMap<&str, Version>) -> Vec<(&'a str, Vec<InputFile>)> {
+    let is_there = |file: &&InputFile| found.get(file.path.as_str()) == Some(&version(file));
+    let open = segment.splits.iter().filter(|split| !committed.contains(split.unit.as_str()));
+    open.map(|split| (split.unit.as_str(), split.files.iter().filter(is_there).cloned().collect::<Vec<_>>()))
+        .filter(|(_, files)| !files.is_empty())
+        .collect()
+}
+
+pub(crate) fn new_segment(job: &str, splits: &[Split], done_before: Vec<String>) -> Segment {
+    let planned = |split: &Split| PlannedSplit { unit: unit_of(job, split), files: split.files.clone() };
+    Segment { splits: splits.iter().map(planned).collect(), done_before }
+}
+
+pub(crate) fn save(vault: &Vault, root: &str, number: usize, segment: &Segment) -> Result<()> {
+    let folder = format!("{root}/plan");
+    vault.make_folder(&folder)?;
+    let path = format!("{folder}/{number:06}");
+    let content = to_lines([segment]).map_err(|source| Error::Encode { path: path.clone(), source })?;
+    match vault.create(&path, &content, false)? {
+        Created::Made(_) => Ok(()),
+        // Only the holder of the lease plans.
+        Created::Taken | Created::NoFolder => Err(Error::Fenced { path }),
+    }
+}
+
+pub(crate) fn load(vault: &Vault, root: &str) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    loop {
+        let path = format!("{root}/plan/{:06}", segments.len());
+        let Some(content) = vault.read(&path)? else { return Ok(segments) };
+        segments.push(from_line(&content).ok_or(Error::Damaged { path })?);
+    }
+}

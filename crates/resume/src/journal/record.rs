@@ -1,0 +1,100 @@
+//! What is written down, and how damage to it shows.
+//!
+//! Every object of the journal is lines of JSON, each followed by the xxHash of its bytes: so a person can read it, and a cut or changed line is known.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use shardmill_plan::Split;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A file that a split made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputRecord {
+    /// The hidden name that it has until the record exists.
+    pub sealed: String,
+    /// The name that it gets then.
+    pub path: String,
+    pub bytes: u64,
+    pub rows: u64,
+    /// xxHash3 of its content, in hexadecimal digits; empty when nobody computed it.
+    pub xxh3: String,
+}
+
+/// One committed split: the only proof that its rows are done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitRecord {
+    pub unit: String,
+    pub attempt: String,
+    pub epoch: u64,
+    pub outputs: Vec<OutputRecord>,
+    /// The ids of all rows that were processed, also of those that no output holds.
+    pub ids: Option<OutputRecord>,
+    pub rows_in: u64,
+    /// Not processed, because their ids were done before.
+    pub rows_done: u64,
+    pub rows_out: u64,
+    /// Samples and files that were left out and reported.
+    pub quarantined: u64,
+}
+
+impl UnitRecord {
+    /// Everything that gets its name when the record exists.
+    pub fn files(&self) -> impl Iterator<Item = &OutputRecord> {
+        self.outputs.iter().chain(&self.ids)
+    }
+}
+
+/// The name of a unit: it follows from the job and from what the split reads.
+#[must_use]
+pub fn unit_of(job: &str, split: &Split) -> String {
+    let mut digest = Sha256::new();
+    digest.update(job);
+    for file in &split.files {
+        // Lengths keep names apart that are prefixes of one another.
+        let text = serde_json::to_string(file).unwrap_or_else(|_| file.path.clone());
+        digest.update((text.len() as u64).to_le_bytes());
+        digest.update(text);
+    }
+    digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `value` as a line with its hash.
+pub(crate) fn to_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> serde_json::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for value in values {
+        let line = serde_json::to_vec(&value)?;
+        let hash = format!("\n{:016x}\n", xxh3_64(&line));
+        text.extend_from_slice(&line);
+        text.extend_from_slice(hash.as_bytes());
+    }
+    // A file that was cut between two values is told by its missing end.
+    text.extend_from_slice(END);
+    Ok(text)
+}
+
+const END: &[u8] = b"end\n";
+
+/// The values of an object, or `None` when it is damaged.
+pub(crate) fn from_lines<T: DeserializeOwned>(text: &[u8]) -> Option<Vec<T>> {
+    let mut lines = text.strip_suffix(END)?.split(|byte| *byte == b'\n');
+    let mut values = Vec::new();
+    loop {
+        let line = lines.next()?;
+        if line.is_empty() {
+            return lines.next().is_none().then_some(values);
+        }
+        let hash = lines.next()?;
+        if format!("{:016x}", xxh3_64(line)).as_bytes() != hash {
+            return None;
+        }
+        values.push(serde_json::from_slice(line).ok()?);
+    }
+}
+
+/// The only value of an object, or `None` when it is damaged.
+pub(crate) fn from_line<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
+    let mut values = from_lines(text)?;
+    let value = values.pop()?;
+    values.is_empty().then_some(value)
+}
