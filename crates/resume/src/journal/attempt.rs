@@ -18,6 +18,8 @@ pub struct CommitTarget {
     pub root: String,
     pub job: String,
     pub epoch: u64,
+    /// Names the folder for records; it goes when another run takes over.
+    pub term: String,
 }
 
 /// Makes the attempts of a worker.
@@ -73,7 +75,7 @@ impl Attempt {
     /// The hidden name of the next file, in whatever folder it will lie.
     pub fn hidden_name(&mut self) -> String {
         self.files += 1;
-        format!("{}{}-{}-{}{HIDDEN_END}", hidden_start(&self.committer.target.job), self.unit, self.attempt, self.files)
+        format!("{}-{}-{}-{}{HIDDEN_END}", hidden_start(&self.committer.target.term), self.unit, self.attempt, self.files)
     }
 
     /// Where the ids of the rows of this attempt go.
@@ -114,7 +116,7 @@ impl Attempt {
             rows_out: counts.rows_out,
             quarantined: counts.quarantined,
         };
-        let path = format!("{}/{}", units_folder(&target.root, target.epoch), self.unit);
+        let path = format!("{}/{}", units_folder(&target.root, &target.term), self.unit);
         let content = to_lines([&record]).map_err(|source| Error::Encode { path: path.clone(), source })?;
         match vault.create(&path, &content, false) {
             Ok(Created::Made(_)) => {
@@ -168,25 +170,38 @@ pub(crate) fn promote(vault: &Vault, record: &UnitRecord) -> Result<()> {
 
 const HIDDEN_END: &str = ".attempt";
 
-/// How the hidden names of all attempts of a job begin.
-pub(crate) fn hidden_start(job: &str) -> String {
-    format!(".shardmill-{job}-")
+const HIDDEN_START: &str = ".shardmill-term-";
+
+fn hidden_start(term: &str) -> String {
+    format!("{HIDDEN_START}{term}")
 }
 
-/// True for the hidden name of an attempt of the job.
-pub(crate) fn is_attempt_of(job: &str, name: &str) -> bool {
-    name.starts_with(&hidden_start(job)) && name.ends_with(HIDDEN_END)
+/// The term that a file in the making belongs to; `None` when it is no such file.
+pub(crate) fn term_of(name: &str) -> Option<&str> {
+    let (term, _rest) = name.strip_prefix(HIDDEN_START)?.split_once('-')?;
+    name.ends_with(HIDDEN_END).then_some(term)
 }
 
 pub(crate) fn ids_folder(root: &str) -> String {
     format!("{root}/ids")
 }
 
+pub(crate) fn plan_folder(root: &str) -> String {
+    format!("{root}/plan")
+}
+
 pub(crate) fn lease_folder(root: &str) -> String {
     format!("{root}/lease")
 }
 
-/// Records of one epoch. Committers never make this folder: when it is gone, their time is over.
-pub(crate) fn units_folder(root: &str, epoch: u64) -> String {
-    format!("{root}/units-{epoch}")
+const UNITS: &str = "units-";
+
+/// Records of one term. Only its holder makes this folder, and only once: when it is gone, nobody can commit under that term.
+pub(crate) fn units_folder(root: &str, term: &str) -> String {
+    format!("{root}/{UNITS}{term}")
+}
+
+/// The term of a folder for records.
+pub(crate) fn term_of_folder(name: &str) -> Option<&str> {
+    name.strip_prefix(UNITS)
 }

@@ -1,9 +1,11 @@
 //! Who may commit: a lease with an epoch that only grows.
 //!
-//! An epoch is a file that one process can make. Its lock ends with that process; where locks do not reach, its time says when it was last alive. The
-//! invariant: of two processes that believe to hold the lease, the one of the lower epoch finds out before it commits; and should it look away in
-//! between, the folder for its records is gone (see [`super::recover`]).
+//! An epoch is a file that one process can make, and that nobody removes. Its lock ends with that process; where locks do not reach, its time says when
+//! it was last alive. Before the lease, the process makes the folder for its records, under a name that nobody else will make again. The invariant: of two
+//! processes that believe to hold the lease, the one of the lower epoch finds out before it commits; and should it look away in between, its folder is
+//! gone (see [`super::recover`]).
 
+use super::attempt::{lease_folder, units_folder};
 use super::record::{from_line, to_lines};
 use super::vault::{Created, Vault};
 use crate::{Error, Result};
@@ -48,6 +50,7 @@ pub(crate) struct Lease {
     vault: Vault,
     folder: String,
     epoch: u64,
+    term: String,
     _lock: Option<Box<dyn Any + Send + Sync>>,
     _heartbeat: Option<Sender<()>>,
 }
@@ -57,7 +60,8 @@ impl Lease {
     ///
     /// # Errors
     /// [`Error::LeaseHeld`] when somebody does.
-    pub(crate) fn take(vault: &Vault, folder: &str, lease_age: Duration) -> Result<Self> {
+    pub(crate) fn take(vault: &Vault, root: &str, lease_age: Duration) -> Result<Self> {
+        let folder = &lease_folder(root);
         vault.make_folder(folder)?;
         let own = Holder::this_process(vault);
         loop {
@@ -65,25 +69,31 @@ impl Lease {
             if let Some(holder) = living_holder(vault, folder, last, &own, lease_age)? {
                 return Err(Error::LeaseHeld { path: folder.to_owned(), holder: holder.to_string() });
             }
-            let epoch = last + 1;
+            let (epoch, term) = (last + 1, uuid::Uuid::new_v4().simple().to_string());
             let path = path_of(folder, epoch);
+            let units = units_folder(root, &term);
+            vault.make_folder(&units)?;
             let content = to_lines([&own]).map_err(|source| Error::Encode { path: path.clone(), source })?;
             let lock = match vault.create(&path, &content, true)? {
                 Created::Made(lock) => lock,
-                Created::Taken => continue,
+                Created::Taken => {
+                    let _ours_and_empty = vault.remove_empty_folder(&units)?;
+                    continue;
+                }
                 Created::NoFolder => return Err(Error::Fenced { path: folder.to_owned() }),
             };
-            for old in epochs(vault, folder)?.into_iter().filter(|old| *old < epoch) {
-                vault.remove(&path_of(folder, old))?;
-                vault.remove(&format!("{}{RELEASED}", path_of(folder, old)))?;
-            }
             let heartbeat = heartbeat(vault.clone(), path);
-            return Ok(Self { vault: vault.clone(), folder: folder.to_owned(), epoch, _lock: lock, _heartbeat: heartbeat });
+            return Ok(Self { vault: vault.clone(), folder: folder.to_owned(), epoch, term, _lock: lock, _heartbeat: heartbeat });
         }
     }
 
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Names the folder for the records of this lease.
+    pub(crate) fn term(&self) -> &str {
+        &self.term
     }
 }
 

@@ -4,7 +4,7 @@
 //! checkpoint.json            which job this is: its parts, and the folder of its journal
 //! <job>/lease/<epoch>        who may commit
 //! <job>/plan/<number>        splits, fixed once planned
-//! <job>/units-<epoch>/<unit> records of the run that holds the lease
+//! <job>/units-<term>/<unit>  records of the run that holds the lease
 //! <job>/packs/…              records of earlier runs
 //! <job>/ids/…parquet         ids of committed rows, for jobs that know rows by id
 //! ```
@@ -108,13 +108,13 @@ impl Journal {
         vault.make_folder(&options.path)?;
         let job = job_of(&vault, options)?;
         let root = format!("{}/{}", options.path, job.job);
-        let lease = Lease::take(&vault, &attempt::lease_folder(&root), options.lease_age)?;
+        let lease = Lease::take(&vault, &root, options.lease_age)?;
         // Whoever finished and deleted the checkpoint held the lease until just now.
         if vault.size(&checkpoint_of(&options.path))?.is_none() {
             return Err(Error::Fenced { path: options.path.clone() });
         }
-        let recovered = recover::recover(&vault, &root, lease.epoch())?;
-        let _removed = recover::collect_garbage(&vault, &root, &job.job, &options.output, &recovered.records)?;
+        let recovered = recover::recover(&vault, &root, &lease)?;
+        recover::collect_garbage(&vault, &options.path, &root, &options.output)?;
         let segments = plan::load(&vault, &root)?;
         Ok(Self {
             path: options.path.clone(),
@@ -192,7 +192,7 @@ impl Journal {
     /// What workers commit with.
     #[must_use]
     pub fn commit_target(&self) -> CommitTarget {
-        CommitTarget { root: self.root.clone(), job: self.job.job.clone(), epoch: self.lease.epoch() }
+        CommitTarget { root: self.root.clone(), job: self.job.job.clone(), epoch: self.lease.epoch(), term: self.lease.term().to_owned() }
     }
 
     /// Makes the names of the outputs durable, after the last commit; with `deletes`, removes the checkpoint then.
@@ -208,6 +208,7 @@ impl Journal {
         if !deletes {
             return Ok(None);
         }
+        lease::check(&self.vault, &attempt::lease_folder(&self.root), self.lease.epoch())?;
         // Without this file nothing else counts; so there is no moment at which a part of the checkpoint would.
         let removed = self.vault.remove(&checkpoint_of(&self.path)).and_then(|()| self.vault.sync_folder(&self.path));
         let Self { vault, root, lease, .. } = self;

@@ -3,6 +3,7 @@
 //! A segment is planned at once and never changed: later runs add segments for files that are new. Since units keep their names, two attempts at the same
 //! rows always meet at the same record. The invariant: a version of a file belongs to the units of one segment.
 
+use super::attempt::plan_folder;
 use super::record::{to_lines, unit_of};
 use super::vault::{Created, Vault};
 use crate::journal::record::from_line;
@@ -34,7 +35,7 @@ pub(crate) fn version(file: &InputFile) -> Version {
 
 /// A file that is not what it was when it was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
+pub(crate) struct Changed {
     pub path: String,
 }
 
@@ -72,9 +73,7 @@ pub(crate) fn new_segment(job: &str, splits: &[Split], done_before: Vec<String>)
 }
 
 pub(crate) fn save(vault: &Vault, root: &str, number: usize, segment: &Segment) -> Result<()> {
-    let folder = format!("{root}/plan");
-    vault.make_folder(&folder)?;
-    let path = format!("{folder}/{number:06}");
+    let path = path_of(root, number);
     let content = to_lines([segment]).map_err(|source| Error::Encode { path: path.clone(), source })?;
     match vault.create(&path, &content, false)? {
         Created::Made(_) => Ok(()),
@@ -86,8 +85,12 @@ pub(crate) fn save(vault: &Vault, root: &str, number: usize, segment: &Segment) 
 pub(crate) fn load(vault: &Vault, root: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     loop {
-        let path = format!("{root}/plan/{:06}", segments.len());
+        let path = path_of(root, segments.len());
         let Some(content) = vault.read(&path)? else { return Ok(segments) };
         segments.push(from_line(&content).ok_or(Error::Damaged { path })?);
     }
+}
+
+fn path_of(root: &str, number: usize) -> String {
+    format!("{}/{number:06}", plan_folder(root))
 }

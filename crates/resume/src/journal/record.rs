@@ -47,7 +47,7 @@ impl UnitRecord {
 
 /// The name of a unit: it follows from the job and from what the split reads.
 #[must_use]
-pub fn unit_of(job: &str, split: &Split) -> String {
+pub(crate) fn unit_of(job: &str, split: &Split) -> String {
     let mut digest = Sha256::new();
     digest.update(job);
     for file in &split.files {

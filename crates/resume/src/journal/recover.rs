@@ -1,14 +1,16 @@
 //! What a run does before it works: collects the records of earlier runs, gives committed files their names, removes what nobody can commit any more.
 //!
-//! The records of an epoch lie in a folder of its own. A later run packs them and removes the folder, and committers never make one. So the removal is the
-//! fence: whatever was recorded before it counts, and nothing can be recorded after it, however long somebody slept. Only then files that no record names
-//! are removed; they have hidden names, so nothing visible ever goes.
+//! The records of a term lie in a folder of its own. A later run packs them and removes the folder, and nobody makes it again. So the removal is the
+//! fence: whatever was recorded before it counts, and nothing can be recorded after it, however long somebody slept. Only what was packed is removed from
+//! the folder, and a folder goes only when it is empty; so this holds also when two runs, one of them overtaken, clean up at the same time. Files of a term
+//! whose folder is gone, and which still have a hidden name, can never be committed: those are removed, and nothing visible ever is.
 
-use super::attempt::{ids_folder, is_attempt_of, promote, units_folder};
+use super::attempt::{ids_folder, lease_folder, plan_folder, promote, term_of, term_of_folder, units_folder};
+use super::lease::{self, Lease};
 use super::record::{UnitRecord, from_line, from_lines, to_lines};
 use super::vault::{Created, Vault, folder_of};
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More packs than this are put together into one.
 const MAX_PACKS: usize = 16;
@@ -28,55 +30,62 @@ fn packs_folder(root: &str) -> String {
 pub(crate) fn read_all(vault: &Vault, root: &str) -> Result<Recovered> {
     let mut recovered = Recovered::default();
     for (_path, records) in read_packs(vault, root)? {
-        recovered.records.extend(records.into_iter().map(|record| (record.unit.clone(), record)));
+        recovered.add(records);
     }
-    for epoch in open_epochs(vault, root)? {
-        for record in read_units(vault, &units_folder(root, epoch), &mut recovered.warnings)? {
-            recovered.records.insert(record.unit.clone(), record);
-        }
+    for term in terms(vault, root)? {
+        let found = read_units(vault, &units_folder(root, &term))?;
+        recovered.add(found.records);
+        recovered.warnings.extend(found.warnings);
     }
     Ok(recovered)
 }
 
-/// Ends all epochs before `epoch` and begins that one. The caller holds the lease.
-pub(crate) fn recover(vault: &Vault, root: &str, epoch: u64) -> Result<Recovered> {
+impl Recovered {
+    fn add(&mut self, records: Vec<UnitRecord>) {
+        self.records.extend(records.into_iter().map(|record| (record.unit.clone(), record)));
+    }
+}
+
+/// Ends all terms but that of the lease.
+pub(crate) fn recover(vault: &Vault, root: &str, lease: &Lease) -> Result<Recovered> {
     let mut recovered = Recovered::default();
-    for old in open_epochs(vault, root)?.into_iter().filter(|old| *old < epoch) {
-        for record in close(vault, root, old, epoch, &mut recovered.warnings)? {
-            recovered.records.insert(record.unit.clone(), record);
-        }
-    }
-    let packs = read_packs(vault, root)?;
-    merge(vault, root, epoch, &packs)?;
-    for (_path, records) in packs {
-        recovered.records.extend(records.into_iter().map(|record| (record.unit.clone(), record)));
-    }
-    for folder in [ids_folder(root), packs_folder(root), units_folder(root, epoch)] {
+    for folder in [ids_folder(root), packs_folder(root), plan_folder(root)] {
         vault.make_folder(&folder)?;
     }
+    lease::check(vault, &lease_folder(root), lease.epoch())?;
+    for term in terms(vault, root)?.into_iter().filter(|term| term != lease.term()) {
+        recovered.warnings.extend(close(vault, root, &term, lease.epoch())?);
+    }
+    let packs = read_packs(vault, root)?;
+    if packs.len() > MAX_PACKS {
+        // The number of files stays bounded, however often a job is resumed.
+        pack_all(vault, root, lease.epoch(), &packs)?;
+    }
+    for (_path, records) in packs {
+        recovered.add(records);
+    }
     Ok(recovered)
 }
 
-/// Packs the records of an epoch and removes its folder.
-fn close(vault: &Vault, root: &str, old: u64, epoch: u64, warnings: &mut Vec<String>) -> Result<Vec<UnitRecord>> {
-    let folder = units_folder(root, old);
-    let mut all = Vec::new();
-    vault.make_folder(&packs_folder(root))?;
+/// Packs the records of a term and removes its folder; returns what was strange.
+fn close(vault: &Vault, root: &str, term: &str, epoch: u64) -> Result<Vec<String>> {
+    let folder = units_folder(root, term);
+    let mut warnings = Vec::new();
     for round in 0.. {
-        let records = read_units(vault, &folder, warnings)?;
+        let found = read_units(vault, &folder)?;
+        warnings.extend(found.warnings);
         // The pack says no more that a file may still have its hidden name: so the names come first, and durably.
-        for record in &records {
+        for record in &found.records {
             promote(vault, record)?;
         }
-        let folders: BTreeSet<&str> = records.iter().flat_map(UnitRecord::files).map(|file| folder_of(&file.path)).collect();
+        let folders: BTreeSet<&str> = found.records.iter().flat_map(UnitRecord::files).map(|file| folder_of(&file.path)).collect();
         for folder in folders {
             vault.sync_folder(folder)?;
         }
-        if !records.is_empty() {
-            save_pack(vault, root, &format!("{epoch:020}-{old}-{round}"), &records)?;
-            all.extend(records);
+        if !found.records.is_empty() {
+            save_pack(vault, root, &format!("{epoch:020}-{term}-{round}"), &found.records)?;
         }
-        for name in vault.list(&folder)? {
+        for name in found.names {
             vault.remove(&format!("{folder}/{name}"))?;
         }
         // Somebody who began to record before may be done only now: then there is another round.
@@ -85,33 +94,47 @@ fn close(vault: &Vault, root: &str, old: u64, epoch: u64, warnings: &mut Vec<Str
         }
     }
     vault.sync_folder(root)?;
-    Ok(all)
+    Ok(warnings)
 }
 
-fn read_units(vault: &Vault, folder: &str, warnings: &mut Vec<String>) -> Result<Vec<UnitRecord>> {
-    let mut records = Vec::new();
-    for name in vault.list(folder)?.into_iter().filter(|name| !Vault::is_leftover(name)) {
+/// What lies in a folder for records.
+#[derive(Default)]
+struct Found {
+    /// Everything that was looked at.
+    names: Vec<String>,
+    records: Vec<UnitRecord>,
+    warnings: Vec<String>,
+}
+
+fn read_units(vault: &Vault, folder: &str) -> Result<Found> {
+    let mut found = Found { names: vault.list(folder)?, ..Found::default() };
+    for name in found.names.iter().filter(|name| !Vault::is_leftover(name)) {
         let path = format!("{folder}/{name}");
         let Some(content) = vault.read(&path)? else { continue };
         match from_line::<UnitRecord>(&content) {
-            Some(record) if record.unit == name => records.push(record),
-            _damaged => warnings.push(format!("`{path}` is damaged; its split is done again")),
+            Some(record) if record.unit == *name => found.records.push(record),
+            _damaged => found.warnings.push(format!("`{path}` is damaged; its split is done again")),
         }
     }
-    Ok(records)
+    Ok(found)
 }
 
-fn read_packs(vault: &Vault, root: &str) -> Result<Vec<(String, Vec<UnitRecord>)>> {
+type Pack = (String, Vec<UnitRecord>);
+
+fn read_packs(vault: &Vault, root: &str) -> Result<Vec<Pack>> {
     let folder = packs_folder(root);
-    let names = vault.list(&folder)?.into_iter().filter(|name| !Vault::is_leftover(name));
-    let read = |name: String| {
-        let path = format!("{folder}/{name}");
-        let content = vault.read(&path)?.unwrap_or_default();
-        // What it holds cannot be known from anywhere else.
-        let records = from_lines(&content).ok_or_else(|| Error::Damaged { path: path.clone() })?;
-        Ok((path, records))
-    };
-    names.map(read).collect()
+    'again: loop {
+        let mut packs = Vec::new();
+        for name in vault.list(&folder)?.into_iter().filter(|name| !Vault::is_leftover(name)) {
+            let path = format!("{folder}/{name}");
+            // Who packs anew removes old packs, after the new one is there.
+            let Some(content) = vault.read(&path)? else { continue 'again };
+            // What it holds cannot be known from anywhere else.
+            let records = from_lines(&content).ok_or_else(|| Error::Damaged { path: path.clone() })?;
+            packs.push((path, records));
+        }
+        return Ok(packs);
+    }
 }
 
 fn save_pack(vault: &Vault, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
@@ -121,11 +144,6 @@ fn save_pack(vault: &Vault, root: &str, name: &str, records: &[UnitRecord]) -> R
         Created::Made(_) => Ok(()),
         Created::Taken | Created::NoFolder => Err(Error::Fenced { path }),
     }
-}
-
-/// The number of files stays bounded, however often a job is resumed.
-fn merge(vault: &Vault, root: &str, epoch: u64, packs: &[(String, Vec<UnitRecord>)]) -> Result<()> {
-    if packs.len() > MAX_PACKS { pack_all(vault, root, epoch, packs) } else { Ok(()) }
 }
 
 fn pack_all(vault: &Vault, root: &str, epoch: u64, packs: &[(String, Vec<UnitRecord>)]) -> Result<()> {
@@ -144,29 +162,25 @@ pub(crate) fn compact(vault: &Vault, root: &str, epoch: u64) -> Result<()> {
     if packs.len() > 1 { pack_all(vault, root, epoch, &packs) } else { Ok(()) }
 }
 
-fn open_epochs(vault: &Vault, root: &str) -> Result<Vec<u64>> {
-    let mut epochs: Vec<u64> = vault.list(root)?.iter().filter_map(|name| name.strip_prefix("units-")?.parse().ok()).collect();
-    epochs.sort_unstable();
-    Ok(epochs)
+fn terms(vault: &Vault, root: &str) -> Result<Vec<String>> {
+    Ok(vault.list(root)?.iter().filter_map(|name| term_of_folder(name).map(str::to_owned)).collect())
 }
 
-/// Removes the files of attempts that no record names. Only after [`recover`]: then none can be named any more.
-pub(crate) fn collect_garbage(vault: &Vault, root: &str, job: &str, output: &str, records: &BTreeMap<String, UnitRecord>) -> Result<usize> {
-    let mut removed = 0;
-    let ids = ids_folder(root);
-    for folder in [output, &ids] {
-        for name in vault.list(folder)?.into_iter().filter(|name| is_attempt_of(job, name)) {
+/// Removes the files that nobody can commit any more, and what was left by those who died while they wrote to the journal.
+pub(crate) fn collect_garbage(vault: &Vault, path: &str, root: &str, output: &str) -> Result<()> {
+    for folder in [output, &ids_folder(root)] {
+        for name in vault.list(folder)? {
+            if let Some(term) = term_of(&name)
+                && !vault.exists(&units_folder(root, term))?
+            {
+                vault.remove(&format!("{folder}/{name}"))?;
+            }
+        }
+    }
+    for folder in [path, &packs_folder(root), &plan_folder(root), &lease_folder(root)] {
+        for name in vault.list(folder)?.into_iter().filter(|name| Vault::is_leftover(name)) {
             vault.remove(&format!("{folder}/{name}"))?;
-            removed += 1;
         }
     }
-    let known: HashSet<&str> = records.values().filter_map(|record| record.ids.as_ref()).map(|ids| ids.path.as_str()).collect();
-    for name in vault.list(&ids)? {
-        let path = format!("{ids}/{name}");
-        if !known.contains(path.as_str()) {
-            vault.remove(&path)?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
+    Ok(())
 }
