@@ -60,6 +60,7 @@ impl From<CurateError> for PyShardmillError {
             CurateError::Plan(inner) => plan_class(inner),
             CurateError::Engine(inner) => engine_class(inner),
             CurateError::Parquet(_) | CurateError::Cast { .. } => "FormatError",
+            CurateError::Load(inner) => load_class(inner),
             CurateError::NoSampleId { .. } => "MissingColumnError",
             CurateError::OutputExists { .. } => "OutputExistsError",
             CurateError::AppendMode { .. } => "AppendModeError",
@@ -67,11 +68,13 @@ impl From<CurateError> for PyShardmillError {
             CurateError::UnknownModality { .. }
             | CurateError::PayloadKey { .. }
             | CurateError::StageResult { .. }
+            | CurateError::StageSchema { .. }
+            | CurateError::MoreColumns { .. }
+            | CurateError::NullId { .. }
             | CurateError::LateColumn { .. } => "FormatError",
             _ => "CurateError",
         };
-        let hint = error.hint();
-        let message = message(&error, hint);
+        let message = message(&error, error.hint());
         let cause = match error {
             CurateError::Stage { source, .. } => source.downcast::<Raised>().ok().map(|raised| raised.into_inner()),
             _ => None,
@@ -82,23 +85,7 @@ impl From<CurateError> for PyShardmillError {
 
 impl From<LoadError> for PyShardmillError {
     fn from(error: LoadError) -> Self {
-        let class = match &error {
-            LoadError::Storage(inner) => storage_class(inner),
-            LoadError::Table(inner) => match inner.as_ref() {
-                TableError::Storage(inner) => storage_class(inner),
-                TableError::ArrayRecord(inner) => arrayrecord_class(inner),
-                _ => "FormatError",
-            },
-            LoadError::Plan(inner) => plan_class(inner),
-            LoadError::Engine(inner) => engine_class(inner),
-            LoadError::UnknownColumn { .. } => "MissingColumnError",
-            LoadError::NoSuchFormat { .. } | LoadError::ReservedColumn { .. } => "OptionError",
-            LoadError::Columns(inner) => column_class(inner),
-            LoadError::NoSuchRow { .. } => "RowIndexError",
-            LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
-            _ => "FormatError",
-        };
-        Self { class, message: message(&error, error.hint()), cause: None }
+        Self { class: load_class(&error), message: message(&error, error.hint()), cause: None }
     }
 }
 
@@ -158,6 +145,25 @@ impl From<ColumnError> for PyShardmillError {
 impl From<ObjectError> for PyShardmillError {
     fn from(error: ObjectError) -> Self {
         Self { class: "FormatError", message: message(&error, error.hint()), cause: None }
+    }
+}
+
+fn load_class(error: &LoadError) -> &'static str {
+    match error {
+        LoadError::Storage(inner) => storage_class(inner),
+        LoadError::Table(inner) => match inner.as_ref() {
+            TableError::Storage(inner) => storage_class(inner),
+            TableError::ArrayRecord(inner) => arrayrecord_class(inner),
+            _ => "FormatError",
+        },
+        LoadError::Plan(inner) => plan_class(inner),
+        LoadError::Engine(inner) => engine_class(inner),
+        LoadError::UnknownColumn { .. } => "MissingColumnError",
+        LoadError::NoSuchFormat { .. } | LoadError::ReservedColumn { .. } => "OptionError",
+        LoadError::Columns(inner) => column_class(inner),
+        LoadError::NoSuchRow { .. } => "RowIndexError",
+        LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
+        _ => "FormatError",
     }
 }
 

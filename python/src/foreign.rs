@@ -2,6 +2,7 @@
 
 use crate::calls::Calls;
 use arrow_array::RecordBatch;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3_arrow::PyRecordBatch;
@@ -32,7 +33,10 @@ pub(crate) fn stage_of(object: &Bound<'_, PyAny>, calls: Calls) -> PyResult<Stag
     let kind: String = object.getattr("kind")?.extract()?;
     if kind == "table" {
         let needs_bytes = object.getattr_opt("needs_bytes")?.map_or(Ok(false), |flag| flag.extract())?;
-        return Ok(Stage::Table(Arc::new(PyTableMap { name, calls, needs_bytes, map: object.getattr("map_table")?.unbind() })));
+        let batch_rows = object.getattr_opt("batch_size")?.map_or(Ok(None), |size| size.extract())?;
+        let map_rows = object.getattr_opt("map_rows")?.map(Bound::unbind);
+        let map = object.getattr("map_table")?.unbind();
+        return Ok(Stage::Table(Arc::new(PyTableMap { name, calls, needs_bytes, batch_rows, map, map_rows })));
     }
     let drops_invalid_rows = object.getattr("drop_invalid_rows")?.extract()?;
     Ok(Stage::Images(Arc::new(PyImageJudge { name, calls, drops_invalid_rows, keep: object.getattr("keep_images")?.unbind() })))
@@ -71,7 +75,10 @@ struct PyTableMap {
     name: String,
     calls: Calls,
     needs_bytes: bool,
+    batch_rows: Option<usize>,
     map: Py<PyAny>,
+    /// Makes all calls for a piece of a table, so that the piece crosses the border between the languages once.
+    map_rows: Option<Py<PyAny>>,
 }
 
 impl TableMap for PyTableMap {
@@ -86,12 +93,32 @@ impl TableMap for PyTableMap {
     fn map(&self, table: RecordBatch) -> Result<RecordBatch, StageFailure> {
         let call = |py: Python<'_>| -> PyResult<RecordBatch> {
             let _entered = self.calls.enter(py)?;
-            let result = self.map.call1(py, (PyRecordBatch::new(table),))?;
-            let reader = result.extract::<AnyRecordBatch>(py)?.into_reader()?;
-            let schema = reader.schema();
-            let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
-            arrow_select::concat::concat_batches(&schema, &batches).map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+            as_one(&self.map.bind(py).call1((PyRecordBatch::new(table),))?)
         };
         Python::attach(call).map_err(raised)
+    }
+
+    fn batch_rows(&self) -> Option<usize> {
+        self.batch_rows
+    }
+
+    fn map_rows(&self, rows: RecordBatch) -> Result<Vec<RecordBatch>, StageFailure> {
+        let Some(map_rows) = &self.map_rows else { return Ok(vec![self.map(rows)?]) };
+        let call = |py: Python<'_>| -> PyResult<Vec<RecordBatch>> {
+            let _entered = self.calls.enter(py)?;
+            map_rows.bind(py).call1((PyRecordBatch::new(rows),))?.try_iter()?.map(|result| as_one(&result?)).collect()
+        };
+        Python::attach(call).map_err(raised)
+    }
+}
+
+fn as_one(table: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+    let failed = |error: arrow_schema::ArrowError| PyValueError::new_err(error.to_string());
+    let reader = table.extract::<AnyRecordBatch>()?.into_reader()?;
+    let schema = reader.schema();
+    let mut batches = reader.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    match batches.pop() {
+        Some(only) if batches.is_empty() => Ok(only),
+        last => arrow_select::concat::concat_batches(&schema, batches.iter().chain(&last)).map_err(failed),
     }
 }

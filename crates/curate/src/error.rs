@@ -46,6 +46,19 @@ pub enum Error {
     #[error("Two batches of different inputs would be written to `{path}`")]
     NameClash { path: String },
     #[error(transparent)]
+    Load(#[from] shardmill_load::Error),
+    #[error(transparent)]
+    Resume(#[from] shardmill_resume::Error),
+    /// The files of one split have different columns.
+    #[error("`{path}` has a column `{column}`, and `{first}` has none; the first file of a split decides about its columns")]
+    MoreColumns { path: String, column: String, first: String },
+    /// A stage of a table job returned another schema than before.
+    #[error("Stage {stage} returned other columns for rows of `{path}` than before: {problem}")]
+    StageSchema { stage: String, path: String, problem: String },
+    /// A row without an id could never be told from another one.
+    #[error("Id column `{column}` is null in row {row} of `{path}`")]
+    NullId { column: String, path: String, row: u64 },
+    #[error(transparent)]
     Parquet(#[from] shardmill_formats::parquet::Error),
     #[error("Column `sample_id` is missing in `{path}`")]
     NoSampleId { path: String },
@@ -74,12 +87,19 @@ pub enum Error {
 
 impl Error {
     #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
             Self::Plan(shardmill_plan::Error::Storage(error)) => error.hint(),
             Self::Plan(shardmill_plan::Error::NoInput { .. }) => Some("name a file, a folder or a glob that holds such files"),
+            Self::Load(error) => error.hint(),
+            Self::Resume(error) => error.hint(),
+            Self::MoreColumns { .. } => Some("name the columns to read by columns=, or read each file alone by files_per_partition=1"),
+            Self::StageSchema { .. } => {
+                Some("return the same columns and types for all tables, also for empty ones; give the schema where values may be null")
+            }
+            Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
             Self::OutputExists { .. } => {
                 Some("choose another folder, or mode=\"overwrite\" to empty it, or mode=\"ignore\" to write beside its files")
             }

@@ -27,6 +27,7 @@ pub mod source_ref;
 mod spec;
 pub mod stage;
 pub mod table;
+pub mod tables;
 pub mod tiff_pages;
 pub mod verify;
 

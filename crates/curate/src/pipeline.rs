@@ -3,7 +3,6 @@
 //! One split is one call of [`Pipeline::run_split`], here on a thread, on a cluster in a task; so both write the same bytes. The invariant: a split
 //! either published all of its files or the run says why not.
 
-use crate::Result;
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
 use crate::schema::SchemaChoice;
@@ -13,7 +12,10 @@ use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext};
+use crate::tables::{self, IdPolicy, TableJob, TableOptions, check_stages};
+use crate::{Error, Result};
 use shardmill_engine::{Cancel, CoreSlots, Run, run_in_order};
+use shardmill_load::FileOpener;
 use shardmill_plan::Split;
 use shardmill_storage::{Replace, Unpublished};
 use std::collections::HashSet;
@@ -33,6 +35,9 @@ pub struct Pipeline {
     /// Buffers of finished splits. Fresh memory costs a page fault each 4 KiB, which is half of the time to fill it.
     buffers: Mutex<Vec<Vec<u8>>>,
     unpublished: Unpublished,
+    ids: IdPolicy,
+    /// How the files of a table job are opened; made when the first one is.
+    opener: Mutex<Option<Arc<FileOpener>>>,
 }
 
 /// The columns that the user fixed, at both ends.
@@ -50,9 +55,31 @@ impl Pipeline {
     pub fn new(spec: Spec, foreign: &[Stage], choices: Choices) -> Result<Self> {
         spec.check()?;
         let stages = spec.stages(foreign)?;
+        if matches!(spec.source, SourceOptions::Table(_)) {
+            check_stages(&stages)?;
+        } else if stages.iter().any(|stage| matches!(stage, Stage::Table(map) if map.batch_rows().is_some())) {
+            let problem = "is for rows of a TableSource; documents are not cut".to_owned();
+            return Err(Error::Option { option: "batch_size", problem });
+        }
         let errors = ErrorBudget::new(spec.max_errors);
         let (source_choice, sink_choice) = (choices.source, choices.sink);
-        Ok(Self { spec, stages, source_choice, sink_choice, errors, buffers: Mutex::default(), unpublished: Unpublished::default() })
+        Ok(Self {
+            spec,
+            stages,
+            source_choice,
+            sink_choice,
+            errors,
+            buffers: Mutex::default(),
+            unpublished: Unpublished::default(),
+            ids: IdPolicy::default(),
+            opener: Mutex::default(),
+        })
+    }
+
+    /// Tells the rows of a table job from one another by their ids, and skips those that are done.
+    #[must_use]
+    pub fn with_ids(self, ids: IdPolicy) -> Self {
+        Self { ids, ..self }
     }
 
     /// Finds the inputs; nothing is written yet.
@@ -98,6 +125,9 @@ impl Pipeline {
     /// # Errors
     /// Under the policy `error`, when a stage raises, when the disk is full, when cancelled. No file of the failed batch is then visible.
     pub fn run_split(&self, split: &Split, slots: &CoreSlots, cancel: &Cancel) -> Result<SplitReport> {
+        if let SourceOptions::Table(options) = &self.spec.source {
+            return self.run_table_split(split, options, slots, cancel);
+        }
         let slot = slots.acquire(cancel)?;
         let start = Instant::now();
         let mut report = SplitReport { split: split.index, ..SplitReport::default() };
@@ -109,8 +139,7 @@ impl Pipeline {
         let path = report.files.join(", ");
         let mut stage_context = StageContext { is_eager, is_located, path, ..StageContext::default() };
         let sink_stage = self.stages.len() + 1;
-        let replace = if self.spec.may_replace || self.spec.sink.mode == Mode::Ignore { Replace::Atomically } else { Replace::Never };
-        let publishing = Publishing { replace, unpublished: &self.unpublished };
+        let publishing = self.publishing();
         let mut sink = Sink::new(&self.spec.sink, &self.sink_choice, publishing, sink_stage, is_materialized);
         sink.lend_buffer(self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default());
         let mut ids = HashSet::new();
@@ -139,6 +168,7 @@ impl Pipeline {
         match &self.spec.source {
             SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.source_choice, &mut context, &mut emit)?,
             SourceOptions::Parquet(options) => read_parquet(split, options, &self.source_choice, &mut context, &mut emit)?,
+            SourceOptions::Table(_) => {}
         }
         let (items, rows, bytes) = (report.input.samples, report.input.rows, report.input_bytes);
         let source = report.stage(0, self.spec.source.stage_name());
@@ -153,6 +183,43 @@ impl Pipeline {
             finished.publish(sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
         }
         Ok(report)
+    }
+
+    fn run_table_split(&self, split: &Split, options: &TableOptions, slots: &CoreSlots, cancel: &Cancel) -> Result<SplitReport> {
+        let slot = slots.acquire(cancel)?;
+        let mut report = SplitReport { split: split.index, ..SplitReport::default() };
+        report.files = split.files.iter().map(|file| file.path.clone()).collect();
+        let opener = self.table_opener(split, options)?;
+        let job = TableJob {
+            options,
+            opener: &opener,
+            stages: &self.stages,
+            sink: &self.spec.sink,
+            ids: &self.ids,
+            publishing: self.publishing(),
+            cancel,
+            chunk_bytes: self.spec.chunk_bytes,
+        };
+        let outcome = tables::run(split, &job, None, &mut report)?;
+        drop(slot);
+        if let Some(rows) = outcome.rows {
+            rows.publish(self.stages.len() + 1, tables::SINK_STAGE, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn table_opener(&self, split: &Split, options: &TableOptions) -> Result<Arc<FileOpener>> {
+        let mut known = self.opener.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opener) = &*known {
+            return Ok(Arc::clone(opener));
+        }
+        let opener = Arc::new(tables::opener(split, &self.spec.paths, options, self.source_choice.schema.clone())?);
+        Ok(Arc::clone(known.insert(opener)))
+    }
+
+    fn publishing(&self) -> Publishing<'_> {
+        let replace = if self.spec.may_replace || self.spec.sink.mode == Mode::Ignore { Replace::Atomically } else { Replace::Never };
+        Publishing { replace, unpublished: &self.unpublished }
     }
 
     fn is_eager(&self) -> bool {

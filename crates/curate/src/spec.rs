@@ -8,6 +8,7 @@ use crate::stage::Stage;
 use crate::stage::aspect_ratio::AspectRatioFilter;
 use crate::stage::filter::{Filter, Per};
 use crate::stage::image_to_text::ImageToTextRatioFilter;
+use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{Expression, Partitioning, Split, discover, partition};
 
@@ -17,6 +18,8 @@ pub enum SourceOptions {
     #[serde(rename = "webdataset")]
     WebDataset(WebDatasetOptions),
     Parquet(ParquetOptions),
+    /// Rows of plain tables, not of interleaved documents.
+    Table(TableOptions),
 }
 
 impl SourceOptions {
@@ -25,6 +28,7 @@ impl SourceOptions {
         match self {
             Self::WebDataset(_) => "webdataset_reader",
             Self::Parquet(_) => "interleaved_parquet_reader",
+            Self::Table(_) => "table_reader",
         }
     }
 
@@ -32,6 +36,8 @@ impl SourceOptions {
         let suffixes: &[&str] = match self {
             Self::WebDataset(_) => &[".tar", ".tar.gz", ".tgz"],
             Self::Parquet(_) => &[".parquet"],
+            // By format, not by suffix alone; see `tables::splits`.
+            Self::Table(_) => &[],
         };
         suffixes.iter().map(|suffix| (*suffix).to_owned()).collect()
     }
@@ -89,6 +95,7 @@ impl Spec {
         match &self.source {
             SourceOptions::WebDataset(options) => options.check()?,
             SourceOptions::Parquet(options) => options.check()?,
+            SourceOptions::Table(options) => options.check(self)?,
         }
         self.sink.check()
     }
@@ -98,6 +105,9 @@ impl Spec {
     /// # Errors
     /// When a path is missing or holds no input.
     pub fn splits(&self) -> Result<Vec<Split>> {
+        if let SourceOptions::Table(options) = &self.source {
+            return tables::splits(&self.paths, options, &self.partitioning);
+        }
         Ok(partition(discover(&self.paths, &self.source.suffixes())?, &self.partitioning)?)
     }
 

@@ -10,6 +10,28 @@ pub struct InputFile {
     pub path: String,
     pub size: u64,
     pub modified_ns: i64,
+    /// Only these blocks of the file; all of it when `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<FilePart>,
+}
+
+/// Consecutive blocks of one file of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePart {
+    pub first_block: usize,
+    /// One behind the last.
+    pub end_block: usize,
+}
+
+impl InputFile {
+    /// The version of a file that is there now.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] for a file that cannot be opened.
+    pub fn of(path: String) -> Result<Self> {
+        let identity = store_of(&path)?.open(&path)?.identity();
+        Ok(Self { path, size: identity.size, modified_ns: i64::try_from(identity.modified_ns).unwrap_or(i64::MAX), part: None })
+    }
 }
 
 /// All files with one of `suffixes` (case-insensitive, such as `.tar.gz`) at or below `paths`, sorted by path.
@@ -19,11 +41,7 @@ pub struct InputFile {
 /// # Errors
 /// [`Error::Storage`] for a missing path or a file that cannot be opened, [`Error::NoInput`] when nothing matches.
 pub fn discover(paths: &[String], suffixes: &[String]) -> Result<Vec<InputFile>> {
-    let identified = |path: String| {
-        let identity = store_of(&path)?.open(&path)?.identity();
-        Ok(InputFile { path, size: identity.size, modified_ns: i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) })
-    };
-    list_files(paths, suffixes)?.into_iter().map(identified).collect()
+    list_files(paths, suffixes)?.into_iter().map(InputFile::of).collect()
 }
 
 /// The paths of the files that [`discover`] finds; none is opened.

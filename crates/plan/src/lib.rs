@@ -15,7 +15,7 @@ pub mod prune;
 mod split;
 
 pub use data_files::{DataFile, data_files};
-pub use discover::{InputFile, discover, list_files, without_shard_number};
+pub use discover::{FilePart, InputFile, discover, list_files, without_shard_number};
 pub use error::{Error, Result};
 pub use expression::{Comparison, Expression};
 pub use literal::Literal;

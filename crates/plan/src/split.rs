@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn files(sizes: &[u64]) -> Vec<InputFile> {
-        sizes.iter().enumerate().map(|(i, size)| InputFile { path: format!("{i}"), size: *size, modified_ns: 0 }).collect()
+        sizes.iter().enumerate().map(|(i, size)| InputFile { path: format!("{i}"), size: *size, modified_ns: 0, part: None }).collect()
     }
 
     fn shape(by: &Partitioning, sizes: &[u64]) -> Vec<Vec<u64>> {

@@ -10,6 +10,7 @@
 mod disk;
 mod error;
 mod gcs;
+mod in_memory;
 mod local;
 mod open_files;
 mod publish;
@@ -18,6 +19,7 @@ mod unpublished;
 pub use disk::{Disk, LocalDisk, Locked};
 pub use error::{Error, Result};
 pub use gcs::GcsStore;
+pub use in_memory::InMemory;
 pub use local::{LocalFile, LocalStore};
 pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging};

@@ -31,7 +31,7 @@ impl ParquetWriter {
     /// When the folder cannot be written, or Parquet has no such type.
     pub(crate) fn create(path: &str, schema: SchemaRef, compression: ParquetCompression) -> Result<Self> {
         let staged = BufWriter::with_capacity(BUFFER_BYTES, StagedFile::create(path)?);
-        let options = ParquetWriterOptions { compression, payload: None };
+        let options = ParquetWriterOptions { compression, ..ParquetWriterOptions::default() };
         let file = FileWriter::new(path, staged, Arc::clone(&schema), &options)?;
         Ok(Self { path: path.to_owned(), schema, file, group_bytes: 0 })
     }

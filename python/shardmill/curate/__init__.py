@@ -25,6 +25,7 @@ from shardmill.curate.pipeline import Pipeline
 from shardmill.curate.report import Report
 from shardmill.curate.sinks import ParquetSink, WebDatasetSink
 from shardmill.curate.sources import InterleavedParquetSource, WebDatasetSource
+from shardmill.curate.table_source import TableSource
 from shardmill.curate.verification import FileCheck, Problem, verify
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "QRCodeFilter",
     "ReencodeImages",
     "Report",
+    "TableSource",
     "WebDatasetSink",
     "WebDatasetSource",
     "inspect",

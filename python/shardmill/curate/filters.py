@@ -188,18 +188,21 @@ class ClipScoreFilter(ImageStage):
 
 @dataclass(frozen=True)
 class Map:
-    """Runs the user's own function on tables of interleaved rows.
+    """Runs the user's own function on tables.
 
-    The function gets a ``pyarrow.Table`` of whole documents and returns one (or anything with
-    ``__arrow_c_stream__``). Rows may be changed, dropped and added; ``sample_id``, ``position`` and ``modality`` must
-    stay filled, and all tables must come back with the same columns. ``binary_content`` is null for images that were
-    not fetched yet (``materialize_on_read=False``); such rows are fetched by their ``source_ref`` when they are
-    written. Needs ``shardmill[arrow]``.
+    The function gets a ``pyarrow.Table`` and returns one (or anything with ``__arrow_c_stream__``). Rows may be changed,
+    dropped and added; all tables must come back with the same columns. Needs ``shardmill[arrow]``.
+
+    Of interleaved rows, the table has whole documents; ``sample_id``, ``position`` and ``modality`` must stay filled.
+    ``binary_content`` is null for images that were not fetched yet (``materialize_on_read=False``); such rows are fetched
+    by their ``source_ref`` when they are written.
 
     Args:
         function: from table to table. Many threads call it at once.
         name: what reports call the stage.
         needs_bytes: fetch all images before the function is called.
+        batch_size: for a :class:`TableSource`: each call gets so many rows, the last one of an output file what is left.
+            Without it, a call gets a block of the input, at most about ``memory_bytes``.
 
     Example:
         >>> from shardmill.curate import Map
@@ -211,18 +214,53 @@ class Map:
     _: KW_ONLY
     name: str = "map"
     needs_bytes: bool = False
+    batch_size: int | None = None
     kind: ClassVar[str] = "table"
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise OptionError("`batch_size` must be positive")
 
     def map_table(self, batch: Any) -> Any:
         """Calls the function with ``batch`` as a ``pyarrow.Table``."""
-        try:
-            import pyarrow as pa
-        except ImportError as error:
-            raise ImportError("Map needs pyarrow\nhint: pip install 'shardmill[arrow]'") from error
-        result = self.function(pa.Table.from_batches([pa.record_batch(batch)]))
+        return self._called(_as_table(batch))
+
+    def map_rows(self, batch: Any) -> list[Any]:
+        """Calls the function with consecutive parts of ``batch``; results of one schema are put together."""
+        rows = _as_table(batch)
+        size = self.batch_size or max(rows.num_rows, 1)
+        if rows.num_rows <= size:
+            return [self._called(rows)]
+        results: list[Any] = []
+        for start in range(0, rows.num_rows, size):
+            results.append(_as_table(self._called(rows.slice(start, size))))
+        return _joined(results)
+
+    def _called(self, table: Any) -> Any:
+        result = self.function(table)
         if not hasattr(result, "__arrow_c_stream__") and not hasattr(result, "__arrow_c_array__"):
             raise TypeError(f"stage {self.name!r} returned {type(result).__name__}, not an Arrow table")
         return result
+
+
+def _as_table(rows: Any) -> Any:
+    """Anything of Arrow as a ``pyarrow.Table``."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ImportError("Map needs pyarrow\nhint: pip install 'shardmill[arrow]'") from error
+    if isinstance(rows, pa.Table):
+        return rows
+    return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else pa.Table.from_batches([pa.record_batch(rows)])
+
+
+def _joined(tables: list[Any]) -> list[Any]:
+    """Each run of tables of one schema as one table; a stage that changes its mind is for the native driver to name."""
+    import pyarrow as pa
+
+    if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
+        return [pa.concat_tables(tables).combine_chunks()]
+    return tables
 
 
 @dataclass(frozen=True)

@@ -142,12 +142,13 @@ class Pipeline:
     def _params(self, executor: str, workers: int | None) -> dict[str, Any]:
         spec = self.spec()
         source, sink = self.source.options(), spec["sink"]
+        readers = {"webdataset": "wds", "parquet": "parquet", "table": "table"}
         return {
             "executor": executor,
             "workers": workers,
             "input_path": spec["paths"],
             "output_path": sink["path"],
-            "reader_type": "wds" if self.source.kind == "webdataset" else "parquet",
+            "reader_type": readers[self.source.kind],
             "writer_format": "wds" if sink["format"] == "webdataset" else "parquet",
             "files_per_partition": self.source.files_per_partition,
             "input_blocksize": self.source.blocksize,
@@ -155,7 +156,7 @@ class Pipeline:
             "materialize_on_read": source.get("materialize_on_read", False),
             "materialize_on_write": sink["materialize_on_write"],
             "on_materialize_error": sink["on_materialize_error"],
-            "reader_fields": source["fields"],
+            "reader_fields": source["columns"] if self.source.kind == "table" else source["fields"],
             "per_image_fields": source.get("per_image_fields", []),
             "per_text_fields": source.get("per_text_fields", []),
             "parquet_row_group_size": sink["row_group_size"],

@@ -75,7 +75,7 @@ class Source:
         }
 
 
-def _names(names: Sequence[str], option: str) -> list[str]:
+def names_of(names: Sequence[str], option: str) -> list[str]:
     """The names as a list; a lone string would be taken for its letters."""
     if isinstance(names, str):
         raise OptionError(f"`{option}` is the string {names!r}\nhint: write ({names!r},)")
@@ -125,17 +125,17 @@ class WebDatasetSource(Source):
     def options(self) -> dict[str, Any]:
         """What the native reader needs to know."""
         return {
-            "fields": None if self.fields is None else _names(self.fields, "fields"),
-            "per_image_fields": _names(self.per_image_fields, "per_image_fields"),
-            "per_text_fields": _names(self.per_text_fields, "per_text_fields"),
+            "fields": None if self.fields is None else names_of(self.fields, "fields"),
+            "per_image_fields": names_of(self.per_image_fields, "per_image_fields"),
+            "per_text_fields": names_of(self.per_text_fields, "per_text_fields"),
             "keys": {
                 "sample_id_field": self.sample_id_field,
                 "texts_field": self.texts_field,
                 "images_field": self.images_field,
                 "image_member_field": self.image_member_field,
-                "json_extensions": _names(self.json_extensions, "json_extensions"),
+                "json_extensions": names_of(self.json_extensions, "json_extensions"),
                 "image_extensions": [
-                    f".{extension.removeprefix('.')}" for extension in _names(self.image_extensions, "image_extensions")
+                    f".{extension.removeprefix('.')}" for extension in names_of(self.image_extensions, "image_extensions")
                 ],
             },
             "max_batch_bytes": self.max_batch_bytes,
@@ -166,5 +166,5 @@ class InterleavedParquetSource(Source):
 
     def options(self) -> dict[str, Any]:
         """What the native reader needs to know."""
-        fields = None if self.fields is None else _names(self.fields, "fields")
+        fields = None if self.fields is None else names_of(self.fields, "fields")
         return {"fields": fields, "max_batch_bytes": self.max_batch_bytes}

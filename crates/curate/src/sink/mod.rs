@@ -3,7 +3,7 @@
 mod extension;
 mod name;
 pub mod output;
-mod parquet;
+pub(crate) mod parquet;
 mod webdataset;
 
 use crate::chunk::{Chunk, Lineage};
@@ -14,7 +14,7 @@ use crate::schema::SchemaChoice;
 use crate::source::parquet::locate_missing;
 use crate::{Error, Result};
 use arrow_schema::SchemaRef;
-use output::CountingFile;
+pub(crate) use output::CountingFile;
 use serde::{Deserialize, Serialize};
 use shardmill_formats::parquet::ParquetCompression;
 use shardmill_storage::{Replace, Staged, Unpublished, store_of};
@@ -133,6 +133,10 @@ pub struct Finished {
 }
 
 impl Finished {
+    pub(crate) fn new(staged: Box<dyn Staged>, file: OutputFile, replace: Replace) -> Self {
+        Self { staged, file, replace }
+    }
+
     /// Syncs the file and gives it its name; needs no core.
     ///
     /// # Errors

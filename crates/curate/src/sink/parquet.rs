@@ -24,6 +24,7 @@ impl ParquetBatch {
                 .ok()
                 .map(|field| Ok::<_, ParquetError>((field.name().clone(), options.binary_compression.parse()?)))
                 .transpose()?,
+            ..ParquetWriterOptions::default()
         };
         let writer = ParquetWriter::new(path, file, Arc::clone(schema), &writer_options).map_err(|error| disk_error(error, path))?;
         Ok(Self { writer, path: path.to_owned() })
@@ -46,7 +47,7 @@ impl ParquetBatch {
 }
 
 /// A full disk is the disk's error, not Parquet's.
-fn disk_error(error: ParquetError, path: &str) -> crate::Error {
+pub(crate) fn disk_error(error: ParquetError, path: &str) -> crate::Error {
     match error.io_source() {
         Some(source) => {
             let source =

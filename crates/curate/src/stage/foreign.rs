@@ -47,6 +47,22 @@ pub trait TableMap: Send + Sync {
     /// # Errors
     /// Whatever the function raises.
     fn map(&self, table: RecordBatch) -> std::result::Result<RecordBatch, StageFailure>;
+
+    /// Most rows that a call of a table job gets; as they come, when `None`.
+    fn batch_rows(&self) -> Option<usize> {
+        None
+    }
+
+    /// Calls the function with consecutive parts of `rows`, each of [`TableMap::batch_rows`] but the last. Results keep their order; those of one schema may
+    /// be put together.
+    ///
+    /// # Errors
+    /// As [`TableMap::map`].
+    fn map_rows(&self, rows: RecordBatch) -> std::result::Result<Vec<RecordBatch>, StageFailure> {
+        let size = self.batch_rows().unwrap_or(rows.num_rows()).max(1);
+        let parts = (0..rows.num_rows()).step_by(size).map(|start| rows.slice(start, size.min(rows.num_rows() - start)));
+        parts.map(|part| self.map(part)).collect()
+    }
 }
 
 pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &StageContext, report: &mut SplitReport) -> Result<()> {

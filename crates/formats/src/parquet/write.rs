@@ -59,6 +59,12 @@ pub struct ParquetWriterOptions {
     pub compression: ParquetCompression,
     /// Column of payloads, which are mostly compressed already, and its codec.
     pub payload: Option<(String, ParquetCompression)>,
+    /// A row group ends by itself at so many rows; only the caller ends it when `None`.
+    pub max_row_group_rows: Option<usize>,
+    /// Columns whose values hardly repeat: a dictionary would cost time and save nothing.
+    pub plain: Vec<String>,
+    /// Bounds of row groups and none of pages.
+    pub is_coarse: bool,
 }
 
 pub struct ParquetWriter<W: Write + Send> {
@@ -74,7 +80,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     pub fn new(path: &str, sink: W, schema: SchemaRef, options: &ParquetWriterOptions) -> Result<Self, Error> {
         let mut properties = WriterProperties::builder()
             .set_compression(options.compression.codec())
-            .set_max_row_group_row_count(None)
+            .set_max_row_group_row_count(options.max_row_group_rows)
             .set_created_by(format!("shardmill version {}", env!("CARGO_PKG_VERSION")));
         if let Some((column, compression)) = &options.payload {
             let column = ColumnPath::from(column.as_str());
@@ -82,6 +88,12 @@ impl<W: Write + Send> ParquetWriter<W> {
                 .set_column_compression(column.clone(), compression.codec())
                 .set_column_dictionary_enabled(column.clone(), false)
                 .set_column_statistics_enabled(column, EnabledStatistics::None);
+        }
+        if options.is_coarse {
+            properties = properties.set_statistics_enabled(EnabledStatistics::Chunk);
+        }
+        for column in &options.plain {
+            properties = properties.set_column_dictionary_enabled(ColumnPath::from(column.as_str()), false);
         }
         let failed = |source| Error::Write { path: path.to_owned(), source };
         let writer = ArrowWriter::try_new(sink, schema, Some(properties.build())).map_err(failed)?;
@@ -94,6 +106,12 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// [`Error::Write`].
     pub fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         self.writer.write(rows).map_err(|source| Error::Write { path: self.path.clone(), source })
+    }
+
+    /// About how many bytes the row group that is being made will have.
+    #[must_use]
+    pub fn row_group_bytes(&self) -> usize {
+        self.writer.in_progress_size()
     }
 
     /// Ends the row group that is being made, if there is any.

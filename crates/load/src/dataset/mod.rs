@@ -4,12 +4,14 @@
 
 mod format;
 mod open;
+mod opener;
 mod rows;
 mod schema;
 mod table;
 
 pub use format::Format;
-pub use open::DatasetOptions;
+pub use open::{DatasetOptions, files_of_one_format};
+pub use opener::FileOpener;
 pub use table::{TableColumn, TableDataFile, TableOptions};
 
 use crate::{Error, Result};

@@ -1,19 +1,14 @@
 //! Opens the files of a data set: lists them, reads their footers in parallel, agrees on one schema.
 
 use super::schema::unify;
-use super::{Dataset, Format, OpenFile, Origin};
+use super::{Dataset, FileOpener, Format, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat;
 use shardmill_engine::{Cancel, run_in_order};
-use shardmill_formats::arrayrecord::ArrayRecordTable;
-use shardmill_formats::csv::{self, CsvFile, CsvOptions};
-use shardmill_formats::jsonl::{self, JsonlFile, JsonlOptions};
-use shardmill_formats::orc::OrcFile;
-use shardmill_formats::parquet::ParquetTable;
 use shardmill_formats::records::BadLines;
-use shardmill_formats::table::{Statistics, TableError, TableFile};
+use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::{DataFile, Expression, Partitions, data_files};
 use shardmill_storage::{Identity, OpenFiles, RangeRead};
@@ -47,7 +42,7 @@ impl Dataset {
     /// # Errors
     /// For a path that does not exist, files of several or unknown formats, a file that cannot be opened, and schemas that contradict each other.
     pub fn open(options: &DatasetOptions, cancel: &Cancel) -> Result<Self> {
-        let (format, files) = of_one_format(options)?;
+        let (format, files) = files_of_one_format(&options.paths, options.format)?;
         let Some(format) = format else {
             let schema = unify(std::iter::empty())?;
             return Ok(Self { format: options.format, files: Vec::new(), schema, skipped: Vec::new(), bytes_read: Arc::default() });
@@ -114,12 +109,16 @@ fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expressio
     (!parts.is_empty()).then_some(Expression::And(parts))
 }
 
-fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFile>)> {
-    let files = data_files(&options.paths)?;
+/// The data files at or below `paths`, and the format that all of them have: `format`, or by their names. `None` when there are no files.
+///
+/// # Errors
+/// For a path that does not exist, and files of several or unknown formats.
+pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(Option<Format>, Vec<DataFile>)> {
+    let files = data_files(paths)?;
     if files.is_empty() {
         return Ok((None, files));
     }
-    if let Some(format) = options.format {
+    if let Some(format) = format {
         // The format decides, not the name. But beside files that are called after it, those called after another one are something else: a manifest.
         let is_named_so = files.iter().any(|file| Format::of(&file.path) == Some(format));
         let is_data = |file: &DataFile| !is_named_so || Format::of(&file.path).is_none_or(|other| other == format);
@@ -131,7 +130,7 @@ fn of_one_format(options: &DatasetOptions) -> Result<(Option<Format>, Vec<DataFi
         known.retain(|(file, _)| !file.path.to_ascii_lowercase().ends_with(".json"));
     }
     let Some((first, format)) = known.first().map(|(file, format)| (file.path.clone(), *format)) else {
-        return Err(Error::UnknownFormat { paths: options.paths.join(", ") });
+        return Err(Error::UnknownFormat { paths: paths.join(", ") });
     };
     if let Some((second, other)) = known.iter().find(|(_, other)| *other != format) {
         return Err(Error::MixedFormats { first, first_format: format.name(), second: second.path.clone(), second_format: other.name() });
@@ -154,52 +153,18 @@ pub(super) fn open_all(
     let objects: Vec<Result<Arc<dyn RangeRead>>> = files.iter().map(|(_, file)| object(&file.path)).collect();
     let readable: Vec<Arc<dyn RangeRead>> = objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
     // The types of text are decided over all files, before any of them is indexed.
-    let opener = match format {
-        Format::Parquet => Opener::Parquet,
-        Format::Orc => Opener::Orc,
-        Format::ArrayRecord => Opener::ArrayRecord,
-        Format::Csv => {
-            let csv = CsvOptions { bad_lines: options.bad_lines, ..CsvOptions::default() };
-            let inferred = || csv::infer(&readable, &csv).map_err(TableError::from);
-            Opener::Csv(options.text_schema.clone().map_or_else(inferred, Ok)?, csv)
-        }
-        Format::Jsonl => {
-            let jsonl = JsonlOptions { bad_lines: options.bad_lines };
-            let inferred = || jsonl::infer(&readable, &jsonl).map_err(TableError::from);
-            Opener::Jsonl(options.text_schema.clone().map_or_else(inferred, Ok)?, jsonl)
-        }
-    };
+    let opener = FileOpener::new(format, options.text_schema.clone(), options.bad_lines, &readable)?;
     let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
     let work = move |number: usize| {
-        let opened = objects.get(number).map(|object| opener.open(Arc::clone(object.as_ref().map_err(Clone::clone)?)));
+        let opened = objects.get(number).map(|object| {
+            let object = object.as_ref().map_err(Clone::clone)?;
+            Ok((opener.open(Arc::clone(object))?, object.size()))
+        });
         opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into()))
     };
     run_in_order(files.len(), options.threads, cancel, move |number| ControlFlow::Continue(work(number)))?
         .map(|opened| opened.map_err(Error::from))
         .collect()
-}
-
-/// How a file of the data set is opened.
-enum Opener {
-    Parquet,
-    Orc,
-    ArrayRecord,
-    Csv(SchemaRef, CsvOptions),
-    Jsonl(SchemaRef, JsonlOptions),
-}
-
-impl Opener {
-    fn open(&self, object: Arc<dyn RangeRead>) -> Opened {
-        let size = object.size();
-        let table: Arc<dyn TableFile> = match self {
-            Self::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
-            Self::Orc => Arc::new(OrcFile::open(object).map_err(TableError::from)?),
-            Self::ArrayRecord => Arc::new(ArrayRecordTable::open(object).map_err(TableError::from)?),
-            Self::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
-            Self::Jsonl(schema, options) => Arc::new(JsonlFile::open(object, schema, options.clone()).map_err(TableError::from)?),
-        };
-        Ok((table, size))
-    }
 }
 
 /// Counts what is asked of the storage.

@@ -1,0 +1,60 @@
+//! What a table job reads, and what it cannot do.
+
+use crate::sink::SinkFormat;
+use crate::spec::{Spec, StageOptions};
+use crate::stage::Stage;
+use crate::stage::filter::Per;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use shardmill_load::Format;
+use shardmill_plan::Expression;
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableOptions {
+    /// Names of the columns to read, in this order; all when `None`.
+    pub columns: Option<Vec<String>>,
+    /// Rows for which it is not true are left out before any stage. It may name any column of the files.
+    pub filter: Option<Expression>,
+    /// By the names of the files when `None`.
+    pub format: Option<String>,
+}
+
+impl TableOptions {
+    /// # Errors
+    /// [`Error::Option`] for what only documents of text and images have, and for an unknown format.
+    pub fn check(&self, spec: &Spec) -> Result<()> {
+        self.format()?;
+        if self.columns.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::Option { option: "columns", problem: "names no column".to_owned() });
+        }
+        if spec.sink.format != SinkFormat::Parquet {
+            let problem = "is for documents of text and images; rows of a TableSource are written by ParquetSink".to_owned();
+            return Err(Error::Option { option: "sink", problem });
+        }
+        spec.stages.iter().try_for_each(|stage| match stage {
+            StageOptions::Filter { per: Some(Per::Sample), .. } => {
+                Err(Error::Option { option: "per", problem: "is \"sample\", and a row of a TableSource belongs to no sample".to_owned() })
+            }
+            StageOptions::Filter { .. } | StageOptions::Foreign { .. } => Ok(()),
+            StageOptions::AspectRatio { .. } => Err(no_documents("interleaved_aspect_ratio_filter")),
+            StageOptions::ImageToTextRatio { .. } => Err(no_documents("interleaved_image_to_text_ratio_filter")),
+        })
+    }
+
+    /// # Errors
+    /// [`shardmill_load::Error::NoSuchFormat`].
+    pub fn format(&self) -> Result<Option<Format>> {
+        Ok(self.format.as_deref().map(Format::parse).transpose()?)
+    }
+}
+
+/// Refuses stages that need documents.
+pub(crate) fn check_stages(stages: &[Stage]) -> Result<()> {
+    let needs_documents = |stage: &&Stage| matches!(stage, Stage::Images(_)) || stage.needs_images();
+    stages.iter().find(needs_documents).map_or(Ok(()), |stage| Err(no_documents(stage.name())))
+}
+
+fn no_documents(stage: &str) -> Error {
+    Error::Option { option: "stages", problem: format!("has `{stage}`, which looks at images of documents; rows of a TableSource have none") }
+}

@@ -1,0 +1,99 @@
+//! Cuts the files of a table job into splits.
+//!
+//! The invariant: files and parts of files come in the order of the data set, each block once, and the same files give the same splits. Only footers of files
+//! that are larger than a split are read.
+
+use super::TableOptions;
+use crate::Result;
+use arrow_schema::SchemaRef;
+use shardmill_formats::records::BadLines;
+use shardmill_load::{Error as LoadError, FileOpener, Format, files_of_one_format};
+use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
+use shardmill_storage::{OpenFiles, store_of};
+
+/// # Errors
+/// When a path is missing or holds no input, for files of several formats, and for a large file that cannot be opened.
+pub fn splits(paths: &[String], options: &TableOptions, by: &Partitioning) -> Result<Vec<Split>> {
+    let (format, files) = files_of_one_format(paths, options.format()?)?;
+    let Some(format) = format.filter(|_| !files.is_empty()) else {
+        let wanted = options.format.clone().unwrap_or_else(|| "data".to_owned());
+        return Err(PlanError::NoInput { paths: paths.join(", "), wanted }.into());
+    };
+    let files = files.into_iter().map(|file| InputFile::of(file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
+    match by.blocksize_bytes {
+        Some(limit) if by.files_per_partition.is_none() && limit > 0 => pack(files, format, limit),
+        _ => Ok(partition(files, by)?),
+    }
+}
+
+/// Opens the files of a job. Text has the types of `text_schema`, or those that the starts of all files of the job allow: splits must not disagree.
+///
+/// # Errors
+/// For a format that cannot be told, and for the start of a text file that cannot be read.
+pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_schema: Option<SchemaRef>) -> Result<FileOpener> {
+    let by_name = || split.files.first().and_then(|file| Format::of(&file.path));
+    let format = options.format()?.or_else(by_name).ok_or_else(|| LoadError::UnknownFormat { paths: paths.join(", ") })?;
+    let is_inferred = matches!(format, Format::Csv | Format::Jsonl) && text_schema.is_none();
+    let files = if is_inferred { files_of_one_format(paths, Some(format))?.1 } else { Vec::new() };
+    let open = OpenFiles::default();
+    let objects = files.iter().map(|file| open.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(FileOpener::new(format, text_schema, BadLines::Error, &objects)?)
+}
+
+/// What names of outputs are made from: the path, and which part of it.
+#[must_use]
+pub fn source_name(file: &InputFile) -> String {
+    match file.part {
+        Some(part) => format!("{}#{}-{}", file.path, part.first_block, part.end_block),
+        None => file.path.clone(),
+    }
+}
+
+fn pack(files: Vec<InputFile>, format: Format, limit: u64) -> Result<Vec<Split>> {
+    let mut groups: Vec<Vec<InputFile>> = Vec::new();
+    let mut filled = u64::MAX;
+    for file in files {
+        if file.size > limit {
+            groups.extend(parts(file, format, limit)?.into_iter().map(|part| vec![part]));
+            filled = u64::MAX;
+            continue;
+        }
+        match groups.last_mut() {
+            Some(group) if filled.saturating_add(file.size) <= limit => {
+                filled += file.size;
+                group.push(file);
+            }
+            _ => {
+                filled = file.size;
+                groups.push(vec![file]);
+            }
+        }
+    }
+    Ok(groups.into_iter().enumerate().map(|(index, files)| Split { index, files }).collect())
+}
+
+fn parts(file: InputFile, format: Format, limit: u64) -> Result<Vec<InputFile>> {
+    // Where the blocks of a text file lie is known when all of it was scanned, which each of its parts would do again.
+    if matches!(format, Format::Csv | Format::Jsonl) {
+        return Ok(vec![file]);
+    }
+    let table = FileOpener::new(format, None, BadLines::Error, &[])?.open(store_of(&file.path)?.open(&file.path)?)?;
+    let mut parts: Vec<FilePart> = Vec::new();
+    let mut filled = u64::MAX;
+    for (block, about) in table.blocks().iter().enumerate() {
+        match parts.last_mut() {
+            Some(part) if filled.saturating_add(about.stored_bytes) <= limit => {
+                filled += about.stored_bytes;
+                part.end_block = block + 1;
+            }
+            _ => {
+                filled = about.stored_bytes;
+                parts.push(FilePart { first_block: block, end_block: block + 1 });
+            }
+        }
+    }
+    if parts.len() < 2 {
+        return Ok(vec![file]);
+    }
+    Ok(parts.into_iter().map(|part| InputFile { part: Some(part), ..file.clone() }).collect())
+}

@@ -1,0 +1,239 @@
+//! Reads the rows of a split that are not done.
+//!
+//! The invariant: a column other than an id is read for a block only when a row of it has to be processed, and then for such rows alone.
+
+use super::TableJob;
+use super::columns::{Layout, OwnColumns};
+use super::ids::Place;
+use crate::report::SplitReport;
+use crate::{Error, Result};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_buffer::BooleanBuffer;
+use arrow_select::filter::{filter, filter_record_batch};
+use shardmill_formats::table::{Block, Statistics, TableFile};
+use shardmill_plan::InputFile;
+use shardmill_storage::{Error as StorageError, InMemory, RangeRead, store_of};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A file up to this size is read by one request.
+const WHOLE_BYTES: u64 = 1 << 20;
+
+/// Rows of several blocks that are decoded together.
+const MAX_RUN_ROWS: u64 = 1 << 18;
+
+/// Takes delivered rows, and their ids.
+pub(super) type Emit<'a> = dyn FnMut(RecordBatch, &RecordBatch, &mut SplitReport) -> Result<()> + 'a;
+
+pub(super) struct Reader<'a> {
+    job: &'a TableJob<'a>,
+    layout: Option<Arc<Layout>>,
+    rows_out: u64,
+}
+
+/// An open file of the split.
+struct Source {
+    table: Arc<dyn TableFile>,
+    object: Arc<dyn RangeRead>,
+    layout: Arc<Layout>,
+    own: OwnColumns,
+    /// Of the only id column, when ids are looked for.
+    statistics: Option<Statistics>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(job: &'a TableJob<'a>) -> Self {
+        Self { job, layout: None, rows_out: 0 }
+    }
+
+    pub(super) fn rows_out(&self) -> u64 {
+        self.rows_out
+    }
+
+    /// Emits the rows of one file, in its order.
+    pub(super) fn read(&mut self, file: &InputFile, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
+        let source = self.open(file)?;
+        let all = source.table.blocks();
+        let blocks = file.part.map_or(0..all.len(), |part| part.first_block..part.end_block.min(all.len()));
+        let mut first_row = all.iter().take(blocks.start).map(|block| block.rows).sum();
+        let within = all.get(blocks.clone()).unwrap_or_default();
+        report.input_bytes += if file.part.is_some() { within.iter().map(|block| block.stored_bytes).sum() } else { file.size };
+        for run in runs(all, blocks, self.job.chunk_bytes) {
+            self.job.cancel.check()?;
+            let rows: u64 = all.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
+            report.input.rows += rows;
+            self.read_run(&source, run, first_row, report, emit)?;
+            first_row += rows;
+        }
+        if source.object.is_unchanged() { Ok(()) } else { Err(StorageError::Changed { path: file.path.clone() }.into()) }
+    }
+
+    fn open(&mut self, file: &InputFile) -> Result<Source> {
+        let opened = store_of(&file.path)?.open(&file.path)?;
+        let identity = opened.identity();
+        if identity.size != file.size || i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) != file.modified_ns {
+            return Err(StorageError::Changed { path: file.path.clone() }.into());
+        }
+        let object: Arc<dyn RangeRead> = if file.size <= WHOLE_BYTES { Arc::new(InMemory::of(opened.as_ref())?) } else { opened };
+        let table = self.job.opener.open(Arc::clone(&object))?;
+        let layout = match &self.layout {
+            Some(layout) => Arc::clone(layout),
+            None => {
+                let layout = Arc::new(Layout::new(table.as_ref(), self.job.options, self.job.ids)?);
+                Arc::clone(self.layout.insert(layout))
+            }
+        };
+        let own = layout.own_columns(table.as_ref())?;
+        let only_id = match layout.ids.as_slice() {
+            [only] if self.job.ids.done.is_some() => own.get(*only).copied().flatten(),
+            _ => None,
+        };
+        let statistics = only_id.and_then(|column| table.statistics(column));
+        Ok(Source { table, object, layout, own, statistics })
+    }
+
+    fn read_run(&mut self, source: &Source, run: Range<usize>, first_row: u64, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
+        let (ids, layout) = (self.job.ids, &*source.layout);
+        let place = Place { path: source.table.path(), first_row };
+        if ids.done.is_none() || self.is_untouched(source, &run) {
+            let rows = source.read_run(run, |_| true)?;
+            ids.check_nulls(layout.ids(&rows)?.columns(), place)?;
+            return self.deliver(source, rows, report, emit);
+        }
+        let is_id = |place: usize| layout.ids.contains(&place);
+        let read = source.read_columns(run.clone(), is_id)?;
+        let id_arrays: Vec<ArrayRef> = layout.ids.iter().filter_map(|place| read.get(*place).cloned().flatten()).collect();
+        let total = source.rows(run.clone());
+        let pending = ids.pending(&id_arrays, place)?;
+        let Some(pending) = pending else {
+            return self.deliver(source, source.complete(run, read, total)?, report, emit);
+        };
+        report.drop_rows("done", (total - pending.count_set_bits()) as u64);
+        let mut from = 0;
+        // Other columns are read for pending rows of one block at a time, which bounds what is in memory.
+        let is_narrow = layout.fields.len() == layout.ids.len();
+        let parts: Vec<Range<usize>> = if is_narrow { vec![run] } else { run.map(|block| block..block + 1).collect() };
+        for part in parts {
+            let rows = source.rows(part.clone());
+            let selection = pending.slice(from, rows);
+            let ids_here: Vec<Option<ArrayRef>> = read.iter().map(|array| array.as_ref().map(|array| array.slice(from, rows))).collect();
+            from += rows;
+            match selection.count_set_bits() {
+                0 => {}
+                count if count == rows => self.deliver(source, source.complete(part, ids_here, rows)?, report, emit)?,
+                _ => self.deliver(source, source.select(part, &ids_here, &selection)?, report, emit)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether bounds alone say that no id of these blocks is done.
+    fn is_untouched(&self, source: &Source, run: &Range<usize>) -> bool {
+        let (Some(statistics), Some(done)) = (&source.statistics, &self.job.ids.done) else { return false };
+        run.clone().all(|block| {
+            let bounds =
+                [&statistics.min, &statistics.max].map(|bounds| (block < bounds.len() && bounds.is_valid(block)).then(|| bounds.slice(block, 1)));
+            match bounds {
+                [Some(min), Some(max)] => !done.may_contain(&min, &max),
+                _ => false,
+            }
+        })
+    }
+
+    fn deliver(&mut self, source: &Source, rows: RecordBatch, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
+        let rows = match &source.layout.filter {
+            Some(predicate) => {
+                let kept = filter_record_batch(&rows, &BooleanArray::new(predicate.selection(&rows)?, None)).map_err(|error| source.failed(error))?;
+                report.drop_rows("source filter", (rows.num_rows() - kept.num_rows()) as u64);
+                kept
+            }
+            None => rows,
+        };
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        self.rows_out += rows.num_rows() as u64;
+        emit(source.layout.delivered(&rows)?, &source.layout.ids(&rows)?, report)
+    }
+}
+
+impl Source {
+    fn rows(&self, run: Range<usize>) -> usize {
+        let rows: u64 = self.table.blocks().get(run).unwrap_or_default().iter().map(|block| block.rows).sum();
+        usize::try_from(rows).unwrap_or(usize::MAX)
+    }
+
+    /// Columns of the layout, one entry each, `None` for those that are not wanted and those that the file lacks.
+    fn read_columns(&self, run: Range<usize>, wanted: impl Fn(usize) -> bool) -> Result<Vec<Option<ArrayRef>>> {
+        let columns: Vec<usize> = self.own.iter().enumerate().filter(|(place, _)| wanted(*place)).filter_map(|(_, own)| *own).collect();
+        let batch = match run.len() {
+            1 => self.table.read(run.start, &columns, None),
+            _ => self.table.read_run(run, &columns),
+        };
+        Ok(self.spread(&batch.map_err(shardmill_load::Error::from)?, wanted))
+    }
+
+    fn spread(&self, batch: &RecordBatch, wanted: impl Fn(usize) -> bool) -> Vec<Option<ArrayRef>> {
+        let mut arrays = batch.columns().iter().cloned();
+        let take = |(place, own): (usize, &Option<usize>)| own.filter(|_| wanted(place)).and_then(|_| arrays.next());
+        self.own.iter().enumerate().map(take).collect()
+    }
+
+    fn read_run(&self, run: Range<usize>, wanted: impl Fn(usize) -> bool) -> Result<RecordBatch> {
+        let rows = self.rows(run.clone());
+        self.layout.in_types(self.table.path(), &self.read_columns(run, wanted)?, rows)
+    }
+
+    /// All rows of a run whose ids were read.
+    fn complete(&self, run: Range<usize>, mut read: Vec<Option<ArrayRef>>, rows: usize) -> Result<RecordBatch> {
+        let is_other = |place: usize| !self.layout.ids.contains(&place);
+        if read.len() > self.layout.ids.len() {
+            merge(&mut read, self.read_columns(run, is_other)?);
+        }
+        self.layout.in_types(self.table.path(), &read, rows)
+    }
+
+    /// The selected rows of a run whose ids were read: a block, or any run of nothing but ids.
+    fn select(&self, run: Range<usize>, read: &[Option<ArrayRef>], selection: &BooleanBuffer) -> Result<RecordBatch> {
+        let is_other = |place: usize| !self.layout.ids.contains(&place);
+        let mask = BooleanArray::new(selection.clone(), None);
+        let kept = |array: &Option<ArrayRef>| array.as_ref().map(|array| filter(array.as_ref(), &mask)).transpose();
+        let mut columns = read.iter().map(kept).collect::<std::result::Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        if columns.len() > self.layout.ids.len() {
+            let others: Vec<usize> = self.own.iter().enumerate().filter(|(place, _)| is_other(*place)).filter_map(|(_, own)| *own).collect();
+            let batch = self.table.read(run.start, &others, Some(selection)).map_err(shardmill_load::Error::from)?;
+            merge(&mut columns, self.spread(&batch, is_other));
+        }
+        self.layout.in_types(self.table.path(), &columns, selection.count_set_bits())
+    }
+
+    fn failed(&self, source: arrow_schema::ArrowError) -> Error {
+        let cast = Error::Cast { column: "table".to_owned(), data_type: "its schema".to_owned(), source };
+        Error::File { path: self.table.path().to_owned(), source: Box::new(cast) }
+    }
+}
+
+fn merge(columns: &mut [Option<ArrayRef>], others: Vec<Option<ArrayRef>>) {
+    for (column, other) in columns.iter_mut().zip(others) {
+        if other.is_some() {
+            *column = other;
+        }
+    }
+}
+
+/// Consecutive blocks that fit into memory together.
+fn runs(all: &[Block], blocks: Range<usize>, limit: u64) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let (mut bytes, mut rows) = (0u64, 0u64);
+    for (block, about) in all.iter().enumerate().take(blocks.end).skip(blocks.start) {
+        (bytes, rows) = (bytes.saturating_add(about.decoded_bytes), rows.saturating_add(about.rows));
+        match runs.last_mut() {
+            Some(run) if bytes <= limit && rows <= MAX_RUN_ROWS => run.end = block + 1,
+            _ => {
+                (bytes, rows) = (about.decoded_bytes, about.rows);
+                runs.push(block..block + 1);
+            }
+        }
+    }
+    runs
+}

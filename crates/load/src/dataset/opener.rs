@@ -1,0 +1,66 @@
+//! Opens one file of a known format.
+//!
+//! A data set opens all of its files with one opener; a job that goes through its files one after another needs no data set. The invariant: the types of text
+//! are decided over all files that are given here, so that every file is read with the same.
+
+use super::Format;
+use crate::Result;
+use arrow_schema::SchemaRef;
+use shardmill_formats::arrayrecord::ArrayRecordTable;
+use shardmill_formats::csv::{self, CsvFile, CsvOptions};
+use shardmill_formats::jsonl::{self, JsonlFile, JsonlOptions};
+use shardmill_formats::orc::OrcFile;
+use shardmill_formats::parquet::ParquetTable;
+use shardmill_formats::records::BadLines;
+use shardmill_formats::table::{TableError, TableFile};
+use shardmill_storage::RangeRead;
+use std::sync::Arc;
+
+/// Makes a [`TableFile`] of an object.
+#[derive(Debug)]
+pub struct FileOpener(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Parquet,
+    Orc,
+    ArrayRecord,
+    Csv(SchemaRef, CsvOptions),
+    Jsonl(SchemaRef, JsonlOptions),
+}
+
+impl FileOpener {
+    /// CSV and JSONL have the types of `text_schema`, or those that the start of each of `objects` allows; other formats bring their own.
+    ///
+    /// # Errors
+    /// When the start of a text file cannot be read.
+    pub fn new(format: Format, text_schema: Option<SchemaRef>, bad_lines: BadLines, objects: &[Arc<dyn RangeRead>]) -> Result<Self> {
+        Ok(Self(match format {
+            Format::Parquet => Kind::Parquet,
+            Format::Orc => Kind::Orc,
+            Format::ArrayRecord => Kind::ArrayRecord,
+            Format::Csv => {
+                let csv = CsvOptions { bad_lines, ..CsvOptions::default() };
+                let inferred = || csv::infer(objects, &csv).map_err(TableError::from);
+                Kind::Csv(text_schema.map_or_else(inferred, Ok)?, csv)
+            }
+            Format::Jsonl => {
+                let jsonl = JsonlOptions { bad_lines };
+                let inferred = || jsonl::infer(objects, &jsonl).map_err(TableError::from);
+                Kind::Jsonl(text_schema.map_or_else(inferred, Ok)?, jsonl)
+            }
+        }))
+    }
+
+    /// # Errors
+    /// When the file is not of the format, or its footer is damaged.
+    pub fn open(&self, object: Arc<dyn RangeRead>) -> Result<Arc<dyn TableFile>> {
+        Ok(match &self.0 {
+            Kind::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
+            Kind::Orc => Arc::new(OrcFile::open(object).map_err(TableError::from)?),
+            Kind::ArrayRecord => Arc::new(ArrayRecordTable::open(object).map_err(TableError::from)?),
+            Kind::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
+            Kind::Jsonl(schema, options) => Arc::new(JsonlFile::open(object, schema, options.clone()).map_err(TableError::from)?),
+        })
+    }
+}
