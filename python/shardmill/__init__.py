@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from shardmill import arrayrecord, curate
     from shardmill.dataset import Dataset
     from shardmill.errors import (
+        CheckpointBusyError,
+        CheckpointDamagedError,
         CheckpointMismatchError,
         CurateError,
         Error,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from shardmill.writer import Writer
 
 _LOCATIONS = {
+    "CheckpointBusyError": "shardmill.errors",
+    "CheckpointDamagedError": "shardmill.errors",
     "CheckpointMismatchError": "shardmill.errors",
     "CurateError": "shardmill.errors",
     "Dataset": "shardmill.dataset",
@@ -44,6 +48,8 @@ _LOCATIONS = {
 }
 
 __all__ = [
+    "CheckpointBusyError",
+    "CheckpointDamagedError",
     "CheckpointMismatchError",
     "CurateError",
     "Dataset",

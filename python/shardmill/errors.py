@@ -56,6 +56,14 @@ class CheckpointMismatchError(Error, ValueError):
     """A saved state belongs to another data set or another order of rows."""
 
 
+class CheckpointBusyError(Error, RuntimeError):
+    """Another process is at work on the job of this checkpoint, or has taken it over."""
+
+
+class CheckpointDamagedError(FormatError):
+    """A part of a checkpoint, or an output that it names, is missing or not what it was."""
+
+
 class StorageError(Error, OSError):
     """Bytes cannot be read or written."""
 

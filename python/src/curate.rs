@@ -7,13 +7,13 @@ use crate::foreign::stage_of;
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_curate::schema::SchemaChoice;
-use shardmill_curate::{Choices, Error, Pipeline, Spec};
+use shardmill_curate::{Checkpointing, Choices, Error, Pipeline, Spec};
 use shardmill_engine::Cancel;
 use shardmill_plan::Split;
 use std::sync::Arc;
 
 #[pyclass(name = "Pipeline", module = "shardmill._native.curate", frozen)]
-struct PyPipeline {
+pub(crate) struct PyPipeline {
     pipeline: Arc<Pipeline>,
     calls: Calls,
 }
@@ -21,8 +21,8 @@ struct PyPipeline {
 #[pymethods]
 impl PyPipeline {
     #[new]
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (spec, foreign, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None))]
+    #[expect(clippy::needless_pass_by_value, clippy::too_many_arguments, reason = "arguments from Python arrive by value")]
+    #[pyo3(signature = (spec, foreign, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None, checkpoint=None))]
     fn new(
         spec: &str,
         foreign: Vec<Bound<'_, PyAny>>,
@@ -30,6 +30,7 @@ impl PyPipeline {
         source_overrides: Option<PySchema>,
         sink_schema: Option<PySchema>,
         sink_overrides: Option<PySchema>,
+        checkpoint: Option<&str>,
     ) -> PyResult<Self> {
         let calls = Calls::new();
         let stages = foreign.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
@@ -39,8 +40,12 @@ impl PyPipeline {
         };
         let choices = Choices { source: choice(source_schema, source_overrides), sink: choice(sink_schema, sink_overrides) };
         let spec = Spec::parse(spec).map_err(PyShardmillError::from)?;
-        let pipeline = Arc::new(Pipeline::new(spec, &stages, choices).map_err(PyShardmillError::from)?);
-        Ok(Self { pipeline, calls })
+        let mut pipeline = Pipeline::new(spec, &stages, choices).map_err(PyShardmillError::from)?;
+        if let Some(text) = checkpoint {
+            let options = serde_json::from_str(text).map_err(Error::from).map_err(PyShardmillError::from)?;
+            pipeline = pipeline.with_checkpoint(Checkpointing::open(options).map_err(PyShardmillError::from)?);
+        }
+        Ok(Self { pipeline: Arc::new(pipeline), calls })
     }
 
     /// The splits, each as JSON.
@@ -50,9 +55,10 @@ impl PyPipeline {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn prepare(&self, py: Python<'_>, splits: Vec<String>) -> PyShardmillResult<()> {
+    #[pyo3(signature = (splits, *, is_resumed))]
+    fn prepare(&self, py: Python<'_>, splits: Vec<String>, is_resumed: bool) -> PyShardmillResult<()> {
         let splits = parsed(&splits)?;
-        Ok(py.detach(|| self.pipeline.prepare(&splits))?)
+        Ok(py.detach(|| self.pipeline.prepare(&splits, is_resumed))?)
     }
 
     /// Runs the splits on threads; `on_report` gets each split's report as JSON, in order.
@@ -73,6 +79,10 @@ impl PyPipeline {
 }
 
 impl PyPipeline {
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
     fn drive(&self, py: Python<'_>, splits: Vec<Split>, workers: usize, on_report: impl FnMut(String) -> PyResult<()>) -> PyResult<()> {
         let cancel = Cancel::default();
         let run = self.pipeline.run(splits, workers, &cancel).map_err(PyShardmillError::from)?;

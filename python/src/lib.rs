@@ -11,6 +11,7 @@ mod formats;
 mod images;
 mod inspect;
 mod interrupt;
+mod journal;
 mod load;
 mod plan;
 mod verify;
@@ -35,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     formats::init(module)?;
     images::init(module)?;
     inspect::init(module)?;
+    journal::init(module)?;
     load::init(module)?;
     plan::init(module)?;
     verify::init(module)?;

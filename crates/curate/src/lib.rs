@@ -9,6 +9,7 @@
 //! The invariants: image bytes are never decoded to be moved; a rejected image is never copied; every row that enters is written or counted.
 
 pub mod archive;
+mod checkpoint;
 pub mod chunk;
 mod error;
 pub mod file_format;
@@ -31,6 +32,7 @@ pub mod tables;
 pub mod tiff_pages;
 pub mod verify;
 
+pub use checkpoint::{CheckpointOptions, Checkpointing};
 pub use error::{Error, Result, StageFailure, reason};
 pub use pipeline::{Choices, Pipeline};
 pub use spec::{SourceOptions, Spec, StageOptions};

@@ -3,10 +3,11 @@
 //! One split is one call of [`Pipeline::run_split`], here on a thread, on a cluster in a task; so both write the same bytes. The invariant: a split
 //! either published all of its files or the run says why not.
 
+use crate::checkpoint::{Checkpointing, commit, version_of};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
 use crate::schema::SchemaChoice;
-use crate::sink::{Mode, Publishing, Sink, prepare_output};
+use crate::sink::{Mode, Publishing, Sink, SinkOptions, prepare_output};
 use crate::source::parquet::read_parquet;
 use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext};
@@ -16,7 +17,8 @@ use crate::tables::{self, IdPolicy, TableJob, TableOptions, check_stages};
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, CoreSlots, Run, run_in_order};
 use shardmill_load::FileOpener;
-use shardmill_plan::Split;
+use shardmill_plan::{InputFile, Split};
+use shardmill_resume::journal::Attempt;
 use shardmill_storage::{Replace, Unpublished};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -35,7 +37,7 @@ pub struct Pipeline {
     /// Buffers of finished splits. Fresh memory costs a page fault each 4 KiB, which is half of the time to fill it.
     buffers: Mutex<Vec<Vec<u8>>>,
     unpublished: Unpublished,
-    ids: IdPolicy,
+    checkpoint: Option<Checkpointing>,
     /// How the files of a table job are opened; made when the first one is.
     opener: Mutex<Option<Arc<FileOpener>>>,
 }
@@ -71,15 +73,31 @@ impl Pipeline {
             errors,
             buffers: Mutex::default(),
             unpublished: Unpublished::default(),
-            ids: IdPolicy::default(),
+            checkpoint: None,
             opener: Mutex::default(),
         })
     }
 
-    /// Tells the rows of a table job from one another by their ids, and skips those that are done.
+    /// Commits splits to a journal; rows that it knows are skipped.
     #[must_use]
-    pub fn with_ids(self, ids: IdPolicy) -> Self {
-        Self { ids, ..self }
+    pub fn with_checkpoint(self, checkpoint: Checkpointing) -> Self {
+        Self { checkpoint: Some(checkpoint), ..self }
+    }
+
+    /// The input files, for a journal to compare with those that it has planned.
+    ///
+    /// # Errors
+    /// When a path is missing or holds no input.
+    pub fn files(&self) -> Result<Vec<InputFile>> {
+        self.spec.files()
+    }
+
+    /// Cuts files into splits.
+    ///
+    /// # Errors
+    /// When a large file cannot be opened.
+    pub fn cut(&self, files: Vec<InputFile>) -> Result<Vec<Split>> {
+        self.spec.cut(files)
     }
 
     /// Finds the inputs; nothing is written yet.
@@ -90,12 +108,15 @@ impl Pipeline {
         self.spec.splits()
     }
 
-    /// Makes the output folder ready. Call it once a run, after [`Pipeline::splits`].
+    /// Makes the output folder ready. Call it once a run, after [`Pipeline::splits`]. A run that is resumed goes on in the folder that is there.
     ///
     /// # Errors
     /// See [`prepare_output`].
-    pub fn prepare(&self, splits: &[Split]) -> Result<()> {
+    pub fn prepare(&self, splits: &[Split], is_resumed: bool) -> Result<()> {
         let inputs: Vec<String> = splits.iter().flat_map(|split| &split.files).map(|file| file.path.clone()).collect();
+        if is_resumed {
+            return prepare_output(&SinkOptions { mode: Mode::Ignore, ..self.spec.sink.clone() }, &inputs);
+        }
         prepare_output(&self.spec.sink, &inputs)
     }
 
@@ -109,7 +130,7 @@ impl Pipeline {
         let stop = cancel.clone();
         let lanes = workers.max(1) * LANES_PER_WORKER;
         Ok(run_in_order(splits.len(), lanes, cancel, move |index| {
-            let split = splits.get(index).cloned().unwrap_or_else(|| Split { index, files: Vec::new() });
+            let split = splits.get(index).cloned().unwrap_or_else(|| Split::new(index, Vec::new()));
             let result = pipeline.run_split(&split, &slots, &stop);
             if result.is_err() { ControlFlow::Break(result) } else { ControlFlow::Continue(result) }
         })?)
@@ -139,7 +160,8 @@ impl Pipeline {
         let path = report.files.join(", ");
         let mut stage_context = StageContext { is_eager, is_located, path, ..StageContext::default() };
         let sink_stage = self.stages.len() + 1;
-        let publishing = self.publishing();
+        let attempt = self.attempt(split)?;
+        let publishing = self.publishing(split, attempt.as_ref());
         let mut sink = Sink::new(&self.spec.sink, &self.sink_choice, publishing, sink_stage, is_materialized);
         sink.lend_buffer(self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default());
         let mut ids = HashSet::new();
@@ -180,7 +202,10 @@ impl Pipeline {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(sink.into_buffer());
         drop(slot);
         if let Some(finished) = finished {
-            finished.publish(sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
+            finished.publish(publishing, sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
+        }
+        if let Some(attempt) = attempt {
+            commit(attempt, &mut report)?;
         }
         Ok(report)
     }
@@ -190,20 +215,32 @@ impl Pipeline {
         let mut report = SplitReport { split: split.index, ..SplitReport::default() };
         report.files = split.files.iter().map(|file| file.path.clone()).collect();
         let opener = self.table_opener(split, options)?;
+        let attempt = self.attempt(split)?;
+        let publishing = self.publishing(split, attempt.as_ref());
+        let no_ids = IdPolicy::default();
+        let ids = self.checkpoint.as_ref().map_or(&no_ids, |checkpoint| checkpoint.ids(split));
+        let records_ids = attempt.as_ref().filter(|_| !ids.columns.is_empty());
+        let ids_path = records_ids.map(|attempt| attempt.lock().unwrap_or_else(PoisonError::into_inner).ids_path());
         let job = TableJob {
             options,
             opener: &opener,
             stages: &self.stages,
             sink: &self.spec.sink,
-            ids: &self.ids,
-            publishing: self.publishing(),
+            ids,
+            publishing,
             cancel,
             chunk_bytes: self.spec.chunk_bytes,
         };
-        let outcome = tables::run(split, &job, None, &mut report)?;
+        let outcome = tables::run(split, &job, ids_path.as_deref(), &mut report)?;
         drop(slot);
         if let Some(rows) = outcome.rows {
-            rows.publish(self.stages.len() + 1, tables::SINK_STAGE, &mut report)?;
+            rows.publish(publishing, self.stages.len() + 1, tables::SINK_STAGE, &mut report)?;
+        }
+        if let Some(attempt) = attempt {
+            if let Some(ids) = outcome.ids {
+                ids.record_ids(&attempt)?;
+            }
+            commit(attempt, &mut report)?;
         }
         Ok(report)
     }
@@ -217,9 +254,13 @@ impl Pipeline {
         Ok(Arc::clone(known.insert(opener)))
     }
 
-    fn publishing(&self) -> Publishing<'_> {
+    fn attempt(&self, split: &Split) -> Result<Option<Mutex<Attempt>>> {
+        self.checkpoint.as_ref().map(|checkpoint| checkpoint.attempt(split)).transpose()
+    }
+
+    fn publishing<'a>(&'a self, split: &'a Split, attempt: Option<&'a Mutex<Attempt>>) -> Publishing<'a> {
         let replace = if self.spec.may_replace || self.spec.sink.mode == Mode::Ignore { Replace::Atomically } else { Replace::Never };
-        Publishing { replace, unpublished: &self.unpublished }
+        Publishing { replace, unpublished: &self.unpublished, attempt, version: version_of(split) }
     }
 
     fn is_eager(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::stage::filter::{Filter, Per};
 use crate::stage::image_to_text::ImageToTextRatioFilter;
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
-use shardmill_plan::{Expression, Partitioning, Split, discover, partition};
+use shardmill_plan::{Expression, InputFile, Partitioning, Split, discover, partition};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,10 +105,29 @@ impl Spec {
     /// # Errors
     /// When a path is missing or holds no input.
     pub fn splits(&self) -> Result<Vec<Split>> {
-        if let SourceOptions::Table(options) = &self.source {
-            return tables::splits(&self.paths, options, &self.partitioning);
+        self.cut(self.files()?)
+    }
+
+    /// Finds the inputs.
+    ///
+    /// # Errors
+    /// When a path is missing or holds no input.
+    pub fn files(&self) -> Result<Vec<InputFile>> {
+        match &self.source {
+            SourceOptions::Table(options) => tables::files(&self.paths, options),
+            source => Ok(discover(&self.paths, &source.suffixes())?),
         }
-        Ok(partition(discover(&self.paths, &self.source.suffixes())?, &self.partitioning)?)
+    }
+
+    /// Cuts files into splits.
+    ///
+    /// # Errors
+    /// When a large file cannot be opened.
+    pub fn cut(&self, files: Vec<InputFile>) -> Result<Vec<Split>> {
+        match &self.source {
+            SourceOptions::Table(options) => tables::cut(files, options, &self.partitioning),
+            _ => Ok(partition(files, &self.partitioning)?),
+        }
     }
 
     /// The stages, with `foreign` in their places.

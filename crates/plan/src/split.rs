@@ -8,6 +8,24 @@ use serde::{Deserialize, Serialize};
 pub struct Split {
     pub index: usize,
     pub files: Vec<InputFile>,
+    /// What a journal calls it; `None` in a job without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Unit>,
+}
+
+/// A split as the journal of its job knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    pub name: String,
+    /// Number of the part of the plan that it belongs to.
+    pub segment: usize,
+}
+
+impl Split {
+    #[must_use]
+    pub fn new(index: usize, files: Vec<InputFile>) -> Self {
+        Self { index, files, unit: None }
+    }
 }
 
 /// How many files make a split.
@@ -32,7 +50,7 @@ pub fn partition(mut files: Vec<InputFile>, by: &Partitioning) -> Result<Vec<Spl
         }
         (count, None) => files.chunks(count.unwrap_or(1)).map(<[InputFile]>::to_vec).collect(),
     };
-    Ok(groups.into_iter().enumerate().map(|(index, files)| Split { index, files }).collect())
+    Ok(groups.into_iter().enumerate().map(|(index, files)| Split::new(index, files)).collect())
 }
 
 fn pack(files: Vec<InputFile>, limit: u64) -> Vec<Vec<InputFile>> {

@@ -7,7 +7,7 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill._native import curate as native
 from shardmill.curate.filters import stage_options
@@ -16,6 +16,10 @@ from shardmill.curate.sinks import Sink
 from shardmill.curate.sources import Source
 from shardmill.errors import OptionError
 from shardmill.threads import available_cores
+
+if TYPE_CHECKING:
+    from shardmill.curate.resumption import CommitPlan
+    from shardmill.resume import Checkpoint
 
 _CHUNK_BYTES = 32 << 20
 
@@ -28,7 +32,8 @@ class Pipeline:
         source: where documents come from.
         stages: what happens to them, in this order.
         sink: where they go.
-        checkpoint: reserved for resuming; must be None.
+        checkpoint: where the job notes what is done, so that a run that was stopped goes on: a :class:`shardmill.resume.Checkpoint`, its path, or
+            a dict of its options.
         max_errors: stop when more samples and shards than this are quarantined; never, when nothing is said.
         memory_bytes: about how many bytes of rows a thread holds at once. One image that is larger passes alone.
 
@@ -46,7 +51,7 @@ class Pipeline:
     source: Source
     sink: Sink
     stages: Sequence[Any] = ()
-    checkpoint: None = None
+    checkpoint: Checkpoint | str | dict[str, Any] | None = None
     max_errors: int | None = None
     memory_bytes: int = _CHUNK_BYTES
     _foreign: list[Any] = field(init=False, repr=False, default_factory=list)
@@ -57,12 +62,18 @@ class Pipeline:
         if not isinstance(self.sink, Sink):
             raise OptionError(f"`sink` is {self.sink!r}; it must be a sink such as ParquetSink(path)")
         if self.checkpoint is not None:
-            raise OptionError("`checkpoint` is not supported yet; a run that was stopped is repeated as a whole")
+            from shardmill.resume import Checkpoint
+
+            self.checkpoint = Checkpoint.of(self.checkpoint)
+            if self.checkpoint.id_column is not None and self.source.kind != "table":
+                raise OptionError(
+                    "`id_column` is for rows of a TableSource; documents are resumed by split\nhint: leave out `id_column`"
+                )
         if self.memory_bytes <= 0:
             raise OptionError("`memory_bytes` must be positive")
         if self.source.storage_options or self.sink.storage_options:
             raise OptionError("`storage_options` are for remote paths, which are not supported yet")
-        self._native(may_replace=False)
+        self.native(may_replace=False)
 
     def spec(self, *, may_replace: bool = False) -> dict[str, Any]:
         """The pipeline as plain data, Python stages by their number."""
@@ -78,7 +89,8 @@ class Pipeline:
             "may_replace": may_replace,
         }
 
-    def _native(self, *, may_replace: bool) -> native.Pipeline:
+    def native(self, *, may_replace: bool, plan: CommitPlan | None = None) -> native.Pipeline:
+        """The pipeline that does the work; with a ``plan``, its splits are committed to a journal."""
         return native.Pipeline(
             json.dumps(self.spec(may_replace=may_replace)),
             self._foreign,
@@ -86,6 +98,7 @@ class Pipeline:
             source_overrides=_overrides(self.source.schema_overrides),
             sink_schema=self.sink.schema,
             sink_overrides=_overrides(self.sink.schema_overrides),
+            checkpoint=None if plan is None else plan.options(),
         )
 
     def run(
@@ -110,17 +123,37 @@ class Pipeline:
             shardmill.NotFoundError: a path is missing or holds no input; the output was not touched.
             shardmill.CurateError: a policy or a stage stopped the run; files that were published before stay.
             shardmill.StorageError: the disk is full or refuses access.
+            shardmill.CheckpointMismatchError: the checkpoint belongs to another job, or an input has changed.
+            shardmill.CheckpointBusyError: another process is at work on this job.
         """
         if executor not in ("local", "ray"):
             raise OptionError(f'`executor` is {executor!r}; "local" or "ray"')
         if workers is not None and workers < 1:
             raise OptionError("`workers` must be positive")
         start = time.perf_counter()
-        pipeline = self._native(may_replace=executor == "ray")
-        splits = pipeline.splits()
-        pipeline.prepare(splits)
         report = Report(params=self._params(executor, workers))
+        if self.checkpoint is None:
+            pipeline = self.native(may_replace=executor == "ray")
+            splits = pipeline.splits()
+            pipeline.prepare(splits, is_resumed=False)
+            self._run(_Work(pipeline, splits, None), executor, workers, progress, report)
+        else:
+            from shardmill.curate.resumption import Resumption
+            from shardmill.resume import Checkpoint
+
+            with Resumption(self, Checkpoint.of(self.checkpoint), progress) as resumption:
+                report.committed_before = resumption.committed
+                pipeline = self.native(may_replace=False, plan=resumption.plan)
+                self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, workers, progress, report)
+                resumption.finish(report)
+        report.seconds = time.perf_counter() - start
+        report.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return report
+
+    def _run(self, work: _Work, executor: str, workers: int | None, progress: bool, report: Report) -> None:
         from shardmill.curate.progress import Progress
+
+        pipeline, splits = work.pipeline, work.splits
 
         with Progress(total=len(splits), is_shown=progress) as bar:
 
@@ -132,12 +165,9 @@ class Pipeline:
             if executor == "local":
                 pipeline.run(splits, workers or available_cores(), on_report)
             else:
-                from shardmill.curate.ray_executor import run_on_ray
+                from shardmill.curate.ray_executor import SplitRunner, run_on_ray
 
-                run_on_ray(self, splits, workers, workers or available_cores(), on_report)
-        report.seconds = time.perf_counter() - start
-        report.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return report
+                run_on_ray(SplitRunner(self, work.plan), self.max_errors, splits, workers, on_report)
 
     def _params(self, executor: str, workers: int | None) -> dict[str, Any]:
         spec = self.spec()
@@ -162,9 +192,19 @@ class Pipeline:
             "parquet_row_group_size": sink["row_group_size"],
             "parquet_compression": sink["compression"],
             "mode": sink["mode"],
+            "checkpoint": None if self.checkpoint is None else repr(self.checkpoint),
             "stages": [repr(stage) for stage in self.stages],
             "stage_options": spec["stages"],
         }
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is left to be done, and by which native pipeline."""
+
+    pipeline: native.Pipeline
+    splits: list[str]
+    plan: CommitPlan | None
 
 
 def _overrides(overrides: Any) -> Any:

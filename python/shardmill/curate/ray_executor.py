@@ -16,21 +16,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardmill import errors
+from shardmill.threads import available_cores
 
 if TYPE_CHECKING:
     from shardmill.curate.pipeline import Pipeline
+    from shardmill.curate.resumption import CommitPlan
 
 
 def run_on_ray(
-    pipeline: Pipeline, splits: list[str], workers: int | None, cores: int, on_report: Callable[[str], None]
+    runner: SplitRunner,
+    max_errors: int | None,
+    splits: list[str],
+    workers: int | None,
+    on_report: Callable[[str], None],
 ) -> None:
     """Runs all splits and hands their reports to ``on_report`` while others still run, in the order of the splits.
 
     Args:
-        pipeline: travels to the workers by cloudpickle.
+        runner: travels to the workers by cloudpickle.
+        max_errors: stop when all tasks together quarantined more than this.
         splits: as the native pipeline planned them.
         workers: tasks that run at once; as many as the cluster has room for, when nothing is said.
-        cores: CPUs of the cluster, when one must be started.
         on_report: gets the report of a split as JSON.
 
     Raises:
@@ -40,10 +46,12 @@ def run_on_ray(
     """
     from shardmill.integrations.ray import connected, run_splits
 
-    budget = ErrorBudget(pipeline.max_errors)
+    budget = ErrorBudget(max_errors)
+    # As many CPUs as splits run at once, when a cluster must be started.
+    cores = workers or available_cores()
     early: dict[int, str] = {}
     reported = 0
-    with connected(cores), closing(run_splits(SplitRunner(pipeline), splits, workers)) as outcomes:
+    with connected(cores), closing(run_splits(runner, splits, workers)) as outcomes:
         for index, outcome in outcomes:
             early[index] = outcome.report()
             budget.spend(early[index])
@@ -55,8 +63,9 @@ def run_on_ray(
 class SplitRunner:
     """The pipeline on a worker."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, plan: CommitPlan | None = None) -> None:
         self._pipeline = pipeline
+        self._plan = plan
         # Relative paths name the same files as on the driver; the name of an output is made from them.
         self._folder = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
 
@@ -65,7 +74,7 @@ class SplitRunner:
         try:
             with chdir(self._folder):
                 # Native pipelines count errors; a repeated task starts at zero.
-                return Outcome(text=self._pipeline._native(may_replace=True).run_split(split))
+                return Outcome(text=self._pipeline.native(may_replace=True, plan=self._plan).run_split(split))
         except Exception as error:
             return Outcome(failure=_packed(error))
 

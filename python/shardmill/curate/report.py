@@ -22,6 +22,7 @@ class Report:
         splits: one native report a split, in order.
         seconds: wall time from the check of the options to the last published file.
         error: what stopped the run, if anything did.
+        committed_before: splits that earlier runs of a job with a checkpoint have committed; they are not among ``splits``.
     """
 
     params: dict[str, Any]
@@ -29,6 +30,7 @@ class Report:
     seconds: float = 0.0
     peak_rss_bytes: int = 0
     error: str | None = None
+    committed_before: int = 0
 
     @property
     def is_success(self) -> bool:

@@ -122,7 +122,7 @@ def test_file_that_vanished_after_listing_is_a_quarantined_shard(tmp_path: Path,
     write_tar(tmp_path / "in" / "a.tar", sample(1))
     gone = write_tar(tmp_path / "in" / "b.tar", sample(2))
     pipeline = Pipeline(source=from_tar(tmp_path / "in", files_per_partition=2), sink=sink(tmp_path / "out"))
-    native = pipeline._native(may_replace=False)
+    native = pipeline.native(may_replace=False)
     (split,) = native.splits()
     gone.unlink()
     report = json.loads(native.run_split(split))

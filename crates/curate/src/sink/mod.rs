@@ -2,6 +2,7 @@
 
 mod extension;
 mod name;
+mod publishing;
 pub mod output;
 pub(crate) mod parquet;
 mod webdataset;
@@ -17,11 +18,10 @@ use arrow_schema::SchemaRef;
 pub(crate) use output::CountingFile;
 use serde::{Deserialize, Serialize};
 use shardmill_formats::parquet::ParquetCompression;
-use shardmill_storage::{Replace, Staged, Unpublished, store_of};
 use std::collections::HashSet;
 use std::time::Instant;
 
-pub use name::file_stem;
+pub use publishing::{Finished, Publishing};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,14 +92,6 @@ impl SinkOptions {
     }
 }
 
-/// How files get their names.
-#[derive(Debug, Clone, Copy)]
-pub struct Publishing<'a> {
-    pub replace: Replace,
-    /// The files in the making of the whole run.
-    pub unpublished: &'a Unpublished,
-}
-
 /// Writes the batches of one split.
 pub struct Sink<'a> {
     options: &'a SinkOptions,
@@ -123,33 +115,6 @@ struct OpenBatch {
 enum BatchWriter {
     Parquet(Box<parquet::ParquetBatch>),
     WebDataset(webdataset::TarBatch),
-}
-
-/// A complete file that waits for its sync and its name.
-pub struct Finished {
-    staged: Box<dyn Staged>,
-    file: OutputFile,
-    replace: Replace,
-}
-
-impl Finished {
-    pub(crate) fn new(staged: Box<dyn Staged>, file: OutputFile, replace: Replace) -> Self {
-        Self { staged, file, replace }
-    }
-
-    /// Syncs the file and gives it its name; needs no core.
-    ///
-    /// # Errors
-    /// As [`Staged::publish`].
-    pub fn publish(self, stage: usize, name: &str, report: &mut SplitReport) -> Result<()> {
-        let start = Instant::now();
-        self.staged.publish(self.replace)?;
-        let entry = report.stage(stage, name);
-        entry.spend(start.elapsed());
-        entry.custom("publish_s", start.elapsed().as_secs_f64());
-        report.outputs.push(self.file);
-        Ok(())
-    }
 }
 
 impl<'a> Sink<'a> {
@@ -176,7 +141,7 @@ impl<'a> Sink<'a> {
     pub fn write(&mut self, mut chunk: Chunk, report: &mut SplitReport) -> Result<()> {
         let is_next = self.open.as_ref().is_some_and(|open| open.lineage.batch != chunk.lineage.batch);
         if is_next && let Some(finished) = self.finish(report)? {
-            finished.publish(self.stage, self.options.format.stage_name(), report)?;
+            finished.publish(self.publishing, self.stage, self.options.format.stage_name(), report)?;
         }
         let start = Instant::now();
         let items = chunk.documents.len() as u64;
@@ -263,9 +228,9 @@ impl<'a> Sink<'a> {
 
     fn start(&self, chunk: &Chunk, report: &mut SplitReport) -> Result<OpenBatch> {
         let schema = self.choice.apply_counted(&chunk.schema, report);
-        let stem = file_stem(&chunk.lineage);
+        let stem = self.publishing.stem(&chunk.lineage);
         let path = format!("{}/{stem}.{}", self.options.path.trim_end_matches('/'), self.options.format.extension());
-        let staged = CountingFile::new(store_of(&path)?.stage(&path, self.publishing.unpublished)?, &path);
+        let staged = self.publishing.file(&path)?;
         let writer = match self.options.format {
             SinkFormat::Parquet => BatchWriter::Parquet(Box::new(parquet::ParquetBatch::new(&path, staged, &schema, self.options)?)),
             SinkFormat::WebDataset => BatchWriter::WebDataset(webdataset::TarBatch::new(&path, staged, &schema)?),
@@ -287,7 +252,7 @@ impl<'a> Sink<'a> {
         };
         let file = OutputFile { bytes: staged.written(), ..open.file };
         report.stage(self.stage, self.options.format.stage_name()).spend(start.elapsed());
-        Ok(Some(Finished { staged: staged.into_staged()?, file, replace: self.publishing.replace }))
+        Ok(Some(Finished::new(staged, file)?))
     }
 }
 

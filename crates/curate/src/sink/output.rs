@@ -6,11 +6,12 @@ use shardmill_storage::{Staged, create_folder, remove_stale_staging};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Small writes are gathered up to here; image bodies pass by.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// A staged file that knows how much was written.
+/// A staged file that knows what was written.
 pub(crate) struct CountingFile {
     path: String,
     file: BufWriter<Counted>,
@@ -19,11 +20,14 @@ pub(crate) struct CountingFile {
 struct Counted {
     staged: Box<dyn Staged>,
     written: u64,
+    hash: Option<Box<Xxh3>>,
 }
 
 impl CountingFile {
-    pub(crate) fn new(staged: Box<dyn Staged>, path: &str) -> Self {
-        Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER_LEN, Counted { staged, written: 0 }) }
+    /// With `is_hashed`, [`CountingFile::into_staged`] tells the xxHash3 of the content.
+    pub(crate) fn new(staged: Box<dyn Staged>, path: &str, is_hashed: bool) -> Self {
+        let hash = is_hashed.then(Box::default);
+        Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER_LEN, Counted { staged, written: 0, hash }) }
     }
 
     pub(crate) fn written(&self) -> u64 {
@@ -34,10 +38,10 @@ impl CountingFile {
         shardmill_storage::Error::Write { path: self.path.clone(), source }.into()
     }
 
-    pub(crate) fn into_staged(self) -> Result<Box<dyn Staged>> {
+    pub(crate) fn into_staged(self) -> Result<(Box<dyn Staged>, String)> {
         let path = self.path;
         let counted = self.file.into_inner().map_err(|error| shardmill_storage::Error::Write { path, source: error.into_error() })?;
-        Ok(counted.staged)
+        Ok((counted.staged, counted.hash.map_or_else(String::new, |hash| format!("{:016x}", hash.digest()))))
     }
 }
 
@@ -55,6 +59,9 @@ impl Write for Counted {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let written = self.staged.write(buffer)?;
         self.written += written as u64;
+        if let Some(hash) = &mut self.hash {
+            hash.update(buffer.get(..written).unwrap_or_default());
+        }
         Ok(written)
     }
 

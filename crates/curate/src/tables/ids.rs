@@ -2,7 +2,6 @@
 //!
 //! The invariant: a null id is never done and never recorded.
 
-use super::StagedFile;
 use super::output::{Output, OutputOptions};
 use crate::report::SplitReport;
 use crate::sink::Finished;
@@ -32,8 +31,6 @@ pub struct IdPolicy {
     /// Rows with these ids are skipped.
     pub done: Option<Arc<dyn DoneIds>>,
     pub nulls: NullIds,
-    /// Write the ids of the processed rows into a file of their own.
-    pub records_ids: bool,
 }
 
 /// Where ids were read.
@@ -75,11 +72,8 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    pub(super) fn new(file: StagedFile, options: &OutputOptions<'a>) -> Self {
-        let mut staged = Some(file.staged);
-        let missing = || Error::NameClash { path: String::new() };
-        let output = Output::new(&file.path, options, move || staged.take().ok_or_else(missing)).of_ids();
-        Self { output, uncounted: SplitReport::default() }
+    pub(super) fn new(path: &str, options: &OutputOptions<'a>) -> Self {
+        Self { output: Output::new(path, options).of_ids(), uncounted: SplitReport::default() }
     }
 
     pub(super) fn write(&mut self, ids: &RecordBatch) -> Result<()> {

@@ -15,7 +15,7 @@ mod stages;
 pub use ids::{IdPolicy, NullIds};
 pub use options::TableOptions;
 pub(crate) use options::check_stages;
-pub use plan::{opener, source_name, splits};
+pub use plan::{cut, files, opener, source_name};
 
 use crate::Result;
 use crate::report::SplitReport;
@@ -26,7 +26,6 @@ use read::Reader;
 use shardmill_engine::Cancel;
 use shardmill_load::FileOpener;
 use shardmill_plan::Split;
-use shardmill_storage::{Staged, store_of};
 use stages::Chain;
 use std::time::{Duration, Instant};
 
@@ -47,12 +46,6 @@ pub struct TableJob<'a> {
     pub chunk_bytes: u64,
 }
 
-/// A file in the making, and the name that it will get.
-pub struct StagedFile {
-    pub path: String,
-    pub staged: Box<dyn Staged>,
-}
-
 /// The files of a split: complete, without a name yet.
 #[derive(Default)]
 pub struct Outcome {
@@ -62,19 +55,19 @@ pub struct Outcome {
     pub ids: Option<Finished>,
 }
 
-/// Runs a split; nothing of it is visible until the caller publishes the outcome. Ids are written to `ids_file`, when there is one.
+/// Runs a split; nothing of it is visible until the caller publishes the outcome. Ids are written to `ids_path`, when there is one.
 ///
 /// # Errors
 /// For a file that cannot be read, an id without a value under [`NullIds::Error`], whatever a stage raises, a full disk, and when cancelled.
-pub fn run(split: &Split, job: &TableJob<'_>, ids_file: Option<StagedFile>, report: &mut SplitReport) -> Result<Outcome> {
+pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &mut SplitReport) -> Result<Outcome> {
     let start = Instant::now();
     let mut downstream = Duration::ZERO;
     let sources: Vec<String> = split.files.iter().map(source_name).collect();
-    let path = output::path_of(&sources, job.sink);
+    let path = output::path_of(&sources, job.sink, job.publishing);
     let mut chain = Chain::new(job.stages, job.chunk_bytes);
-    let options = OutputOptions { sink: job.sink, sources: sources.clone(), replace: job.publishing.replace };
-    let mut output = Output::new(&path, &options, || Ok(store_of(&path)?.stage(&path, job.publishing.unpublished)?));
-    let mut recorder = ids_file.map(|file| ids::Recorder::new(file, &options));
+    let options = OutputOptions { sink: job.sink, sources: sources.clone(), publishing: job.publishing };
+    let mut output = Output::new(&path, &options);
+    let mut recorder = ids_path.map(|path| ids::Recorder::new(path, &options));
     report.stage(0, SOURCE_STAGE);
     for (index, stage) in job.stages.iter().enumerate() {
         report.stage(index + 1, stage.name());

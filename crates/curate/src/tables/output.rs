@@ -5,7 +5,7 @@
 use crate::chunk::Lineage;
 use crate::report::{OutputFile, SplitReport};
 use crate::sink::parquet::disk_error;
-use crate::sink::{CountingFile, Finished, SinkOptions, file_stem};
+use crate::sink::{CountingFile, Finished, Publishing, SinkOptions};
 use crate::tables::SINK_STAGE;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
@@ -13,7 +13,6 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use arrow_select::concat::concat_batches;
 use shardmill_formats::parquet::{ParquetCompression, ParquetWriter, ParquetWriterOptions};
-use shardmill_storage::{Replace, Staged};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -29,15 +28,12 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 pub(super) struct OutputOptions<'a> {
     pub sink: &'a SinkOptions,
     pub sources: Vec<String>,
-    pub replace: Replace,
+    pub publishing: Publishing<'a>,
 }
-
-type Stage<'a> = Box<dyn FnMut() -> Result<Box<dyn Staged>> + 'a>;
 
 pub(super) struct Output<'a> {
     options: OutputOptions<'a>,
     path: String,
-    stage: Stage<'a>,
     writer: Option<ParquetWriter<CountingFile>>,
     gathered: Vec<RecordBatch>,
     gathered_rows: usize,
@@ -47,18 +43,17 @@ pub(super) struct Output<'a> {
 }
 
 /// The file that rows of `sources` go to.
-pub(super) fn path_of(sources: &[String], sink: &SinkOptions) -> String {
-    let stem = file_stem(&Lineage { batch: 0, sources: sources.to_vec() });
+pub(super) fn path_of(sources: &[String], sink: &SinkOptions, publishing: Publishing<'_>) -> String {
+    let stem = publishing.stem(&Lineage { batch: 0, sources: sources.to_vec() });
     format!("{}/{stem}.{}", sink.path.trim_end_matches('/'), sink.format.extension())
 }
 
 impl<'a> Output<'a> {
-    /// `stage` makes the file, when its first row comes.
-    pub(super) fn new(path: &str, options: &OutputOptions<'a>, stage: impl FnMut() -> Result<Box<dyn Staged>> + 'a) -> Self {
+    /// The file is made when its first row comes.
+    pub(super) fn new(path: &str, options: &OutputOptions<'a>) -> Self {
         Self {
             options: options.clone(),
             path: path.to_owned(),
-            stage: Box::new(stage),
             writer: None,
             gathered: Vec::new(),
             gathered_rows: 0,
@@ -127,7 +122,7 @@ impl<'a> Output<'a> {
             plain: plain.map(|(field, _)| field.name().clone()).collect(),
             is_coarse: true,
         };
-        let file = CountingFile::new((self.stage)()?, &self.path);
+        let file = self.options.publishing.file(&self.path)?;
         ParquetWriter::new(&self.path, file, rows.schema(), &options).map_err(|error| disk_error(error, &self.path))
     }
 
@@ -139,7 +134,7 @@ impl<'a> Output<'a> {
         let file = writer.finish().map_err(|error| disk_error(error, &self.path))?;
         let bytes = file.written();
         let output = OutputFile { path: self.path.clone(), batch: 0, sources: self.options.sources.clone(), samples: 0, rows: self.rows, bytes };
-        let finished = Finished::new(file.into_staged()?, output, self.options.replace);
+        let finished = Finished::new(file, output)?;
         report.stage(stage, SINK_STAGE).spend(start.elapsed());
         Ok(Some(finished))
     }

@@ -11,17 +11,31 @@ use shardmill_load::{Error as LoadError, FileOpener, Format, files_of_one_format
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
 use shardmill_storage::{OpenFiles, store_of};
 
+/// The files of a job.
+///
 /// # Errors
-/// When a path is missing or holds no input, for files of several formats, and for a large file that cannot be opened.
-pub fn splits(paths: &[String], options: &TableOptions, by: &Partitioning) -> Result<Vec<Split>> {
-    let (format, files) = files_of_one_format(paths, options.format()?)?;
-    let Some(format) = format.filter(|_| !files.is_empty()) else {
+/// When a path is missing or holds no input, and for files of several formats.
+pub fn files(paths: &[String], options: &TableOptions) -> Result<Vec<InputFile>> {
+    let (_format, files) = files_of_one_format(paths, options.format()?)?;
+    if files.is_empty() {
         let wanted = options.format.clone().unwrap_or_else(|| "data".to_owned());
         return Err(PlanError::NoInput { paths: paths.join(", "), wanted }.into());
-    };
-    let files = files.into_iter().map(|file| InputFile::of(file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
+    }
+    Ok(files.into_iter().map(|file| InputFile::of(file.path)).collect::<std::result::Result<_, _>>()?)
+}
+
+/// Cuts files into splits.
+///
+/// # Errors
+/// For a large file that cannot be opened.
+pub fn cut(files: Vec<InputFile>, options: &TableOptions, by: &Partitioning) -> Result<Vec<Split>> {
+    let Some(first) = files.first() else { return Ok(Vec::new()) };
     match by.blocksize_bytes {
-        Some(limit) if by.files_per_partition.is_none() && limit > 0 => pack(files, format, limit),
+        Some(limit) if by.files_per_partition.is_none() && limit > 0 => {
+            let unknown = || LoadError::UnknownFormat { paths: first.path.clone() };
+            let format = options.format()?.or_else(|| Format::of(&first.path)).ok_or_else(unknown)?;
+            pack(files, format, limit)
+        }
         _ => Ok(partition(files, by)?),
     }
 }
@@ -69,7 +83,7 @@ fn pack(files: Vec<InputFile>, format: Format, limit: u64) -> Result<Vec<Split>>
             }
         }
     }
-    Ok(groups.into_iter().enumerate().map(|(index, files)| Split { index, files }).collect())
+    Ok(groups.into_iter().enumerate().map(|(index, files)| Split::new(index, files)).collect())
 }
 
 fn parts(file: InputFile, format: Format, limit: u64) -> Result<Vec<InputFile>> {

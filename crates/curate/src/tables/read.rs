@@ -5,6 +5,7 @@
 use super::TableJob;
 use super::columns::{Layout, OwnColumns};
 use super::ids::Place;
+use crate::checkpoint::DONE;
 use crate::report::SplitReport;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
         let Some(pending) = pending else {
             return self.deliver(source, source.complete(run, read, total)?, report, emit);
         };
-        report.drop_rows("done", (total - pending.count_set_bits()) as u64);
+        report.drop_rows(DONE, (total - pending.count_set_bits()) as u64);
         let mut from = 0;
         // Other columns are read for pending rows of one block at a time, which bounds what is in memory.
         let is_narrow = layout.fields.len() == layout.ids.len();

@@ -38,7 +38,7 @@ use crate::{Error, Result};
 use lease::Lease;
 use record::{from_line, to_lines};
 use serde::{Deserialize, Serialize};
-use shardmill_plan::{InputFile, Split};
+use shardmill_plan::{InputFile, Split, Unit};
 use shardmill_storage::Disk;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -89,15 +89,6 @@ pub struct Journal {
     reprocesses_changed: bool,
 }
 
-/// A split that is to be run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pending {
-    pub unit: String,
-    /// Which of [`Journal::done_ids`] rule out rows of it.
-    pub segment: usize,
-    pub files: Vec<InputFile>,
-}
-
 impl Journal {
     /// Takes the lease, and collects what earlier runs committed.
     ///
@@ -136,6 +127,12 @@ impl Journal {
         &self.warnings
     }
 
+    /// Whether an earlier run has planned anything.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        !self.segments.is_empty()
+    }
+
     /// Units that were committed when the journal was opened.
     #[must_use]
     pub fn committed(&self) -> usize {
@@ -163,7 +160,7 @@ impl Journal {
         if splits.is_empty() {
             return Ok(());
         }
-        let segment = plan::new_segment(&self.job.job, splits, self.records.keys().cloned().collect());
+        let segment = plan::new_segment(splits, self.records.keys().cloned().collect());
         plan::save(&self.vault, &self.root, self.segments.len(), &segment)?;
         self.segments.push(segment);
         Ok(())
@@ -171,15 +168,15 @@ impl Journal {
 
     /// The splits that are left, in the order in which they were planned.
     #[must_use]
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<Split> {
         let committed: HashSet<&str> = self.records.keys().map(String::as_str).collect();
         let found: HashMap<&str, (u64, i64)> = self.found.iter().map(|(path, version)| (path.as_str(), *version)).collect();
         let mut pending = Vec::new();
         for (segment, planned) in self.segments.iter().enumerate() {
             let splits = plan::pending(planned, &committed, &found);
-            pending.extend(splits.into_iter().map(|(unit, files)| Pending { unit: unit.to_owned(), segment, files }));
+            pending.extend(splits.into_iter().map(|(unit, files)| (files, Unit { name: unit.to_owned(), segment })));
         }
-        pending
+        pending.into_iter().enumerate().map(|(index, (files, unit))| Split { index, files, unit: Some(unit) }).collect()
     }
 
     /// Files with ids of rows that were done before the segment was planned. A row of it with such an id is not done again.

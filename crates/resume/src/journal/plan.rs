@@ -67,8 +67,8 @@ pub(crate) fn pending<'a>(segment: &'a Segment, committed: &HashSet<&str>, found
         .collect()
 }
 
-pub(crate) fn new_segment(job: &str, splits: &[Split], done_before: Vec<String>) -> Segment {
-    let planned = |split: &Split| PlannedSplit { unit: unit_of(job, split), files: split.files.clone() };
+pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>) -> Segment {
+    let planned = |split: &Split| PlannedSplit { unit: unit_of(split), files: split.files.clone() };
     Segment { splits: splits.iter().map(planned).collect(), done_before }
 }
 

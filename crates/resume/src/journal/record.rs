@@ -45,11 +45,9 @@ impl UnitRecord {
     }
 }
 
-/// The name of a unit: it follows from the job and from what the split reads.
-#[must_use]
-pub(crate) fn unit_of(job: &str, split: &Split) -> String {
+/// The name of a unit: it follows from what the split reads.
+pub(crate) fn unit_of(split: &Split) -> String {
     let mut digest = Sha256::new();
-    digest.update(job);
     for file in &split.files {
         // Lengths keep names apart that are prefixes of one another.
         let text = serde_json::to_string(file).unwrap_or_else(|_| file.path.clone());

@@ -20,7 +20,7 @@ fn natures() -> [Nature; 4] {
 
 fn inputs(count: usize) -> Vec<InputFile> {
     // Names that are prefixes of one another.
-    (0..count).map(|number| InputFile { path: "x".repeat(number + 1), size: 1, modified_ns: 0 }).collect()
+    (0..count).map(|number| InputFile { path: "x".repeat(number + 1), size: 1, modified_ns: 0, part: None }).collect()
 }
 
 fn options() -> JournalOptions {
@@ -33,19 +33,19 @@ fn run(disk: &SimulatedDisk, files: usize, deletes: bool) -> Result<usize> {
     let failed = |source| Error::Journal { path: OUT.to_owned(), source };
     let mut journal = Journal::open(&options(), Arc::new(disk.clone()))?;
     let new = journal.discover(&inputs(files))?;
-    let splits: Vec<Split> = new.chunks(2).enumerate().map(|(index, files)| Split { index, files: files.to_vec() }).collect();
+    let splits: Vec<Split> = new.chunks(2).enumerate().map(|(index, files)| Split::new(index, files.to_vec())).collect();
     journal.extend(&splits)?;
     let committer = super::Committer::new(journal.commit_target(), Arc::new(disk.clone()));
     let pending = journal.pending();
     disk.make_folder(OUT).map_err(failed)?;
     let mut committed = 0;
     for pending in &pending {
-        let mut attempt = committer.attempt(&pending.unit);
+        let mut attempt = committer.attempt(&pending.unit.as_ref().unwrap().name);
         for (number, file) in pending.files.iter().enumerate() {
             let (hidden, content) = (format!("{OUT}/{}", attempt.hidden_name()), file.path.as_bytes());
             disk.write_new(&hidden, content).map_err(failed)?;
             disk.sync(&hidden).map_err(failed)?;
-            let target = format!("{OUT}/{}-{number}", pending.unit);
+            let target = format!("{OUT}/{}-{number}", pending.unit.as_ref().unwrap().name);
             attempt.add_output(Sealed { path: hidden, target, bytes: content.len() as u64 }, 1, String::new());
         }
         let target = attempt.ids_path();
@@ -228,10 +228,10 @@ fn rewritten_input_is_refused_unless_ids_tell_its_rows() {
     let mut journal = Journal::open(&JournalOptions { reprocesses_changed: true, ..options() }, Arc::new(disk.process())).unwrap();
     let new = journal.discover(&files).unwrap();
     assert_eq!(new, [files[2].clone()]);
-    journal.extend(&[Split { index: 0, files: new }]).unwrap();
+    journal.extend(&[Split::new(0, new)]).unwrap();
     let pending = journal.pending();
     assert_eq!(pending.len(), 1);
-    assert_eq!(journal.done_ids(pending[0].segment).len(), 3);
+    assert_eq!(journal.done_ids(pending[0].unit.as_ref().unwrap().segment).len(), 3);
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! How the splits of a job are committed, and which rows of theirs are done: what travels from the driver to whoever runs a split.
+
+use crate::report::SplitReport;
+use crate::tables::{IdPolicy, NullIds};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use shardmill_plan::{Split, Unit};
+use shardmill_resume::DoneIds;
+use shardmill_resume::index::IdIndex;
+use shardmill_resume::journal::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
+use shardmill_storage::LocalDisk;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// As the binding sends it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointOptions {
+    pub target: CommitTarget,
+    pub id_columns: Vec<String>,
+    pub null_ids: NullIds,
+    /// By segment of the plan, the index file of the ids that were done before it.
+    pub indexes: BTreeMap<usize, String>,
+}
+
+/// The checkpoint of a job as a worker sees it.
+#[derive(Debug)]
+pub struct Checkpointing {
+    committer: Committer,
+    ids: BTreeMap<usize, IdPolicy>,
+    /// Of segments without an index.
+    no_index: IdPolicy,
+}
+
+impl Checkpointing {
+    /// Maps the indexes.
+    ///
+    /// # Errors
+    /// [`Error::Resume`] for an index that is missing or damaged.
+    pub fn open(options: CheckpointOptions) -> Result<Self> {
+        let no_index = IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None };
+        let mut opened: BTreeMap<String, Arc<dyn DoneIds>> = BTreeMap::new();
+        let mut ids = BTreeMap::new();
+        for (segment, path) in options.indexes {
+            let done = match opened.get(&path) {
+                Some(index) => Arc::clone(index),
+                None => Arc::clone(opened.entry(path.clone()).or_insert(Arc::new(IdIndex::open(&path)?))),
+            };
+            ids.insert(segment, IdPolicy { done: Some(done), ..no_index.clone() });
+        }
+        Ok(Self { committer: Committer::new(options.target, Arc::new(LocalDisk::default())), ids, no_index })
+    }
+
+    pub(crate) fn ids(&self, split: &Split) -> &IdPolicy {
+        split.unit.as_ref().and_then(|unit| self.ids.get(&unit.segment)).unwrap_or(&self.no_index)
+    }
+
+    /// Begins an attempt at a split.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a split that the journal does not know.
+    pub(crate) fn attempt(&self, split: &Split) -> Result<Mutex<Attempt>> {
+        let unit = split.unit.as_ref().ok_or_else(|| Error::Option { option: "checkpoint", problem: "has no unit for a split".to_owned() })?;
+        Ok(Mutex::new(self.committer.attempt(&unit.name)))
+    }
+}
+
+/// Tells outputs of a version of a file from those of an earlier one.
+pub(crate) fn version_of(split: &Split) -> &str {
+    match &split.unit {
+        Some(Unit { name, segment }) if *segment > 0 => name,
+        _ => "",
+    }
+}
+
+/// Makes a split done, and all of its files visible.
+pub(crate) fn commit(attempt: Mutex<Attempt>, report: &mut SplitReport) -> Result<()> {
+    let counts = UnitCounts {
+        rows_in: report.input.rows,
+        rows_done: report.rows_dropped.get(DONE).copied().unwrap_or_default(),
+        rows_out: report.output.rows,
+        quarantined: report.quarantined.len() as u64,
+    };
+    let outcome = attempt.into_inner().unwrap_or_else(PoisonError::into_inner).commit(counts)?;
+    if outcome == Outcome::Lost {
+        report.warn("another attempt at the same split was committed before");
+    }
+    Ok(())
+}
+
+/// The reason why rows are not processed that an earlier run has processed.
+pub(crate) const DONE: &str = "done";

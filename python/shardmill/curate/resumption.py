@@ -1,0 +1,273 @@
+"""One run of a job that has a checkpoint: takes the journal, finds out what is left, and ends it.
+
+The invariant: nothing of the output is touched before the journal has agreed that this is its job, and that nobody else is at work on it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardmill._native import journal as native
+from shardmill.errors import CheckpointMismatchError, FormatError, OptionError
+
+if TYPE_CHECKING:
+    from shardmill.curate.pipeline import Pipeline
+    from shardmill.curate.report import Report
+    from shardmill.resume import Checkpoint
+
+_log = logging.getLogger("shardmill.resume")
+
+
+@dataclass(frozen=True)
+class CommitPlan:
+    """What a worker needs to commit splits; travels to other machines.
+
+    Attributes:
+        target: where records go, as JSON.
+        id_columns: what makes an id; empty when the job knows splits only.
+        null_ids: what becomes of rows without one.
+        done: by segment of the plan, files with the ids that were done before it.
+        memory_bytes: for building an index of them.
+        exact: long ids are compared byte by byte.
+    """
+
+    target: str
+    id_columns: tuple[str, ...] = ()
+    null_ids: str = "error"
+    done: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    memory_bytes: int = 1 << 30
+    exact: bool = False
+    progress: bool = False
+
+    def options(self) -> str:
+        """The checkpoint as the native pipeline takes it, with an index on this machine for each segment that needs one."""
+        indexes = {
+            str(segment): _index(files, self.id_columns, self.memory_bytes, self.exact, self.progress)
+            for segment, files in self.done.items()
+            if files
+        }
+        return json.dumps(
+            {
+                "target": json.loads(self.target),
+                "id_columns": list(self.id_columns),
+                "null_ids": self.null_ids,
+                "indexes": indexes,
+            }
+        )
+
+
+@lru_cache(maxsize=64)
+def _index(files: tuple[str, ...], columns: tuple[str, ...], memory_bytes: int, exact: bool, progress: bool) -> str:
+    """The path of an index of the ids in ``files``, built once a machine."""
+    from shardmill.resume import IdIndex
+
+    column: Any = columns[0] if len(columns) == 1 else list(columns)
+    return IdIndex.build(list(files), column, memory_bytes=memory_bytes, exact=exact, progress=progress).path
+
+
+class Resumption:
+    """A with-block around one run.
+
+    Attributes:
+        splits: what is left to be done, each as JSON.
+        plan: for the workers.
+        committed: splits that earlier runs committed.
+    """
+
+    def __init__(self, pipeline: Pipeline, checkpoint: Checkpoint, progress: bool) -> None:
+        self._pipeline = pipeline
+        self._checkpoint = checkpoint
+        self._progress = progress
+        self._path, single = _state_folder(checkpoint)
+        self._output = str(Path(os.path.abspath(os.fspath(pipeline.sink.path))))  # noqa: PTH100 - links stay
+        _keep_apart(self._path, pipeline, self._output)
+        imports = [*([single] if single else []), *checkpoint.done_paths]
+        self._imports = [os.path.realpath(path) for path in imports]
+        self._journal: native.Journal | None = None
+        self.splits: list[str] = []
+        self.plan = CommitPlan(target="")
+        self.committed = 0
+
+    def __enter__(self) -> Resumption:
+        done = self._done_files()
+        # Emptying the output would take away the rows that the checkpoint says are done.
+        is_overwriting = self._pipeline.sink.mode == "overwrite"
+        if is_overwriting and done:
+            raise self._not_overwritten()
+        self._journal = native.Journal(json.dumps(self._options()))
+        try:
+            if is_overwriting and self._journal.committed():
+                raise self._not_overwritten()
+            self._open(done)
+        except BaseException:
+            self._journal.release()
+            raise
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._journal is not None:
+            self._journal.release()
+
+    def _open(self, done: list[str]) -> None:
+        journal = self._journal
+        assert journal is not None
+        for warning in journal.warnings():
+            _log.warning("%s", warning)
+        self.committed = journal.committed()
+        checkpoint, native_pipeline = self._checkpoint, self._pipeline.native(may_replace=False)
+        is_resumed = journal.is_resumed()
+        new = journal.new_files(native_pipeline)
+        if new and checkpoint.duplicate_ids == "strict":
+            self._refuse_duplicates([json.loads(file)["path"] for file in new])
+        self.splits = journal.plan(native_pipeline, new)
+        native_pipeline.prepare(self.splits, is_resumed=is_resumed)
+        segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})
+        columns = tuple(checkpoint.id_columns)
+        self.plan = CommitPlan(
+            target=journal.target(),
+            id_columns=columns,
+            null_ids=checkpoint.null_ids,
+            done={segment: (*done, *journal.done_ids(segment)) for segment in segments} if columns else {},
+            memory_bytes=checkpoint.memory_bytes,
+            exact=checkpoint.exact,
+            progress=self._progress,
+        )
+        if self.committed:
+            _log.info("%d splits are committed, %d are left", self.committed, len(self.splits))
+
+    def finish(self, report: Report) -> None:
+        """Ends a job of which every split is committed. With a quarantined item the checkpoint is kept in any case."""
+        journal, self._journal = self._journal, None
+        assert journal is not None
+        deletes = self._checkpoint.delete_on_success and not report.quarantined
+        if warning := journal.finish(deletes):
+            _log.warning("%s", warning)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "path": self._path,
+            "fingerprint": fingerprint(self._pipeline, self._checkpoint, self._imports, self._output),
+            "output": self._output,
+            "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
+        }
+
+    def _not_overwritten(self) -> CheckpointMismatchError:
+        return CheckpointMismatchError(
+            f'mode="overwrite" would remove the outputs that the checkpoint `{self._path}` says are done\n'
+            'hint: use mode="ignore" to resume, or another checkpoint path to begin anew'
+        )
+
+    def _done_files(self) -> list[str]:
+        """Files with ids that are done, which other tools have written. Those that cannot be read are told, and count for nothing."""
+        columns = self._checkpoint.id_columns
+        if not columns:
+            return []
+        beside = [str(path) for path in sorted(Path(self._path).glob("*.parquet"))] if Path(self._path).is_dir() else []
+        files = [path for path in beside if not path.endswith(".pending.parquet")]
+        named = [file for path in self._imports for file in _files_of(path)]
+        return [
+            *(path for path in files if _holds(path, columns, is_named=False)),
+            *(path for path in named if _holds(path, columns, is_named=True)),
+        ]
+
+    def _refuse_duplicates(self, files: list[str]) -> None:
+        from shardmill.resume import IdIndex
+
+        checkpoint = self._checkpoint
+        index = IdIndex.build(
+            files,
+            checkpoint.id_columns if len(checkpoint.id_columns) > 1 else checkpoint.id_columns[0],
+            memory_bytes=checkpoint.memory_bytes,
+            progress=self._progress,
+        )
+        info = index.info()
+        Path(index.path).unlink(missing_ok=True)
+        if info["rows"] > len(index):
+            named = info.get("first_duplicate")
+            example = f", such as {named!r}" if named is not None else ""
+            raise CheckpointMismatchError(
+                f"{info['rows'] - len(index)} rows of the input have an id that another row has{example}\n"
+                'hint: duplicate_ids="count" processes them all'
+            )
+
+
+def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
+    """The folder for the journal, and the file with ids that are done when the path is one."""
+    path = os.path.realpath(os.fspath(checkpoint.path).removeprefix("file://"))
+    if Path(path).is_file():
+        if not checkpoint.id_columns:
+            raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` is a folder")
+        return f"{path}.resume", path
+    return path, None
+
+
+def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
+    """Refuses a checkpoint whose files would be read as input or emptied with the output."""
+    inputs = [os.path.realpath(source) for source in pipeline.source.paths()]
+    for folder, what in ((os.path.realpath(output), "output"), *((source, "input") for source in inputs)):
+        if path == folder or Path(path).is_relative_to(folder):
+            raise OptionError(f"The checkpoint `{path}` lies in the {what} `{folder}`\nhint: give it a folder of its own")
+
+
+def _files_of(path: str) -> list[str]:
+    if not Path(path).exists():
+        raise OptionError(f"`done` names `{path}`, which does not exist")
+    if Path(path).is_file():
+        return [path]
+    found = sorted(str(file) for file in Path(path).rglob("*") if file.is_file())
+    return [file for file in found if not file.endswith(".pending.parquet") and not Path(file).name.startswith((".", "_"))]
+
+
+def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
+    """Whether a file can be read and has the columns."""
+    from shardmill.dataset import Dataset
+
+    try:
+        names = Dataset(path).schema.names
+    except (FormatError, OSError, ValueError) as error:
+        _log.warning("`%s` is ignored, its ids do not count as done: %s", path, str(error).split("\n")[0])
+        return False
+    missing = [column for column in columns if column not in names]
+    if missing:
+        _log.log(
+            logging.WARNING if is_named else logging.INFO, "`%s` is ignored: it has no column `%s`", path, missing[0]
+        )
+    return not missing
+
+
+def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str], output: str) -> dict[str, Any]:
+    """What must be the same for a checkpoint to be this job's, by name."""
+    spec = pipeline.spec()
+    sink = {name: value for name, value in spec["sink"].items() if name in ("format", "on_materialize_error", "materialize_on_write")}
+    return {
+        "input": sorted(os.path.realpath(path) for path in pipeline.source.paths()),
+        "source": {pipeline.source.kind: pipeline.source.options()},
+        "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
+        "output": os.path.realpath(output),
+        "sink": sink,
+        "id_column": checkpoint.id_columns,
+        "done": done,
+        "version": checkpoint.version,
+    }
+
+
+def _stage(stage: Any, options: dict[str, Any]) -> Any:
+    """A stage by what it does. A function is known by its name alone; its code is what ``version`` is for."""
+    if "foreign" not in options:
+        return options
+    values: dict[str, Any] = {"stage": type(stage).__qualname__}
+    for name, value in vars(stage).items():
+        if value is None or isinstance(value, bool | int | float | str):
+            values[name] = value
+        elif callable(value):
+            values[name] = getattr(value, "__qualname__", type(value).__qualname__)
+        else:
+            values[name] = type(value).__qualname__
+    values.pop("batch_size", None)
+    return values

@@ -1,0 +1,128 @@
+"""What a job remembers of itself between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from os import PathLike, fspath
+from typing import Any, Literal
+
+from shardmill.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a :class:`shardmill.curate.Pipeline` notes which splits are done, so that a run that was stopped goes on where it was.
+
+    A run that was killed at any moment, even by a power cut, is repeated with the same pipeline and the same checkpoint: what was committed stays
+    and is not done again, what was not is done. Each row is in the output once. docs/concepts/commit-protocol.md says how.
+
+    With an ``id_column`` a job over a :class:`shardmill.curate.TableSource` also knows single rows: a row whose id an earlier run has processed is
+    skipped, in whatever file it lies now.
+
+    Args:
+        path: a folder, made when it is missing; it must not lie in the input or the output. Parquet files in it that hold the ``id_column`` (such
+            as the checkpoint of a Ray Data job) count as ``done``; files called ``*.pending.parquet`` do not. A path of one such file means the
+            same, with a folder of its name and ``.resume`` beside it.
+        id_column: name of the column, or of several that make an id together. Integers, strings, binaries, booleans, dates, times and decimals can
+            be ids. Identity is type and bytes: ``"7"``, ``"007"`` and ``7`` are three ids. None: the job knows splits only.
+        delete_on_success: remove the checkpoint when every split was committed and nothing was quarantined.
+        null_ids: ``"error"`` stops at the first row without an id and names it; ``"always_process"`` processes such a row with its split, and never
+            takes it for done.
+        duplicate_ids: ``"count"``: rows of one run that share an id are all processed. ``"strict"``: refuse the input before anything is done.
+        changed_input: what to do with a file that is not what it was when it was planned: ``"error"``, or ``"reprocess"`` to read it again and skip
+            the ids that are done; that needs an ``id_column``.
+        version: any string. A checkpoint of another version is refused: change it when your functions change.
+        done: files or folders with ids that are done, from elsewhere; needs an ``id_column``.
+        exact: long ids are compared byte by byte, instead of by a keyed hash of 128 bits.
+        memory_bytes: about how much memory building an index of ids may take.
+
+    Example:
+        >>> from shardmill.resume import Checkpoint
+        >>> Checkpoint("state/", id_column="url", version="2")
+        Checkpoint(path='state/', id_column='url', version='2')
+        >>> Checkpoint("state/", changed_input="reprocess")
+        Traceback (most recent call last):
+        ...
+        shardmill.errors.OptionError: `changed_input="reprocess"` needs an `id_column`
+        hint: without ids, rows of the changed file that are done cannot be told from new ones
+    """
+
+    path: str | PathLike[str]
+    id_column: str | Sequence[str] | None = None
+    _: KW_ONLY
+    delete_on_success: bool = False
+    null_ids: Literal["error", "always_process"] = "error"
+    duplicate_ids: Literal["count", "strict"] = "count"
+    changed_input: Literal["error", "reprocess"] = "error"
+    version: str = ""
+    done: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
+    exact: bool = False
+    memory_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | PathLike) or not fspath(self.path):
+            raise OptionError(f"`path` is {self.path!r}; it must be a folder")
+        if "://" in fspath(self.path) and not fspath(self.path).startswith("file://"):
+            raise OptionError(f"`path` is {self.path!r}; a checkpoint must be in a local or mounted folder for now")
+        columns = self.id_columns
+        if not all(isinstance(column, str) and column for column in columns) or (self.id_column is not None and not columns):
+            raise OptionError(f"`id_column` is {self.id_column!r}; it must be a name, or a list of names")
+        if len(set(columns)) < len(columns):
+            raise OptionError(f"`id_column` names a column twice: {columns}")
+        for option in ("null_ids", "duplicate_ids", "changed_input"):
+            allowed = Checkpoint.__annotations__[option].removeprefix("Literal[").removesuffix("]").replace('"', "")
+            if getattr(self, option) not in allowed.split(", "):
+                raise OptionError(f"`{option}` is {getattr(self, option)!r}; one of {allowed}")
+        if not isinstance(self.version, str):
+            raise OptionError(f"`version` is {self.version!r}; it must be a string")
+        for option in ("delete_on_success", "exact"):
+            if not isinstance(getattr(self, option), bool):
+                raise OptionError(f"`{option}` is {getattr(self, option)!r}; it must be True or False")
+        if not isinstance(self.memory_bytes, int) or self.memory_bytes <= 0:
+            raise OptionError("`memory_bytes` must be positive")
+        if not columns and self.done_paths:
+            raise OptionError("`done` needs an `id_column`\nhint: name the column of the files that holds the ids")
+        if not columns and self.changed_input == "reprocess":
+            raise OptionError(
+                '`changed_input="reprocess"` needs an `id_column`\n'
+                "hint: without ids, rows of the changed file that are done cannot be told from new ones"
+            )
+        if not columns and self.duplicate_ids == "strict":
+            raise OptionError('`duplicate_ids="strict"` needs an `id_column`')
+
+    def __repr__(self) -> str:
+        said = (field for field in fields(self) if field.name == "path" or getattr(self, field.name) != field.default)
+        return f"Checkpoint({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in said)})"
+
+    @property
+    def id_columns(self) -> list[str]:
+        """The names of the columns that make an id."""
+        if self.id_column is None:
+            return []
+        return [self.id_column] if isinstance(self.id_column, str) else list(self.id_column)
+
+    @property
+    def done_paths(self) -> list[str]:
+        """The paths of ``done`` as a list."""
+        return [fspath(self.done)] if isinstance(self.done, str | PathLike) else [fspath(path) for path in self.done]
+
+    @classmethod
+    def of(cls, value: Any) -> Checkpoint:
+        """A checkpoint from what a user may write for one: itself, a path, or a dict of its arguments.
+
+        Raises:
+            OptionError: for anything else, and for an argument that does not exist.
+        """
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str | PathLike):
+            return cls(value)
+        if isinstance(value, Mapping):
+            known = [field.name for field in fields(cls)]
+            if unknown := [name for name in value if name not in known]:
+                raise OptionError(f"`checkpoint` has no option {unknown[0]!r}; its options are {', '.join(known)}")
+            if "path" not in value:
+                raise OptionError("`checkpoint` names no `path`")
+            return cls(**value)
+        raise OptionError(f"`checkpoint` is {value!r}; it must be a Checkpoint, a path or a dict of options")
