@@ -28,13 +28,17 @@ _CHUNK_BYTES = 32 << 20
 class Pipeline:
     """A curation job. Making one checks the options and touches nothing on disk.
 
+    Its rows are those of interleaved documents, or of plain tables from a :class:`TableSource`, which go through
+    :class:`Filter` and :class:`Map` into a :class:`ParquetSink`.
+
     Args:
-        source: where documents come from.
+        source: where rows come from.
         stages: what happens to them, in this order.
         sink: where they go.
-        checkpoint: where the job notes what is done, so that a run that was stopped goes on: a :class:`shardmill.resume.Checkpoint`, its path, or
-            a dict of its options.
-        max_errors: stop when more samples and shards than this are quarantined; never, when nothing is said.
+        checkpoint: where the job notes what is done, so that a run that was stopped goes on: a :class:`shardmill.resume.Checkpoint`,
+            its path, or a dict of its options.
+        max_errors: stop when more samples and shards than this are quarantined; never, when nothing is said. A job over
+            tables quarantines nothing: what it cannot read stops it.
         memory_bytes: about how many bytes of rows a thread holds at once. One image that is larger passes alone.
 
     Example:
@@ -73,6 +77,8 @@ class Pipeline:
             raise OptionError("`memory_bytes` must be positive")
         if self.source.storage_options or self.sink.storage_options:
             raise OptionError("`storage_options` are for remote paths, which are not supported yet")
+        if self.source.kind == "table" and (self.sink.schema is not None or self.sink.schema_overrides is not None):
+            raise OptionError("`schema` of a sink is for documents\nhint: cast rows of a TableSource in a Map stage")
         self.native(may_replace=False)
 
     def spec(self, *, may_replace: bool = False) -> dict[str, Any]:

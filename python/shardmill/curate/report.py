@@ -185,9 +185,12 @@ class Report:
     def __str__(self) -> str:
         counts = {side: self.counts(side) for side in ("input", "output")}
         lines = [f"{'':10}{'in':>12}{'out':>12}"]
-        lines += [f"{name:10}{counts['input'][name]:12,}{counts['output'][name]:12,}" for name in _COUNTS]
-        rate = _rate(counts["output"]["samples"], self.seconds)
-        lines.append(f"{self.seconds:.2f} s, {rate:,.0f} samples/s, {len(self.outputs)} files")
+        # Rows of tables belong to no sample.
+        names = _COUNTS if counts["input"]["samples"] or not counts["input"]["rows"] else _COUNTS[:1]
+        lines += [f"{name:10}{counts['input'][name]:12,}{counts['output'][name]:12,}" for name in names]
+        unit = "rows" if len(names) == 1 else "samples"
+        rate = _rate(counts["output"][unit], self.seconds)
+        lines.append(f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {len(self.outputs)} files")
         lines += [f"dropped: {rows:,} rows, {reason}" for reason, rows in self.rows_dropped.items()]
         lines += [f"not taken over: {what} ({times:,} times)" for what, times in self.keys_dropped.items()]
         lines += [f"warning: {what} ({times:,} times)" for what, times in self.warnings.items()]

@@ -65,7 +65,11 @@ class Sink:
 
 @dataclass(frozen=True)
 class ParquetSink(Sink):
-    """Interleaved Parquet. Images are stored as they are, other columns compressed; row groups are cut by bytes.
+    """Parquet. Images of documents are stored as they are, other columns compressed; row groups are cut by bytes.
+
+    Rows of a :class:`TableSource` become one file for each group of input files, with the types that they came with;
+    a group without rows that are left gives no file. ``materialize_on_write``, ``on_materialize_error``, ``schema``,
+    ``schema_overrides`` and ``binary_compression`` are for documents.
 
     Args:
         path: see :class:`Sink`, as for all further arguments that are not listed here.

@@ -135,7 +135,8 @@ class WebDatasetSource(Source):
                 "image_member_field": self.image_member_field,
                 "json_extensions": names_of(self.json_extensions, "json_extensions"),
                 "image_extensions": [
-                    f".{extension.removeprefix('.')}" for extension in names_of(self.image_extensions, "image_extensions")
+                    f".{extension.removeprefix('.')}"
+                    for extension in names_of(self.image_extensions, "image_extensions")
                 ],
             },
             "max_batch_bytes": self.max_batch_bytes,

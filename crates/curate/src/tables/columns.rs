@@ -81,9 +81,23 @@ impl Layout {
         if let (true, Some(field)) = (self.reads_all, declared.fields().iter().find(is_new)) {
             return Err(Error::MoreColumns { path: table.path().to_owned(), column: field.name().clone(), first: self.first.clone() });
         }
-        let missing = self.fields.iter().zip(&own).find(|(field, own)| own.is_none() && !field.is_nullable());
+        for (field, own) in self.fields.iter().zip(&own) {
+            let Some(other) = own.and_then(|own| declared.fields().get(own)) else { continue };
+            if !becomes(other.data_type(), field.data_type()) {
+                return Err(LoadError::SchemaConflict {
+                    column: field.name().clone(),
+                    first: self.first.clone(),
+                    first_type: field.data_type().clone(),
+                    second: table.path().to_owned(),
+                    second_type: other.data_type().clone(),
+                }
+                .into());
+            }
+        }
+        let is_needed = |place: usize, field: &Field| !field.is_nullable() || self.ids.contains(&place);
+        let missing = self.fields.iter().zip(&own).enumerate().find(|(place, (field, own))| own.is_none() && is_needed(*place, field));
         match missing {
-            Some((field, _)) => Err(LoadError::MissingRequired { column: field.name().clone(), path: table.path().to_owned() }.into()),
+            Some((_, (field, _))) => Err(LoadError::MissingRequired { column: field.name().clone(), path: table.path().to_owned() }.into()),
             None => Ok(own),
         }
     }
@@ -129,4 +143,21 @@ fn field(table: &dyn TableFile, name: &str) -> Result<FieldRef> {
         other => other.clone(),
     };
     Ok(Arc::new(Field::clone(field).with_data_type(data_type)))
+}
+
+/// Whether values of one type can be brought to another without a change of meaning; whether each of them fits is seen when they are.
+fn becomes(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, Dictionary, LargeBinary, LargeUtf8, Null, Timestamp, Utf8, Utf8View};
+    match (from, to) {
+        _ if from == to => true,
+        (Null, _) => true,
+        (Dictionary(_, from), Dictionary(_, to)) => becomes(from, to),
+        (Dictionary(_, from), to) => becomes(from, to),
+        (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View) => true,
+        (Binary | LargeBinary | BinaryView, Binary | LargeBinary | BinaryView) => true,
+        (Timestamp(_, from), Timestamp(_, to)) => from == to,
+        _ if from.is_floating() && to.is_floating() => from.primitive_width() <= to.primitive_width(),
+        _ if from.is_numeric() && to.is_numeric() => true,
+        _ => from.is_temporal() && std::mem::discriminant(from) == std::mem::discriminant(to),
+    }
 }

@@ -11,6 +11,8 @@ mod output;
 mod plan;
 mod read;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 pub use ids::{IdPolicy, NullIds};
 pub use options::TableOptions;
@@ -69,9 +71,7 @@ pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &m
     let mut output = Output::new(&path, &options);
     let mut recorder = ids_path.map(|path| ids::Recorder::new(path, &options));
     report.stage(0, SOURCE_STAGE);
-    for (index, stage) in job.stages.iter().enumerate() {
-        report.stage(index + 1, stage.name());
-    }
+    chain.announce(report);
     let sink_stage = job.stages.len() + 1;
     report.stage(sink_stage, SINK_STAGE);
     let mut reader = Reader::new(job);

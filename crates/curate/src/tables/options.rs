@@ -8,6 +8,7 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_load::Format;
 use shardmill_plan::Expression;
+use std::collections::HashSet;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +28,10 @@ impl TableOptions {
         self.format()?;
         if self.columns.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::Option { option: "columns", problem: "names no column".to_owned() });
+        }
+        let mut seen = HashSet::new();
+        if let Some(twice) = self.columns.iter().flatten().find(|name| !seen.insert(name.as_str())) {
+            return Err(Error::Option { option: "columns", problem: format!("names `{twice}` twice") });
         }
         if spec.sink.format != SinkFormat::Parquet {
             let problem = "is for documents of text and images; rows of a TableSource are written by ParquetSink".to_owned();

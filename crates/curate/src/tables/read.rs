@@ -35,7 +35,6 @@ pub(super) struct Reader<'a> {
 /// An open file of the split.
 struct Source {
     table: Arc<dyn TableFile>,
-    object: Arc<dyn RangeRead>,
     layout: Arc<Layout>,
     own: OwnColumns,
     /// Of the only id column, when ids are looked for.
@@ -53,7 +52,25 @@ impl<'a> Reader<'a> {
 
     /// Emits the rows of one file, in its order.
     pub(super) fn read(&mut self, file: &InputFile, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
-        let source = self.open(file)?;
+        let opened = store_of(&file.path)?.open(&file.path)?;
+        let identity = opened.identity();
+        if identity.size != file.size || i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) != file.modified_ns {
+            return Err(StorageError::Changed { path: file.path.clone() }.into());
+        }
+        let object: Arc<dyn RangeRead> = if file.size <= WHOLE_BYTES { Arc::new(InMemory::of(opened.as_ref())?) } else { Arc::clone(&opened) };
+        self.read_object(file, object, report, emit)?;
+        // Looked at behind the read: what was read before somebody wrote is good.
+        if opened.is_unchanged() { Ok(()) } else { Err(StorageError::Changed { path: file.path.clone() }.into()) }
+    }
+
+    pub(super) fn read_object(&mut self, file: &InputFile, object: Arc<dyn RangeRead>, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
+        let table = self.job.opener.open(object)?;
+        if table.blocks().iter().all(|block| block.rows == 0) {
+            // A file without rows may have types that nobody chose, and must not decide about those of others.
+            report.input_bytes += file.size;
+            return Ok(());
+        }
+        let source = self.source(table)?;
         let all = source.table.blocks();
         let blocks = file.part.map_or(0..all.len(), |part| part.first_block..part.end_block.min(all.len()));
         let mut first_row = all.iter().take(blocks.start).map(|block| block.rows).sum();
@@ -66,17 +83,10 @@ impl<'a> Reader<'a> {
             self.read_run(&source, run, first_row, report, emit)?;
             first_row += rows;
         }
-        if source.object.is_unchanged() { Ok(()) } else { Err(StorageError::Changed { path: file.path.clone() }.into()) }
+        Ok(())
     }
 
-    fn open(&mut self, file: &InputFile) -> Result<Source> {
-        let opened = store_of(&file.path)?.open(&file.path)?;
-        let identity = opened.identity();
-        if identity.size != file.size || i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) != file.modified_ns {
-            return Err(StorageError::Changed { path: file.path.clone() }.into());
-        }
-        let object: Arc<dyn RangeRead> = if file.size <= WHOLE_BYTES { Arc::new(InMemory::of(opened.as_ref())?) } else { opened };
-        let table = self.job.opener.open(Arc::clone(&object))?;
+    fn source(&mut self, table: Arc<dyn TableFile>) -> Result<Source> {
         let layout = match &self.layout {
             Some(layout) => Arc::clone(layout),
             None => {
@@ -90,7 +100,7 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let statistics = only_id.and_then(|column| table.statistics(column));
-        Ok(Source { table, object, layout, own, statistics })
+        Ok(Source { table, layout, own, statistics })
     }
 
     fn read_run(&mut self, source: &Source, run: Range<usize>, first_row: u64, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {

@@ -44,6 +44,14 @@ struct MapStep<'a> {
     schema: Option<SchemaRef>,
 }
 
+/// What reports call a stage.
+fn name_of(stage: &Stage) -> &str {
+    match stage {
+        Stage::Filter(_) => "filter",
+        other => other.name(),
+    }
+}
+
 impl<'a> Chain<'a> {
     pub(super) fn new(stages: &'a [Stage], chunk_bytes: u64) -> Self {
         let step = |(index, stage): (usize, &'a Stage)| {
@@ -53,9 +61,16 @@ impl<'a> Chain<'a> {
                 // Refused when the pipeline was made.
                 Stage::AspectRatio(_) | Stage::ImageToTextRatio(_) | Stage::Images(_) => return None,
             };
-            Some(Step { index: index + 1, name: stage.name(), work })
+            Some(Step { index: index + 1, name: name_of(stage), work })
         };
         Self { steps: stages.iter().enumerate().filter_map(step).collect() }
+    }
+
+    /// Makes the entries of all stages, so that a split without rows has them too.
+    pub(super) fn announce(&self, report: &mut SplitReport) {
+        for step in &self.steps {
+            report.stage(step.index, step.name);
+        }
     }
 
     /// Sends rows of the file at `path` through all stages.
@@ -145,7 +160,9 @@ impl MapStep<'_> {
         };
         let bytes = rows.get_array_memory_size() as u64;
         let Some(size) = self.map.batch_rows() else { return Ok(slices(&rows, rows_within(&rows, bytes, self.chunk_bytes))) };
-        let full = if is_last || bytes > self.chunk_bytes.saturating_mul(2) { rows.num_rows() } else { rows.num_rows() - rows.num_rows() % size };
+        let full = rows.num_rows() - rows.num_rows() % size.max(1);
+        let is_too_much = full == 0 && bytes > self.chunk_bytes.saturating_mul(2);
+        let full = if is_last || is_too_much { rows.num_rows() } else { full };
         if full < rows.num_rows() {
             self.waiting = Some(rows.slice(full, rows.num_rows() - full));
         }

@@ -1,0 +1,236 @@
+//! Rows that are done are skipped, at the cost of their ids alone.
+
+use super::ids::{IdPolicy, NullIds};
+use super::read::Reader;
+use super::{StagedFile, TableJob, TableOptions, run};
+use crate::materialize::OnMaterializeError;
+use crate::report::SplitReport;
+use crate::sink::{Mode, Publishing, SinkFormat, SinkOptions};
+use crate::stage::Stage;
+use crate::stage::filter::Filter;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray};
+use arrow_buffer::BooleanBuffer;
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, Schema};
+use bytes::Bytes;
+use shardmill_engine::Cancel;
+use shardmill_formats::parquet::{ParquetCompression, ParquetTable, ParquetWriter, ParquetWriterOptions};
+use shardmill_formats::records::BadLines;
+use shardmill_formats::table::TableFile;
+use shardmill_load::{FileOpener, Format};
+use shardmill_plan::{Expression, FilePart, InputFile, Split};
+use shardmill_resume::DoneIds;
+use shardmill_storage::{Identity, LocalFile, RangeRead, Replace, Unpublished, store_of};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const BLOB_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+struct Done {
+    columns: Vec<String>,
+    ids: HashSet<String>,
+    /// What the bounds of a block are answered with.
+    may_contain: bool,
+    probed: AtomicU64,
+}
+
+impl DoneIds for Done {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn contains(&self, ids: &[ArrayRef]) -> shardmill_resume::Result<BooleanBuffer> {
+        let strings = cast(&ids[0], &DataType::Utf8).unwrap();
+        self.probed.fetch_add(strings.len() as u64, Ordering::Relaxed);
+        Ok(strings.as_string::<i32>().iter().map(|id| id.is_some_and(|id| self.ids.contains(id))).collect())
+    }
+
+    fn may_contain(&self, _min: &ArrayRef, _max: &ArrayRef) -> bool {
+        self.may_contain
+    }
+}
+
+#[derive(Debug)]
+struct Counting(LocalFile, AtomicU64);
+
+impl RangeRead for Counting {
+    fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
+        self.1.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.0.read_at(offset, buffer)
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> shardmill_storage::Result<Vec<Bytes>> {
+        self.1.fetch_add(ranges.iter().map(|range| range.end - range.start).sum(), Ordering::Relaxed);
+        self.0.read_ranges(ranges)
+    }
+}
+
+/// Row groups of four rows: an id, and a blob that no codec makes smaller.
+fn write(path: &Path, ids: &[Option<&str>], blob_bytes: usize) -> InputFile {
+    let fields = [Field::new("id", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)];
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let options = ParquetWriterOptions { compression: ParquetCompression::None, ..ParquetWriterOptions::default() };
+    let path = path.display().to_string();
+    let mut writer = ParquetWriter::new(&path, std::fs::File::create(&path).unwrap(), Arc::clone(&schema), &options).unwrap();
+    for (group, ids) in ids.chunks(4).enumerate() {
+        let blobs: Vec<Vec<u8>> = (0..ids.len()).map(|row| vec![u8::try_from(group * 4 + row).unwrap(); blob_bytes]).collect();
+        let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(ids.to_vec())), Arc::new(BinaryArray::from_iter_values(blobs))];
+        writer.write_row_group(&RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()).unwrap();
+    }
+    writer.finish().unwrap();
+    InputFile::of(path).unwrap()
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("row-{number}")).collect()
+}
+
+fn some(names: &[String]) -> Vec<Option<&str>> {
+    names.iter().map(|name| Some(name.as_str())).collect()
+}
+
+fn policy(done: Done) -> IdPolicy {
+    IdPolicy { columns: vec!["id".to_owned()], done: Some(Arc::new(done)), ..IdPolicy::default() }
+}
+
+fn done(ids: &[String]) -> Done {
+    Done { ids: ids.iter().cloned().collect(), may_contain: true, ..Done::default() }
+}
+
+fn sink(folder: &Path) -> SinkOptions {
+    SinkOptions {
+        path: folder.display().to_string(),
+        format: SinkFormat::Parquet,
+        mode: Mode::Ignore,
+        materialize_on_write: true,
+        on_materialize_error: OnMaterializeError::Error,
+        compression: "zstd".to_owned(),
+        row_group_size: 1000,
+        binary_compression: "none".to_owned(),
+    }
+}
+
+/// Runs `work` with a job that writes into `folder`.
+fn with_job<T>(folder: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
+    let opener = FileOpener::new(Format::Parquet, None, BadLines::Error, &[]).unwrap();
+    let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(folder), Unpublished::default(), Cancel::default());
+    let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished };
+    work(&TableJob { options: &options, opener: &opener, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })
+}
+
+/// The ids that a reader delivers, and how many bytes it asked for.
+fn read(file: &InputFile, ids: &IdPolicy, report: &mut SplitReport) -> crate::Result<(Vec<Option<String>>, u64)> {
+    let object = Arc::new(Counting(LocalFile::open(&file.path).unwrap(), AtomicU64::new(0)));
+    let mut delivered = Vec::new();
+    with_job(Path::new("unused"), ids, &[], |job| {
+        Reader::new(job).read_object(file, Arc::clone(&object) as Arc<dyn RangeRead>, report, &mut |rows, _ids, _report| {
+            assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
+            delivered.extend(rows.column(0).as_string::<i32>().iter().map(|id| id.map(str::to_owned)));
+            Ok(())
+        })
+    })?;
+    Ok((delivered, object.1.load(Ordering::Relaxed)))
+}
+
+#[test]
+fn blobs_of_done_rows_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = names(16);
+    let file = write(&folder.path().join("a.parquet"), &some(&ids), BLOB_BYTES);
+    let mut report = SplitReport::default();
+    let (delivered, bytes) = read(&file, &policy(done(&ids)), &mut report).unwrap();
+    assert!(delivered.is_empty());
+    // The tail of the file is read at once, whatever it holds.
+    assert!(bytes < 80 << 10, "{bytes} bytes were read");
+    assert_eq!((report.input.rows, report.rows_dropped["done"]), (16, 16));
+}
+
+#[test]
+fn only_blocks_with_pending_rows_are_read_and_give_those_rows_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = names(16);
+    let file = write(&folder.path().join("a.parquet"), &some(&ids), BLOB_BYTES);
+    let (skipped, pending): (Vec<String>, Vec<String>) = ids.iter().cloned().partition(|id| id != "row-5");
+    let (delivered, bytes) = read(&file, &policy(done(&skipped)), &mut SplitReport::default()).unwrap();
+    assert_eq!(delivered, pending.into_iter().map(Some).collect::<Vec<_>>());
+    assert!(bytes < 5 * BLOB_BYTES as u64, "{bytes} bytes were read");
+}
+
+#[test]
+fn block_whose_bounds_rule_out_every_done_id_is_not_probed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = names(8);
+    let file = write(&folder.path().join("a.parquet"), &some(&ids), 10);
+    let known = Arc::new(Done { may_contain: false, ..done(&ids) });
+    let policy = IdPolicy { done: Some(Arc::clone(&known) as Arc<dyn DoneIds>), ..policy(Done::default()) };
+    let (delivered, _bytes) = read(&file, &policy, &mut SplitReport::default()).unwrap();
+    assert_eq!((delivered.len(), known.probed.load(Ordering::Relaxed)), (8, 0));
+}
+
+#[test]
+fn null_id_is_an_error_that_names_its_row_or_is_always_processed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = [Some("a"), Some("b"), Some("c"), Some("d"), Some("e"), None];
+    let file = write(&folder.path().join("a.parquet"), &ids, 10);
+    let all = ["a", "b", "c", "d"].map(str::to_owned);
+    let error = read(&file, &policy(done(&all)), &mut SplitReport::default()).unwrap_err().to_string();
+    assert_eq!(error, format!("Id column `id` is null in row 5 of `{}`", file.path));
+    let second = InputFile { part: Some(FilePart { first_block: 1, end_block: 2 }), ..file.clone() };
+    assert_eq!(read(&second, &policy(done(&all)), &mut SplitReport::default()).unwrap_err().to_string(), error);
+    let tolerant = IdPolicy { nulls: NullIds::AlwaysProcess, ..policy(done(&all)) };
+    let (delivered, _bytes) = read(&file, &tolerant, &mut SplitReport::default()).unwrap();
+    assert_eq!(delivered, [Some("e".to_owned()), None]);
+}
+
+#[test]
+fn parts_of_a_file_give_each_row_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = names(14);
+    let file = write(&folder.path().join("a.parquet"), &some(&ids), 10);
+    let part = |first_block, end_block| InputFile { part: Some(FilePart { first_block, end_block }), ..file.clone() };
+    let mut delivered = Vec::new();
+    for part in [part(0, 1), part(1, 3), part(3, 4)] {
+        delivered.extend(read(&part, &policy(done(&ids[2..4])), &mut SplitReport::default()).unwrap().0.into_iter().flatten());
+    }
+    assert_eq!(delivered, ids.iter().filter(|id| !ids[2..4].contains(id)).cloned().collect::<Vec<_>>());
+}
+
+#[test]
+fn ids_of_rows_that_a_stage_dropped_are_recorded_and_those_of_done_and_null_rows_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = [Some("a"), None, Some("b"), Some("c"), Some("d"), Some("e")];
+    let file = write(&folder.path().join("a.parquet"), &ids, 10);
+    let expression: Expression = serde_json::from_str(r#"{"is_in": {"column": "id", "values": [{"str": "d"}]}}"#)
+        .or_else(|_| serde_json::from_str(r#"{"is_null": {"column": "id"}}"#))
+        .unwrap();
+    let stages = [Stage::Filter(Filter { expression, per: None, drop_invalid_rows: true })];
+    let ids = IdPolicy { nulls: NullIds::AlwaysProcess, records_ids: true, ..policy(done(&["b".to_owned()])) };
+    let path = folder.path().join("ids.parquet").display().to_string();
+    let mut report = SplitReport::default();
+    let outcome = with_job(&folder.path().join("out"), &ids, &stages, |job| {
+        std::fs::create_dir(folder.path().join("out")).unwrap();
+        let staged = store_of(&path).unwrap().stage(&path, &Unpublished::default()).unwrap();
+        let split = Split { index: 0, files: vec![file] };
+        run(&split, job, Some(StagedFile { path: path.clone(), staged }), &mut report).unwrap()
+    });
+    assert!(!Path::new(&path).exists(), "a file is not visible before it is published");
+    outcome.ids.unwrap().publish(2, "ids", &mut SplitReport::default()).unwrap();
+    let table = ParquetTable::open(Arc::new(LocalFile::open(&path).unwrap())).unwrap();
+    let recorded = cast(table.read(0, &[0], None).unwrap().column(0), &DataType::Utf8).unwrap();
+    assert_eq!(recorded.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["a", "c", "d", "e"]);
+    assert_eq!(table.schema().fields().len(), 1);
+    assert_eq!((report.input.rows, report.output.rows, report.rows_dropped["done"], report.rows_dropped["filter expression"]), (6, 1, 1, 4));
+}
