@@ -72,7 +72,7 @@ fn read_as_source(bytes: &[u8]) {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
     let path = file.path().display().to_string();
-    let split = Split { index: 0, files: vec![InputFile { path, size: bytes.len() as u64, modified_ns: 0 }] };
+    let split = Split::new(0, vec![InputFile { path, size: bytes.len() as u64, modified_ns: 0, part: None }]);
     let options = ParquetOptions { fields: None, max_batch_bytes: Some(BATCH_BYTES) };
     let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
     // A locator in the rows may name any file of this machine; nothing of it is looked up here.

@@ -168,7 +168,7 @@ fuzz_target!(|shard: Shard<'_>| {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(&tar).expect("room for it");
     let path = file.path().display().to_string();
-    let split = Split { index: 0, files: vec![InputFile { path, size: tar.len() as u64, modified_ns: 0 }] };
+    let split = Split::new(0, vec![InputFile { path, size: tar.len() as u64, modified_ns: 0, part: None }]);
     let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
     let mut context = SplitContext { report: &mut report, cancel: &cancel, is_located: shard.is_located, chunk_bytes: 1 << 12, errors: &errors };
     let mut documents = 0;

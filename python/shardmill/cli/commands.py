@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 _COMMANDS = {
+    "checkpoint": "Look at the checkpoint of a job, check it, make it smaller.",
     "convert": "Write rows of any table format as ArrayRecord or Parquet.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Tell which rows a rank gets in one step, and why.",
