@@ -123,6 +123,24 @@ class TestCheck:
         assert check_ids(tmp_path / "nothing", range(9, 9))["check_failures"] == []
 
 
+class TestOurEntry:
+    @pytest.mark.parametrize("done", [0, 13, 30])
+    def test_rows_that_are_not_done_are_written_once(self, tmp_path: Path, done: int) -> None:
+        resume = pytest.importorskip("shardmill.resume")
+        if not hasattr(resume, "Checkpoint"):
+            pytest.skip("this build has no checkpoint")
+        from benchmarks.checkpoint.shardmill_entry import main
+
+        write_sets([DataSet("input", 3, 30), DoneSet("done", 1, max(done, 1))], tmp_path)
+        checkpoint, out, metrics = tmp_path / "done" if done else "none", tmp_path / "out", tmp_path / "metrics.json"
+        given = {"input": tmp_path / "input", "checkpoint": checkpoint, "out": out, "json": metrics}
+        assert main([f"--{name}={value}" for name, value in given.items()] + ["--batch-size=7"]) == 0
+        assert check_ids(out / "data", range(done, 30))["check_failures"] == []
+        found = json.loads(metrics.read_text())
+        assert (found["is_success"], found["rows_out"]) == (True, 30 - done)
+        assert found["rchar"] > 0
+
+
 def settings() -> Settings:
     return read_settings(load_configuration([REPOSITORY / "benchmarks" / "checkpoint.yaml"], {}))
 
