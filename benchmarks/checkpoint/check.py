@@ -51,7 +51,8 @@ def check_ids(folder: Path, expected: range) -> dict[str, Any]:
     files = sorted(folder.rglob("*.parquet"))
     parts = [_ids(path) for path in files]
     found = np.sort(np.concatenate(parts)) if parts else np.array([], dtype=np.int64)
-    distinct = np.unique(found)
+    # Not `unique`, which hashes: twenty times as slow, and these are sorted already.
+    distinct = found[np.diff(found, prepend=-1) != 0]
     outside = int(np.count_nonzero((distinct < expected.start) | (distinct >= expected.stop)))
     missing, twice = len(expected) - (len(distinct) - outside), len(found) - len(distinct)
     failures = [
