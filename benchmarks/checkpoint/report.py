@@ -183,8 +183,7 @@ def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
         f"* rounds: {rounds}; in each, every entry is a process of its own; medians are shown",
         "* page caches are warm, except for the rows with blobs, which are dropped from the cache before the clock",
         "* the function is the identity, called with 1,000 rows; every run starts with the imported list of ids and no other",
-        "* Ray Data thinks that it has four cores: its filter, its function and its tasks each want one to themselves, and",
-        "  with two it stands still",
+        "* Ray Data is told of three cores: its filter and its function keep one each, and with two no task ever starts",
     ]
     for system in (OURS, PEER):
         entries = (entry for entry in results["entries"] if entry["name"].endswith(f"__{system}"))
