@@ -24,6 +24,7 @@ from shardmill.integrations.ray_checkpoint import (
     ShardmillCheckpointManager,
     recovery,
 )
+from shardmill.integrations.ray_checkpoint.index_file import _mapped
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -278,13 +279,18 @@ def test_index_of_a_grown_checkpoint_takes_the_place_of_the_old_one(tmp_path, cl
     assert grown.filter_rows_for_block(pa.table({"id": [1, 2, 3]}))["id"].to_pylist() == [3]
 
 
-def test_node_without_the_index_builds_it(tmp_path, cluster):
+@pytest.mark.parametrize("damage", ["missing", "cut", "foreign"])
+def test_node_without_a_sound_index_builds_it(tmp_path, cluster, damage):
     checkpoint = write(tmp_path / "checkpoint", [1, 2], "a.parquet")
     config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
     before = set(cluster.rglob("*.ids"))
     reference, _size = loaded(config)
     (index,) = set(cluster.rglob("*.ids")) - before
+    content = index.read_bytes()
     index.unlink()
+    if damage != "missing":
+        index.write_bytes(content[: len(content) // 2] if damage == "cut" else b"something else")
+    _mapped.cache_clear()
 
     left = ShardmillCheckpointFilter(config, reference).filter_rows_for_block(pa.table({"id": [1, 2, 3]}))
 
@@ -438,3 +444,15 @@ def test_job_after_a_crash_undoes_the_write_and_does_it_again(tmp_path):
 
     assert run_job(source, tmp_path / "out", config) == [1, 2, 3, 4]
     assert run_job(source, tmp_path / "out", config) == [1, 2, 3, 4]
+
+
+def test_ray_without_the_parts_that_the_rule_stands_on_filters_in_actors(tmp_path, monkeypatch, caplog):
+    checkpoint = write(tmp_path / "checkpoint", [1], "done.parquet")
+    config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
+    monkeypatch.setitem(sys.modules, "shardmill.integrations.ray_checkpoint.placement", None)
+    monkeypatch.delattr("shardmill.integrations.ray_checkpoint.placement", raising=False)
+
+    reference, _size = loaded(config)
+
+    assert "filtered in actors" in caplog.text
+    assert ShardmillCheckpointFilter(config, reference).filter_rows_for_block(pa.table({"id": [1, 2]})).num_rows == 1

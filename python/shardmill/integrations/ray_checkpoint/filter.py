@@ -61,4 +61,5 @@ class ShardmillCheckpointFilter(CheckpointFilter):
             row = ids.is_null().to_pylist().index(True)
             hint = 'null_ids="always_process" takes rows without an id as never done'
             raise FormatError(f"row {row} of a block has no id: {column!r} is null\nhint: {hint}")
-        return pa.array(self._index.contains(ids))
+        found = self._index.contains(ids)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

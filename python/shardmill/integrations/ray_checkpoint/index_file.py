@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileInfo, FileSystem, LocalFileSystem
 
+from shardmill.errors import FormatError
 from shardmill.resume import IdIndex
 
 logger = logging.getLogger(__name__)
@@ -67,12 +68,24 @@ def opened(spec: IndexSpec, filesystem: FileSystem) -> IdIndex:
     """
     path = spec.path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):
-        return _mapped(path)
+    if (index := _found(path)) is not None:
+        return index
     with _locked(path.parent / f"{spec.family()}lock"):
-        if not path.exists():
-            _build(spec, filesystem, path)
+        if (index := _found(path)) is not None:
+            return index
+        _build(spec, filesystem, path)
         return _mapped(path)
+
+
+def _found(path: Path) -> IdIndex | None:
+    try:
+        return _mapped(path)
+    except FileNotFoundError:
+        return None
+    except FormatError as error:
+        # It is only a cache: what another version wrote, or a full disk cut off, is written anew.
+        logger.warning("%s; it is built again", error)
+        return None
 
 
 @lru_cache(maxsize=4)
@@ -84,7 +97,7 @@ def _build(spec: IndexSpec, filesystem: FileSystem, path: Path) -> None:
     start = time.monotonic()
     logger.info("Loading checkpoint %s: %d files", spec.checkpoint, len(spec.files))
     names = [name for name, _size, _time in spec.files]
-    source = names if isinstance(filesystem, LocalFileSystem) else _stream(filesystem, names, spec.column)
+    source = names if isinstance(filesystem, LocalFileSystem) else _batches(filesystem, names, spec.column)
     index = IdIndex.build(source, spec.column, path=str(path), memory_bytes=spec.memory_bytes, progress=False)
     for older in path.parent.glob(f"{spec.family()}*.ids"):
         if older != path:
@@ -94,17 +107,14 @@ def _build(spec: IndexSpec, filesystem: FileSystem, path: Path) -> None:
     logger.info("Loaded checkpoint %s: %d ids in %.1f s", spec.checkpoint, len(index), seconds)
 
 
-def _stream(filesystem: FileSystem, names: list[str], column: str) -> pa.RecordBatchReader:
+def _batches(filesystem: FileSystem, names: list[str], column: str) -> Iterator[pa.Table | pa.RecordBatch]:
     """The ids of files that only this file system can open."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for name in names:
-            with filesystem.open_input_file(name) as file:
-                yield from pq.ParquetFile(file).iter_batches(columns=[column])
-
-    with filesystem.open_input_file(names[0]) as file:
-        schema = pa.schema([pq.read_schema(file).field(column)])
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    for name in names:
+        with filesystem.open_input_file(name) as file:
+            records = pq.ParquetFile(file)
+            # Says of which type the ids are, also where there are none.
+            yield records.schema_arrow.empty_table().select([column])
+            yield from records.iter_batches(columns=[column])
 
 
 @contextmanager
