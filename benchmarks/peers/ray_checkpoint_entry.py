@@ -56,6 +56,8 @@ def main() -> int:
         has_ended.set()
         sampler.join()
         ray.shutdown()
+    # Ray makes no folder when no row is left.
+    (out / "data").mkdir(exist_ok=True)
     metrics = {
         "manager": options.manager if config else "none",
         "wall_s": finished - started,
@@ -80,8 +82,7 @@ def _run(options: argparse.Namespace, config: CheckpointConfig | None, out: Path
 def _config(options: argparse.Namespace, copy: Path) -> CheckpointConfig | None:
     if options.checkpoint is None:
         return None
-    # A link is as good as a copy: committed files of a checkpoint are never written to.
-    shutil.copytree(options.checkpoint, copy, copy_function=os.link)
+    shutil.copytree(options.checkpoint, copy)
     if options.manager == "default":
         return CheckpointConfig("id", str(copy), delete_checkpoint_on_success=False)
     from shardmill.integrations.ray import checkpoint_config
