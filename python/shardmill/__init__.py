@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from shardmill._native import __version__
 
 if TYPE_CHECKING:
-    from shardmill import arrayrecord, curate
+    from shardmill import arrayrecord, curate, resume
     from shardmill.dataset import Dataset
     from shardmill.errors import (
         CheckpointMismatchError,
         CurateError,
         Error,
         FormatError,
+        IdTypeError,
         MissingColumnError,
         NotFoundError,
         OptionError,
@@ -33,6 +34,7 @@ _LOCATIONS = {
     "Error": "shardmill.errors",
     "Expression": "shardmill.expressions",
     "FormatError": "shardmill.errors",
+    "IdTypeError": "shardmill.errors",
     "Loader": "shardmill.loader",
     "MissingColumnError": "shardmill.errors",
     "NotFoundError": "shardmill.errors",
@@ -50,6 +52,7 @@ __all__ = [
     "Error",
     "Expression",
     "FormatError",
+    "IdTypeError",
     "Loader",
     "MissingColumnError",
     "NotFoundError",
@@ -61,11 +64,12 @@ __all__ = [
     "arrayrecord",
     "col",
     "curate",
+    "resume",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("arrayrecord", "curate"):
+    if name in ("arrayrecord", "curate", "resume"):
         return import_module(f"shardmill.{name}")
     if name in _LOCATIONS:
         return getattr(import_module(_LOCATIONS[name]), name)

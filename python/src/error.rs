@@ -11,6 +11,7 @@ use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
 use shardmill_plan::Error as PlanError;
+use shardmill_resume::Error as ResumeError;
 use shardmill_storage::Error as StorageError;
 use shardmill_write::Error as WriteError;
 use std::error::Error as StdError;
@@ -96,6 +97,25 @@ impl From<LoadError> for PyShardmillError {
             LoadError::Columns(inner) => column_class(inner),
             LoadError::NoSuchRow { .. } => "RowIndexError",
             LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
+            _ => "FormatError",
+        };
+        Self { class, message: message(&error, error.hint()), cause: None }
+    }
+}
+
+impl From<ResumeError> for PyShardmillError {
+    fn from(error: ResumeError) -> Self {
+        let error = match error {
+            ResumeError::Load(inner) => return inner.into(),
+            error => error,
+        };
+        let class = match &error {
+            ResumeError::Storage(inner) => storage_class(inner),
+            ResumeError::Engine(inner) => engine_class(inner),
+            ResumeError::MissingColumn { .. } => "MissingColumnError",
+            ResumeError::TypeMismatch { .. } | ResumeError::UnsupportedType { .. } => "IdTypeError",
+            ResumeError::NoColumn | ResumeError::ColumnCount { .. } | ResumeError::Lengths => "OptionError",
+            ResumeError::WriteIndex { .. } => "StorageError",
             _ => "FormatError",
         };
         Self { class, message: message(&error, error.hint()), cause: None }

@@ -13,6 +13,7 @@ mod inspect;
 mod interrupt;
 mod load;
 mod plan;
+mod resume;
 mod verify;
 mod write;
 
@@ -37,6 +38,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     inspect::init(module)?;
     load::init(module)?;
     plan::init(module)?;
+    resume::init(module)?;
     verify::init(module)?;
     write::init(module)?;
     Ok(())

@@ -10,15 +10,19 @@
 mod error;
 mod gcs;
 mod local;
+mod mapped;
 mod open_files;
 mod publish;
+mod scratch;
 mod unpublished;
 
 pub use error::{Error, Result};
 pub use gcs::GcsStore;
 pub use local::{LocalFile, LocalStore};
+pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging};
+pub use scratch::ScratchFile;
 pub use unpublished::Unpublished;
 
 use bytes::Bytes;

@@ -9,7 +9,7 @@ mod schema;
 mod table;
 
 pub use format::Format;
-pub use open::DatasetOptions;
+pub use open::{DatasetOptions, list_files, open_file};
 pub use table::{TableColumn, TableDataFile, TableOptions};
 
 use crate::{Error, Result};

@@ -81,6 +81,31 @@ impl Dataset {
     }
 }
 
+/// The data files that a data set of these options would have, and their format; none of them is opened.
+///
+/// # Errors
+/// For a path that does not exist, and files of several or unknown formats.
+pub fn list_files(paths: Vec<String>, format: Option<Format>) -> Result<(Option<Format>, Vec<String>)> {
+    let options =
+        DatasetOptions { paths, format, hive: false, filter: None, text_schema: None, bad_lines: BadLines::Error, skip_bad_files: false, threads: 1 };
+    let (format, files) = of_one_format(&options)?;
+    Ok((format, files.into_iter().map(|file| file.path).collect()))
+}
+
+/// Opens one file on its own; `None` for formats whose types are decided over all files.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
+    let opener = match format {
+        Format::Parquet => Opener::Parquet,
+        Format::Orc => Opener::Orc,
+        Format::ArrayRecord => Opener::ArrayRecord,
+        Format::Csv | Format::Jsonl => return Ok(None),
+    };
+    Ok(Some(opener.open(shardmill_storage::store_of(path)?.open(path)?)?.0))
+}
+
 /// Which files may hold rows, as far as their partition values tell.
 fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usize) -> Result<Vec<bool>> {
     let keys: BTreeSet<&str> = partitions.fields().iter().map(|field| field.name().as_str()).collect();

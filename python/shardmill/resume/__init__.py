@@ -1,0 +1,5 @@
+"""What is already done: exact sets of ids."""
+
+from shardmill.resume.id_index import IdIndex
+
+__all__ = ["IdIndex"]
