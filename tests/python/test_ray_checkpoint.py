@@ -334,7 +334,7 @@ def test_null_is_an_error_that_names_column_and_row_by_default(tmp_path):
 
 
 def test_ids_of_another_type_are_an_error_that_names_both(tmp_path):
-    with pytest.raises(TypeError, match="(?s)int64.*string|string.*int64"):
+    with pytest.raises(TypeError, match="integer.*string"):
         filter_of(tmp_path, ["1", "2"]).filter_rows_for_block(pa.table({"id": [1, 2]}))
 
 
