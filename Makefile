@@ -128,6 +128,22 @@ bench-arrayrecord: build ## ArrayRecord files, beside array_record; the report g
 		--config benchmarks/arrayrecord.yaml --session-name $(ARRAYRECORD)
 	$(BIN)/python -m benchmarks.arrayrecord.report benchmark_results/$(firstword $(ARRAYRECORD))/results.json $(ARRAYRECORD_REPORT)
 
+# QUICK=1: a hundredth of the ids with one share done, in about a minute, to see that everything runs.
+ifdef QUICK
+CHECKPOINT := checkpoint_quick --repeats 1 --entries 'hundredth and done_80'
+CHECKPOINT_REPORT := benchmark_results/checkpoint_quick/report
+else
+CHECKPOINT := checkpoint --repeats 3
+CHECKPOINT_REPORT := docs/benchmarks/checkpoint
+endif
+
+.PHONY: bench-checkpoint
+bench-checkpoint: build ## Jobs that are partly done, beside Ray Data; the report goes to docs/benchmarks; QUICK=1 only tries
+	rm -rf benchmark_results/checkpoint_quick
+	SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
+		--config benchmarks/checkpoint.yaml --session-name $(CHECKPOINT)
+	$(BIN)/python -m benchmarks.checkpoint.report benchmark_results/$(firstword $(CHECKPOINT))/results.json $(CHECKPOINT_REPORT)
+
 .PHONY: clean
 clean: ## Remove what was built in this checkout
 	rm -rf $(VENV) $(NATIVE) demo_output benchmark_results

@@ -26,6 +26,7 @@ from benchmarks.interleaved.options import (
     parse_options,
     ray_num_cpus,
 )
+from benchmarks.runner.ray_cluster import start_ray
 
 
 def main() -> int:
@@ -46,7 +47,7 @@ def run(options: Options) -> dict[str, Any]:
 
     Ray and its workers are started before the clock, so that both executors are compared on the work.
     """
-    started = {} if options.executor == "native" else {"ray_start_s": _start_ray()}
+    started = {} if options.executor == "native" else {"ray_start_s": start_ray(ray_num_cpus() or 1)}
     start = time.perf_counter()
     report = Pipeline(
         source=_source(options),
@@ -59,18 +60,6 @@ def run(options: Options) -> dict[str, Any]:
     )
     seconds = time.perf_counter() - start
     return {"is_success": True} | dict(report.to_dict()) | started | {"time_taken_s": seconds}
-
-
-def _start_ray() -> float:
-    import ray
-
-    start = time.perf_counter()
-    cores = ray_num_cpus() or 1
-    ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False)
-    # Ray has started when its workers have, which it only does for a first task.
-    nap = ray.remote(lambda: time.sleep(0.2))
-    ray.get([nap.remote() for _ in range(cores)])
-    return time.perf_counter() - start
 
 
 def _source(options: Options) -> WebDatasetSource | InterleavedParquetSource:

@@ -1,11 +1,12 @@
 """The goals of the interleaved benchmark, and what a session measured for each.
 
-Enters: the measured entries of a report. Leaves: lines of Markdown. Invariant: a figure that was not measured is shown as missing, never as met.
+Enters: the measured entries of a report. Leaves: lines of Markdown, whose form other reports share.
+Invariant: a figure that was not measured is shown as missing, never as met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,36 +34,43 @@ def goals(find: Find) -> list[Goal]:
         for path in _PATHS:
             ours, peer = find(path, codec, "shardmill"), find(path, codec, "nemo_curator")
             factor = peer["process_seconds"] / ours["process_seconds"] if ours and peer else None
-            lines.append(_at_least(f"{path}, {codec}, speed-up over NeMo Curator", factor, wanted))
+            lines.append(at_least(f"{path}, {codec}, speed-up over NeMo Curator", factor, wanted))
     wds, parquet = find("wds_to_parquet", "raw", "shardmill"), find("pq_to_parquet", "raw", "shardmill")
     ratio = wds["process_seconds"] / parquet["process_seconds"] if wds and parquet else None
-    lines.append(_at_most("wds→parquet against parquet→parquet, raw, wall time", ratio, 1.3, "×"))
+    lines.append(at_most("wds→parquet against parquet→parquet, raw, wall time", ratio, 1.3, "×"))
     for path in ("wds_to_parquet", "pq_to_parquet"):
         entry = find(path, "raw", "shardmill")
         seconds = entry.get("task_interleaved_aspect_ratio_filter_process_time_sum") if entry else None
         each = float(seconds) * 1e6 / entry["input_num_images"] if entry and seconds is not None else None
-        lines.append(_at_most(f"aspect ratio filter per image, {path}, raw", each, 5.0, " µs"))
+        lines.append(at_most(f"aspect ratio filter per image, {path}, raw", each, 5.0, " µs"))
     entries = [find(path, "raw", "shardmill") for path in _PATHS]
     peaks = [entry["peak_rss_bytes"] / 1e6 for entry in entries if entry]
-    lines.append(_at_most("peak memory, raw shards, worst path", max(peaks, default=None), 400.0, " MB"))
+    lines.append(at_most("peak memory, raw shards, worst path", max(peaks, default=None), 400.0, " MB"))
     on_ray, local = find("wds_to_parquet", "raw", "shardmill_ray"), find("wds_to_parquet", "raw", "shardmill")
     ratio = on_ray["time_taken_s"] / local["time_taken_s"] if on_ray and local else None
-    lines.append(_at_most("Ray executor against local, raw, after Ray and its workers have started", ratio, 1.5, "×"))
+    lines.append(at_most("Ray executor against local, raw, after Ray and its workers have started", ratio, 1.5, "×"))
     return lines
 
 
 def goal_lines(find: Find) -> list[str]:
     """The table as Markdown."""
+    return goal_table(goals(find))
+
+
+def goal_table(held: Iterable[Goal]) -> list[str]:
+    """Goals as Markdown."""
     words = {True: "met", False: "**missed**", None: "not measured"}
-    rows = [f"| {goal.figure} | {goal.wanted} | {goal.measured} | {words[goal.is_met]} |" for goal in goals(find)]
+    rows = [f"| {goal.figure} | {goal.wanted} | {goal.measured} | {words[goal.is_met]} |" for goal in held]
     return ["## Goals", "", "| figure | goal | measured | |", "|---|--:|--:|---|", *rows, ""]
 
 
-def _at_least(figure: str, value: float | None, wanted: float) -> Goal:
+def at_least(figure: str, value: float | None, wanted: float) -> Goal:
+    """A line for a ratio."""
     return Goal(figure, f"≥ {wanted:g}×", _shown(value, "×"), None if value is None else value >= wanted)
 
 
-def _at_most(figure: str, value: float | None, wanted: float, unit: str) -> Goal:
+def at_most(figure: str, value: float | None, wanted: float, unit: str) -> Goal:
+    """A line for a figure that should be small."""
     return Goal(figure, f"≤ {wanted:g}{unit}", _shown(value, unit), None if value is None else value <= wanted)
 
 

@@ -7,7 +7,7 @@ Called by ``goals`` and ``report``. Invariant: only entries of which every round
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,12 +65,12 @@ class Measured:
 Find = Callable[[str, str, str], Measured | None]
 
 
-def measured_entries(results: dict[str, Any]) -> list[Measured]:
-    """The entries that succeeded."""
+def measured_entries(results: dict[str, Any], systems: Collection[str] = (OURS, PEER)) -> list[Measured]:
+    """The entries that succeeded, of the named systems."""
     found = []
     for entry in results["entries"]:
         parts = entry["name"].split("__")
-        if entry["is_success"] and len(parts) == 3 and parts[2] in (OURS, PEER):
+        if entry["is_success"] and len(parts) == 3 and parts[2] in systems:
             # A session of one round, or an older one, holds its metrics only.
             rounds = entry.get("all_metrics") or [entry["metrics"]]
             found.append(Measured(parts[0], parts[1], parts[2], tuple(rounds)))

@@ -49,14 +49,20 @@ class Outcome:
 
 
 @dataclass
-class _Tree:
-    """The processes that belong to one session id or descend from one process."""
+class ProcessTree:
+    """The processes that belong to one session id or descend from one process.
+
+    Attributes:
+        root: Id of the process, and of the session if it leads one.
+        peak_bytes: Largest memory of the tree at any sample, as in :class:`Outcome`.
+    """
 
     root: int
     peak_bytes: int = 0
     ticks: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def sample(self) -> None:
+        """Looks at the tree once."""
         private, shared = 0, 0
         for pid, fields in self._members().items():
             self.ticks[pid, int(fields[19])] = int(fields[11]) + int(fields[12])
@@ -129,7 +135,7 @@ def run_process(
         except OSError as error:
             output.write(f"cannot start {command[0]}: {error}\n".encode())
             return Outcome(LAUNCH_FAILURE_EXIT_CODE, False, 0.0, 0.0, 0)
-        tree = _Tree(process.pid)
+        tree = ProcessTree(process.pid)
         try:
             has_ended = _wait(process.pid, tree, start + timeout_s)
             seconds = time.perf_counter() - start
@@ -151,7 +157,7 @@ def run_process(
     )
 
 
-def _wait(pid: int, tree: _Tree, deadline: float) -> bool:
+def _wait(pid: int, tree: ProcessTree, deadline: float) -> bool:
     """Samples until the process ends, which is seen at once and not at the next sample."""
     interval_s = _FIRST_SAMPLE_INTERVAL_S
     process_file = os.pidfd_open(pid)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill._native import __version__
 
 if TYPE_CHECKING:
-    from shardmill import arrayrecord, curate
+    from shardmill import arrayrecord, curate, resume
     from shardmill.dataset import Dataset
     from shardmill.errors import (
         CheckpointBusyError,
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         CurateError,
         Error,
         FormatError,
+        IdTypeError,
         MissingColumnError,
         NotFoundError,
         OptionError,
@@ -37,6 +38,7 @@ _LOCATIONS = {
     "Error": "shardmill.errors",
     "Expression": "shardmill.expressions",
     "FormatError": "shardmill.errors",
+    "IdTypeError": "shardmill.errors",
     "Loader": "shardmill.loader",
     "MissingColumnError": "shardmill.errors",
     "NotFoundError": "shardmill.errors",
@@ -56,6 +58,7 @@ __all__ = [
     "Error",
     "Expression",
     "FormatError",
+    "IdTypeError",
     "Loader",
     "MissingColumnError",
     "NotFoundError",
@@ -67,11 +70,12 @@ __all__ = [
     "arrayrecord",
     "col",
     "curate",
+    "resume",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("arrayrecord", "curate"):
+    if name in ("arrayrecord", "curate", "resume"):
         return import_module(f"shardmill.{name}")
     if name in _LOCATIONS:
         return getattr(import_module(_LOCATIONS[name]), name)

@@ -25,3 +25,12 @@ def as_pyarrow(data: Any) -> Any:
         if hasattr(data, "__arrow_c_schema__") and not hasattr(data, "num_rows")
         else pyarrow.record_batch(data)
     )
+
+
+def as_pyarrow_array(data: Any) -> Any:
+    """As :func:`as_pyarrow`, for chunked arrays; one chunk is a plain array."""
+    pyarrow = _pyarrow()
+    if pyarrow is None:
+        return data
+    chunked = pyarrow.chunked_array(data)
+    return chunked.chunk(0) if chunked.num_chunks == 1 else chunked

@@ -28,6 +28,10 @@ class FormatError(Error, ValueError):
     """Data does not have the form that its format demands."""
 
 
+class IdTypeError(FormatError, TypeError):
+    """Ids are of a type that identifies nothing, or of another one than those they are compared with."""
+
+
 class MissingColumnError(FormatError, KeyError):
     """A column that is needed is not there."""
 

@@ -11,6 +11,7 @@ use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
 use shardmill_plan::Error as PlanError;
+use shardmill_resume::Error as ResumeError;
 use shardmill_storage::Error as StorageError;
 use shardmill_write::Error as WriteError;
 use std::error::Error as StdError;
@@ -61,6 +62,7 @@ impl From<CurateError> for PyShardmillError {
             CurateError::Engine(inner) => engine_class(inner),
             CurateError::Parquet(_) | CurateError::Cast { .. } => "FormatError",
             CurateError::Load(inner) => load_class(inner),
+            CurateError::Resume(inner) => resume_class(inner),
             CurateError::NoSampleId { .. } => "MissingColumnError",
             CurateError::OutputExists { .. } => "OutputExistsError",
             CurateError::AppendMode { .. } => "AppendModeError",
@@ -86,6 +88,12 @@ impl From<CurateError> for PyShardmillError {
 impl From<LoadError> for PyShardmillError {
     fn from(error: LoadError) -> Self {
         Self { class: load_class(&error), message: message(&error, error.hint()), cause: None }
+    }
+}
+
+impl From<ResumeError> for PyShardmillError {
+    fn from(error: ResumeError) -> Self {
+        Self { class: resume_class(&error), message: message(&error, error.hint()), cause: None }
     }
 }
 
@@ -163,6 +171,24 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Columns(inner) => column_class(inner),
         LoadError::NoSuchRow { .. } => "RowIndexError",
         LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
+        _ => "FormatError",
+    }
+}
+
+fn resume_class(error: &ResumeError) -> &'static str {
+    match error {
+        ResumeError::Storage(inner) => storage_class(inner),
+        ResumeError::Engine(inner) => engine_class(inner),
+        ResumeError::Load(inner) => load_class(inner),
+        ResumeError::MissingColumn { .. } => "MissingColumnError",
+        ResumeError::TypeMismatch { .. } | ResumeError::UnsupportedType { .. } => "IdTypeError",
+        ResumeError::NoColumn | ResumeError::ColumnCount { .. } | ResumeError::Lengths => "OptionError",
+        ResumeError::Journal { source, .. } if source.kind() == ErrorKind::PermissionDenied => "PermissionDeniedError",
+        ResumeError::WriteIndex { .. } | ResumeError::Journal { .. } | ResumeError::Encode { .. } => "StorageError",
+        ResumeError::NoJob { .. } => "NotFoundError",
+        ResumeError::OtherJob { .. } | ResumeError::InputChanged { .. } => "CheckpointMismatchError",
+        ResumeError::LeaseHeld { .. } | ResumeError::Fenced { .. } => "CheckpointBusyError",
+        ResumeError::Damaged { .. } | ResumeError::OtherFormat { .. } | ResumeError::OutputChanged { .. } => "CheckpointDamagedError",
         _ => "FormatError",
     }
 }

@@ -1,7 +1,7 @@
 //! `shardmill._native.journal`
 
 use crate::curate::PyPipeline;
-use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::error::PyShardmillResult;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_curate::Error;

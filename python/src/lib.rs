@@ -14,6 +14,7 @@ mod interrupt;
 mod journal;
 mod load;
 mod plan;
+mod resume;
 mod verify;
 mod write;
 
@@ -39,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     journal::init(module)?;
     load::init(module)?;
     plan::init(module)?;
+    resume::init(module)?;
     verify::init(module)?;
     write::init(module)?;
     Ok(())

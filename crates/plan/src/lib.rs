@@ -21,4 +21,4 @@ pub use expression::{Comparison, Expression};
 pub use literal::Literal;
 pub use partitions::Partitions;
 pub use predicate::Predicate;
-pub use split::{Unit, Partitioning, Split, partition};
+pub use split::{Partitioning, Split, Unit, partition};

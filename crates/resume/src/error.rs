@@ -1,5 +1,7 @@
 //! What can go wrong with ids and records.
 
+use crate::keys::IdType;
+use arrow_schema::{ArrowError, DataType};
 use std::io;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -50,6 +52,37 @@ pub enum Error {
     /// A committed file was removed or changed.
     #[error("`{path}` is missing or was changed, although the checkpoint says that its split `{unit}` is committed")]
     OutputChanged { path: String, unit: String },
+    #[error("An id is made of no column")]
+    NoColumn,
+    #[error("No column `{column}` for ids; the data has {available}")]
+    MissingColumn { column: String, available: String },
+    /// Floats, lists, maps and structs have no usable identity.
+    #[error("Ids of column `{column}` are {data_type}, which cannot identify a row")]
+    UnsupportedType { column: String, data_type: DataType },
+    /// The same value in another type is another id.
+    #[error("Ids of column `{column}` are {found} here and {expected} in the index")]
+    TypeMismatch { column: String, expected: IdType, found: IdType },
+    #[error("An id of the index has {expected} columns, {found} were given")]
+    ColumnCount { expected: usize, found: usize },
+    #[error("The columns of an id have different lengths")]
+    Lengths,
+    #[error("Ids cannot be read")]
+    Arrow {
+        #[source]
+        source: ArrowError,
+    },
+    #[error("`{path}` is no id index")]
+    NotAnIndex { path: String },
+    #[error("`{path}` is an id index of version {version}, which this program does not know")]
+    IndexVersion { path: String, version: u32 },
+    #[error("The id index `{path}` is damaged: {reason}")]
+    DamagedIndex { path: String, reason: &'static str },
+    #[error("The id index `{path}` cannot be written")]
+    WriteIndex {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
 }
 
 fn and_others(count: usize) -> String {
@@ -63,7 +96,6 @@ impl Error {
         match self {
             Self::Storage(inner) => inner.hint(),
             Self::Load(inner) => inner.hint(),
-            Self::Engine(_) | Self::Journal { .. } | Self::Encode { .. } => None,
             Self::Damaged { .. } => Some("restore it from a copy, or start over with another checkpoint path and an empty output folder"),
             Self::OtherFormat { .. } => Some("resume with the version of shardmill that made it"),
             Self::NoJob { .. } => Some("give the path that was given to Checkpoint(…)"),
@@ -76,6 +108,25 @@ impl Error {
             Self::OutputChanged { .. } => Some(
                 "restore the file, or start over with another checkpoint path and an empty output folder; `shardmill checkpoint verify` lists all",
             ),
+            Self::UnsupportedType { .. } => Some("an id is an integer, a string, bytes, a date or time, a decimal or a bool; cast the column"),
+            Self::TypeMismatch { .. } => {
+                Some("1 and \"1\" are different ids; read the column with the type that the index has, or build the index anew")
+            }
+            Self::ColumnCount { .. } => Some("give one array for each column of the index, in its order"),
+            Self::NotAnIndex { .. } | Self::IndexVersion { .. } | Self::DamagedIndex { .. } => Some("delete it and build it again from its ids"),
+            _ => None,
         }
+    }
+}
+
+impl From<shardmill_plan::Error> for Error {
+    fn from(error: shardmill_plan::Error) -> Self {
+        Self::Load(error.into())
+    }
+}
+
+impl From<shardmill_formats::table::TableError> for Error {
+    fn from(error: shardmill_formats::table::TableError) -> Self {
+        Self::Load(error.into())
     }
 }

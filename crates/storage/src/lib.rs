@@ -12,8 +12,10 @@ mod error;
 mod gcs;
 mod in_memory;
 mod local;
+mod mapped;
 mod open_files;
 mod publish;
+mod scratch;
 mod unpublished;
 
 pub use disk::{Disk, LocalDisk, Locked};
@@ -21,8 +23,10 @@ pub use error::{Error, Result};
 pub use gcs::GcsStore;
 pub use in_memory::InMemory;
 pub use local::{LocalFile, LocalStore};
+pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging};
+pub use scratch::ScratchFile;
 pub use unpublished::Unpublished;
 
 use bytes::Bytes;

@@ -50,10 +50,18 @@ impl LocalFile {
         }
         Ok(Self { path: path.to_owned(), file, identity: identity_of(&metadata) })
     }
+
+    pub(crate) fn as_file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.identity.size == 0
+    }
 }
 
 /// As [`std::os::unix::fs::FileExt::read_exact_at`], past the C library: its `pread` can be cancelled, and pays for that at each call.
-fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match rustix::io::pread(file, &mut *buffer, offset) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

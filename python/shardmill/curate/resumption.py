@@ -68,7 +68,8 @@ def _index(files: tuple[str, ...], columns: tuple[str, ...], memory_bytes: int, 
     from shardmill.resume import IdIndex
 
     column: Any = columns[0] if len(columns) == 1 else list(columns)
-    return IdIndex.build(list(files), column, memory_bytes=memory_bytes, exact=exact, progress=progress).path
+    options: dict[str, Any] = {"exact": True} if exact else {}
+    return IdIndex.build(list(files), column, memory_bytes=memory_bytes, progress=progress, **options).path
 
 
 class Resumption:

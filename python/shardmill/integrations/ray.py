@@ -15,9 +15,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardmill.errors import EngineError
+
+if TYPE_CHECKING:
+    from shardmill.integrations.ray_checkpoint import ShardmillCheckpointConfig
 
 try:
     import ray
@@ -147,3 +150,11 @@ def _cancel(references: list[Any]) -> None:
 def pickled(value: Any) -> bytes:
     """``value`` by cloudpickle, which takes classes and functions along that the reader cannot import."""
     return cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage] - public, by its documentation
+
+
+def checkpoint_config(**options: Any) -> ShardmillCheckpointConfig:
+    """:func:`shardmill.integrations.ray_checkpoint.checkpoint_config`, under the name where one looks for it."""
+    # Runs over splits need Ray's core alone.
+    from shardmill.integrations.ray_checkpoint import checkpoint_config
+
+    return checkpoint_config(**options)

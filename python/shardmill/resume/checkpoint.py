@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from shardmill.errors import OptionError
+
+NullIds = Literal["error", "always_process"]
+DuplicateIds = Literal["count", "strict"]
+ChangedInput = Literal["error", "reprocess"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,9 @@ class Checkpoint:
     id_column: str | Sequence[str] | None = None
     _: KW_ONLY
     delete_on_success: bool = False
-    null_ids: Literal["error", "always_process"] = "error"
-    duplicate_ids: Literal["count", "strict"] = "count"
-    changed_input: Literal["error", "reprocess"] = "error"
+    null_ids: NullIds = "error"
+    duplicate_ids: DuplicateIds = "count"
+    changed_input: ChangedInput = "error"
     version: str = ""
     done: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
     exact: bool = False
@@ -70,10 +74,9 @@ class Checkpoint:
             raise OptionError(f"`id_column` is {self.id_column!r}; it must be a name, or a list of names")
         if len(set(columns)) < len(columns):
             raise OptionError(f"`id_column` names a column twice: {columns}")
-        for option in ("null_ids", "duplicate_ids", "changed_input"):
-            allowed = Checkpoint.__annotations__[option].removeprefix("Literal[").removesuffix("]").replace('"', "")
-            if getattr(self, option) not in allowed.split(", "):
-                raise OptionError(f"`{option}` is {getattr(self, option)!r}; one of {allowed}")
+        for option, allowed in (("null_ids", NullIds), ("duplicate_ids", DuplicateIds), ("changed_input", ChangedInput)):
+            if getattr(self, option) not in get_args(allowed):
+                raise OptionError(f"`{option}` is {getattr(self, option)!r}; one of {', '.join(get_args(allowed))}")
         if not isinstance(self.version, str):
             raise OptionError(f"`version` is {self.version!r}; it must be a string")
         for option in ("delete_on_success", "exact"):

@@ -2,9 +2,9 @@
 
 mod extension;
 mod name;
-mod publishing;
 pub mod output;
 pub(crate) mod parquet;
+mod publishing;
 mod webdataset;
 
 use crate::chunk::{Chunk, Lineage};

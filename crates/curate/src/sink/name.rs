@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// 12 hex digits of SHA-256 over the sorted sources and the batch number; random when there are no sources. Sources that a job reads a second time, in
 /// another version, have a `version`.
 #[must_use]
-pub fn file_stem(lineage: &Lineage, version: &str) -> String {
+pub(crate) fn file_stem(lineage: &Lineage, version: &str) -> String {
     if lineage.sources.is_empty() {
         return uuid::Uuid::new_v4().simple().to_string();
     }

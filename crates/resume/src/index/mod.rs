@@ -1,1 +1,199 @@
 //! Exact sets of keys in a file that all processes of a machine map.
+//!
+//! Ids enter an [`IndexBuilder`], one immutable file leaves; an [`IdIndex`] answers from its bytes where they lie. Each class of keys is a set of its own.
+//! Numbers that lie close together are stored as containers, all other keys in buckets. The invariant: what an index says it contains was added to it; a
+//! file that is damaged is refused, or answers as the whole one would.
+
+mod builder;
+mod dense;
+mod file;
+mod mix;
+mod partitions;
+mod ranges;
+mod runs;
+mod scan;
+mod sparse;
+
+pub use builder::IndexBuilder;
+pub use file::INDEX_VERSION;
+pub use scan::{BuildProgress, IndexSource};
+
+use crate::keys::{IdSchema, KeyEncoder, Keys, WINDOW};
+use crate::{DoneIds, Error, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, MutableBuffer};
+use arrow_schema::DataType;
+use file::Footer;
+use mix::{Mix, low, upper, wide_ones};
+use shardmill_engine::Cancel;
+use shardmill_storage::MappedFile;
+use sparse::Damaged;
+
+/// How an index is built.
+#[derive(Debug, Clone)]
+pub struct IndexOptions {
+    /// For keys; what decoders of files need comes on top of it.
+    pub memory_bytes: u64,
+    pub threads: usize,
+    pub cancel: Cancel,
+}
+
+impl Default for IndexOptions {
+    fn default() -> Self {
+        Self { memory_bytes: 1 << 30, threads: std::thread::available_parallelism().map_or(1, usize::from), cancel: Cancel::default() }
+    }
+}
+
+/// An exact set of ids in a file.
+#[derive(Debug)]
+pub struct IdIndex {
+    file: MappedFile,
+    footer: Footer,
+    encoder: KeyEncoder,
+    mix: Mix,
+    columns: Vec<String>,
+}
+
+/// What an index holds of one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentInfo {
+    pub name: &'static str,
+    pub ids: u64,
+}
+
+impl IdIndex {
+    /// Maps an index. Small ones are read and checked as a whole, of large ones the structure is; [`IdIndex::verify`] reads all of it.
+    ///
+    /// # Errors
+    /// [`Error::Storage`]; [`Error::NotAnIndex`], [`Error::IndexVersion`], [`Error::DamagedIndex`].
+    pub fn open(path: &str) -> Result<Self> {
+        let file = MappedFile::open(path)?;
+        let footer = file::checked_footer(path, &file)?;
+        let encoder = KeyEncoder::new(footer.schema.clone(), footer.secret);
+        let columns = footer.schema.columns().iter().map(|column| column.name.clone()).collect();
+        Ok(Self { mix: Mix::new(footer.secret), file, footer, encoder, columns })
+    }
+
+    /// Compares the content with its checksum.
+    ///
+    /// # Errors
+    /// [`Error::DamagedIndex`].
+    pub fn verify(&self) -> Result<()> {
+        file::verify(self.file.path(), &self.file, &self.footer)
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.file.path()
+    }
+
+    #[must_use]
+    pub fn schema(&self) -> &IdSchema {
+        &self.footer.schema
+    }
+
+    /// Different ids.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.footer.count()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Rows that were added, repeated ids and nulls included.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.footer.rows
+    }
+
+    /// Rows that had no id.
+    #[must_use]
+    pub fn nulls(&self) -> u64 {
+        self.footer.nulls
+    }
+
+    /// Of the file.
+    #[must_use]
+    pub fn num_bytes(&self) -> u64 {
+        self.file.len() as u64
+    }
+
+    #[must_use]
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let narrow = self.footer.narrow.iter().map(|set| SegmentInfo { name: "sparse", ids: set.len() });
+        let wide = self.footer.wide.iter().map(|(class, set)| SegmentInfo { name: class.name(), ids: set.len() });
+        let dense = SegmentInfo { name: "dense", ids: self.footer.dense.count };
+        std::iter::once(dense).chain(narrow).chain(wide).filter(|segment| segment.ids > 0).collect()
+    }
+
+    fn probe(&self, keys: &Keys, first: usize, found: &mut [u8]) -> std::result::Result<(), Damaged> {
+        let file: &[u8] = &self.file;
+        let mut set = |rows: &[u32], number: usize| {
+            if let Some(row) = rows.get(number).map(|row| first + *row as usize)
+                && let Some(byte) = found.get_mut(row >> 3)
+            {
+                *byte |= 1 << (row & 7);
+            }
+        };
+        let narrow = &keys.narrow;
+        if self.footer.dense.entries > 0 {
+            self.footer.dense.probe(file, &narrow.keys, |number| set(&narrow.rows, number))?;
+        }
+        if let Some(sparse) = &self.footer.narrow {
+            let part_bits = sparse.part_bits;
+            let mixed = narrow.keys.iter().map(|key| (self.mix.narrow_part(*key, part_bits), u128::from(self.mix.narrow_rest(*key, part_bits))));
+            sparse.probe(file, mixed, |number| set(&narrow.rows, number))?;
+        }
+        for (class, rows) in keys.wide().filter(|(_, rows)| !rows.keys.is_empty()) {
+            let Some((_, sparse)) = self.footer.wide.iter().find(|(own, _)| *own == class) else { continue };
+            let mask = wide_ones(sparse.rest_bits);
+            let mixed = rows.keys.iter().map(|key| {
+                let key = self.mix.wide(*key);
+                (upper(low(key >> 64), 64, sparse.part_bits), key & mask)
+            });
+            sparse.probe(file, mixed, |number| set(&rows.rows, number))?;
+        }
+        Ok(())
+    }
+
+    fn contains_plain(&self, ids: &[ArrayRef]) -> Result<BooleanBuffer> {
+        let ids = self.encoder.prepare(ids)?;
+        let len = ids.first().map_or(0, |array| array.len());
+        let mut found = MutableBuffer::from_len_zeroed(len.div_ceil(8));
+        let mut keys = Keys::default();
+        for start in (0..len).step_by(WINDOW) {
+            self.encoder.encode(&ids, start..len.min(start + WINDOW), &mut keys)?;
+            self.probe(&keys, start, &mut found)
+                .map_err(|_damaged| Error::DamagedIndex { path: self.path().to_owned(), reason: "a bucket points outside of its part" })?;
+        }
+        Ok(BooleanBuffer::new(found.into(), 0, len))
+    }
+}
+
+impl DoneIds for IdIndex {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn contains(&self, ids: &[ArrayRef]) -> Result<BooleanBuffer> {
+        if let [only] = ids
+            && let (DataType::Dictionary(..), Some(dictionary)) = (only.data_type(), only.as_any_dictionary_opt())
+            && dictionary.values().len() < only.len()
+        {
+            let values = self.contains_plain(std::slice::from_ref(dictionary.values()))?;
+            let keys = dictionary.normalized_keys();
+            let mut found = BooleanBufferBuilder::new(only.len());
+            keys.iter().enumerate().for_each(|(row, key)| found.append(only.is_valid(row) && *key < values.len() && values.value(*key)));
+            return Ok(found.finish());
+        }
+        self.contains_plain(ids)
+    }
+
+    fn may_contain(&self, min: &ArrayRef, max: &ArrayRef) -> bool {
+        ranges::may_contain(self, min, max)
+    }
+}

@@ -1,0 +1,239 @@
+//! Keys that have nothing in common: buckets by their upper bits, and of each key the bits that its bucket does not tell.
+//!
+//! ```text
+//! part:  | first entry of each bucket: u32 × (2^bits + 1) | entries: `entry_bytes` each, ascending within a bucket | 16 bytes of nothing |
+//! ```
+//!
+//! Upper bits of a mixed key say which part it is in, the next ones its bucket; what is left is its entry, in the fewest whole bytes ("quotienting",
+//! Knuth 6.4). Keys are probed in batches whose loads do not depend on one another, so that the waits for memory overlap.
+
+use super::mix::wide_ones;
+use serde::{Deserialize, Serialize};
+
+/// So many keys are probed side by side.
+const BATCH: usize = 128;
+/// An entry is read as one number; there must be something behind the last one.
+const PADDING: usize = 16;
+const MAX_BUCKET_BITS: u32 = 30;
+/// Longer buckets are bisected. Only a hostile or a tiny part has them.
+const SCANNED: usize = 32;
+
+/// One class of keys.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct SparseSet {
+    /// Of a key inside of its part.
+    pub rest_bits: u32,
+    pub part_bits: u32,
+    pub parts: Vec<Part>,
+}
+
+/// Where a part lies; all zero when it is empty.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct Part {
+    #[serde(rename = "o")]
+    pub offset: u64,
+    #[serde(rename = "n")]
+    pub count: u32,
+    #[serde(rename = "b")]
+    pub bucket_bits: u32,
+}
+
+/// The structure of a set does not fit its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Damaged;
+
+fn entry_bytes(rest_bits: u32, bucket_bits: u32) -> usize {
+    (rest_bits - bucket_bits).div_ceil(8) as usize
+}
+
+/// The number of buckets that takes the fewest bytes, with two to 32 entries in each on average.
+fn bucket_bits(rest_bits: u32, count: usize) -> u32 {
+    let fits = |bits: &u32| *bits == 0 || (count >> bits) >= 2;
+    let cost = |bits: &u32| count * entry_bytes(rest_bits, *bits) + (4 << bits);
+    let from = (count / 32).checked_ilog2().unwrap_or_default();
+    (from..=MAX_BUCKET_BITS.min(rest_bits)).take_while(fits).min_by_key(cost).unwrap_or_default()
+}
+
+/// A part of `count` ascending keys without repetition, and how many bits its buckets took.
+pub(super) fn encode_part(rest_bits: u32, keys: impl ExactSizeIterator<Item = u128> + Clone) -> (Vec<u8>, u32) {
+    let bits = bucket_bits(rest_bits, keys.len());
+    let (left, len) = (rest_bits - bits, entry_bytes(rest_bits, bits));
+    let mut bytes = Vec::with_capacity((4 << bits) + 4 + keys.len() * len + PADDING);
+    let mut bucket = 0u128;
+    bytes.extend_from_slice(&0u32.to_le_bytes());
+    for (number, key) in (0u32..).zip(keys.clone()) {
+        let own = key.checked_shr(left).unwrap_or_default();
+        while bucket < own {
+            bytes.extend_from_slice(&number.to_le_bytes());
+            bucket += 1;
+        }
+    }
+    let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+    while bucket < 1 << bits {
+        bytes.extend_from_slice(&count.to_le_bytes());
+        bucket += 1;
+    }
+    for key in keys {
+        let entry = (key & wide_ones(left)).to_le_bytes();
+        bytes.extend_from_slice(entry.get(..len).unwrap_or_default());
+    }
+    bytes.extend_from_slice(&[0; PADDING]);
+    (bytes, bits)
+}
+
+impl SparseSet {
+    pub(super) fn len(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.count)).sum()
+    }
+
+    /// Whether every place that a probe may look at lies inside of `file_len` bytes.
+    pub(super) fn check(&self, key_bits: u32, file_len: u64) -> Result<(), Damaged> {
+        let is_shaped = self.part_bits <= 16 && self.rest_bits + self.part_bits == key_bits && self.parts.len() == 1 << self.part_bits;
+        let fits = |part: &Part| {
+            if part.count == 0 {
+                return true;
+            }
+            if part.bucket_bits > MAX_BUCKET_BITS.min(self.rest_bits) {
+                return false;
+            }
+            let entries = u64::from(part.count) * entry_bytes(self.rest_bits, part.bucket_bits) as u64;
+            let len = (4u64 << part.bucket_bits) + 4 + entries + PADDING as u64;
+            part.offset.checked_add(len).is_some_and(|end| end <= file_len)
+        };
+        if is_shaped && self.parts.iter().all(fits) { Ok(()) } else { Err(Damaged) }
+    }
+
+    /// Calls `hit` with the numbers of those keys that are in the set. A key is its part, and the rest of it.
+    pub(super) fn probe(&self, file: &[u8], keys: impl Iterator<Item = (u64, u128)>, mut hit: impl FnMut(usize)) -> Result<(), Damaged> {
+        let mut batch = Batch::default();
+        let mut first = 0;
+        let mut keys = keys;
+        loop {
+            batch.len = 0;
+            for ((part, rest), probe) in keys.by_ref().take(BATCH).zip(&mut batch.probes) {
+                *probe = self.locate(part, rest).ok_or(Damaged)?;
+                batch.len += 1;
+            }
+            if batch.len == 0 {
+                return Ok(());
+            }
+            batch.run(file, first, &mut hit)?;
+            first += batch.len;
+        }
+    }
+
+    fn locate(&self, part: u64, rest: u128) -> Option<Probe> {
+        let part = self.parts.get(usize::try_from(part).ok()?)?;
+        if part.count == 0 {
+            return Some(Probe::default());
+        }
+        let left = self.rest_bits - part.bucket_bits;
+        let bucket = usize::try_from(rest.checked_shr(left).unwrap_or_default()).ok()?;
+        let offset = usize::try_from(part.offset).ok()?;
+        let directory = offset + 4 * bucket;
+        let entries = offset + (4 << part.bucket_bits) + 4;
+        let len = entry_bytes(self.rest_bits, part.bucket_bits);
+        Some(Probe { directory, entries, len, count: part.count as usize, wanted: rest & wide_ones(left) })
+    }
+}
+
+/// One key on its way; a count of zero is the answer no.
+#[derive(Debug, Clone, Copy, Default)]
+struct Probe {
+    /// Of the bucket's pair of numbers.
+    directory: usize,
+    /// Of the first entry, at first of the part and then of the bucket.
+    entries: usize,
+    len: usize,
+    count: usize,
+    wanted: u128,
+}
+
+struct Batch {
+    probes: [Probe; BATCH],
+    len: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { probes: [Probe::default(); BATCH], len: 0 }
+    }
+}
+
+impl Batch {
+    fn run(&mut self, file: &[u8], first: usize, hit: &mut impl FnMut(usize)) -> Result<(), Damaged> {
+        let probes = self.probes.get_mut(..self.len).unwrap_or_default();
+        for probe in probes.iter_mut().filter(|probe| probe.count > 0) {
+            let pair = file.get(probe.directory..).and_then(|rest| rest.first_chunk::<8>()).ok_or(Damaged)?;
+            let [start, end] = [0, 4].map(|from| pair.iter().skip(from).take(4).rev().fold(0, |number, byte| number << 8 | usize::from(*byte)));
+            if start > end || end > probe.count {
+                return Err(Damaged);
+            }
+            probe.entries += start * probe.len;
+            probe.count = end - start;
+        }
+        // Touched before any of them is compared: the loads do not wait for one another then.
+        let touched = probes.iter().fold(0u8, |all, probe| {
+            let last = probe.entries + (probe.count * probe.len).saturating_sub(1);
+            all ^ file.get(probe.entries).copied().unwrap_or_default() ^ file.get(last).copied().unwrap_or_default()
+        });
+        std::hint::black_box(touched);
+        for (number, probe) in probes.iter().enumerate() {
+            if probe.count > 0 && probe.is_found(file)? {
+                hit(first + number);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Probe {
+    fn is_found(&self, file: &[u8]) -> Result<bool, Damaged> {
+        let mask = wide_ones(8 * u32::try_from(self.len).unwrap_or_default());
+        let entry = |place: usize| -> Result<u128, Damaged> {
+            let bytes = file.get(self.entries + place * self.len..).and_then(|rest| rest.first_chunk::<16>()).ok_or(Damaged)?;
+            Ok(u128::from_le_bytes(*bytes) & mask)
+        };
+        let (mut from, mut to) = (0, self.count);
+        while to - from > SCANNED {
+            let middle = from.midpoint(to);
+            if entry(middle)? <= self.wanted { from = middle } else { to = middle }
+        }
+        for place in from..to {
+            if entry(place)? == self.wanted {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn probes_find_what_was_encoded_and_nothing_else(
+            keys in prop::collection::btree_set(0u128..1 << 20, 0..600),
+            probed in prop::collection::vec(0u128..1 << 20, 0..300),
+            spread in 0u32..100,
+        ) {
+            let rest_bits = 20 + spread;
+            let keys: BTreeSet<u128> = keys.iter().map(|key| key << (spread / 2)).collect();
+            let sorted: Vec<u128> = keys.iter().copied().collect();
+            let (bytes, bits) = encode_part(rest_bits, sorted.iter().copied());
+            let part = Part { offset: 3, count: u32::try_from(keys.len()).unwrap(), bucket_bits: bits };
+            let set = SparseSet { rest_bits, part_bits: 0, parts: vec![part] };
+            let file: Vec<u8> = [0; 3].into_iter().chain(bytes).collect();
+            prop_assert_eq!(set.check(rest_bits, file.len() as u64), Ok(()));
+            let probed: Vec<u128> = probed.iter().map(|key| key << (spread / 2)).chain(sorted.iter().copied()).collect();
+            let mut found = vec![false; probed.len()];
+            prop_assert_eq!(set.probe(&file, probed.iter().map(|key| (0, *key)), |number| found[number] = true), Ok(()));
+            let expected: Vec<bool> = probed.iter().map(|key| keys.contains(key)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+"""Where the filter runs: in the tasks that read, instead of in actors behind them.
+
+Ray plans the filter as a pool of actors. Each holds a CPU for the whole job, so that a job on two CPUs with one callable class of its own has
+none left to read with, and all columns of all rows travel to the actors and back. A rule in Ray's physical rule set, which is there for rules of
+others, moves our filter to where its input is made. The invariant: a plan without our filter is never touched, and one that does not look as
+expected stays as Ray made it; then the actors filter.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ray.data import DataContext
+from ray.data._internal.execution.interfaces import PhysicalOperator, TaskContext
+from ray.data._internal.execution.operators.actor_pool_map_operator import ActorPoolMapOperator
+from ray.data._internal.execution.operators.map_transformer import BlockMapTransformFn
+from ray.data._internal.execution.operators.task_pool_map_operator import TaskPoolMapOperator
+from ray.data._internal.logical.interfaces import PhysicalPlan, Rule
+from ray.data._internal.logical.optimizers import get_physical_ruleset
+from ray.data._internal.logical.rules import FuseOperators, InheritTargetMaxBlockSizeRule, SetReadParallelismRule
+from ray.data._internal.output_buffer import OutputBlockSizeOption
+from ray.data.block import Block
+from ray.data.checkpoint import CheckpointConfig
+
+from shardmill.integrations.ray_checkpoint.filter import ShardmillCheckpointFilter
+
+logger = logging.getLogger(__name__)
+
+_REQUEST = "shardmill.checkpoint_filter_in_read_tasks"
+_FILTER_NAME = "CheckpointFilter"
+
+
+def request(context: DataContext, reference: Any) -> None:
+    """Asks for the plan that is being made to filter in its read tasks.
+
+    Args:
+        context: of that plan.
+        reference: what the filter is made of.
+    """
+    if FilterInReadTasks not in set(get_physical_ruleset()):
+        get_physical_ruleset().add(FilterInReadTasks)
+    context.set_config(_REQUEST, reference)
+
+
+class FilterInReadTasks(Rule):
+    """Makes the filter a part of the operator before it."""
+
+    @classmethod
+    def dependents(cls) -> list[type[Rule]]:
+        """Rules that must see the plan as it will be run."""
+        return [InheritTargetMaxBlockSizeRule, SetReadParallelismRule, FuseOperators]
+
+    def apply(self, plan: PhysicalPlan) -> PhysicalPlan:  # pyright: ignore[reportIncompatibleMethodOverride] - as Ray's own
+        """Returns the plan without our actors."""
+        reference = plan.context.get_config(_REQUEST)
+        if reference is None:
+            return plan
+        op_map = dict(plan.op_map)
+        for operator in list(plan.dag.post_order_iter()):
+            operator._input_dependencies = [
+                _merged(before, plan.context, reference, op_map) for before in operator.input_dependencies
+            ]
+        plan.context.remove_config(_REQUEST)
+        return PhysicalPlan(plan.dag, op_map, plan.context)
+
+
+def _merged(
+    operator: PhysicalOperator, context: DataContext, reference: Any, op_map: dict[PhysicalOperator, Any]
+) -> PhysicalOperator:
+    if not isinstance(operator, ActorPoolMapOperator) or operator.name != _FILTER_NAME:
+        return operator
+    (read,), config = operator.input_dependencies, context.checkpoint_config
+    if not isinstance(read, TaskPoolMapOperator) or config is None:
+        return operator
+    shape = OutputBlockSizeOption.of(target_max_block_size=context.target_max_block_size)
+    step = BlockMapTransformFn(_FilterStep(config, reference), output_block_size_option=shape)
+    read.get_map_transformer().add_transform_fns([step])
+    # As Ray's own rules do; the one that fuses, which runs after this one, sets the links in the other direction.
+    op_map.pop(operator, None)
+    logger.info("The checkpoint is filtered in the tasks of %s", read.name)
+    return read
+
+
+class _FilterStep:
+    """A step of a task. Its filter is made in the task: opening an index that its process has mapped costs nothing."""
+
+    def __init__(self, config: CheckpointConfig, reference: Any) -> None:
+        self._config = config
+        self._reference = reference
+
+    def __call__(self, blocks: Iterable[Block], _context: TaskContext) -> Iterator[Block]:
+        filter_class = self._config.checkpoint_filter_cls or ShardmillCheckpointFilter
+        done = filter_class(self._config, self._reference)
+        for block in blocks:
+            left = done.filter_rows_for_block(block)
+            if left.num_rows > 0:
+                yield left

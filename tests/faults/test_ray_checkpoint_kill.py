@@ -1,0 +1,111 @@
+"""Kill −9 of the driver of a Ray Data job with our checkpoint: once it has been repeated to its end, every row is there once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+pa = pytest.importorskip("pyarrow")
+
+import pyarrow.parquet as pq
+
+from benchmarks.runner.processes import ProcessTree
+
+JOB = Path(__file__).with_name("ray_checkpoint_job.py")
+ROWS_IN_FILE = 5
+
+pytestmark = pytest.mark.ray
+
+
+class Driver:
+    """A driver with a Ray of its own, whose processes die with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with (folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(JOB), *(str(folder / name) for name in ("in", "checkpoint", "out"))],
+                env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")},
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.tree = ProcessTree(self.process.pid)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()[-2000:]
+
+    def kill(self, *, with_workers: bool) -> None:
+        self.tree.sample()
+        if with_workers:
+            self.tree.kill()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        # A worker that outlives its driver goes on writing for a moment; who resumes must wait for it, here as anywhere.
+        time.sleep(1)
+        self.tree.kill()
+
+
+def committed(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("checkpoint/*.parquet")} - pending(folder)
+
+
+def pending(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("checkpoint/*.pending.parquet")}
+
+
+def kill_repeatedly(folder: Path, files: int, kills: int) -> int:
+    """Kills so often, resumes to the end, checks every row, and returns how many kills left a write in the middle."""
+    rng = random.Random(f"ray {kills}")
+    (folder / "in").mkdir()
+    for number in range(files):
+        ids = pa.array([f"{number}-{row}" for row in range(ROWS_IN_FILE)])
+        pq.write_table(pa.table({"id": ids}), folder / "in" / f"{number}.parquet")
+    hits = 0
+    for kill in range(kills):
+        is_aimed = kill % 2 == 0
+        old, done = pending(folder), len(committed(folder))
+        driver, aim = Driver(folder), done + rng.randrange(3)
+        wait_until(driver, lambda aim=aim: len(committed(folder)) >= aim and (folder / "checkpoint").exists())
+        if is_aimed:
+            wait_until(driver, lambda old=old: bool(pending(folder) - old))
+        time.sleep(rng.random() * (0.02 if is_aimed else 0.3))
+        driver.kill(with_workers=is_aimed)
+        hits += bool(pending(folder) - old)
+    assert len(committed(folder)) < files, "the last run has something to do"
+    last = Driver(folder)
+    last.process.wait(timeout=300)
+    last.tree.kill()
+    assert last.process.returncode == 0, last.log()
+    written = sorted(
+        value for path in (folder / "out").iterdir() for value in pq.read_table(path, columns=["id"])["id"].to_pylist()
+    )
+    assert written == sorted(f"{number}-{row}" for number in range(files) for row in range(ROWS_IN_FILE))
+    return hits
+
+
+def wait_until(driver: Driver, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert driver.process.poll() is None, driver.log()
+        assert time.monotonic() < deadline, "nothing happens"
+        time.sleep(0.002)
+
+
+def test_killed_driver_is_resumed_without_loss_or_repetition(tmp_path) -> None:
+    hits = kill_repeatedly(tmp_path, files=16, kills=3)
+    print("hits", hits)
+
+
+@pytest.mark.slow
+def test_driver_killed_thirty_times_is_resumed_without_loss_or_repetition(tmp_path) -> None:
+    assert kill_repeatedly(tmp_path, files=160, kills=30) > 5
