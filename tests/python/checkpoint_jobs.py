@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ class Stop(Exception):
 class Work:
     """The function of a job. Raises at the call of a number, when all before it are committed; notes the ids that it gets."""
 
-    def __init__(self, out: Path, stop_at: int | None = None) -> None:
+    def __init__(self, out: Path, stop_at: int | None = None, on_call: Callable[[], object] = lambda: None) -> None:
         self.out, self.stop_at = out, stop_at
         self.known = len(list(out.glob("*.parquet")))
         self.calls = 0
+        self.on_call = on_call
         self.seen: list[Any] = []
 
     def __call__(self, table):
@@ -34,6 +36,7 @@ class Work:
             while len(list(self.out.glob("*.parquet"))) < self.known + self.stop_at - 1 and time.monotonic() < deadline:
                 time.sleep(0.002)
             raise Stop
+        self.on_call()
         self.seen.extend(table["id"].to_pylist())
         return table
 
@@ -60,12 +63,13 @@ class Job:
         self,
         *,
         stop_at: int | None = None,
+        on_call: Callable[[], object] = lambda: None,
         source: dict | None = None,
         sink: dict | None = None,
         stages=None,
         **options: Any,
     ) -> Pipeline:
-        self.work = Work(self.out, stop_at)
+        self.work = Work(self.out, stop_at, on_call)
         named = {"path": self.state, "id_column": "id"} | options
         return Pipeline(
             source=TableSource(self.source, **({"files_per_partition": 1} | (source or {}))),

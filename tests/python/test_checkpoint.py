@@ -336,7 +336,7 @@ def test_other_process_at_work_is_named(job):
     other = Job(job.source.parent)
 
     def meddle(table):
-        with pytest.raises(CheckpointBusyError, match=f"process {os.getpid()} on .*hint: "):
+        with pytest.raises(CheckpointBusyError, match=f"(?s)process {os.getpid()} on .*hint: "):
             other.run(stages=[Map(meddle, name="work")])
         return table
 
@@ -436,7 +436,7 @@ def test_type_of_ids_that_changed_is_an_error_that_names_both(job):
     for file in job.source.iterdir():
         file.unlink()
     pq.write_table(pa.table({"id": [1, 2, 3, 4]}), job.source / "anew.parquet")
-    with pytest.raises(sm.Error, match=r"(?si)int64.*(string|utf8)|(string|utf8).*int64"):
+    with pytest.raises(sm.Error, match="Ids of column `id` are signed integer here and string in the index"):
         job.run()
 
 
@@ -549,15 +549,15 @@ def test_done_rows_are_not_read_beyond_their_ids(job, tmp_path):
 def test_count_and_schema_do_not_know_of_checkpoints(job):
     job.write_numbers()
     job.stop(3)
-    assert sm.Dataset(job.source).count() == 50
+    assert sm.Dataset(job.source).num_rows == 50
     assert sm.Dataset(job.source).schema.names == ["id"]
 
 
 def test_fifty_resumes_leave_few_files(job):
     expected = job.write_numbers(files=25, rows=2)
-    for _ in range(25):
+    for _ in range(24):
         job.stop(2)
-    for _ in range(25):
+    for _ in range(26):
         job.run()
 
     job.assert_ids(expected)
@@ -570,10 +570,10 @@ def test_fifty_resumes_leave_few_files(job):
 
 def test_names_that_begin_with_one_another_are_splits_of_their_own(tmp_path):
     job = Job(tmp_path)
-    names = ["1" * length for length in range(1, 120)] + [f"{number}" for number in range(2000, 2400)]
+    names = ["1" * length for length in range(1, 60)] + [f"{number}" for number in range(2000, 2060)]
     for name in names:
         (job.source / f"{name}.jsonl").write_text(json.dumps({"id": name}) + "\n")
-    job.stop(200)
+    job.stop(60)
     some = sum(job.ids().values())
     assert 0 < some < len(names)
     job.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -47,15 +48,10 @@ def test_inspect_as_json_is_one_object(job):
 def test_inspect_names_who_is_at_work(job):
     told = []
 
-    def look(table):
+    def look():
         told.append(json.loads(shardmill("checkpoint", "inspect", job.state, "--json").stdout)["holder"])
-        return table
 
-    from shardmill.curate import Map
-
-    job.run(version="7", stages=[Map(look, name="work", batch_size=1000)])
-    import os
-
+    job.run(version="7", on_call=look)
     assert {text.split(" on ")[0] for text in told} == {f"process {os.getpid()}"}
 
 
@@ -132,12 +128,9 @@ def test_compact_leaves_one_file_of_records_and_the_job_goes_on(job):
 def test_compact_refuses_a_job_that_runs(job):
     told = []
 
-    def look(table):
+    def look():
         told.append(shardmill("checkpoint", "compact", job.state))
-        return table
 
-    from shardmill.curate import Map
-
-    job.run(version="7", stages=[Map(look, name="work", batch_size=1000)])
+    job.run(version="7", on_call=look)
     assert {result.returncode for result in told} == {1}
     assert all("is held by process" in result.stderr for result in told)
