@@ -123,7 +123,11 @@ class Case:
     def units(self) -> list[Path]:
         """Records of the run that is at work."""
         folder = self.job_folder()
-        return list(folder.glob("units-*/[!.]*")) if folder else []
+        try:
+            return list(folder.glob("units-*/[!.]*")) if folder else []
+        except FileNotFoundError:
+            # The folder of a term was removed meanwhile.
+            return []
 
     def leases(self) -> list[Path]:
         folder = self.job_folder()

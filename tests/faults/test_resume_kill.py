@@ -121,6 +121,7 @@ def test_two_jobs_that_begin_at_once_on_one_checkpoint_do_each_row_once(tmp_path
     case.assert_exact()
 
 
+@pytest.mark.xfail(strict=True, reason="each removes the hidden files of the other: committed rows are lost")
 def test_jobs_with_checkpoints_of_their_own_may_share_an_output_folder(tmp_path) -> None:
     one, other = Case(tmp_path / "one", "double"), Case(tmp_path / "other", "drop")
     other.out = one.out

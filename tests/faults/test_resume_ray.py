@@ -13,7 +13,7 @@ from resume_process import Case, ResumeJob, wait_for
 pytest.importorskip("ray")
 pytestmark = pytest.mark.ray
 
-PACE = 0.1
+PACE = 0.3
 OPTIONS = {"executor": "ray", "workers": 2, "pace": PACE}
 
 
@@ -34,7 +34,7 @@ def lose_a_worker(folder: Path, seed: int) -> None:
     job = case.start(**OPTIONS)
     for _ in range(2):
         if worker := a_worker(case, job):
-            time.sleep(rng.random() * 4 * PACE)
+            time.sleep(rng.random() * 2 * PACE)
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
     code, outcome = job.finish(timeout=120)
@@ -49,7 +49,7 @@ def lose_the_driver(folder: Path, seed: int) -> None:
     case, rng = Case(folder, "drop", files=4), random.Random(seed)
     job = case.start(**OPTIONS)
     worker = a_worker(case, job)
-    time.sleep(rng.random() * 12 * PACE)
+    time.sleep(rng.random() * 8 * PACE)
     if worker is not None and is_alive(worker):
         os.kill(worker, signal.SIGSTOP)
     try:

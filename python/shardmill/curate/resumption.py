@@ -87,10 +87,10 @@ class Resumption:
         self._checkpoint = checkpoint
         self._progress = progress
         self._path, single = _state_folder(checkpoint)
-        self._output = str(Path(os.path.abspath(os.fspath(pipeline.sink.path))))  # noqa: PTH100 - links stay
+        self._output = str(Path(os.path.abspath(_plain(pipeline.sink.path))))  # noqa: PTH100 - links stay
         _keep_apart(self._path, pipeline, self._output)
         imports = [*([single] if single else []), *checkpoint.done_paths]
-        self._imports = [os.path.realpath(path) for path in imports]
+        self._imports = [os.path.realpath(_plain(path)) for path in imports]
         self._journal: native.Journal | None = None
         self.splits: list[str] = []
         self.plan = CommitPlan(target="")
@@ -131,7 +131,7 @@ class Resumption:
         if new and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates([json.loads(file)["path"] for file in new])
         self.splits = journal.plan(native_pipeline, new)
-        # A run that overwrites has nothing committed before it. What is there may be older: one that died before may not have emptied the folder.
+        # A run that overwrites has nothing committed before it; but one that died may have planned and not emptied the folder.
         native_pipeline.prepare(self.splits, is_resumed=mode != "overwrite")
         segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})
         columns = tuple(checkpoint.id_columns)
@@ -152,6 +152,9 @@ class Resumption:
         journal, self._journal = self._journal, None
         assert journal is not None
         deletes = self._checkpoint.delete_on_success and not report.quarantined
+        if deletes:
+            # Earlier runs may have left something out too.
+            deletes = json.loads(native.snapshot(self._path, verifies=False))["quarantined"] == 0
         if warning := journal.finish(deletes):
             _log.warning("%s", warning)
 
@@ -203,9 +206,13 @@ class Resumption:
             )
 
 
+def _plain(path: str | os.PathLike[str]) -> str:
+    return os.fspath(path).removeprefix("file://")
+
+
 def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
     """The folder for the journal, and the file with ids that are done when the path is one."""
-    path = os.path.realpath(os.fspath(checkpoint.path).removeprefix("file://"))
+    path = os.path.realpath(_plain(checkpoint.path))
     if Path(path).is_file():
         if not checkpoint.id_columns:
             raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` is a folder")
@@ -215,7 +222,7 @@ def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
 
 def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
     """Refuses a checkpoint whose files would be read as input or emptied with the output."""
-    inputs = [os.path.realpath(source) for source in pipeline.source.paths()]
+    inputs = [os.path.realpath(_plain(source)) for source in pipeline.source.paths()]
     for folder, what in ((os.path.realpath(output), "output"), *((source, "input") for source in inputs)):
         if path == folder or Path(path).is_relative_to(folder) or (what == "input" and _is_reached(path, folder)):
             raise OptionError(f"The checkpoint `{path}` lies in the {what} `{folder}`\nhint: give it a folder of its own")
@@ -262,7 +269,7 @@ def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str], out
     spec = pipeline.spec()
     sink = {name: value for name, value in spec["sink"].items() if name in ("format", "on_materialize_error", "materialize_on_write")}
     return {
-        "input": sorted(os.path.realpath(path) for path in pipeline.source.paths()),
+        "input": sorted(os.path.realpath(_plain(path)) for path in pipeline.source.paths()),
         "source": {pipeline.source.kind: pipeline.source.options()},
         "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
         "output": os.path.realpath(output),
