@@ -30,7 +30,8 @@ def read_index(
     is_shown: bool,
 ) -> _native.IdIndex:
     """Builds the index of files at ``path``, with a bar on the terminal while it goes on."""
-    _logger.info("Loading checkpoint %s…", ", ".join(paths))
+    more = f" and {len(paths) - 1:,} more files" if len(paths) > 1 else ""
+    _logger.info("Loading checkpoint %s%s…", paths[0], more)
     counts = _native.BuildProgress()
     is_done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(counts, is_done), daemon=True) if is_shown else None
