@@ -32,7 +32,7 @@ pub struct IdPolicy {
     /// Rows with these ids are skipped.
     pub done: Option<Arc<dyn DoneIds>>,
     pub nulls: NullIds,
-    /// Write the ids of the processed rows into a file of their own.
+    /// The ids of processed rows are asked for: whoever calls [`super::run`] gives it a file for them.
     pub records_ids: bool,
 }
 
@@ -77,8 +77,9 @@ pub(super) struct Recorder<'a> {
 impl<'a> Recorder<'a> {
     pub(super) fn new(file: StagedFile, options: &OutputOptions<'a>) -> Self {
         let mut staged = Some(file.staged);
-        let missing = || Error::NameClash { path: String::new() };
-        let output = Output::new(&file.path, options, move || staged.take().ok_or_else(missing)).of_ids();
+        let path = file.path.clone();
+        let missing = move || Error::NameClash { path: path.clone() };
+        let output = Output::new(&file.path, options, move || staged.take().ok_or_else(&missing)).of_ids();
         Self { output, uncounted: SplitReport::default() }
     }
 
