@@ -2,9 +2,9 @@
 //!
 //! The invariant: a column other than an id is read for a block only when a row of it has to be processed, and then for such rows alone.
 
-use super::{SOURCE_STAGE, TableJob};
 use super::columns::{Layout, OwnColumns};
 use super::ids::Place;
+use super::{SOURCE_STAGE, TableJob};
 use crate::checkpoint::DONE;
 use crate::report::SplitReport;
 use crate::{Error, Result};
