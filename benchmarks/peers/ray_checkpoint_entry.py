@@ -80,13 +80,21 @@ def _run(options: argparse.Namespace, config: CheckpointConfig | None, out: Path
 def _config(options: argparse.Namespace, copy: Path) -> CheckpointConfig | None:
     if options.checkpoint is None:
         return None
-    # A link is as good as a copy: committed files of a checkpoint are never written to.
-    shutil.copytree(options.checkpoint, copy, copy_function=os.link)
+    shutil.copytree(options.checkpoint, copy, copy_function=_link)
     if options.manager == "default":
         return CheckpointConfig("id", str(copy), delete_checkpoint_on_success=False)
     from shardmill.integrations.ray import checkpoint_config
 
     return checkpoint_config(id_column="id", checkpoint_path=str(copy))
+
+
+def _link(source: str, target: str) -> None:
+    """As good as a copy: committed files of a checkpoint are never written to."""
+    try:
+        os.link(source, target)
+    except OSError:
+        # On another disk.
+        shutil.copy2(source, target)
 
 
 def _sample(tree: ProcessTree, has_ended: threading.Event) -> None:
