@@ -112,6 +112,7 @@ impl From<ResumeError> for PyShardmillError {
         let class = match &error {
             ResumeError::Storage(inner) => storage_class(inner),
             ResumeError::Engine(inner) => engine_class(inner),
+            ResumeError::NoFiles { .. } => "NotFoundError",
             ResumeError::MissingColumn { .. } => "MissingColumnError",
             ResumeError::TypeMismatch { .. } | ResumeError::UnsupportedType { .. } => "IdTypeError",
             ResumeError::NoColumn | ResumeError::ColumnCount { .. } | ResumeError::Lengths => "OptionError",

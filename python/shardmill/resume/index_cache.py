@@ -75,12 +75,13 @@ def cached(
     """The index of these files as they are now: mapped if somebody built it, else built by one of those who ask."""
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
-    target = str(folder / f"{_key(paths, columns, format)}.ids")
+    name = _key(paths, columns, format)
+    target = str(folder / f"{name}.ids")
     index = _opened(target)
     if index is not None:
         return index
     # The lock goes with the process that holds it, so a killed one leaves nothing that others would wait for.
-    with open(target + ".lock", "w") as lock:
+    with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         index = _opened(target)
         return build(target) if index is None else index
@@ -105,7 +106,7 @@ def _key(paths: list[str], columns: list[str], format: str | None) -> str:
     """Changes with the columns, with each file's path, size and time of change, and with the layout of the index."""
     files = []
     for file in sorted(os.path.realpath(file) for file in _native.files_of(paths, format=format)):
-        status = os.stat(file)
+        status = Path(file).stat()
         files.append((file, status.st_size, status.st_mtime_ns))
     content = json.dumps([_native.INDEX_VERSION, columns, format, files])
     return hashlib.sha256(content.encode()).hexdigest()[:32]

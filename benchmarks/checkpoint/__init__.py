@@ -1,0 +1,1 @@
+"""The id index and resumed jobs, measured."""
