@@ -19,10 +19,12 @@ STAGING = ".shardmill-*.staging"
 class Job:
     """A curation job in a process of its own."""
 
+    script = JOB
+
     def __init__(self, kind: str, source: Path, out: Path, **options: object) -> None:
         named = [f"{name}={value}" for name, value in options.items()]
         self.process = subprocess.Popen(
-            [sys.executable, str(JOB), kind, str(source), str(out), *named],
+            [sys.executable, str(self.script), kind, str(source), str(out), *named],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

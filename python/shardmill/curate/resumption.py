@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,12 +126,16 @@ class Resumption:
             _log.warning("%s", warning)
         self.committed = journal.committed()
         checkpoint, native_pipeline = self._checkpoint, self._pipeline.native(may_replace=False)
-        is_resumed = journal.is_resumed()
+        mode = self._pipeline.sink.mode
+        if mode == "error" and not journal.is_resumed() and Path(self._output).exists():
+            # Before anything is planned: the next run would take a plan for one that was begun.
+            native_pipeline.prepare([], is_resumed=False)
         new = journal.new_files(native_pipeline)
         if new and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates([json.loads(file)["path"] for file in new])
         self.splits = journal.plan(native_pipeline, new)
-        native_pipeline.prepare(self.splits, is_resumed=is_resumed)
+        # A run that overwrites has nothing committed before it. What is there may be older: one that died before may not have emptied the folder.
+        native_pipeline.prepare(self.splits, is_resumed=mode != "overwrite")
         segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})
         columns = tuple(checkpoint.id_columns)
         self.plan = CommitPlan(
@@ -218,8 +223,18 @@ def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
     """Refuses a checkpoint whose files would be read as input or emptied with the output."""
     inputs = [os.path.realpath(source) for source in pipeline.source.paths()]
     for folder, what in ((os.path.realpath(output), "output"), *((source, "input") for source in inputs)):
-        if path == folder or Path(path).is_relative_to(folder):
+        if path == folder or Path(path).is_relative_to(folder) or (what == "input" and _is_reached(path, folder)):
             raise OptionError(f"The checkpoint `{path}` lies in the {what} `{folder}`\nhint: give it a folder of its own")
+
+
+def _is_reached(path: str, pattern: str) -> bool:
+    """Whether a glob finds files in the folder ``path``: folders that match are searched recursively."""
+    fixed, star, rest = pattern.partition("*")
+    if "**" in star + rest and Path(path).is_relative_to(Path(fixed + "x").parent):
+        return True
+    depth = len(Path(pattern).parts)
+    # A star matches within one part of a path.
+    return len(Path(path).parts) >= depth and all(map(fnmatchcase, Path(path).parts[:depth], Path(pattern).parts))
 
 
 def _files_of(path: str) -> list[str]:
