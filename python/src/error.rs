@@ -185,7 +185,7 @@ fn resume_class(error: &ResumeError) -> &'static str {
         ResumeError::NoColumn | ResumeError::ColumnCount { .. } | ResumeError::Lengths => "OptionError",
         ResumeError::Journal { source, .. } if source.kind() == ErrorKind::PermissionDenied => "PermissionDeniedError",
         ResumeError::WriteIndex { .. } | ResumeError::Journal { .. } | ResumeError::Encode { .. } => "StorageError",
-        ResumeError::NoJob { .. } => "NotFoundError",
+        ResumeError::NoJob { .. } | ResumeError::NoFiles { .. } => "NotFoundError",
         ResumeError::OtherJob { .. } | ResumeError::InputChanged { .. } => "CheckpointMismatchError",
         ResumeError::LeaseHeld { .. } | ResumeError::Fenced { .. } => "CheckpointBusyError",
         ResumeError::Damaged { .. } | ResumeError::OtherFormat { .. } | ResumeError::OutputChanged { .. } => "CheckpointDamagedError",

@@ -9,7 +9,6 @@ use pyo3::types::PyDict;
 use pyo3_arrow::input::{AnyArray, AnyRecordBatch};
 use pyo3_arrow::{PyArray, PyChunkedArray};
 use shardmill_load::Format;
-use shardmill_load::files_of_one_format;
 use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource};
 use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error};
@@ -81,8 +80,8 @@ impl PyIdIndex {
     }
 
     /// Whether ids may lie between two values, each an array of one.
-    fn may_contain(&self, min: PyArray, max: PyArray) -> bool {
-        self.0.may_contain(&min.into_inner().0, &max.into_inner().0)
+    fn may_contain(&self, low: PyArray, high: PyArray) -> bool {
+        self.0.may_contain(&low.into_inner().0, &high.into_inner().0)
     }
 
     fn __len__(&self) -> usize {
@@ -211,8 +210,8 @@ impl PyIndexBuilder {
 #[pyo3(signature = (paths, *, format))]
 fn files_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyShardmillResult<Vec<String>> {
     let format = format.map(Format::parse).transpose()?;
-    let files = py.detach(|| files_of_one_format(&paths, format))?.1;
-    Ok(files.into_iter().map(|file| file.path).collect())
+    let source = IndexSource { paths, format, columns: Vec::new() };
+    Ok(py.detach(|| source.files())?.1)
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -170,6 +170,14 @@ def test_actors_filter_when_read_tasks_must_not_and_classes_work_in_a_plain_conf
     assert run_job(source, tmp_path / "out", context.checkpoint_config) == [1, 4, 5, 6]
 
 
+def test_error_of_a_read_task_reaches_the_driver_as_what_it_is(tmp_path):
+    source = write(tmp_path / "in", [1, None])
+    checkpoint = write(tmp_path / "checkpoint", [1], "done.parquet")
+
+    with pytest.raises(errors.FormatError, match=r"row 1 of a block has no id(.|\n)*hint"):
+        run_job(source, tmp_path / "out", checkpoint_config(id_column="id", checkpoint_path=checkpoint))
+
+
 def test_counts_and_schemas_do_not_see_the_checkpoint(tmp_path, context):
     source = write(tmp_path / "in", [1, 2, 3, 4])
     checkpoint = write(tmp_path / "checkpoint", [2, 3], "done.parquet")

@@ -46,9 +46,9 @@ pub enum Error {
     #[error("Two batches of different inputs would be written to `{path}`")]
     NameClash { path: String },
     #[error(transparent)]
-    Load(#[from] shardmill_load::Error),
+    Load(Box<shardmill_load::Error>),
     #[error(transparent)]
-    Resume(#[from] shardmill_resume::Error),
+    Resume(Box<shardmill_resume::Error>),
     /// The files of one split have different columns.
     #[error("`{path}` has a column `{column}`, and `{first}` has none; the first file of a split decides about its columns")]
     MoreColumns { path: String, column: String, first: String },
@@ -83,6 +83,18 @@ pub enum Error {
     ErrorBudget { count: u64, limit: u64, last: String },
     #[error("The description of the pipeline cannot be read")]
     Spec(#[from] serde_json::Error),
+}
+
+impl From<shardmill_load::Error> for Error {
+    fn from(error: shardmill_load::Error) -> Self {
+        Self::Load(Box::new(error))
+    }
+}
+
+impl From<shardmill_resume::Error> for Error {
+    fn from(error: shardmill_resume::Error) -> Self {
+        Self::Resume(Box::new(error))
+    }
 }
 
 impl Error {

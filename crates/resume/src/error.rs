@@ -66,6 +66,8 @@ pub enum Error {
     ColumnCount { expected: usize, found: usize },
     #[error("The columns of an id have different lengths")]
     Lengths,
+    #[error("No file of ids in {paths}")]
+    NoFiles { paths: String },
     #[error("Ids cannot be read")]
     Arrow {
         #[source]

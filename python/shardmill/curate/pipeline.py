@@ -148,7 +148,7 @@ class Pipeline:
             from shardmill.resume import Checkpoint
 
             with Resumption(self, Checkpoint.of(self.checkpoint), progress) as resumption:
-                report.committed_before = resumption.committed
+                report.committed_before, report.checkpoint_load_s = resumption.committed, resumption.load_s
                 pipeline = self.native(may_replace=False, plan=resumption.plan)
                 self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, workers, progress, report)
                 resumption.finish(report)

@@ -23,6 +23,7 @@ class Report:
         seconds: wall time from the check of the options to the last published file.
         error: what stopped the run, if anything did.
         committed_before: splits that earlier runs of a job with a checkpoint have committed; they are not among ``splits``.
+        checkpoint_load_s: seconds that it took to have an index of the ids that are done.
     """
 
     params: dict[str, Any]
@@ -31,6 +32,7 @@ class Report:
     peak_rss_bytes: int = 0
     error: str | None = None
     committed_before: int = 0
+    checkpoint_load_s: float = 0.0
 
     @property
     def is_success(self) -> bool:
@@ -100,6 +102,8 @@ class Report:
         metrics: dict[str, Any] = {
             "is_success": self.is_success,
             "time_taken_s": seconds,
+            "committed_before": self.committed_before,
+            "checkpoint_load_s": self.checkpoint_load_s,
             "throughput_rows_per_sec": _rate(outputs["rows"], seconds),
             "throughput_samples_per_sec": _rate(outputs["samples"], seconds),
         }

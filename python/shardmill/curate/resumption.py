@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -80,6 +81,7 @@ class Resumption:
         splits: what is left to be done, each as JSON.
         plan: for the workers.
         committed: splits that earlier runs committed.
+        load_s: seconds that it took to have an index of the ids that are done.
     """
 
     def __init__(self, pipeline: Pipeline, checkpoint: Checkpoint, progress: bool) -> None:
@@ -95,6 +97,7 @@ class Resumption:
         self.splits: list[str] = []
         self.plan = CommitPlan(target="")
         self.committed = 0
+        self.load_s = 0.0
 
     def __enter__(self) -> Resumption:
         done = self._done_files()
@@ -144,6 +147,9 @@ class Resumption:
             exact=checkpoint.exact,
             progress=self._progress,
         )
+        start = time.perf_counter()
+        self.plan.options()
+        self.load_s = time.perf_counter() - start
         if self.committed:
             _log.info("%d splits are committed, %d are left", self.committed, len(self.splits))
 

@@ -30,7 +30,8 @@ def read_index(
     is_shown: bool,
 ) -> _native.IdIndex:
     """Builds the index of files at ``path``, with a bar on the terminal while it goes on."""
-    _logger.info("Loading checkpoint %s…", ", ".join(paths))
+    more = f" and {len(paths) - 1:,} more files" if len(paths) > 1 else ""
+    _logger.info("Loading checkpoint %s%s…", paths[0], more)
     counts = _native.BuildProgress()
     is_done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(counts, is_done), daemon=True) if is_shown else None
@@ -75,12 +76,13 @@ def cached(
     """The index of these files as they are now: mapped if somebody built it, else built by one of those who ask."""
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
-    target = str(folder / f"{_key(paths, columns, format)}.ids")
+    name = _key(paths, columns, format)
+    target = str(folder / f"{name}.ids")
     index = _opened(target)
     if index is not None:
         return index
     # The lock goes with the process that holds it, so a killed one leaves nothing that others would wait for.
-    with open(target + ".lock", "w") as lock:
+    with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         index = _opened(target)
         return build(target) if index is None else index
@@ -105,7 +107,7 @@ def _key(paths: list[str], columns: list[str], format: str | None) -> str:
     """Changes with the columns, with each file's path, size and time of change, and with the layout of the index."""
     files = []
     for file in sorted(os.path.realpath(file) for file in _native.files_of(paths, format=format)):
-        status = os.stat(file)
+        status = Path(file).stat()
         files.append((file, status.st_size, status.st_mtime_ns))
     content = json.dumps([_native.INDEX_VERSION, columns, format, files])
     return hashlib.sha256(content.encode()).hexdigest()[:32]

@@ -10,6 +10,7 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_formats::table::TableFile;
 use shardmill_load::Error as LoadError;
 use shardmill_plan::Predicate;
+use shardmill_resume::keys::IdSchema;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -56,9 +57,14 @@ impl Layout {
         let metadata = if options.columns.is_none() { declared.metadata().clone() } else { Default::default() };
         let of = |fields: Vec<FieldRef>| Arc::new(Schema::new(fields));
         let all = of(fields.clone());
+        let id_schema = of(places.iter().filter_map(|place| fields.get(*place).cloned()).collect());
+        if !ids.columns.is_empty() {
+            // Before a row is processed whose id could not be known again.
+            IdSchema::of(&id_schema, &ids.columns)?;
+        }
         Ok(Self {
             schema: Arc::new(Schema::new_with_metadata(fields.iter().take(delivered).cloned().collect::<Vec<_>>(), metadata)),
-            id_schema: of(places.iter().filter_map(|place| fields.get(*place).cloned()).collect()),
+            id_schema,
             filter: options.filter.as_ref().map(|filter| filter.bind(&all)).transpose()?,
             all,
             delivered,

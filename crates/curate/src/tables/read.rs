@@ -2,9 +2,9 @@
 //!
 //! The invariant: a column other than an id is read for a block only when a row of it has to be processed, and then for such rows alone.
 
-use super::TableJob;
 use super::columns::{Layout, OwnColumns};
 use super::ids::Place;
+use super::{SOURCE_STAGE, TableJob};
 use crate::checkpoint::DONE;
 use crate::report::SplitReport;
 use crate::{Error, Result};
@@ -16,6 +16,7 @@ use shardmill_plan::InputFile;
 use shardmill_storage::{Error as StorageError, InMemory, RangeRead, store_of};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A file up to this size is read by one request.
 const WHOLE_BYTES: u64 = 1 << 20;
@@ -115,7 +116,11 @@ impl<'a> Reader<'a> {
         let read = source.read_columns(run.clone(), is_id)?;
         let id_arrays: Vec<ArrayRef> = layout.ids.iter().filter_map(|place| read.get(*place).cloned().flatten()).collect();
         let total = source.rows(run.clone());
+        let start = Instant::now();
         let pending = ids.pending(&id_arrays, place)?;
+        let stage = report.stage(0, SOURCE_STAGE);
+        stage.custom("ids_seconds", start.elapsed().as_secs_f64());
+        stage.custom("ids_looked_up", u32::try_from(total).map_or(f64::MAX, f64::from));
         let Some(pending) = pending else {
             return self.deliver(source, source.complete(run, read, total)?, report, emit);
         };

@@ -2,7 +2,7 @@
 
 use super::ids::{IdPolicy, NullIds};
 use super::read::Reader;
-use super::{StagedFile, TableJob, TableOptions, run};
+use super::{TableJob, TableOptions, run};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
 use crate::sink::{Mode, Publishing, SinkFormat, SinkOptions};
@@ -21,7 +21,7 @@ use shardmill_formats::table::TableFile;
 use shardmill_load::{FileOpener, Format};
 use shardmill_plan::{Expression, FilePart, InputFile, Split};
 use shardmill_resume::DoneIds;
-use shardmill_storage::{Identity, LocalFile, RangeRead, Replace, Unpublished, store_of};
+use shardmill_storage::{Identity, LocalFile, RangeRead, Replace, Unpublished};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
@@ -45,14 +45,18 @@ impl DoneIds for Done {
     }
 
     fn contains(&self, ids: &[ArrayRef]) -> shardmill_resume::Result<BooleanBuffer> {
-        let strings = cast(&ids[0], &DataType::Utf8).unwrap();
+        let strings = strings(&ids[0]);
         self.probed.fetch_add(strings.len() as u64, Ordering::Relaxed);
-        Ok(strings.as_string::<i32>().iter().map(|id| id.is_some_and(|id| self.ids.contains(id))).collect())
+        Ok(strings.iter().map(|id| id.is_some_and(|id| self.ids.contains(id))).collect())
     }
 
     fn may_contain(&self, _min: &ArrayRef, _max: &ArrayRef) -> bool {
         self.may_contain
     }
+}
+
+fn strings(array: &ArrayRef) -> StringArray {
+    cast(array, &DataType::Utf8).unwrap().as_string::<i32>().clone()
 }
 
 #[derive(Debug)]
@@ -127,13 +131,13 @@ fn sink(folder: &Path) -> SinkOptions {
 fn with_job<T>(folder: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
     let opener = FileOpener::new(Format::Parquet, None, BadLines::Error, &[]).unwrap();
     let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(folder), Unpublished::default(), Cancel::default());
-    let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished };
+    let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished, attempt: None, version: "" };
     work(&TableJob { options: &options, opener: &opener, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })
 }
 
 /// The ids that a reader delivers, and how many bytes it asked for.
 fn read(file: &InputFile, ids: &IdPolicy, report: &mut SplitReport) -> crate::Result<(Vec<Option<String>>, u64)> {
-    let object = Arc::new(Counting(LocalFile::open(&file.path).unwrap(), AtomicU64::new(0)));
+    let object = Arc::new(Counting(LocalFile::open(&file.path)?, AtomicU64::new(0)));
     let mut delivered = Vec::new();
     with_job(Path::new("unused"), ids, &[], |job| {
         Reader::new(job).read_object(file, Arc::clone(&object) as Arc<dyn RangeRead>, report, &mut |rows, _ids, _report| {
@@ -213,24 +217,20 @@ fn ids_of_rows_that_a_stage_dropped_are_recorded_and_those_of_done_and_null_rows
     let folder = tempfile::tempdir().unwrap();
     let ids = [Some("a"), None, Some("b"), Some("c"), Some("d"), Some("e")];
     let file = write(&folder.path().join("a.parquet"), &ids, 10);
-    let expression: Expression = serde_json::from_str(r#"{"is_in": {"column": "id", "values": [{"str": "d"}]}}"#)
-        .or_else(|_| serde_json::from_str(r#"{"is_null": {"column": "id"}}"#))
-        .unwrap();
+    let expression = Expression::IsNull { column: "id".to_owned(), nan_is_null: false };
     let stages = [Stage::Filter(Filter { expression, per: None, drop_invalid_rows: true })];
-    let ids = IdPolicy { nulls: NullIds::AlwaysProcess, records_ids: true, ..policy(done(&["b".to_owned()])) };
+    let ids = IdPolicy { nulls: NullIds::AlwaysProcess, ..policy(done(&["b".to_owned()])) };
     let path = folder.path().join("ids.parquet").display().to_string();
     let mut report = SplitReport::default();
-    let outcome = with_job(&folder.path().join("out"), &ids, &stages, |job| {
+    with_job(&folder.path().join("out"), &ids, &stages, |job| {
         std::fs::create_dir(folder.path().join("out")).unwrap();
-        let staged = store_of(&path).unwrap().stage(&path, &Unpublished::default()).unwrap();
-        let split = Split { index: 0, files: vec![file] };
-        run(&split, job, Some(StagedFile { path: path.clone(), staged }), &mut report).unwrap()
+        let outcome = run(&Split::new(0, vec![file]), job, Some(&path), &mut report).unwrap();
+        assert!(!Path::new(&path).exists(), "a file is not visible before it is published");
+        outcome.ids.unwrap().publish(job.publishing, 2, "ids", &mut SplitReport::default()).unwrap();
     });
-    assert!(!Path::new(&path).exists(), "a file is not visible before it is published");
-    outcome.ids.unwrap().publish(2, "ids", &mut SplitReport::default()).unwrap();
     let table = ParquetTable::open(Arc::new(LocalFile::open(&path).unwrap())).unwrap();
-    let recorded = cast(table.read(0, &[0], None).unwrap().column(0), &DataType::Utf8).unwrap();
-    assert_eq!(recorded.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["a", "c", "d", "e"]);
+    let recorded = strings(table.read(0, &[0], None).unwrap().column(0));
+    assert_eq!(recorded.iter().flatten().collect::<Vec<_>>(), ["a", "c", "d", "e"]);
     assert_eq!(table.schema().fields().len(), 1);
     assert_eq!((report.input.rows, report.output.rows, report.rows_dropped["done"], report.rows_dropped["filter expression"]), (6, 1, 1, 4));
 }

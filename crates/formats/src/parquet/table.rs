@@ -17,12 +17,15 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use sha2::{Digest, Sha256};
 use shardmill_storage::RangeRead;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A row group of more rows is cut, however few bytes it claims to have: decoders reserve room by rows.
 const MAX_BLOCK_ROWS: u64 = 1 << 20;
+
+/// So many rows of a scan are in memory at once.
+const SCANNED_ROWS: usize = 1 << 14;
 
 /// An open Parquet file whose rows are read by block.
 #[derive(Debug)]
@@ -86,15 +89,7 @@ impl ParquetTable {
         selection: Option<RowSelection>,
         rows: u64,
     ) -> Result<RecordBatch, ParquetError> {
-        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-        let all = self.file.metadata.metadata().row_groups().get(groups.clone()).unwrap_or_default();
-        let leaves = all.iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)));
-        let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
-        let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?;
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone())
-            .with_projection(mask)
-            .with_row_groups(groups.collect())
-            .with_batch_size(usize::try_from(rows)?.max(1));
+        let mut builder = self.reader_of(groups, columns)?.with_batch_size(usize::try_from(rows)?.max(1));
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
@@ -108,6 +103,32 @@ impl ParquetTable {
             return Err(ParquetError::General(format!("{rows} rows were expected, the pages hold {}", batch.num_rows())));
         }
         in_order(&batch, columns)
+    }
+
+    /// All rows of the row group that the blocks of a run are parts of, in batches that stay in a cache.
+    fn scan_group(&self, run: &Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), ParquetError> {
+        let group =
+            self.places.get(run.start).map(|place| place.row_group).ok_or_else(|| ParquetError::General("there is no such block".to_owned()))?;
+        let expected: u64 = self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
+        let mut rows = 0;
+        for batch in self.reader_of(group..group + 1, columns)?.with_batch_size(SCANNED_ROWS).build()? {
+            let batch = batch?;
+            rows += batch.num_rows() as u64;
+            if each(in_order(&batch, columns)?).is_break() {
+                return Ok(());
+            }
+        }
+        if rows == expected { Ok(()) } else { Err(ParquetError::General(format!("{expected} rows were expected, the pages hold {rows}"))) }
+    }
+
+    fn reader_of(&self, groups: Range<usize>, columns: &[usize]) -> Result<ParquetRecordBatchReaderBuilder<ObjectReader>, ParquetError> {
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+        let all = self.file.metadata.metadata().row_groups().get(groups.clone()).unwrap_or_default();
+        let leaves = all.iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)));
+        let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
+        let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone());
+        Ok(builder.with_projection(mask).with_row_groups(groups.collect()))
     }
 
     /// The row groups of consecutive blocks, when each of these is a whole one.
@@ -161,6 +182,31 @@ impl TableFile for ParquetTable {
         match catch_unwind(AssertUnwindSafe(|| self.decode_groups(groups, columns, None, rows))) {
             Ok(result) => result.map_err(|source| self.failed(blocks.start, source)),
             Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(blocks.start) }.into()),
+        }
+    }
+
+    fn runs(&self) -> Vec<Range<usize>> {
+        let mut start = 0;
+        let lens = self.places.chunk_by(|first, second| first.row_group == second.row_group).map(<[Place]>::len);
+        let mut run = |len| {
+            start += len;
+            start - len..start
+        };
+        lens.map(&mut run).collect()
+    }
+
+    fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
+        if columns.is_empty() || !self.runs().contains(&run) {
+            for block in run {
+                if each(self.read(block, columns, None)?).is_break() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.scan_group(&run, columns, each))) {
+            Ok(result) => result.map_err(|source| self.failed(run.start, source)),
+            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(run.start) }.into()),
         }
     }
 

@@ -15,7 +15,7 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use std::fmt::Debug;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// No block is meant to decode to more than this; a row group that does is cut into several blocks.
@@ -61,6 +61,24 @@ pub trait TableFile: Debug + Send + Sync {
     /// As [`TableFile::read`].
     fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
         read_one_by_one(self, blocks, columns)
+    }
+
+    /// Consecutive blocks that one thread should read, front to back: parts of what is decoded together.
+    fn runs(&self) -> Vec<Range<usize>> {
+        (0..self.blocks().len()).map(|block| block..block + 1).collect()
+    }
+
+    /// All rows of one of [`TableFile::runs`], once, in batches of any size. What several parts of a row group have in common is decoded once.
+    ///
+    /// # Errors
+    /// As [`TableFile::read`]; batches that were handed out before are good.
+    fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
+        for block in run {
+            if each(self.read(block, columns, None)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// In memory, these columns of a block, estimated from metadata.

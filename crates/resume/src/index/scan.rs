@@ -1,14 +1,22 @@
 //! Files of ids become an index: only the id columns are decoded, by several threads.
 
 use super::{IdIndex, IndexBuilder, IndexOptions};
-use crate::Result;
 use crate::keys::IdSchema;
-use shardmill_engine::run_in_order;
+use crate::{Error, Result};
+use arrow_array::RecordBatch;
+use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::records::BadLines;
-use shardmill_load::{Dataset, DatasetOptions, Format};
-use std::ops::ControlFlow;
+use shardmill_formats::table::TableFile;
+use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, files_of_one_format};
+use shardmill_storage::store_of;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// So many files are opened first and shared out by their blocks. Of more, each is one thread's, so that none waits for the footers of the others.
+const SHARED_FILES: usize = 64;
+/// Of the peer's checkpoints: what a write task had not committed when it ended.
+const PENDING: &str = ".pending.parquet";
 
 /// Which ids to read.
 #[derive(Debug, Clone)]
@@ -28,47 +36,154 @@ pub struct BuildProgress {
     pub rows: AtomicU64,
 }
 
+impl IndexSource {
+    /// The files that hold the ids, and their format. Those of uncommitted tasks are left out.
+    ///
+    /// # Errors
+    /// For a path that does not exist, and files of several or unknown formats.
+    pub fn files(&self) -> Result<(Option<Format>, Vec<String>)> {
+        let (format, files) = files_of_one_format(&self.paths, self.format)?;
+        Ok((format, files.into_iter().map(|file| file.path).filter(|path| !path.ends_with(PENDING)).collect()))
+    }
+}
+
 impl IdIndex {
     /// Reads ids from files and publishes their index at `path`.
     ///
     /// # Errors
-    /// When a file cannot be read, and as [`IndexBuilder`].
+    /// When a file cannot be read, and as [`IndexBuilder`]; [`Error::NoFiles`] when there is none, since the type of the ids is not known then.
     pub fn build(source: &IndexSource, path: &str, options: IndexOptions, progress: &Arc<BuildProgress>) -> Result<Self> {
-        let dataset = Arc::new(Dataset::open(
-            &DatasetOptions {
-                paths: source.paths.clone(),
-                format: source.format,
-                hive: false,
-                filter: None,
-                text_schema: None,
-                bad_lines: BadLines::Error,
-                skip_bad_files: false,
-                threads: options.threads,
-            },
-            &options.cancel,
-        )?);
-        let schema = IdSchema::of(dataset.schema(), &source.columns)?;
-        let columns = dataset.columns(&source.columns)?;
-        let (threads, cancel) = (options.threads, options.cancel.clone());
-        let builder = Arc::new(IndexBuilder::new(path, schema, options)?);
-        let blocks: Vec<_> = dataset.blocks().collect();
-        let splits = blocks.len();
-        progress.files.store(dataset.files().len() as u64, Ordering::Relaxed);
-        let (shared, count) = (Arc::clone(&builder), Arc::clone(progress));
-        let read = move |block: usize| -> Result<()> {
-            let Some(block) = blocks.get(block) else { return Ok(()) };
-            let batch = dataset.read(*block, &columns, None)?;
-            shared.add(batch.columns())?;
-            count.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-            Ok(())
+        let (format, files) = source.files()?;
+        let (Some(format), Some(first)) = (format, files.first()) else { return Err(Error::NoFiles { paths: source.paths.join(", ") }) };
+        progress.files.store(files.len() as u64, Ordering::Relaxed);
+        let opened = match open_file(format, first)? {
+            Some(table) => Opened::Alone { format, first: table, files },
+            None => Opened::Together(together(source, format, files, &options)?),
         };
-        let work = move |block| match read(block) {
+        let schema = IdSchema::of(opened.schema(), &source.columns)?;
+        let (threads, cancel) = (options.threads, options.cancel.clone());
+        let reading = Reading {
+            builder: IndexBuilder::new(path, schema, options)?,
+            columns: source.columns.clone(),
+            progress: Arc::clone(progress),
+            cancel: cancel.clone(),
+        };
+        let work = opened.into_work()?;
+        let splits = work.len();
+        let shared = Arc::new(reading);
+        let reader = Arc::clone(&shared);
+        let read = move |split: usize| match work.get(split).map_or(Ok(()), |work| reader.read(work)) {
             Ok(()) => ControlFlow::Continue(Ok(())),
             error => ControlFlow::Break(error),
         };
-        for result in run_in_order(splits, threads, &cancel, work)? {
+        for result in run_in_order(splits, threads, &cancel, read)? {
             result??;
         }
-        builder.finish()
+        shared.builder.finish()
+    }
+}
+
+/// The types of text are decided over all files.
+fn together(source: &IndexSource, format: Format, paths: Vec<String>, options: &IndexOptions) -> Result<Arc<Dataset>> {
+    let options_of = DatasetOptions {
+        paths,
+        format: Some(format),
+        hive: false,
+        filter: None,
+        text_schema: None,
+        bad_lines: BadLines::Error,
+        skip_bad_files: false,
+        threads: options.threads,
+    };
+    let dataset = Dataset::open(&options_of, &options.cancel)?;
+    dataset.columns(&source.columns)?;
+    Ok(Arc::new(dataset))
+}
+
+/// Opens one file on its own; `None` for formats whose types are decided over all files.
+fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
+    if matches!(format, Format::Csv | Format::Jsonl) {
+        return Ok(None);
+    }
+    Ok(Some(FileOpener::new(format, None, BadLines::Error, &[])?.open(store_of(path)?.open(path)?)?))
+}
+
+enum Opened {
+    Alone { format: Format, first: Arc<dyn TableFile>, files: Vec<String> },
+    Together(Arc<Dataset>),
+}
+
+/// What one thread reads at once.
+enum Work {
+    File { format: Format, path: String },
+    Run { table: Arc<dyn TableFile>, run: Range<usize>, is_last: bool },
+}
+
+impl Opened {
+    fn schema(&self) -> &arrow_schema::Schema {
+        match self {
+            Self::Alone { first, .. } => first.schema(),
+            Self::Together(dataset) => dataset.schema(),
+        }
+    }
+
+    fn into_work(self) -> Result<Vec<Work>> {
+        let tables: Vec<Arc<dyn TableFile>> = match self {
+            Self::Alone { format, files, .. } if files.len() > SHARED_FILES => {
+                return Ok(files.into_iter().map(|path| Work::File { format, path }).collect());
+            }
+            Self::Alone { format, first, files } => {
+                let rest = files.iter().skip(1).map(|path| open_file(format, path));
+                std::iter::once(Ok(Some(first))).chain(rest).filter_map(std::result::Result::transpose).collect::<std::result::Result<_, _>>()?
+            }
+            Self::Together(dataset) => dataset.files().iter().map(|file| Arc::clone(&file.table)).collect(),
+        };
+        let runs = tables.into_iter().flat_map(|table| {
+            let runs = table.runs();
+            let last = runs.len().saturating_sub(1);
+            let of_run = move |(number, run)| Work::Run { table: Arc::clone(&table), run, is_last: number == last };
+            runs.into_iter().enumerate().map(of_run).collect::<Vec<_>>()
+        });
+        Ok(runs.collect())
+    }
+}
+
+struct Reading {
+    builder: IndexBuilder,
+    columns: Vec<String>,
+    progress: Arc<BuildProgress>,
+    cancel: Cancel,
+}
+
+impl Reading {
+    fn read(&self, work: &Work) -> Result<()> {
+        let is_done = match work {
+            Work::Run { table, run, is_last } => {
+                self.scan(table.as_ref(), run.clone())?;
+                *is_last
+            }
+            Work::File { format, path } => {
+                if let Some(table) = open_file(*format, path)? {
+                    table.runs().into_iter().try_for_each(|run| self.scan(table.as_ref(), run))?;
+                }
+                true
+            }
+        };
+        self.progress.files_done.fetch_add(u64::from(is_done), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn scan(&self, table: &dyn TableFile, run: Range<usize>) -> Result<()> {
+        // Says which column a file lacks.
+        IdSchema::of(table.schema(), &self.columns)?;
+        let columns: Vec<usize> = self.columns.iter().filter_map(|column| table.schema().index_of(column).ok()).collect();
+        let mut added = Ok(());
+        let mut add = |batch: RecordBatch| {
+            added = self.builder.add(batch.columns());
+            self.progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+            if added.is_err() || self.cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        table.scan(run, &columns, &mut add)?;
+        added
     }
 }

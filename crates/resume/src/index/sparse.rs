@@ -88,7 +88,7 @@ impl SparseSet {
 
     /// Whether every place that a probe may look at lies inside of `file_len` bytes.
     pub(super) fn check(&self, key_bits: u32, file_len: u64) -> Result<(), Damaged> {
-        let is_shaped = self.part_bits <= 16 && self.rest_bits + self.part_bits == key_bits && self.parts.len() == 1 << self.part_bits;
+        let is_shaped = self.part_bits <= 16 && key_bits - self.part_bits == self.rest_bits && self.parts.len() == 1 << self.part_bits;
         let fits = |part: &Part| {
             if part.count == 0 {
                 return true;

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,33 +30,35 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class IndexSpec:
-    """What an index is built from; a few kilobytes that travel to the workers.
+    """What an index is built from, as it travels to the workers.
 
     Attributes:
-        checkpoint: folder of the records; an older index of it is of no use once there is a newer one.
+        checkpoint: folder of the records.
         column: name of the id column.
-        files: path, size and time of each record.
+        files: the records.
         memory_bytes: memory that the build may take.
+        family: how the names of all indices of this checkpoint begin; when there is a newer one, the older are of no use.
+        name: of the file. Made once, as there may be many records and many tasks.
     """
 
     checkpoint: str
     column: str
-    files: tuple[tuple[str, int, int], ...]
+    files: tuple[str, ...]
     memory_bytes: int
+    family: str
+    name: str
 
     @classmethod
     def of(cls, checkpoint: str, column: str, files: list[FileInfo], memory_bytes: int) -> IndexSpec:
-        """The index of these files."""
-        return cls(checkpoint, column, tuple((info.path, info.size, info.mtime_ns) for info in files), memory_bytes)
-
-    def family(self) -> str:
-        """How the names of all indices of this checkpoint begin."""
-        return f"ray-{_digest([self.checkpoint, self.column])}-"
+        """The index of these files as they are now."""
+        family = f"ray-{_digest([checkpoint, column])}-"
+        name = f"{family}{_digest([[info.path, info.size, info.mtime_ns] for info in files])}.ids"
+        return cls(checkpoint, column, tuple(info.path for info in files), memory_bytes, family, name)
 
     def path(self) -> Path:
         """Where the index is on this node."""
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardmill" / "indexes"
-        return folder / f"{self.family()}{_digest(asdict(self)['files'])}.ids"
+        home = os.environ.get("XDG_CACHE_HOME")
+        return (Path(home) if home else Path.home() / ".cache") / "shardmill" / "indexes" / self.name
 
 
 def opened(spec: IndexSpec, filesystem: FileSystem) -> IdIndex:
@@ -70,7 +72,7 @@ def opened(spec: IndexSpec, filesystem: FileSystem) -> IdIndex:
     path.parent.mkdir(parents=True, exist_ok=True)
     if (index := _found(path)) is not None:
         return index
-    with _locked(path.parent / f"{spec.family()}lock"):
+    with _locked(path.parent / f"{spec.family}lock"):
         if (index := _found(path)) is not None:
             return index
         _build(spec, filesystem, path)
@@ -96,10 +98,10 @@ def _mapped(path: Path) -> IdIndex:
 def _build(spec: IndexSpec, filesystem: FileSystem, path: Path) -> None:
     start = time.monotonic()
     logger.info("Loading checkpoint %s: %d files", spec.checkpoint, len(spec.files))
-    names = [name for name, _size, _time in spec.files]
-    source = names if isinstance(filesystem, LocalFileSystem) else _batches(filesystem, names, spec.column)
+    files = list(spec.files)
+    source = files if isinstance(filesystem, LocalFileSystem) else _batches(filesystem, files, spec.column)
     index = IdIndex.build(source, spec.column, path=str(path), memory_bytes=spec.memory_bytes, progress=False)
-    for older in path.parent.glob(f"{spec.family()}*.ids"):
+    for older in path.parent.glob(f"{spec.family}*.ids"):
         if older != path:
             # Who has mapped it keeps it.
             older.unlink(missing_ok=True)
@@ -107,10 +109,10 @@ def _build(spec: IndexSpec, filesystem: FileSystem, path: Path) -> None:
     logger.info("Loaded checkpoint %s: %d ids in %.1f s", spec.checkpoint, len(index), seconds)
 
 
-def _batches(filesystem: FileSystem, names: list[str], column: str) -> Iterator[pa.Table | pa.RecordBatch]:
+def _batches(filesystem: FileSystem, files: list[str], column: str) -> Iterator[pa.Table | pa.RecordBatch]:
     """The ids of files that only this file system can open."""
-    for name in names:
-        with filesystem.open_input_file(name) as file:
+    for path in files:
+        with filesystem.open_input_file(path) as file:
             records = pq.ParquetFile(file)
             # Says of which type the ids are, also where there are none.
             yield records.schema_arrow.empty_table().select([column])
