@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -128,13 +129,13 @@ def test_damage_does_no_harm_when_the_input_is_laid_out_anew(job, pattern, damag
         assert_none_too_many(job)
 
 
-def flip_and_resume(job: Job, path: Path, tmp_path: Path, places: int) -> None:
-    """A bit at each of so many places; each time the job is as it was before."""
+def flip_and_resume(job: Job, path: Path, tmp_path: Path, places: Iterable[int]) -> None:
+    """A bit at each of these places; each time the job is as it was before."""
     content = path.read_bytes()
     for folder in (job.state, job.out):
         shutil.copytree(folder, tmp_path / "saved" / folder.name)
-    for at in range(0, len(content), max(1, len(content) // places)):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 16]) + content[at + 1 :])
+    for at in places:
+        path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
         resumption._index.cache_clear()
         if refusal(job) is None:
             job.assert_ids(Counter(EXPECTED))
@@ -144,10 +145,12 @@ def flip_and_resume(job: Job, path: Path, tmp_path: Path, places: int) -> None:
             shutil.copytree(tmp_path / "saved" / folder.name, folder)
 
 
+@pytest.mark.xfail(strict=True, reason="a record holds no hash of its ids: another id counts as done, and is lost")
 def test_flipped_bits_in_recorded_ids_are_noticed(job, tmp_path):
     """Anywhere in the file: also where Parquet itself has no checksum."""
     lay_out_anew(job)
-    flip_and_resume(job, found(job, "ids/*"), tmp_path, 40)
+    path = next(path for path in job.folder().glob("ids/*") if "1-a" in pq.read_table(path)["id"].to_pylist())
+    flip_and_resume(job, path, tmp_path, range(4, 100, 2))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -172,7 +175,8 @@ def test_flipped_bits_of_an_index_in_the_cache_are_noticed(job, tmp_path):
     path = max(
         (path for path in (tmp_path / "cache").rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime_ns
     )
-    flip_and_resume(job, path, tmp_path, 40)
+    size = path.stat().st_size
+    flip_and_resume(job, path, tmp_path, range(0, size, max(1, size // 40)))
 
 
 @pytest.mark.xfail(strict=True, reason="a plan that is missing is made anew, and cut otherwise")
