@@ -147,8 +147,9 @@ proptest! {
 #[test]
 fn spilled_index_of_many_keys_answers_as_one_built_in_memory() {
     let value = |number: u64| format!("{:032x}", u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 60 | u128::from(number));
-    let batches: Vec<Vec<ArrayRef>> =
-        (0..60).map(|batch| vec![Arc::new(StringArray::from_iter_values((0..5000).map(|row| value((batch * 4000 + row) * 3)))) as ArrayRef]).collect();
+    let batches: Vec<Vec<ArrayRef>> = (0..60)
+        .map(|batch| vec![Arc::new(StringArray::from_iter_values((0..5000).map(|row| value((batch * 4000 + row) * 3)))) as ArrayRef])
+        .collect();
     for memory_bytes in [1 << 20, 1 << 30] {
         let (_folder, index) = build(&batches, memory_bytes);
         assert_eq!(index.len(), 59 * 4000 + 5000);
