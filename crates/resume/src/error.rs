@@ -61,7 +61,7 @@ pub enum Error {
     UnsupportedType { column: String, data_type: DataType },
     /// The same value in another type is another id.
     #[error("Ids of column `{column}` are {found} here and {expected} in the index")]
-    TypeMismatch { column: String, expected: IdType, found: IdType },
+    TypeMismatch { column: String, expected: Box<IdType>, found: Box<IdType> },
     #[error("An id of the index has {expected} columns, {found} were given")]
     ColumnCount { expected: usize, found: usize },
     #[error("The columns of an id have different lengths")]

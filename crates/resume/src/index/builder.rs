@@ -101,10 +101,10 @@ impl IndexBuilder {
     /// # Errors
     /// As [`IdSchema::check`]; [`Error::Lengths`]; [`Error::Storage`] when the disk is full.
     pub fn add(&self, ids: &[ArrayRef]) -> Result<()> {
-        let rows = ids.first().map_or(0, |array| array.len());
+        let rows = ids.first().map_or(0, Array::len);
         let values = used_values(ids)?;
         let ids = self.encoder.prepare(values.as_ref().map_or(ids, |values| std::slice::from_ref(&values.array)))?;
-        let len = ids.first().map_or(0, |array| array.len());
+        let len = ids.first().map_or(0, Array::len);
         let mut gatherer = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let mut nulls = values.as_ref().map_or(0, |values| values.nulls);
         let added = (0..len).step_by(WINDOW).try_for_each(|start| {

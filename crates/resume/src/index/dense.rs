@@ -8,7 +8,7 @@
 //!
 //! Unlike Roaring, full chunks that follow one another are one entry: 80 million consecutive numbers are two.
 
-use super::mix::LOW_BITS;
+use super::mix::{LOW_BITS, low};
 use super::sparse::Damaged;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -97,7 +97,8 @@ impl Entry {
     }
 
     fn from_bytes(bytes: [u8; ENTRY_LEN]) -> Self {
-        let [first, second] = [0, 8].map(|from| bytes.iter().skip(from).take(8).rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)));
+        let both = u128::from_le_bytes(bytes);
+        let (first, second) = (low(both), low(both >> 64));
         let kind = match second >> 62 {
             0 => Kind::Bitmap,
             1 => Kind::Array,
@@ -167,7 +168,8 @@ impl DenseSet {
 
     /// Calls `hit` with the numbers of those keys that are in the set.
     pub(super) fn probe(&self, file: &[u8], keys: &[u64], mut hit: impl FnMut(usize)) -> Result<(), Damaged> {
-        let mut current = Found::nothing(1..=0);
+        let Some(first) = keys.first() else { return Ok(()) };
+        let mut current = self.find(file, first >> LOW_BITS)?;
         for (number, key) in keys.iter().enumerate() {
             let chunk = key >> LOW_BITS;
             if !current.chunks.contains(&chunk) {

@@ -162,7 +162,7 @@ impl IdIndex {
 
     fn contains_plain(&self, ids: &[ArrayRef]) -> Result<BooleanBuffer> {
         let ids = self.encoder.prepare(ids)?;
-        let len = ids.first().map_or(0, |array| array.len());
+        let len = ids.first().map_or(0, Array::len);
         let mut found = MutableBuffer::from_len_zeroed(len.div_ceil(8));
         let mut keys = Keys::default();
         for start in (0..len).step_by(WINDOW) {

@@ -46,12 +46,12 @@ fn entry_bytes(rest_bits: u32, bucket_bits: u32) -> usize {
     (rest_bits - bucket_bits).div_ceil(8) as usize
 }
 
-/// The number of buckets that takes the fewest bytes, with two to 32 entries in each on average.
+/// The number of buckets that takes the fewest bytes, with two to eight entries in each on average: more would be lines of the cache that nobody fetched.
 fn bucket_bits(rest_bits: u32, count: usize) -> u32 {
     let fits = |bits: &u32| *bits == 0 || (count >> bits) >= 2;
     let cost = |bits: &u32| count * entry_bytes(rest_bits, *bits) + (4 << bits);
-    let from = (count / 32).checked_ilog2().unwrap_or_default();
-    (from..=MAX_BUCKET_BITS.min(rest_bits)).take_while(fits).min_by_key(cost).unwrap_or_default()
+    let from = count.div_ceil(8).next_power_of_two().trailing_zeros().min(MAX_BUCKET_BITS).min(rest_bits);
+    (from..=MAX_BUCKET_BITS.min(rest_bits)).take_while(fits).min_by_key(cost).unwrap_or(from)
 }
 
 /// A part of `count` ascending keys without repetition, and how many bits its buckets took.
@@ -164,8 +164,9 @@ impl Batch {
     fn run(&mut self, file: &[u8], first: usize, hit: &mut impl FnMut(usize)) -> Result<(), Damaged> {
         let probes = self.probes.get_mut(..self.len).unwrap_or_default();
         for probe in probes.iter_mut().filter(|probe| probe.count > 0) {
-            let pair = file.get(probe.directory..).and_then(|rest| rest.first_chunk::<8>()).ok_or(Damaged)?;
-            let [start, end] = [0, 4].map(|from| pair.iter().skip(from).take(4).rev().fold(0, |number, byte| number << 8 | usize::from(*byte)));
+            let pair = file.get(probe.directory..).and_then(|rest| rest.first_chunk()).ok_or(Damaged)?;
+            let pair = u64::from_le_bytes(*pair);
+            let (start, end) = (usize::try_from(pair & 0xffff_ffff).map_err(|_wide| Damaged)?, usize::try_from(pair >> 32).map_err(|_wide| Damaged)?);
             if start > end || end > probe.count {
                 return Err(Damaged);
             }

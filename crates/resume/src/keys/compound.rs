@@ -14,7 +14,7 @@ pub(super) struct RowBytes {
 
 impl RowBytes {
     pub(super) fn new(schema: &IdSchema, ids: &[ArrayRef]) -> Result<Self> {
-        schema.check(ids.iter().map(|array| array.data_type()))?;
+        schema.check(ids.iter().map(Array::data_type))?;
         let nulls = ids.iter().fold(None, |nulls: Option<NullBuffer>, array| NullBuffer::union(nulls.as_ref(), array.nulls()));
         Ok(Self { columns: ids.to_vec(), nulls })
     }

@@ -36,7 +36,7 @@ impl KeyEncoder {
     /// # Errors
     /// As [`IdSchema::check`]; [`Error::Lengths`]; [`Error::Arrow`] for a damaged dictionary.
     pub fn prepare(&self, ids: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
-        self.schema.check(ids.iter().map(|array| array.data_type()))?;
+        self.schema.check(ids.iter().map(Array::data_type))?;
         if ids.windows(2).any(|pair| matches!(pair, [first, second] if first.len() != second.len())) {
             return Err(Error::Lengths);
         }

@@ -158,7 +158,11 @@ impl IdSchema {
             match IdType::of(data_type) {
                 Some(found) if found == column.id_type => {}
                 Some(found) => {
-                    return Err(Error::TypeMismatch { column: column.name.clone(), expected: column.id_type.clone(), found });
+                    return Err(Error::TypeMismatch {
+                        column: column.name.clone(),
+                        expected: Box::new(column.id_type.clone()),
+                        found: Box::new(found),
+                    });
                 }
                 None => return Err(Error::UnsupportedType { column: column.name.clone(), data_type: data_type.clone() }),
             }
