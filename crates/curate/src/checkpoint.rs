@@ -61,14 +61,14 @@ impl Checkpointing {
     /// [`Error::Option`] for a split that the journal does not know.
     pub(crate) fn attempt(&self, split: &Split) -> Result<Mutex<Attempt>> {
         let unit = split.unit.as_ref().ok_or_else(|| Error::Option { option: "checkpoint", problem: "has no unit for a split".to_owned() })?;
-        Ok(Mutex::new(self.committer.attempt(&unit.name)))
+        Ok(Mutex::new(self.committer.attempt(unit)))
     }
 }
 
 /// Tells outputs of a version of a file from those of an earlier one.
 pub(crate) fn version_of(split: &Split) -> &str {
     match &split.unit {
-        Some(Unit { name, segment }) if *segment > 0 => name,
+        Some(Unit { name, segment, .. }) if *segment > 0 => name,
         _ => "",
     }
 }

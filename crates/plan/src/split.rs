@@ -19,6 +19,9 @@ pub struct Unit {
     pub name: String,
     /// Number of the part of the plan that it belongs to.
     pub segment: usize,
+    /// Files that were planned with it and are not there now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }
 
 impl Split {

@@ -7,6 +7,7 @@ use super::record::{OutputRecord, UnitRecord, to_lines};
 use super::vault::{Created, Vault, folder_of};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use shardmill_plan::Unit;
 use shardmill_storage::{Disk, Sealed};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,9 +37,18 @@ impl Committer {
     }
 
     #[must_use]
-    pub fn attempt(&self, unit: &str) -> Attempt {
+    pub fn attempt(&self, unit: &Unit) -> Attempt {
         let attempt = uuid::Uuid::new_v4().simple().to_string();
-        Attempt { committer: self.clone(), unit: unit.to_owned(), attempt, files: 0, outputs: Vec::new(), ids: None, is_over: false }
+        Attempt {
+            committer: self.clone(),
+            unit: unit.name.clone(),
+            missing: unit.missing.clone(),
+            attempt,
+            files: 0,
+            outputs: Vec::new(),
+            ids: None,
+            is_over: false,
+        }
     }
 }
 
@@ -64,6 +74,7 @@ pub struct UnitCounts {
 pub struct Attempt {
     committer: Committer,
     unit: String,
+    missing: Vec<String>,
     attempt: String,
     files: usize,
     outputs: Vec<OutputRecord>,
@@ -109,6 +120,7 @@ impl Attempt {
             unit: self.unit.clone(),
             attempt: self.attempt.clone(),
             epoch: target.epoch,
+            missing: self.missing.clone(),
             outputs: self.outputs.clone(),
             ids: self.ids.clone(),
             rows_in: counts.rows_in,

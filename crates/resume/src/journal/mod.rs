@@ -38,7 +38,7 @@ use crate::{Error, Result};
 use lease::Lease;
 use record::{from_line, to_lines};
 use serde::{Deserialize, Serialize};
-use shardmill_plan::{InputFile, Split, Unit};
+use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Disk;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Journal {
     /// # Errors
     /// [`Error::InputChanged`] when a file is not what it was.
     pub fn discover(&mut self, found: &[InputFile]) -> Result<Vec<InputFile>> {
-        let (new, changed) = plan::compare(&self.segments, found);
+        let (new, changed) = plan::compare(&self.segments, &self.records, found);
         if let Some(first) = changed.first().filter(|_| !self.reprocesses_changed) {
             return Err(Error::InputChanged { path: first.path.clone(), others: changed.len() - 1, checkpoint: self.path.clone() });
         }
@@ -173,8 +173,7 @@ impl Journal {
         let found: HashMap<&str, (u64, i64)> = self.found.iter().map(|(path, version)| (path.as_str(), *version)).collect();
         let mut pending = Vec::new();
         for (segment, planned) in self.segments.iter().enumerate() {
-            let splits = plan::pending(planned, &committed, &found);
-            pending.extend(splits.into_iter().map(|(unit, files)| (files, Unit { name: unit.to_owned(), segment })));
+            pending.extend(plan::pending(segment, planned, &committed, &found));
         }
         pending.into_iter().enumerate().map(|(index, (files, unit))| Split { index, files, unit: Some(unit) }).collect()
     }

@@ -4,13 +4,13 @@
 //! rows always meet at the same record. The invariant: a version of a file belongs to the units of one segment.
 
 use super::attempt::plan_folder;
-use super::record::{to_lines, unit_of};
+use super::record::{UnitRecord, to_lines, unit_of};
 use super::vault::{Created, Vault};
 use crate::journal::record::from_line;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
-use shardmill_plan::{InputFile, Split};
-use std::collections::{HashMap, HashSet};
+use shardmill_plan::{InputFile, Split, Unit};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Splits that were planned together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +40,11 @@ pub(crate) struct Changed {
 }
 
 /// Sorts the files that were found into those that no segment knows, and those that have changed since.
-pub(crate) fn compare(segments: &[Segment], found: &[InputFile]) -> (Vec<InputFile>, Vec<Changed>) {
-    let files = segments.iter().flat_map(|segment| &segment.splits).flat_map(|split| &split.files);
+pub(crate) fn compare(segments: &[Segment], records: &BTreeMap<String, UnitRecord>, found: &[InputFile]) -> (Vec<InputFile>, Vec<Changed>) {
+    // A file that was away when its split was committed has not been read.
+    let is_missing = |split: &PlannedSplit, file: &InputFile| records.get(&split.unit).is_some_and(|record| record.missing.contains(&file.path));
+    let splits = segments.iter().flat_map(|segment| &segment.splits);
+    let files = splits.flat_map(|split| split.files.iter().filter(move |file| !is_missing(split, file)));
     // The last segment that names a file knows its version.
     let planned: HashMap<&str, Version> = files.map(|file| (file.path.as_str(), version(file))).collect();
     let (mut new, mut changed) = (Vec::new(), Vec::new());
@@ -59,12 +62,15 @@ pub(crate) fn compare(segments: &[Segment], found: &[InputFile]) -> (Vec<InputFi
 }
 
 /// The splits of a segment that are to be run, without files that are gone or have another version now.
-pub(crate) fn pending<'a>(segment: &'a Segment, committed: &HashSet<&str>, found: &HashMap<&str, Version>) -> Vec<(&'a str, Vec<InputFile>)> {
+pub(crate) fn pending(number: usize, segment: &Segment, committed: &HashSet<&str>, found: &HashMap<&str, Version>) -> Vec<(Vec<InputFile>, Unit)> {
     let is_there = |file: &&InputFile| found.get(file.path.as_str()) == Some(&version(file));
     let open = segment.splits.iter().filter(|split| !committed.contains(split.unit.as_str()));
-    open.map(|split| (split.unit.as_str(), split.files.iter().filter(is_there).cloned().collect::<Vec<_>>()))
-        .filter(|(_, files)| !files.is_empty())
-        .collect()
+    let parted = open.map(|split| {
+        let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = split.files.iter().partition(is_there);
+        let missing = missing.into_iter().map(|file| file.path.clone()).collect();
+        (there.into_iter().cloned().collect::<Vec<_>>(), Unit { name: split.unit.clone(), segment: number, missing })
+    });
+    parted.filter(|(files, _)| !files.is_empty()).collect()
 }
 
 pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>) -> Segment {

@@ -27,6 +27,9 @@ pub struct UnitRecord {
     pub unit: String,
     pub attempt: String,
     pub epoch: u64,
+    /// Files of the split that were not there: should they come back, they are new.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     pub outputs: Vec<OutputRecord>,
     /// The ids of all rows that were processed, also of those that no output holds.
     pub ids: Option<OutputRecord>,

@@ -40,7 +40,7 @@ fn run(disk: &SimulatedDisk, files: usize, deletes: bool) -> Result<usize> {
     disk.make_folder(OUT).map_err(failed)?;
     let mut committed = 0;
     for pending in &pending {
-        let mut attempt = committer.attempt(&pending.unit.as_ref().unwrap().name);
+        let mut attempt = committer.attempt(pending.unit.as_ref().unwrap());
         for (number, file) in pending.files.iter().enumerate() {
             let (hidden, content) = (format!("{OUT}/{}", attempt.hidden_name()), file.path.as_bytes());
             disk.write_new(&hidden, content).map_err(failed)?;
@@ -232,6 +232,19 @@ fn rewritten_input_is_refused_unless_ids_tell_its_rows() {
     let pending = journal.pending();
     assert_eq!(pending.len(), 1);
     assert_eq!(journal.done_ids(pending[0].unit.as_ref().unwrap().segment).len(), 3);
+}
+
+#[test]
+fn file_that_was_away_when_its_split_was_committed_is_new_when_it_is_back() {
+    let disk = SimulatedDisk::new(natures()[1]);
+    let all = inputs(2);
+    let mut journal = Journal::open(&options(), Arc::new(disk.process())).unwrap();
+    let new = journal.discover(&all).unwrap();
+    journal.extend(&[Split::new(0, new)]).unwrap();
+    drop(journal);
+    assert_eq!(run(&disk.process(), 1, false).unwrap(), 1);
+    assert_eq!(run(&disk.process(), 2, false).unwrap(), 1);
+    assert_exact(&disk, 2, "back again");
 }
 
 #[test]
