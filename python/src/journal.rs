@@ -8,6 +8,7 @@ use shardmill_curate::Error;
 use shardmill_resume::Error as ResumeError;
 use shardmill_resume::journal::{Fingerprint, Journal, JournalOptions, LEASE_AGE, Snapshot};
 use shardmill_storage::LocalDisk;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// As Python sends it.
@@ -57,7 +58,10 @@ impl PyJournal {
     /// The files that no earlier run has planned, each as JSON. Those that have changed since are refused, or among them.
     fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyShardmillResult<Vec<String>> {
         py.detach(|| {
-            let files = pipeline.pipeline().files()?;
+            let mut files = pipeline.pipeline().files()?;
+            for file in &mut files {
+                file.path = resolved(&file.path);
+            }
             let new = self.with(|journal| journal.discover(&files))?;
             Ok(new.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
         })
@@ -78,8 +82,8 @@ impl PyJournal {
     }
 
     /// Paths of files with ids that were done before a segment of the plan was made.
-    fn done_ids(&self, segment: usize) -> PyShardmillResult<Vec<String>> {
-        self.with(|journal| Ok(journal.done_ids(segment).into_iter().map(|file| file.path).collect()))
+    fn done_ids(&self, py: Python<'_>, segment: usize) -> PyShardmillResult<Vec<String>> {
+        py.detach(|| self.with(|journal| Ok(journal.done_ids(segment)?.into_iter().map(|file| file.path).collect())))
     }
 
     /// What workers commit with, as JSON.
@@ -116,6 +120,21 @@ impl PyJournal {
         let released = || ResumeError::Fenced { path: "a journal that was let go".to_owned() };
         Ok(act(journal.as_mut().ok_or_else(released)?)?)
     }
+}
+
+/// The one name of a file, from whatever folder and through whatever links its folder is named. Its own name stays: the format follows from it.
+fn resolved(path: &str) -> String {
+    let plain = path.strip_prefix("file://").unwrap_or(path);
+    if plain.contains("://") {
+        return path.to_owned();
+    }
+    let named = || {
+        Some((
+            std::fs::canonicalize(Path::new(plain).parent().filter(|folder| *folder != "").unwrap_or(Path::new("."))).ok()?,
+            Path::new(plain).file_name()?,
+        ))
+    };
+    named().map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name).display().to_string())
 }
 
 /// What a checkpoint holds, as JSON.

@@ -68,7 +68,7 @@ impl Checkpointing {
 /// Tells outputs of a version of a file from those of an earlier one.
 pub(crate) fn version_of(split: &Split) -> &str {
     match &split.unit {
-        Some(Unit { name, segment, .. }) if *segment > 0 => name,
+        Some(Unit { name, is_reread: true, .. }) => name,
         _ => "",
     }
 }

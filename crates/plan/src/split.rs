@@ -22,6 +22,9 @@ pub struct Unit {
     /// Files that were planned with it and are not there now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// An earlier part of the plan has a file of it, in another version or when it was away: then its outputs need names of their own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_reread: bool,
 }
 
 impl Split {

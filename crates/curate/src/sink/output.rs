@@ -71,6 +71,7 @@ impl Write for Counted {
 }
 
 pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
+    let path = path.strip_prefix("file://").unwrap_or(path);
     let folder = Path::new(path);
     let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
     match mode {

@@ -80,7 +80,7 @@ impl Finished {
     /// As [`Staged::seal`].
     pub(crate) fn record_ids(self, attempt: &Mutex<Attempt>) -> Result<()> {
         let sealed = self.staged.seal()?;
-        attempt.lock().unwrap_or_else(PoisonError::into_inner).set_ids(sealed, self.file.rows);
+        attempt.lock().unwrap_or_else(PoisonError::into_inner).set_ids(sealed, self.file.rows, self.hash);
         Ok(())
     }
 }

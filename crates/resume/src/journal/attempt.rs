@@ -86,7 +86,8 @@ impl Attempt {
     /// The hidden name of the next file, in whatever folder it will lie.
     pub fn hidden_name(&mut self) -> String {
         self.files += 1;
-        format!("{}-{}-{}-{}{HIDDEN_END}", hidden_start(&self.committer.target.term), self.unit, self.attempt, self.files)
+        let CommitTarget { job, term, .. } = &self.committer.target;
+        format!("{HIDDEN_START}{job}-{term}-{}-{}-{}{HIDDEN_END}", self.unit, self.attempt, self.files)
     }
 
     /// Where the ids of the rows of this attempt go.
@@ -99,8 +100,8 @@ impl Attempt {
         self.outputs.push(record_of(sealed, rows, xxh3));
     }
 
-    pub fn set_ids(&mut self, sealed: Sealed, rows: u64) {
-        self.ids = Some(record_of(sealed, rows, String::new()));
+    pub fn set_ids(&mut self, sealed: Sealed, rows: u64, xxh3: String) {
+        self.ids = Some(record_of(sealed, rows, xxh3));
     }
 
     /// Makes the unit done.
@@ -182,20 +183,21 @@ pub(crate) fn promote(vault: &Vault, record: &UnitRecord) -> Result<()> {
 
 const HIDDEN_END: &str = ".attempt";
 
-const HIDDEN_START: &str = ".shardmill-term-";
+const HIDDEN_START: &str = ".shardmill-job-";
 
-fn hidden_start(term: &str) -> String {
-    format!("{HIDDEN_START}{term}")
-}
-
-/// The term that a file in the making belongs to; `None` when it is no such file.
-pub(crate) fn term_of(name: &str) -> Option<&str> {
-    let (term, _rest) = name.strip_prefix(HIDDEN_START)?.split_once('-')?;
+/// The term of a job that a file in the making belongs to; `None` when it is no such file, or another job's.
+pub(crate) fn term_of<'a>(job: &str, name: &'a str) -> Option<&'a str> {
+    let (term, _rest) = name.strip_prefix(HIDDEN_START)?.strip_prefix(job)?.strip_prefix('-')?.split_once('-')?;
     name.ends_with(HIDDEN_END).then_some(term)
 }
 
 pub(crate) fn ids_folder(root: &str) -> String {
     format!("{root}/ids")
+}
+
+/// Records that were found damaged; each until its split is done again.
+pub(crate) fn damaged_folder(root: &str) -> String {
+    format!("{root}/damaged")
 }
 
 pub(crate) fn plan_folder(root: &str) -> String {

@@ -105,8 +105,9 @@ impl Journal {
             return Err(Error::Fenced { path: options.path.clone() });
         }
         let recovered = recover::recover(&vault, &root, &lease)?;
-        recover::collect_garbage(&vault, &options.path, &root, &options.output)?;
+        recover::collect_garbage(&vault, &options.path, &root, &job)?;
         let segments = plan::load(&vault, &root)?;
+        plan::check_records(&root, &segments, &recovered.records)?;
         Ok(Self {
             path: options.path.clone(),
             root,
@@ -148,8 +149,31 @@ impl Journal {
         if let Some(first) = changed.first().filter(|_| !self.reprocesses_changed) {
             return Err(Error::InputChanged { path: first.path.clone(), others: changed.len() - 1, checkpoint: self.path.clone() });
         }
+        self.check_damaged(found)?;
         self.found = found.iter().map(|file| (file.path.clone(), plan::version(file))).collect();
         Ok(new)
+    }
+
+    /// A split whose record was damaged is done again under the same names; that needs the very files that it was planned with.
+    fn check_damaged(&self, found: &[InputFile]) -> Result<()> {
+        let folder = attempt::damaged_folder(&self.root);
+        let names = self.vault.list(&folder)?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        let found: HashMap<&str, (u64, i64)> = found.iter().map(|file| (file.path.as_str(), plan::version(file))).collect();
+        let splits: HashMap<&str, &PlannedSplit> =
+            self.segments.iter().flat_map(|segment| &segment.splits).map(|split| (split.unit.as_str(), split)).collect();
+        for name in names {
+            let path = format!("{folder}/{name}");
+            let is_whole = |split: &&PlannedSplit| split.files.iter().all(|file| found.get(file.path.as_str()) == Some(&plan::version(file)));
+            if self.records.contains_key(&name) {
+                self.vault.remove(&path)?;
+            } else if splits.get(name.as_str()).is_none_or(|split| !is_whole(split)) {
+                return Err(Error::Damaged { path });
+            }
+        }
+        Ok(())
     }
 
     /// Plans splits of new files; none is fine.
@@ -171,18 +195,27 @@ impl Journal {
     pub fn pending(&self) -> Vec<Split> {
         let committed: HashSet<&str> = self.records.keys().map(String::as_str).collect();
         let found: HashMap<&str, (u64, i64)> = self.found.iter().map(|(path, version)| (path.as_str(), *version)).collect();
-        let mut pending = Vec::new();
+        let (mut pending, mut known) = (Vec::new(), HashSet::new());
         for (segment, planned) in self.segments.iter().enumerate() {
-            pending.extend(plan::pending(segment, planned, &committed, &found));
+            pending.extend(plan::pending(segment, planned, &plan::Looks { committed: &committed, found: &found, known: &known }));
+            known.extend(planned.splits.iter().flat_map(|split| &split.files).map(|file| file.path.as_str()));
         }
         pending.into_iter().enumerate().map(|(index, (files, unit))| Split { index, files, unit: Some(unit) }).collect()
     }
 
     /// Files with ids of rows that were done before the segment was planned. A row of it with such an id is not done again.
-    #[must_use]
-    pub fn done_ids(&self, segment: usize) -> Vec<OutputRecord> {
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for a file whose content is not what was recorded.
+    pub fn done_ids(&self, segment: usize) -> Result<Vec<OutputRecord>> {
         let before = self.segments.get(segment).map(|segment| segment.done_before.as_slice()).unwrap_or_default();
-        before.iter().filter_map(|unit| self.records.get(unit)?.ids.clone()).collect()
+        let files: Vec<OutputRecord> = before.iter().filter_map(|unit| self.records.get(unit)?.ids.clone()).collect();
+        for file in files.iter().filter(|file| !file.xxh3.is_empty()) {
+            if self.vault.hash(&file.path)? != file.xxh3 {
+                return Err(Error::Damaged { path: file.path.clone() });
+            }
+        }
+        Ok(files)
     }
 
     /// What workers commit with.

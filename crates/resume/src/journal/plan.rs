@@ -61,16 +61,35 @@ pub(crate) fn compare(segments: &[Segment], records: &BTreeMap<String, UnitRecor
     (new, changed)
 }
 
+/// What a segment is held against.
+pub(crate) struct Looks<'a> {
+    pub(crate) committed: &'a HashSet<&'a str>,
+    /// Files that exist now.
+    pub(crate) found: &'a HashMap<&'a str, Version>,
+    /// Files that an earlier segment has planned, in whatever version.
+    pub(crate) known: &'a HashSet<&'a str>,
+}
+
 /// The splits of a segment that are to be run, without files that are gone or have another version now.
-pub(crate) fn pending(number: usize, segment: &Segment, committed: &HashSet<&str>, found: &HashMap<&str, Version>) -> Vec<(Vec<InputFile>, Unit)> {
-    let is_there = |file: &&InputFile| found.get(file.path.as_str()) == Some(&version(file));
-    let open = segment.splits.iter().filter(|split| !committed.contains(split.unit.as_str()));
+pub(crate) fn pending(number: usize, segment: &Segment, looks: &Looks<'_>) -> Vec<(Vec<InputFile>, Unit)> {
+    let is_there = |file: &&InputFile| looks.found.get(file.path.as_str()) == Some(&version(file));
+    let open = segment.splits.iter().filter(|split| !looks.committed.contains(split.unit.as_str()));
     let parted = open.map(|split| {
         let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = split.files.iter().partition(is_there);
         let missing = missing.into_iter().map(|file| file.path.clone()).collect();
-        (there.into_iter().cloned().collect::<Vec<_>>(), Unit { name: split.unit.clone(), segment: number, missing })
+        let is_reread = there.iter().any(|file| looks.known.contains(file.path.as_str()));
+        (there.into_iter().cloned().collect::<Vec<_>>(), Unit { name: split.unit.clone(), segment: number, missing, is_reread })
     });
     parted.filter(|(files, _)| !files.is_empty()).collect()
+}
+
+/// Refuses records of units that nobody planned: then a part of the plan is gone, and its files would be planned anew.
+pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> Result<()> {
+    let planned: HashSet<&str> = segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect();
+    if records.keys().all(|unit| planned.contains(unit.as_str())) {
+        return Ok(());
+    }
+    Err(Error::Damaged { path: path_of(root, segments.len()) })
 }
 
 pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>) -> Segment {

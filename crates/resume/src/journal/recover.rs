@@ -5,7 +5,8 @@
 //! the folder, and a folder goes only when it is empty; so this holds also when two runs, one of them overtaken, clean up at the same time. Files of a term
 //! whose folder is gone, and which still have a hidden name, can never be committed: those are removed, and nothing visible ever is.
 
-use super::attempt::{ids_folder, lease_folder, plan_folder, promote, term_of, term_of_folder, units_folder};
+use super::Job;
+use super::attempt::{damaged_folder, ids_folder, lease_folder, plan_folder, promote, term_of, term_of_folder, units_folder};
 use super::lease::{self, Lease};
 use super::record::{UnitRecord, from_line, from_lines, to_lines};
 use super::vault::{Created, Vault, folder_of};
@@ -64,7 +65,20 @@ pub(crate) fn recover(vault: &Vault, root: &str, lease: &Lease) -> Result<Recove
     for (_path, records) in packs {
         recovered.add(records);
     }
+    check_outputs(vault, &recovered.records)?;
     Ok(recovered)
+}
+
+/// What is committed is there, or nothing more is done: outputs are the truth.
+fn check_outputs(vault: &Vault, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
+    for record in records.values() {
+        for file in record.files() {
+            if vault.size(&file.path)? != Some(file.bytes) {
+                return Err(Error::OutputChanged { path: file.path.clone(), unit: record.unit.clone() });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Packs the records of a term and removes its folder; returns what was strange.
@@ -85,6 +99,14 @@ fn close(vault: &Vault, root: &str, term: &str, epoch: u64) -> Result<Vec<String
         if !found.records.is_empty() {
             save_pack(vault, root, &format!("{epoch:020}-{term}-{round}"), &found.records)?;
         }
+        for name in &found.damaged {
+            // The split can only be done again in its place while its files are what they were.
+            vault.make_folder(&damaged_folder(root))?;
+            let _removed_by_another_run = vault.rename(&format!("{folder}/{name}"), &format!("{}/{name}", damaged_folder(root)))?;
+        }
+        if !found.damaged.is_empty() {
+            vault.sync_folder(&damaged_folder(root))?;
+        }
         for name in found.names {
             vault.remove(&format!("{folder}/{name}"))?;
         }
@@ -103,17 +125,22 @@ struct Found {
     /// Everything that was looked at.
     names: Vec<String>,
     records: Vec<UnitRecord>,
+    damaged: Vec<String>,
     warnings: Vec<String>,
 }
 
 fn read_units(vault: &Vault, folder: &str) -> Result<Found> {
-    let mut found = Found { names: vault.list(folder)?, ..Found::default() };
-    for name in found.names.iter().filter(|name| !Vault::is_leftover(name)) {
+    let names = vault.list(folder)?;
+    let mut found = Found { names: names.clone(), ..Found::default() };
+    for name in names.iter().filter(|name| !Vault::is_leftover(name)) {
         let path = format!("{folder}/{name}");
         let Some(content) = vault.read(&path)? else { continue };
         match from_line::<UnitRecord>(&content) {
             Some(record) if record.unit == *name => found.records.push(record),
-            _damaged => found.warnings.push(format!("`{path}` is damaged; its split is done again")),
+            _damaged => {
+                found.damaged.push(name.clone());
+                found.warnings.push(format!("`{path}` is damaged; its split is done again"));
+            }
         }
     }
     Ok(found)
@@ -167,10 +194,10 @@ fn terms(vault: &Vault, root: &str) -> Result<Vec<String>> {
 }
 
 /// Removes the files that nobody can commit any more, and what was left by those who died while they wrote to the journal.
-pub(crate) fn collect_garbage(vault: &Vault, path: &str, root: &str, output: &str) -> Result<()> {
-    for folder in [output, &ids_folder(root)] {
+pub(crate) fn collect_garbage(vault: &Vault, path: &str, root: &str, job: &Job) -> Result<()> {
+    for folder in [&job.output, &ids_folder(root)] {
         for name in vault.list(folder)? {
-            if let Some(term) = term_of(&name)
+            if let Some(term) = term_of(&job.job, &name)
                 && !vault.exists(&units_folder(root, term))?
             {
                 vault.remove(&format!("{folder}/{name}"))?;

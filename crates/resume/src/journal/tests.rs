@@ -52,7 +52,7 @@ fn run(disk: &SimulatedDisk, files: usize, deletes: bool) -> Result<usize> {
         let hidden = format!("{}/{}", super::vault::folder_of(&target), attempt.hidden_name());
         disk.write_new(&hidden, b"ids").map_err(failed)?;
         disk.sync(&hidden).map_err(failed)?;
-        attempt.set_ids(Sealed { path: hidden, target, bytes: 3 }, 1);
+        attempt.set_ids(Sealed { path: hidden, target, bytes: 3 }, 1, String::new());
         committed += usize::from(attempt.commit(UnitCounts::default())? == Outcome::Committed);
     }
     journal.finish(deletes)?;
@@ -231,7 +231,7 @@ fn rewritten_input_is_refused_unless_ids_tell_its_rows() {
     journal.extend(&[Split::new(0, new)]).unwrap();
     let pending = journal.pending();
     assert_eq!(pending.len(), 1);
-    assert_eq!(journal.done_ids(pending[0].unit.as_ref().unwrap().segment).len(), 3);
+    assert_eq!(journal.done_ids(pending[0].unit.as_ref().unwrap().segment).unwrap().len(), 3);
 }
 
 #[test]
