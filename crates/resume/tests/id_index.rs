@@ -1,5 +1,7 @@
 //! The index against sets of the standard library.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "functions of a test, which fails by them")]
+
 use arrow_array::{
     Array, ArrayRef, BinaryArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Int64Array, LargeStringArray, StringArray, StringViewArray,
     UInt64Array,
