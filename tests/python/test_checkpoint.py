@@ -653,7 +653,7 @@ def test_checkpoint_may_be_said_in_several_ways(job, form):
         ({"path": "x", "changed_input": "reprocess"}, "needs an `id_column`"),
         ({"path": "x", "version": 2}, "must be a string"),
         ({"path": "x", "delete_on_success": "yes"}, "True or False"),
-        ({"path": "x", "exact": 1}, "True or False"),
+        ({"path": "x", "delete_on_success": 1}, "True or False"),
         ({"path": "x", "memory_bytes": 0}, "positive"),
         ({"path": "x", "memory_bytes": "1GB"}, "positive"),
         ({"path": "x", "done": "list.parquet"}, "needs an `id_column`"),

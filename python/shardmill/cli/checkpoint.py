@@ -72,7 +72,11 @@ def verify_command(path: str, as_json: bool) -> int:
     try:
         found = _snapshot(path, verifies=True)
     except CheckpointDamagedError as error:
-        found = {"problems": [{"path": path, "unit": "", "problem": str(error)}], "committed_splits": 0, "output_files": 0}
+        found = {
+            "problems": [{"path": path, "unit": "", "problem": str(error)}],
+            "committed_splits": 0,
+            "output_files": 0,
+        }
     problems = found["problems"]
     if as_json:
         click.echo(json.dumps(problems, indent=2, ensure_ascii=False))
@@ -110,4 +114,8 @@ def _snapshot(path: str, *, verifies: bool) -> dict[str, Any]:
 
 
 def _told(fingerprint: dict[str, Any]) -> dict[str, str]:
-    return {name: json.dumps(value, ensure_ascii=False) for name, value in fingerprint.items() if value not in ("", [], None)}
+    return {
+        name: json.dumps(value, ensure_ascii=False)
+        for name, value in fingerprint.items()
+        if value not in ("", [], None)
+    }

@@ -36,7 +36,6 @@ class CommitPlan:
         null_ids: what becomes of rows without one.
         done: by segment of the plan, files with the ids that were done before it.
         memory_bytes: for building an index of them.
-        exact: long ids are compared byte by byte.
     """
 
     target: str
@@ -44,13 +43,12 @@ class CommitPlan:
     null_ids: str = "error"
     done: dict[int, tuple[str, ...]] = field(default_factory=dict)
     memory_bytes: int = 1 << 30
-    exact: bool = False
     progress: bool = False
 
     def options(self) -> str:
         """The checkpoint as the native pipeline takes it, with an index on this machine for each segment that needs one."""
         indexes = {
-            str(segment): _index(files, self.id_columns, self.memory_bytes, self.exact, self.progress)
+            str(segment): _index(_versions(files), self.id_columns, self.memory_bytes, self.progress)
             for segment, files in self.done.items()
             if files
         }
@@ -65,13 +63,22 @@ class CommitPlan:
 
 
 @lru_cache(maxsize=64)
-def _index(files: tuple[str, ...], columns: tuple[str, ...], memory_bytes: int, exact: bool, progress: bool) -> str:
+def _index(files: tuple[_Version, ...], columns: tuple[str, ...], memory_bytes: int, progress: bool) -> str:
     """The path of an index of the ids in ``files``, built once a machine."""
     from shardmill.resume import IdIndex
 
     column: Any = columns[0] if len(columns) == 1 else list(columns)
-    options: dict[str, Any] = {"exact": True} if exact else {}
-    return IdIndex.build(list(files), column, memory_bytes=memory_bytes, progress=progress, **options).path
+    return IdIndex.build([file[0] for file in files], column, memory_bytes=memory_bytes, progress=progress).path
+
+
+# Path, size and time of change.
+_Version = tuple[str, int, int]
+
+
+def _versions(files: tuple[str, ...]) -> tuple[_Version, ...]:
+    """A list of ids that somebody has written anew is another list."""
+    status = [Path(file).stat() for file in files]
+    return tuple((file, it.st_size, it.st_mtime_ns) for file, it in zip(files, status, strict=True))
 
 
 class Resumption:
@@ -144,7 +151,6 @@ class Resumption:
             null_ids=checkpoint.null_ids,
             done={segment: (*done, *journal.done_ids(segment)) for segment in segments} if columns else {},
             memory_bytes=checkpoint.memory_bytes,
-            exact=checkpoint.exact,
             progress=self._progress,
         )
         start = time.perf_counter()
@@ -204,12 +210,34 @@ class Resumption:
         info = index.info()
         Path(index.path).unlink(missing_ok=True)
         if info["rows"] > len(index):
-            named = info.get("first_duplicate")
-            example = f", such as {named!r}" if named is not None else ""
+            named = _first_duplicate(files, checkpoint.id_columns)
+            example = "" if named is None else f", such as {named!r}"
             raise CheckpointMismatchError(
                 f"{info['rows'] - len(index)} rows of the input have an id that another row has{example}\n"
                 'hint: duplicate_ids="count" processes them all'
             )
+
+
+# A message need not cost more memory than the job.
+_MAX_SEARCHED = 5_000_000
+
+
+def _first_duplicate(files: list[str], columns: list[str]) -> Any:
+    """An id that two rows have, or None when it is not among the first rows."""
+    from shardmill.dataset import Dataset
+
+    seen = set()
+    for file in files:
+        for row in Dataset(file, columns=columns):
+            id = tuple(row[column] for column in columns)
+            if None in id:
+                continue
+            if id in seen:
+                return id if len(columns) > 1 else id[0]
+            if len(seen) == _MAX_SEARCHED:
+                return None
+            seen.add(id)
+    return None
 
 
 def _plain(path: str | os.PathLike[str]) -> str:
@@ -231,7 +259,9 @@ def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
     inputs = [os.path.realpath(_plain(source)) for source in pipeline.source.paths()]
     for folder, what in ((os.path.realpath(output), "output"), *((source, "input") for source in inputs)):
         if path == folder or Path(path).is_relative_to(folder) or (what == "input" and _is_reached(path, folder)):
-            raise OptionError(f"The checkpoint `{path}` lies in the {what} `{folder}`\nhint: give it a folder of its own")
+            raise OptionError(
+                f"The checkpoint `{path}` lies in the {what} `{folder}`\nhint: give it a folder of its own"
+            )
 
 
 def _is_reached(path: str, pattern: str) -> bool:
@@ -250,7 +280,9 @@ def _files_of(path: str) -> list[str]:
     if Path(path).is_file():
         return [path]
     found = sorted(str(file) for file in Path(path).rglob("*") if file.is_file())
-    return [file for file in found if not file.endswith(".pending.parquet") and not Path(file).name.startswith((".", "_"))]
+    return [
+        file for file in found if not file.endswith(".pending.parquet") and not Path(file).name.startswith((".", "_"))
+    ]
 
 
 def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
@@ -273,7 +305,11 @@ def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
 def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str], output: str) -> dict[str, Any]:
     """What must be the same for a checkpoint to be this job's, by name."""
     spec = pipeline.spec()
-    sink = {name: value for name, value in spec["sink"].items() if name in ("format", "on_materialize_error", "materialize_on_write")}
+    sink = {
+        name: value
+        for name, value in spec["sink"].items()
+        if name in ("format", "on_materialize_error", "materialize_on_write")
+    }
     return {
         "input": sorted(os.path.realpath(_plain(path)) for path in pipeline.source.paths()),
         "source": {pipeline.source.kind: pipeline.source.options()},

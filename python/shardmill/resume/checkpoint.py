@@ -18,27 +18,27 @@ ChangedInput = Literal["error", "reprocess"]
 class Checkpoint:
     """Where a :class:`shardmill.curate.Pipeline` notes which splits are done, so that a run that was stopped goes on where it was.
 
-    A run that was killed at any moment, even by a power cut, is repeated with the same pipeline and the same checkpoint: what was committed stays
-    and is not done again, what was not is done. Each row is in the output once. docs/concepts/commit-protocol.md says how.
+    A run that was killed at any moment, even by a power cut, is repeated with the same pipeline and the same checkpoint: what was
+    committed stays and is not done again, what was not is done. Each row is in the output once. docs/concepts/commit-protocol.md says
+    how.
 
-    With an ``id_column`` a job over a :class:`shardmill.curate.TableSource` also knows single rows: a row whose id an earlier run has processed is
-    skipped, in whatever file it lies now.
+    With an ``id_column`` a job over a :class:`shardmill.curate.TableSource` also knows single rows: a row whose id an earlier run has
+    processed is skipped, in whatever file it lies now.
 
     Args:
-        path: a folder, made when it is missing; it must not lie in the input or the output. Parquet files in it that hold the ``id_column`` (such
-            as the checkpoint of a Ray Data job) count as ``done``; files called ``*.pending.parquet`` do not. A path of one such file means the
-            same, with a folder of its name and ``.resume`` beside it.
-        id_column: name of the column, or of several that make an id together. Integers, strings, binaries, booleans, dates, times and decimals can
-            be ids. Identity is type and bytes: ``"7"``, ``"007"`` and ``7`` are three ids. None: the job knows splits only.
+        path: a folder, made when it is missing; it must not lie in the input or the output. Parquet files in it that hold the
+            ``id_column`` (such as the checkpoint of a Ray Data job) count as ``done``; files called ``*.pending.parquet`` do not. A path
+            of one such file means the same, with a folder of its name and ``.resume`` beside it.
+        id_column: name of the column, or of several that make an id together. Integers, strings, binaries, booleans, dates, times and
+            decimals can be ids. Identity is type and bytes: ``"7"``, ``"007"`` and ``7`` are three ids. None: the job knows splits only.
         delete_on_success: remove the checkpoint when every split was committed and nothing was quarantined.
-        null_ids: ``"error"`` stops at the first row without an id and names it; ``"always_process"`` processes such a row with its split, and never
-            takes it for done.
+        null_ids: ``"error"`` stops at the first row without an id and names it; ``"always_process"`` processes such a row with its split,
+            and never takes it for done.
         duplicate_ids: ``"count"``: rows of one run that share an id are all processed. ``"strict"``: refuse the input before anything is done.
-        changed_input: what to do with a file that is not what it was when it was planned: ``"error"``, or ``"reprocess"`` to read it again and skip
-            the ids that are done; that needs an ``id_column``.
+        changed_input: what to do with a file that is not what it was when it was planned: ``"error"``, or ``"reprocess"`` to read it
+            again and skip the ids that are done; that needs an ``id_column``.
         version: any string. A checkpoint of another version is refused: change it when your functions change.
         done: files or folders with ids that are done, from elsewhere; needs an ``id_column``.
-        exact: long ids are compared byte by byte, instead of by a keyed hash of 128 bits.
         memory_bytes: about how much memory building an index of ids may take.
 
     Example:
@@ -61,7 +61,6 @@ class Checkpoint:
     changed_input: ChangedInput = "error"
     version: str = ""
     done: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
-    exact: bool = False
     memory_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
@@ -70,18 +69,23 @@ class Checkpoint:
         if "://" in fspath(self.path) and not fspath(self.path).startswith("file://"):
             raise OptionError(f"`path` is {self.path!r}; a checkpoint must be in a local or mounted folder for now")
         columns = self.id_columns
-        if not all(isinstance(column, str) and column for column in columns) or (self.id_column is not None and not columns):
+        if not all(isinstance(column, str) and column for column in columns) or (
+            self.id_column is not None and not columns
+        ):
             raise OptionError(f"`id_column` is {self.id_column!r}; it must be a name, or a list of names")
         if len(set(columns)) < len(columns):
             raise OptionError(f"`id_column` names a column twice: {columns}")
-        for option, allowed in (("null_ids", NullIds), ("duplicate_ids", DuplicateIds), ("changed_input", ChangedInput)):
+        for option, allowed in (
+            ("null_ids", NullIds),
+            ("duplicate_ids", DuplicateIds),
+            ("changed_input", ChangedInput),
+        ):
             if getattr(self, option) not in get_args(allowed):
                 raise OptionError(f"`{option}` is {getattr(self, option)!r}; one of {', '.join(get_args(allowed))}")
         if not isinstance(self.version, str):
             raise OptionError(f"`version` is {self.version!r}; it must be a string")
-        for option in ("delete_on_success", "exact"):
-            if not isinstance(getattr(self, option), bool):
-                raise OptionError(f"`{option}` is {getattr(self, option)!r}; it must be True or False")
+        if not isinstance(self.delete_on_success, bool):
+            raise OptionError(f"`delete_on_success` is {self.delete_on_success!r}; it must be True or False")
         if not isinstance(self.memory_bytes, int) or self.memory_bytes <= 0:
             raise OptionError("`memory_bytes` must be positive")
         if not columns and self.done_paths:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from shardmill.errors import FormatError, NotFoundError
 
 _logger = logging.getLogger("shardmill.resume")
 _POLL_S = 0.2
+_KEPT_S = 14 * 24 * 3600
 
 
 def read_index(
@@ -85,12 +87,27 @@ def cached(
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         index = _opened(target)
-        return build(target) if index is None else index
+        if index is None:
+            _forget(folder)
+            index = build(target)
+        return index
+
+
+def _forget(folder: Path) -> None:
+    """Removes indexes that nobody has asked for in two weeks. Who has one mapped keeps it."""
+    for path in folder.glob("*.ids"):
+        if time.time() - path.stat().st_mtime > _KEPT_S:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _opened(target: str) -> _native.IdIndex | None:
     try:
-        return _native.IdIndex.open(target)
+        index = _native.IdIndex.open(target)
+        # A cache lies about for long, and what it says decides which rows are done. This is a moment for a gigabyte.
+        index.verify()
+        os.utime(target)
+        return index
     except NotFoundError:
         return None
     except FormatError as error:
