@@ -1,6 +1,19 @@
 """The compiled module. Its public face is the rest of the package."""
 
-from shardmill._native import arrayrecord, columns, curate, formats, images, inspect, load, plan, verify, write
+from shardmill._native import (
+    arrayrecord,
+    columns,
+    curate,
+    formats,
+    images,
+    inspect,
+    journal,
+    load,
+    plan,
+    resume,
+    verify,
+    write,
+)
 
 __all__ = [
     "__version__",
@@ -11,8 +24,10 @@ __all__ = [
     "images",
     "inspect",
     "is_optimized",
+    "journal",
     "load",
     "plan",
+    "resume",
     "verify",
     "write",
 ]
