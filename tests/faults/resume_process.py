@@ -133,6 +133,10 @@ class Case:
         folder = self.job_folder()
         return sorted(path for path in folder.glob("lease/*") if path.name.isdigit()) if folder else []
 
+    def is_released(self) -> bool:
+        """Whether the last run is over, if not its process."""
+        return self.leases()[-1].with_suffix(".released").exists()
+
     def break_locks(self) -> None:
         """Puts a copy in the place of the lease: locks of those who have it open reach nobody, as on a file system without them."""
         for lease in self.leases():

@@ -42,7 +42,6 @@ def test_job_that_may_not_write_its_checkpoint_does_nothing(immutable, tmp_path)
     assert case.visible() == {}
 
 
-@pytest.mark.xfail(strict=True, reason="outputs of files that were added later have other names when all is done anew")
 def test_job_that_died_right_after_its_checkpoint_was_deleted_repeats_no_row(tmp_path) -> None:
     """As kill -9 leaves it: the job is done, but nothing tells so any more."""
     case = Case(tmp_path, "double")

@@ -207,12 +207,7 @@ def test_another_input_is_refused(job, tmp_path):
     "id_column",
     [
         "id",
-        pytest.param(
-            None,
-            marks=pytest.mark.xfail(
-                strict=True, reason="files are compared by the path as it was said: all are planned twice"
-            ),
-        ),
+        None,
     ],
 )
 @pytest.mark.parametrize("is_relative_first", [True, False])
@@ -261,9 +256,6 @@ def test_done_file_that_is_removed_changes_nothing(job):
     job.assert_ids(expected)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="its split was committed without it, and is not looked at again: its rows are lost"
-)
 def test_file_that_was_away_for_a_run_is_done_when_it_is_back(job, tmp_path):
     """Two files make a split; one of them cannot be seen while the other is committed."""
     expected = job.write_numbers(files=4)
@@ -503,7 +495,6 @@ def test_rows_that_share_an_id_are_all_processed_in_whatever_run(job, at):
     job.assert_ids(Counter("aabacbad"))
 
 
-@pytest.mark.xfail(strict=True, reason="the index does not tell a first_duplicate")
 def test_strict_job_refuses_ids_that_come_twice_and_names_one(job, tmp_path):
     job.write("0", ["a", "b", "c"])
     job.write("1", ["d", "b"])
@@ -707,9 +698,6 @@ def test_output_that_was_committed_and_is_gone_or_changed_is_named(job):
         job.run()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="only records of the run before are held against their outputs; the guide says all"
-)
 def test_output_that_is_gone_some_runs_later_is_named(job):
     job.write_numbers()
     job.run()
@@ -731,7 +719,7 @@ def test_urls_of_files_are_paths(job, tmp_path, monkeypatch):
 
     with pytest.raises(sm.CurateError):
         run(3)
-    (job.out / ".shardmill-term-0123-unit-attempt-1.attempt").touch()
+    (job.out / f".shardmill-job-{job.folder().name}-0123-unit-attempt-1.attempt").touch()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     report = run()
@@ -742,10 +730,6 @@ def test_urls_of_files_are_paths(job, tmp_path, monkeypatch):
         job.run(sink={"path": urls["out"]}, path=job.out / "state")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the folder is looked for, made and emptied under a name that begins with `file:`, with a checkpoint or without one",
-)
 def test_url_of_an_output_folder_is_its_path(job, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
