@@ -1,6 +1,6 @@
 """Measures the id index alone: build time, memory, bytes an id, probes, and the memory that several processes share.
 
-    python -m benchmarks.checkpoint.index --ids 80000000 --kind uuid --folder /tmp/ids --out index.json
+    python -m benchmarks.checkpoint.index --ids 80000000 --kind uuid --json index.json
 
 Each step runs in a process of its own, so that its peak memory is its own. Ids are written to Parquet first, with pyarrow's defaults.
 """
@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -202,10 +203,22 @@ def main() -> None:
     parser.add_argument("--memory-bytes", type=int, default=1 << 30)
     parser.add_argument("--stream", action="store_true", help="make the ids on the way instead of reading them")
     parser.add_argument("--source", type=Path, help="files of these ids that exist already")
-    parser.add_argument("--folder", type=Path, required=True, help="for ids and index")
-    parser.add_argument("--out", type=Path, help="where the JSON goes; stdout when left out")
+    parser.add_argument("--folder", type=Path, help="for ids and index; a temporary one when left out")
+    parser.add_argument("--json", type=Path, help="where the JSON goes; stdout when left out")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="shardmill-ids-", dir=options.json and options.json.parent) as temporary:
+        options.folder = options.folder or Path(temporary)
+        options.folder.mkdir(parents=True, exist_ok=True)
+        result = measure(options)
+    text = json.dumps(result, indent=1)
+    if options.json is None:
+        sys.stdout.write(text + "\n")
+    else:
+        options.json.write_text(text)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Builds, probes, and lets several processes share the index."""
     target = str(options.folder / f"{options.kind}-{options.ids}.ids")
     source = options.source or options.folder / f"{options.kind}-{options.ids}.parquet"
     result: dict[str, Any] = {"ids": options.ids, "kind": options.kind, "memory_bytes": options.memory_bytes}
@@ -219,11 +232,15 @@ def main() -> None:
         alone(probe, target, options.kind, options.ids, options.probes, order) for order in ("ordered", "random")
     ]
     result["processes"] = share(target, options.kind, options.ids, options.probes // 4, options.processes)
-    text = json.dumps(result, indent=1)
-    if options.out is None:
-        sys.stdout.write(text + "\n")
-    else:
-        options.out.write_text(text)
+    slowest = max(result["probe"], key=lambda probed: probed["seconds"])
+    return result | {
+        "is_success": all(probed["found"] == options.probes // 2 for probed in result["probe"]),
+        "build_s": result["build"]["seconds"],
+        "build_peak_rss_bytes": result["build"]["peak_rss_bytes"],
+        "bytes_per_id": result["build"]["index_bytes"] / options.ids,
+        "probe_s": slowest["seconds"],
+        "probes": options.probes,
+    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use pyo3_arrow::input::{AnyArray, AnyRecordBatch};
 use pyo3_arrow::{PyArray, PyChunkedArray};
 use shardmill_load::Format;
-use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource};
+use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
 use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error};
 use std::sync::atomic::Ordering;
@@ -73,9 +73,9 @@ impl PyIdIndex {
     }
 
     /// One array a column, of one chunk or several.
-    fn contains(&self, py: Python<'_>, ids: Vec<AnyArray>) -> PyResult<PyChunkedArray> {
+    fn contains(&self, py: Python<'_>, ids: Vec<AnyArray>, threads: usize) -> PyResult<PyChunkedArray> {
         let columns = ids.into_iter().map(chunks).collect::<PyResult<Vec<_>>>()?;
-        let found = py.detach(|| contains(&self.0, &columns)).map_err(PyShardmillError::from)?;
+        let found = py.detach(|| contains(&self.0, &columns, threads)).map_err(PyShardmillError::from)?;
         Ok(PyChunkedArray::from_array_refs(found)?)
     }
 
@@ -124,8 +124,8 @@ impl PyIdIndex {
 }
 
 /// Probes columns whose chunks may end at different rows.
-fn contains(index: &IdIndex, columns: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>, Error> {
-    let answer = |ids: &[ArrayRef]| -> Result<ArrayRef, Error> { Ok(Arc::new(BooleanArray::new(index.contains(ids)?, None))) };
+fn contains(index: &Arc<IdIndex>, columns: &[Vec<ArrayRef>], threads: usize) -> Result<Vec<ArrayRef>, Error> {
+    let answer = |ids: &[ArrayRef]| -> Result<ArrayRef, Error> { Ok(Arc::new(BooleanArray::new(contains_on(index, ids, threads)?, None))) };
     if let [only] = columns {
         return only.iter().map(|chunk| answer(std::slice::from_ref(chunk))).collect();
     }

@@ -12,7 +12,7 @@ from shardmill.curate.sizes import byte_count
 from shardmill.dataset import PathLike, column_names
 from shardmill.errors import OptionError
 from shardmill.resume.index_cache import cached, read_index
-from shardmill.threads import checked_threads
+from shardmill.threads import available_cores, checked_threads
 
 
 class IdIndex:
@@ -104,7 +104,7 @@ class IdIndex:
             TypeError: for ids of another type than those of the index.
         """
         columns = [ids] if _is_arrow(ids) else list(ids)
-        return as_pyarrow_array(self.native.contains(columns))
+        return as_pyarrow_array(self.native.contains(columns, available_cores()))
 
     def verify(self) -> None:
         """Reads all of the file and compares it with its checksum.

@@ -26,9 +26,11 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, MutableBuffer};
 use arrow_schema::DataType;
 use file::Footer;
 use mix::{Mix, low, upper, wide_ones};
-use shardmill_engine::Cancel;
+use shardmill_engine::{Cancel, run_in_order};
 use shardmill_storage::MappedFile;
 use sparse::Damaged;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// How an index is built.
 #[derive(Debug, Clone)]
@@ -172,6 +174,33 @@ impl IdIndex {
         }
         Ok(BooleanBuffer::new(found.into(), 0, len))
     }
+}
+
+/// So many rows are worth another thread.
+const ROWS_A_THREAD: usize = 1 << 19;
+
+/// As [`DoneIds::contains`], on so many threads where there are rows enough.
+///
+/// # Errors
+/// As there; when the system gives no thread.
+pub fn contains_on(index: &Arc<IdIndex>, ids: &[ArrayRef], threads: usize) -> Result<BooleanBuffer> {
+    let rows = ids.first().map_or(0, |column| column.len());
+    let parts = (rows / ROWS_A_THREAD).min(threads * 4);
+    if threads < 2 || parts < 2 || ids.iter().any(|column| column.len() != rows) {
+        return index.contains(ids);
+    }
+    let len = rows.div_ceil(parts);
+    let (shared, columns) = (Arc::clone(index), ids.to_vec());
+    let work = move |part: usize| {
+        let start = (part * len).min(rows);
+        let slices: Vec<ArrayRef> = columns.iter().map(|column| column.slice(start, len.min(rows - start))).collect();
+        ControlFlow::Continue(shared.contains(&slices))
+    };
+    let mut found = BooleanBufferBuilder::new(rows);
+    for part in run_in_order(parts, threads, &Cancel::default(), work)? {
+        found.append_buffer(&part??);
+    }
+    Ok(found.finish())
 }
 
 impl DoneIds for IdIndex {
