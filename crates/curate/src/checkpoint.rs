@@ -3,14 +3,16 @@
 use crate::report::SplitReport;
 use crate::tables::{IdPolicy, NullIds};
 use crate::{Error, Result};
+use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{Split, Unit};
 use shardmill_resume::DoneIds;
 use shardmill_resume::index::IdIndex;
 use shardmill_resume::journal::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
+use shardmill_resume::keys::IdSchema;
 use shardmill_storage::LocalDisk;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// As the binding sends it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,6 +23,32 @@ pub struct CheckpointOptions {
     pub null_ids: NullIds,
     /// By segment of the plan, the index file of the ids that were done before it.
     pub indexes: BTreeMap<usize, String>,
+}
+
+/// The types of the ids of a job, which all of its files must have: of others, no later run could make one index.
+#[derive(Debug)]
+pub struct IdTypes {
+    committer: Committer,
+    agreed: OnceLock<IdSchema>,
+}
+
+impl IdTypes {
+    /// Agrees on the types of the first file that is read, by whatever worker.
+    ///
+    /// # Errors
+    /// [`Error::Resume`] for other types than those.
+    pub(crate) fn check(&self, schema: &Schema, columns: &[String]) -> Result<()> {
+        let own = IdSchema::of(schema, columns)?;
+        let agreed = match self.agreed.get() {
+            Some(agreed) => agreed,
+            None => {
+                let text = self.committer.agree("id_types", &serde_json::to_string(&own)?)?;
+                self.agreed.get_or_init(|| serde_json::from_str(&text).unwrap_or(own))
+            }
+        };
+        let places = columns.iter().filter_map(|column| schema.field_with_name(column).ok());
+        Ok(agreed.check(places.map(|field| field.data_type()).collect::<Vec<_>>().into_iter())?)
+    }
 }
 
 /// The checkpoint of a job as a worker sees it.
@@ -38,7 +66,9 @@ impl Checkpointing {
     /// # Errors
     /// [`Error::Resume`] for an index that is missing or damaged.
     pub fn open(options: CheckpointOptions) -> Result<Self> {
-        let no_index = IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None };
+        let committer = Committer::new(options.target, Arc::new(LocalDisk::default()));
+        let types = (!options.id_columns.is_empty()).then(|| Arc::new(IdTypes { committer: committer.clone(), agreed: OnceLock::new() }));
+        let no_index = IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None, types };
         let mut opened: BTreeMap<String, Arc<dyn DoneIds>> = BTreeMap::new();
         let mut ids = BTreeMap::new();
         for (segment, path) in options.indexes {
@@ -48,7 +78,7 @@ impl Checkpointing {
             };
             ids.insert(segment, IdPolicy { done: Some(done), ..no_index.clone() });
         }
-        Ok(Self { committer: Committer::new(options.target, Arc::new(LocalDisk::default())), ids, no_index })
+        Ok(Self { committer, ids, no_index })
     }
 
     pub(crate) fn ids(&self, split: &Split) -> &IdPolicy {

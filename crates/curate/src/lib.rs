@@ -32,7 +32,7 @@ pub mod tables;
 pub mod tiff_pages;
 pub mod verify;
 
-pub use checkpoint::{CheckpointOptions, Checkpointing};
+pub use checkpoint::{CheckpointOptions, Checkpointing, IdTypes};
 pub use error::{Error, Result, StageFailure, reason};
 pub use pipeline::{Choices, Pipeline};
 pub use spec::{SourceOptions, Spec, StageOptions};

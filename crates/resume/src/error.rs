@@ -44,7 +44,7 @@ pub enum Error {
     #[error("The checkpoint lease `{path}` is held by {holder}, which is still running this job")]
     LeaseHeld { path: String, holder: String },
     /// A later run took the job over while this one slept.
-    #[error("Another run has taken over this job (`{path}`)")]
+    #[error("Another run has taken over this job, or its checkpoint was removed (`{path}`)")]
     Fenced { path: String },
     /// An input is not what was planned.
     #[error("`{path}` changed since checkpoint `{checkpoint}` planned it{}", and_others(*others))]
@@ -103,7 +103,7 @@ impl Error {
             Self::NoJob { .. } => Some("give the path that was given to Checkpoint(…)"),
             Self::OtherJob { .. } => Some("undo the change, or use another checkpoint path and another output folder for the new job"),
             Self::LeaseHeld { .. } => Some("wait for it, or stop it; a machine that died is waited for a minute"),
-            Self::Fenced { .. } => Some("nothing is lost; the other run has the work of this one"),
+            Self::Fenced { .. } => Some("nothing is lost: what was committed stays, and the run that comes next does the rest"),
             Self::InputChanged { .. } => {
                 Some("restore the file, or pass changed_input=\"reprocess\" with an id_column: its rows are read again and known ids skipped")
             }

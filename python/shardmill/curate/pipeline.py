@@ -13,7 +13,7 @@ from shardmill._native import curate as native
 from shardmill.curate.filters import stage_options
 from shardmill.curate.report import Report
 from shardmill.curate.sinks import Sink
-from shardmill.curate.sources import Source
+from shardmill.curate.sources import Source, absolute
 from shardmill.errors import OptionError
 from shardmill.threads import available_cores
 
@@ -97,8 +97,13 @@ class Pipeline:
 
     def native(self, *, may_replace: bool, plan: CommitPlan | None = None) -> native.Pipeline:
         """The pipeline that does the work; with a ``plan``, its splits are committed to a journal."""
+        spec = self.spec(may_replace=may_replace)
+        if plan is not None:
+            # What is recorded must not depend on the folder that a function of the user's goes to.
+            spec["paths"] = [absolute(path) for path in spec["paths"]]
+            spec["sink"]["path"] = absolute(spec["sink"]["path"])
         return native.Pipeline(
-            json.dumps(self.spec(may_replace=may_replace)),
+            json.dumps(spec),
             self._foreign,
             source_schema=self.source.schema,
             source_overrides=_overrides(self.source.schema_overrides),

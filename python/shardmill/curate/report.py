@@ -74,6 +74,11 @@ class Report:
         return _summed(split["rows_dropped"] for split in self.splits)
 
     @property
+    def rows_done(self) -> int:
+        """Rows that were skipped because their ids were done."""
+        return self.rows_dropped.get("done", 0)
+
+    @property
     def rows_added(self) -> dict[str, int]:
         """Rows that came from no input, by the stage that made them."""
         return _summed(split["rows_added"] for split in self.splits)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
+from shardmill.curate.sizes import byte_count
 from shardmill.errors import CheckpointMismatchError, FormatError, OptionError
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Resumption:
             id_columns=columns,
             null_ids=checkpoint.null_ids,
             done={segment: (*done, *journal.done_ids(segment)) for segment in segments} if columns else {},
-            memory_bytes=checkpoint.memory_bytes,
+            memory_bytes=byte_count(checkpoint.memory_bytes, "memory_bytes"),
             progress=self._progress,
         )
         start = time.perf_counter()
@@ -204,7 +205,7 @@ class Resumption:
         index = IdIndex.build(
             files,
             checkpoint.id_columns if len(checkpoint.id_columns) > 1 else checkpoint.id_columns[0],
-            memory_bytes=checkpoint.memory_bytes,
+            memory_bytes=byte_count(checkpoint.memory_bytes, "memory_bytes"),
             progress=self._progress,
         )
         info = index.info()
@@ -255,13 +256,17 @@ def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
 
 
 def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
-    """Refuses a checkpoint whose files would be read as input or emptied with the output."""
+    """Refuses a checkpoint or an output whose files would be read as input, and a checkpoint that would be emptied with the output."""
     inputs = [os.path.realpath(_plain(source)) for source in pipeline.source.paths()]
-    for folder, what in ((os.path.realpath(output), "output"), *((source, "input") for source in inputs)):
-        if path == folder or Path(path).is_relative_to(folder) or (what == "input" and _is_reached(path, folder)):
-            raise OptionError(
-                f"The checkpoint `{path}` lies in the {what} `{folder}`\nhint: give it a folder of its own"
-            )
+    real = os.path.realpath(output)
+    if Path(path).is_relative_to(real):
+        raise OptionError(f"The checkpoint `{path}` lies in the output `{real}`\nhint: give it a folder of its own")
+    for what, folder in (("checkpoint", path), ("output", real)):
+        for source in inputs:
+            if Path(folder).is_relative_to(source) or _is_reached(folder, source):
+                raise OptionError(
+                    f"The {what} `{folder}` lies in the input `{source}`\nhint: give it a folder of its own"
+                )
 
 
 def _is_reached(path: str, pattern: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -19,6 +20,12 @@ def path_list(paths: Paths) -> list[str]:
     if isinstance(paths, str | PathLike):
         return [fspath(paths)]
     return [fspath(path) for path in paths]
+
+
+def absolute(path: str) -> str:
+    """A local path from the root on, with its links; URLs stay."""
+    plain = path.removeprefix("file://")
+    return path if "://" in plain else os.path.abspath(plain)  # noqa: PTH100 - links stay
 
 
 _IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
+from shardmill.curate.sizes import byte_count
 from shardmill.errors import OptionError
 
 NullIds = Literal["error", "always_process"]
@@ -39,7 +40,7 @@ class Checkpoint:
             again and skip the ids that are done; that needs an ``id_column``.
         version: any string. A checkpoint of another version is refused: change it when your functions change.
         done: files or folders with ids that are done, from elsewhere; needs an ``id_column``.
-        memory_bytes: about how much memory building an index of ids may take.
+        memory_bytes: about how much memory building an index of ids may take, in bytes or as ``"1GiB"``.
 
     Example:
         >>> from shardmill.resume import Checkpoint
@@ -61,7 +62,7 @@ class Checkpoint:
     changed_input: ChangedInput = "error"
     version: str = ""
     done: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
-    memory_bytes: int = 1 << 30
+    memory_bytes: int | str = 1 << 30
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | PathLike) or not fspath(self.path):
@@ -86,8 +87,9 @@ class Checkpoint:
             raise OptionError(f"`version` is {self.version!r}; it must be a string")
         if not isinstance(self.delete_on_success, bool):
             raise OptionError(f"`delete_on_success` is {self.delete_on_success!r}; it must be True or False")
-        if not isinstance(self.memory_bytes, int) or self.memory_bytes <= 0:
-            raise OptionError("`memory_bytes` must be positive")
+        object.__setattr__(self, "memory_bytes", byte_count(self.memory_bytes, "memory_bytes"))
+        if not all(isinstance(path, str | PathLike) for path in self.done_list()):
+            raise OptionError(f"`done` is {self.done!r}; it must be a path or several")
         if not columns and self.done_paths:
             raise OptionError("`done` needs an `id_column`\nhint: name the column of the files that holds the ids")
         if not columns and self.changed_input == "reprocess":
@@ -112,7 +114,11 @@ class Checkpoint:
     @property
     def done_paths(self) -> list[str]:
         """The paths of ``done`` as a list."""
-        return [fspath(self.done)] if isinstance(self.done, str | PathLike) else [fspath(path) for path in self.done]
+        return [fspath(path) for path in self.done_list()]
+
+    def done_list(self) -> list[Any]:
+        """``done`` as a list, whatever is in it."""
+        return [self.done] if isinstance(self.done, str | PathLike) else list(self.done)
 
     @classmethod
     def of(cls, value: Any) -> Checkpoint:

@@ -77,6 +77,9 @@ class IdIndex:
                 builder.add(rows)
             return IdIndex(builder.finish())
 
+        if path is not None and os.path.realpath(path) in map(os.path.realpath, names):
+            raise OptionError(f"{os.fspath(path)!r} is a file of ids; the index needs a path of its own")
+
         def build(target: str) -> _native.IdIndex:
             return read_index(
                 names, columns, path=target, format=format, memory_bytes=memory, threads=count, is_shown=progress
@@ -103,7 +106,11 @@ class IdIndex:
         Raises:
             TypeError: for ids of another type than those of the index.
         """
-        columns = [ids] if _is_arrow(ids) else list(ids)
+        columns = [ids] if _is_arrow(ids) else list(ids) if isinstance(ids, list | tuple) else []
+        if not columns or not all(map(_is_arrow, columns)):
+            raise TypeError(
+                "ids must be an Arrow array, or a list of one for each column, such as pyarrow.array([...])"
+            )
         return as_pyarrow_array(self.native.contains(columns, available_cores()))
 
     def verify(self) -> None:

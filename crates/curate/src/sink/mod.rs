@@ -21,6 +21,7 @@ use shardmill_formats::parquet::ParquetCompression;
 use std::collections::HashSet;
 use std::time::Instant;
 
+pub(crate) use name::Digits;
 pub use publishing::{Finished, Publishing};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,7 +229,7 @@ impl<'a> Sink<'a> {
 
     fn start(&self, chunk: &Chunk, report: &mut SplitReport) -> Result<OpenBatch> {
         let schema = self.choice.apply_counted(&chunk.schema, report);
-        let stem = self.publishing.stem(&chunk.lineage);
+        let stem = self.publishing.stem(&chunk.lineage, Digits::Documents);
         let path = format!("{}/{stem}.{}", self.options.path.trim_end_matches('/'), self.options.format.extension());
         let staged = self.publishing.file(&path)?;
         let writer = match self.options.format {

@@ -1,7 +1,7 @@
 //! How files get their names: at once, or all files of a split together by the record of an attempt.
 
 use super::CountingFile;
-use super::name::file_stem;
+use super::name::{Digits, file_stem};
 use crate::Result;
 use crate::chunk::Lineage;
 use crate::report::{OutputFile, SplitReport};
@@ -23,8 +23,8 @@ pub struct Publishing<'a> {
 }
 
 impl Publishing<'_> {
-    pub(crate) fn stem(&self, lineage: &Lineage) -> String {
-        file_stem(lineage, self.version)
+    pub(crate) fn stem(&self, lineage: &Lineage, digits: Digits) -> String {
+        file_stem(lineage, self.version, digits)
     }
 
     /// Starts a file.

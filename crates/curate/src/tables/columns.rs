@@ -60,7 +60,10 @@ impl Layout {
         let id_schema = of(places.iter().filter_map(|place| fields.get(*place).cloned()).collect());
         if !ids.columns.is_empty() {
             // Before a row is processed whose id could not be known again.
-            IdSchema::of(&id_schema, &ids.columns)?;
+            match &ids.types {
+                Some(types) => types.check(&id_schema, &ids.columns)?,
+                None => drop(IdSchema::of(&id_schema, &ids.columns)?),
+            }
         }
         Ok(Self {
             schema: Arc::new(Schema::new_with_metadata(fields.iter().take(delivered).cloned().collect::<Vec<_>>(), metadata)),

@@ -3,6 +3,7 @@
 //! The invariant: a null id is never done and never recorded.
 
 use super::output::{Output, OutputOptions};
+use crate::checkpoint::IdTypes;
 use crate::report::SplitReport;
 use crate::sink::Finished;
 use crate::{Error, Result};
@@ -31,6 +32,8 @@ pub struct IdPolicy {
     /// Rows with these ids are skipped.
     pub done: Option<Arc<dyn DoneIds>>,
     pub nulls: NullIds,
+    /// What the files of the whole job agree on.
+    pub types: Option<Arc<IdTypes>>,
 }
 
 /// Where ids were read.

@@ -5,7 +5,7 @@
 use crate::chunk::Lineage;
 use crate::report::{OutputFile, SplitReport};
 use crate::sink::parquet::disk_error;
-use crate::sink::{CountingFile, Finished, Publishing, SinkOptions};
+use crate::sink::{CountingFile, Digits, Finished, Publishing, SinkOptions};
 use crate::tables::SINK_STAGE;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
@@ -44,7 +44,7 @@ pub(super) struct Output<'a> {
 
 /// The file that rows of `sources` go to.
 pub(super) fn path_of(sources: &[String], sink: &SinkOptions, publishing: Publishing<'_>) -> String {
-    let stem = publishing.stem(&Lineage { batch: 0, sources: sources.to_vec() });
+    let stem = publishing.stem(&Lineage { batch: 0, sources: sources.to_vec() }, Digits::Rows);
     format!("{}/{stem}.{}", sink.path.trim_end_matches('/'), sink.format.extension())
 }
 

@@ -3,7 +3,7 @@
 //! The invariant: of all attempts at a unit, at most one makes its record, and only the files that the record names become visible.
 
 use super::lease;
-use super::record::{OutputRecord, UnitRecord, to_lines};
+use super::record::{OutputRecord, UnitRecord, from_line, to_lines};
 use super::vault::{Created, Vault, folder_of};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,23 @@ impl Committer {
     #[must_use]
     pub fn new(target: CommitTarget, disk: Arc<dyn Disk>) -> Self {
         Self { target, vault: Vault::new(disk) }
+    }
+
+    /// The text that the job has agreed on under a name: this one, unless another was there before.
+    ///
+    /// # Errors
+    /// When the disk fails; [`Error::Damaged`].
+    pub fn agree(&self, name: &str, text: &str) -> Result<String> {
+        let path = format!("{}/{name}", self.target.root);
+        let content = to_lines([text]).map_err(|source| Error::Encode { path: path.clone(), source })?;
+        match self.vault.create(&path, &content, false)? {
+            Created::Made(_) => Ok(text.to_owned()),
+            Created::NoFolder => Err(Error::Fenced { path }),
+            Created::Taken => {
+                let content = self.vault.read(&path)?.unwrap_or_default();
+                from_line(&content).ok_or(Error::Damaged { path })
+            }
+        }
     }
 
     #[must_use]
