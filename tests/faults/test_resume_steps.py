@@ -158,13 +158,9 @@ def test_jobs_with_checkpoints_of_their_own_may_share_an_output_folder(tmp_path)
     assert one.visible() == one.expected + other.expected
 
 
-# Its record was made, packed by the other run, and its folder removed, before it has synced that folder.
-STORAGE_ERROR = pytest.mark.xfail(strict=False, reason="then it ends with a StorageError, not with CheckpointBusyError")
-
-
 @pytest.mark.parametrize(
     ("call", "number"),
-    [("fsync", 6), ("fsync", 15), ("fsync", 18), pytest.param("renameat2", 4, marks=STORAGE_ERROR), ("rename", 2)],
+    [("fsync", 6), ("fsync", 15), ("fsync", 18), ("renameat2", 4), ("rename", 2)],
 )
 def test_job_that_slept_at_a_system_call_changes_nothing(call, number, tmp_path) -> None:
     assert sleep_at(tmp_path, call, number) in (None, "", "CheckpointBusyError")
@@ -172,7 +168,7 @@ def test_job_that_slept_at_a_system_call_changes_nothing(call, number, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "call", [pytest.param(call, marks=STORAGE_ERROR) if call == "renameat2" else call for call in CALLS]
+    "call", [pytest.param(call, marks=()) if call == "renameat2" else call for call in CALLS]
 )
 def test_job_may_sleep_at_each_system_call(call, tmp_path) -> None:
     for number in range(1, 100):

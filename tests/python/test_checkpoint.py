@@ -426,10 +426,6 @@ def test_checkpoint_is_kept_when_an_earlier_run_has_quarantined_something(tmp_pa
     assert (tmp_path / "state" / "checkpoint.json").exists(), "nobody has looked at what was left out"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="names are 48 bits of a hash, and the later output replaces the earlier; one job of a million splits in 560 has such a pair",
-)
 def test_files_whose_outputs_would_have_one_name_lose_no_row(job, tmp_path, monkeypatch):
     """Found by search among thirty million relative paths; with a checkpoint paths are absolute, and other pairs meet."""
     monkeypatch.chdir(tmp_path)

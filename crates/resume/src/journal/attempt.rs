@@ -45,7 +45,7 @@ impl Committer {
         let content = to_lines([text]).map_err(|source| Error::Encode { path: path.clone(), source })?;
         match self.vault.create(&path, &content, false)? {
             Created::Made(_) => Ok(text.to_owned()),
-            Created::NoFolder => Err(Error::Fenced { path }),
+            Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
             Created::Taken => {
                 let content = self.vault.read(&path)?.unwrap_or_default();
                 from_line(&content).ok_or(Error::Damaged { path })
@@ -156,6 +156,11 @@ impl Attempt {
             }
             Ok(Created::Taken) => Ok(Outcome::Lost),
             Ok(Created::NoFolder) => Err(Error::Fenced { path: lease_folder(&target.root) }),
+            Ok(Created::Collected) => {
+                // A later run has the record, and gives the files their names.
+                self.is_over = true;
+                Err(Error::Fenced { path: lease_folder(&target.root) })
+            }
             Err(error) => {
                 // The record may be there, although its making failed: then it needs the files.
                 self.is_over = true;

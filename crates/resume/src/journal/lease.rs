@@ -80,7 +80,7 @@ impl Lease {
                     let _ours_and_empty = vault.remove_empty_folder(&units)?;
                     continue;
                 }
-                Created::NoFolder => return Err(Error::Fenced { path: folder.to_owned() }),
+                Created::NoFolder | Created::Collected => return Err(Error::Fenced { path: folder.to_owned() }),
             };
             let heartbeat = heartbeat(vault.clone(), path);
             return Ok(Self { vault: vault.clone(), folder: folder.to_owned(), epoch, term, _lock: lock, _heartbeat: heartbeat });

@@ -279,7 +279,7 @@ fn job_of(vault: &Vault, options: &JournalOptions) -> Result<Job> {
     let content = to_lines([&job]).map_err(|source| Error::Encode { path: file.clone(), source })?;
     match vault.create(&file, &content, false)? {
         Created::Made(_) => Ok(job),
-        Created::NoFolder => Err(Error::Fenced { path: file }),
+        Created::NoFolder | Created::Collected => Err(Error::Fenced { path: file }),
         // Another process began at the same moment; the lease decides between the two.
         Created::Taken => {
             let job = read_job(vault, &options.path)?.ok_or(Error::Damaged { path: file })?;

@@ -103,7 +103,7 @@ pub(crate) fn save(vault: &Vault, root: &str, number: usize, segment: &Segment) 
     match vault.create(&path, &content, false)? {
         Created::Made(_) => Ok(()),
         // Only the holder of the lease plans.
-        Created::Taken | Created::NoFolder => Err(Error::Fenced { path }),
+        Created::Taken | Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
     }
 }
 

@@ -169,7 +169,7 @@ fn save_pack(vault: &Vault, root: &str, name: &str, records: &[UnitRecord]) -> R
     let content = to_lines(records).map_err(|source| Error::Encode { path: path.clone(), source })?;
     match vault.create(&path, &content, false)? {
         Created::Made(_) => Ok(()),
-        Created::Taken | Created::NoFolder => Err(Error::Fenced { path }),
+        Created::Taken | Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
     }
 }
 

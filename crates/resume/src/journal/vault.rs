@@ -25,6 +25,8 @@ pub(crate) enum Created {
     Taken,
     /// Its folder is gone.
     NoFolder,
+    /// It was made, and somebody has taken it and its folder away since.
+    Collected,
 }
 
 /// Beside the object in the making.
@@ -53,7 +55,10 @@ impl Vault {
         }
         match made {
             Ok((true, lock)) => {
-                self.sync_folder(folder)?;
+                match self.disk.sync_folder(folder) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Created::Collected),
+                    synced => synced.map_err(failed(folder))?,
+                }
                 Ok(Created::Made(match lock {
                     Locked::Held(lock) => Some(lock),
                     _ => None,
