@@ -21,7 +21,7 @@ pub(crate) struct PyPipeline {
 #[pymethods]
 impl PyPipeline {
     #[new]
-    #[expect(clippy::needless_pass_by_value, clippy::too_many_arguments, reason = "arguments from Python arrive by value")]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[pyo3(signature = (spec, foreign, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None, checkpoint=None))]
     fn new(
         spec: &str,

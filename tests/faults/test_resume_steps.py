@@ -167,9 +167,7 @@ def test_job_that_slept_at_a_system_call_changes_nothing(call, number, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "call", [pytest.param(call, marks=()) if call == "renameat2" else call for call in CALLS]
-)
+@pytest.mark.parametrize("call", CALLS)
 def test_job_may_sleep_at_each_system_call(call, tmp_path) -> None:
     for number in range(1, 100):
         outcome = sleep_at(tmp_path / str(number), call, number)

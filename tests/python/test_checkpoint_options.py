@@ -54,7 +54,7 @@ def test_checkpoint_may_be_said_in_several_ways(job, form):
         ({"path": "x", "delete_on_success": "yes"}, "True or False"),
         ({"path": "x", "delete_on_success": 1}, "True or False"),
         ({"path": "x", "memory_bytes": 0}, "positive"),
-        ({"path": "x", "memory_bytes": "1GB"}, "positive"),
+        ({"path": "x", "memory_bytes": "1 parsec"}, "cannot be understood"),
         ({"path": "x", "done": "list.parquet"}, "needs an `id_column`"),
         ({"path": "x", "id_colum": "id"}, "no option 'id_colum'"),
         ({"id_column": "id"}, "names no `path`"),

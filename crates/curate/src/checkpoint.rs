@@ -3,7 +3,7 @@
 use crate::report::SplitReport;
 use crate::tables::{IdPolicy, NullIds};
 use crate::{Error, Result};
-use arrow_schema::Schema;
+use arrow_schema::{Field, Schema};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{Split, Unit};
 use shardmill_resume::DoneIds;
@@ -47,7 +47,7 @@ impl IdTypes {
             }
         };
         let places = columns.iter().filter_map(|column| schema.field_with_name(column).ok());
-        Ok(agreed.check(places.map(|field| field.data_type()).collect::<Vec<_>>().into_iter())?)
+        Ok(agreed.check(places.map(Field::data_type).collect::<Vec<_>>().into_iter())?)
     }
 }
 

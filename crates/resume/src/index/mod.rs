@@ -184,7 +184,7 @@ const ROWS_A_THREAD: usize = 1 << 19;
 /// # Errors
 /// As there; when the system gives no thread.
 pub fn contains_on(index: &Arc<IdIndex>, ids: &[ArrayRef], threads: usize) -> Result<BooleanBuffer> {
-    let rows = ids.first().map_or(0, |column| column.len());
+    let rows = ids.first().map_or(0, Array::len);
     let parts = (rows / ROWS_A_THREAD).min(threads * 4);
     if threads < 2 || parts < 2 || ids.iter().any(|column| column.len() != rows) {
         return index.contains(ids);
