@@ -8,7 +8,8 @@ use shardmill_curate::Error;
 use shardmill_resume::Error as ResumeError;
 use shardmill_resume::journal::{Fingerprint, Journal, JournalOptions, LEASE_AGE, Snapshot};
 use shardmill_storage::LocalDisk;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// As Python sends it.
@@ -59,8 +60,9 @@ impl PyJournal {
     fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyShardmillResult<Vec<String>> {
         py.detach(|| {
             let mut files = pipeline.pipeline().files()?;
+            let mut names = Resolved::default();
             for file in &mut files {
-                file.path = resolved(&file.path);
+                file.path = names.of(&file.path);
             }
             let new = self.with(|journal| journal.discover(&files))?;
             Ok(new.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
@@ -123,18 +125,23 @@ impl PyJournal {
 }
 
 /// The one name of a file, from whatever folder and through whatever links its folder is named. Its own name stays: the format follows from it.
-fn resolved(path: &str) -> String {
-    let plain = path.strip_prefix("file://").unwrap_or(path);
-    if plain.contains("://") {
-        return path.to_owned();
+#[derive(Default)]
+pub(crate) struct Resolved(HashMap<PathBuf, PathBuf>);
+
+impl Resolved {
+    pub(crate) fn of(&mut self, path: &str) -> String {
+        let plain = Path::new(path.strip_prefix("file://").unwrap_or(path));
+        let (Some(name), false) = (plain.file_name(), path.contains("://") && !path.starts_with("file://")) else { return path.to_owned() };
+        let folder = plain.parent().filter(|folder| *folder != "").unwrap_or(Path::new("."));
+        let real = match self.0.get(folder) {
+            Some(real) => real,
+            None => match std::fs::canonicalize(folder) {
+                Ok(real) => self.0.entry(folder.to_owned()).or_insert(real),
+                Err(_gone) => return path.to_owned(),
+            },
+        };
+        real.join(name).display().to_string()
     }
-    let named = || {
-        Some((
-            std::fs::canonicalize(Path::new(plain).parent().filter(|folder| *folder != "").unwrap_or(Path::new("."))).ok()?,
-            Path::new(plain).file_name()?,
-        ))
-    };
-    named().map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name).display().to_string())
 }
 
 /// What a checkpoint holds, as JSON.

@@ -2,6 +2,7 @@
 
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
+use crate::journal::Resolved;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,6 +10,7 @@ use pyo3::types::PyDict;
 use pyo3_arrow::input::{AnyArray, AnyRecordBatch};
 use pyo3_arrow::{PyArray, PyChunkedArray};
 use shardmill_load::Format;
+use shardmill_plan::InputFile;
 use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
 use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error};
@@ -205,18 +207,25 @@ impl PyIndexBuilder {
     }
 }
 
-/// The data files at and below paths.
+/// The data files at and below paths: the one name of each, its size, and when it was changed.
 #[pyfunction]
 #[pyo3(signature = (paths, *, format))]
-fn files_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyShardmillResult<Vec<String>> {
+fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyShardmillResult<Vec<(String, u64, i64)>> {
     let format = format.map(Format::parse).transpose()?;
     let source = IndexSource { paths, format, columns: Vec::new() };
-    Ok(py.detach(|| source.files())?.1)
+    py.detach(|| {
+        let mut names = Resolved::default();
+        let version = |path: String| {
+            let file = InputFile::of(path)?;
+            Ok((names.of(&file.path), file.size, file.modified_ns))
+        };
+        source.files()?.1.into_iter().map(version).collect()
+    })
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "resume")?;
-    module.add_function(wrap_pyfunction!(files_of, &module)?)?;
+    module.add_function(wrap_pyfunction!(versions_of, &module)?)?;
     module.add("INDEX_VERSION", INDEX_VERSION)?;
     module.add_class::<PyIdIndex>()?;
     module.add_class::<PyBuildProgress>()?;

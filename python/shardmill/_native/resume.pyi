@@ -1,6 +1,6 @@
 from typing import Any, final
 
-__all__ = ["INDEX_VERSION", "BuildProgress", "IdIndex", "IndexBuilder", "files_of"]
+__all__ = ["INDEX_VERSION", "BuildProgress", "IdIndex", "IndexBuilder", "versions_of"]
 
 INDEX_VERSION: int
 
@@ -45,4 +45,4 @@ class IndexBuilder:
     def add(self, rows: Any) -> None: ...
     def finish(self) -> IdIndex: ...
 
-def files_of(paths: list[str], *, format: str | None) -> list[str]: ...
+def versions_of(paths: list[str], *, format: str | None) -> list[tuple[str, int, int]]: ...

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
 from shardmill.curate.sizes import byte_count
-from shardmill.errors import CheckpointMismatchError, FormatError, OptionError
+from shardmill.errors import CheckpointMismatchError, Error, FormatError, OptionError
 
 if TYPE_CHECKING:
     from shardmill.curate.pipeline import Pipeline
@@ -96,6 +96,7 @@ class Resumption:
         self._pipeline = pipeline
         self._checkpoint = checkpoint
         self._progress = progress
+        self._memory_bytes = byte_count(checkpoint.memory_bytes, "memory_bytes")
         self._path, single = _state_folder(checkpoint)
         self._output = str(Path(os.path.abspath(_plain(pipeline.sink.path))))  # noqa: PTH100 - links stay
         _keep_apart(self._path, pipeline, self._output)
@@ -108,7 +109,9 @@ class Resumption:
         self.load_s = 0.0
 
     def __enter__(self) -> Resumption:
+        start = time.perf_counter()
         done = self._done_files()
+        self.load_s = time.perf_counter() - start
         # Emptying the output would take away the rows that the checkpoint says are done.
         is_overwriting = self._pipeline.sink.mode == "overwrite"
         if is_overwriting and done:
@@ -151,12 +154,12 @@ class Resumption:
             id_columns=columns,
             null_ids=checkpoint.null_ids,
             done={segment: (*done, *journal.done_ids(segment)) for segment in segments} if columns else {},
-            memory_bytes=byte_count(checkpoint.memory_bytes, "memory_bytes"),
+            memory_bytes=self._memory_bytes,
             progress=self._progress,
         )
         start = time.perf_counter()
         self.plan.options()
-        self.load_s = time.perf_counter() - start
+        self.load_s += time.perf_counter() - start
         if self.committed:
             _log.info("%d splits are committed, %d are left", self.committed, len(self.splits))
 
@@ -193,10 +196,17 @@ class Resumption:
         beside = [str(path) for path in sorted(Path(self._path).glob("*.parquet"))] if Path(self._path).is_dir() else []
         files = [path for path in beside if not path.endswith(".pending.parquet")]
         named = [file for path in self._imports for file in _files_of(path)]
-        return [
-            *(path for path in files if _holds(path, columns, is_named=False)),
-            *(path for path in named if _holds(path, columns, is_named=True)),
-        ]
+        if not files and not named:
+            return []
+        try:
+            # Mostly all of them can be read; the first part of the plan needs this very index.
+            _index(_versions((*files, *named)), tuple(columns), self._memory_bytes, self._progress)
+        except Error:
+            return [
+                *(path for path in files if _holds(path, columns, is_named=False)),
+                *(path for path in named if _holds(path, columns, is_named=True)),
+            ]
+        return [*files, *named]
 
     def _refuse_duplicates(self, files: list[str]) -> None:
         from shardmill.resume import IdIndex
@@ -205,7 +215,7 @@ class Resumption:
         index = IdIndex.build(
             files,
             checkpoint.id_columns if len(checkpoint.id_columns) > 1 else checkpoint.id_columns[0],
-            memory_bytes=byte_count(checkpoint.memory_bytes, "memory_bytes"),
+            memory_bytes=self._memory_bytes,
             progress=self._progress,
         )
         info = index.info()

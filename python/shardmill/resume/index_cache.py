@@ -122,9 +122,6 @@ def _folder() -> Path:
 
 def _key(paths: list[str], columns: list[str], format: str | None) -> str:
     """Changes with the columns, with each file's path, size and time of change, and with the layout of the index."""
-    files = []
-    for file in sorted(os.path.realpath(file) for file in _native.files_of(paths, format=format)):
-        status = Path(file).stat()
-        files.append((file, status.st_size, status.st_mtime_ns))
+    files = sorted(_native.versions_of(paths, format=format))
     content = json.dumps([_native.INDEX_VERSION, columns, format, files])
     return hashlib.sha256(content.encode()).hexdigest()[:32]

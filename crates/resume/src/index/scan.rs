@@ -8,13 +8,15 @@ use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
 use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, files_of_one_format};
-use shardmill_storage::store_of;
+use shardmill_storage::{InMemory, RangeRead, store_of};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many files are opened first and shared out by their blocks. Of more, each is one thread's, so that none waits for the footers of the others.
 const SHARED_FILES: usize = 64;
+/// A file up to this size is read by one request.
+const WHOLE_BYTES: u64 = 1 << 20;
 /// Of the peer's checkpoints: what a write task had not committed when it ended.
 const PENDING: &str = ".pending.parquet";
 
@@ -105,7 +107,9 @@ fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
     if matches!(format, Format::Csv | Format::Jsonl) {
         return Ok(None);
     }
-    Ok(Some(FileOpener::new(format, None, BadLines::Error, &[])?.open(store_of(path)?.open(path)?)?))
+    let object = store_of(path)?.open(path)?;
+    let object: Arc<dyn RangeRead> = if object.size() <= WHOLE_BYTES { Arc::new(InMemory::of(object.as_ref())?) } else { object };
+    Ok(Some(FileOpener::new(format, None, BadLines::Error, &[])?.open(object)?))
 }
 
 enum Opened {
