@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from job import KINDS
 from job_process import contents, run_job, write_shard
+from mounts import mounted
 from PIL import Image
 
 
@@ -71,21 +72,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def read_only_disk(tmp_path: Path) -> Iterator[Path]:
     yield from mounted(tmp_path / "read-only", "ro")
-
-
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    try:
-        refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if refused.returncode:
-        pytest.skip(f"this user may not mount: {refused.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import mounted
+from mounts import mounted
 from resume_process import Case
 
 
