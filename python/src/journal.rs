@@ -7,9 +7,7 @@ use serde::Deserialize;
 use shardmill_curate::Error;
 use shardmill_resume::Error as ResumeError;
 use shardmill_resume::journal::{Fingerprint, Journal, JournalOptions, LEASE_AGE, Snapshot};
-use shardmill_storage::LocalDisk;
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use shardmill_storage::{LocalDisk, RealNames};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// As Python sends it.
@@ -60,7 +58,7 @@ impl PyJournal {
     fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyShardmillResult<Vec<String>> {
         py.detach(|| {
             let mut files = pipeline.pipeline().files()?;
-            let mut names = Resolved::default();
+            let mut names = RealNames::default();
             for file in &mut files {
                 file.path = names.of(&file.path);
             }
@@ -94,10 +92,6 @@ impl PyJournal {
         Ok(serde_json::to_string(&target).map_err(Error::from)?)
     }
 
-    fn compact(&self, py: Python<'_>) -> PyShardmillResult<()> {
-        py.detach(|| self.with(|journal| journal.compact()))
-    }
-
     /// Ends the job; with `deletes`, the checkpoint goes. Returns a warning when it could not.
     fn finish(&self, py: Python<'_>, deletes: bool) -> PyShardmillResult<Option<String>> {
         py.detach(|| match self.lock().take() {
@@ -121,26 +115,6 @@ impl PyJournal {
         let mut journal = self.lock();
         let released = || ResumeError::Fenced { path: "a journal that was let go".to_owned() };
         Ok(act(journal.as_mut().ok_or_else(released)?)?)
-    }
-}
-
-/// The one name of a file, from whatever folder and through whatever links its folder is named. Its own name stays: the format follows from it.
-#[derive(Default)]
-pub(crate) struct Resolved(HashMap<PathBuf, PathBuf>);
-
-impl Resolved {
-    pub(crate) fn of(&mut self, path: &str) -> String {
-        let plain = Path::new(path.strip_prefix("file://").unwrap_or(path));
-        let (Some(name), false) = (plain.file_name(), path.contains("://") && !path.starts_with("file://")) else { return path.to_owned() };
-        let folder = plain.parent().filter(|folder| *folder != "").unwrap_or(Path::new("."));
-        let real = match self.0.get(folder) {
-            Some(real) => real,
-            None => match std::fs::canonicalize(folder) {
-                Ok(real) => self.0.entry(folder.to_owned()).or_insert(real),
-                Err(_gone) => return path.to_owned(),
-            },
-        };
-        real.join(name).display().to_string()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
-use crate::journal::Resolved;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -14,6 +13,7 @@ use shardmill_plan::InputFile;
 use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
 use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error};
+use shardmill_storage::RealNames;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -214,7 +214,7 @@ fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PySh
     let format = format.map(Format::parse).transpose()?;
     let source = IndexSource { paths, format, columns: Vec::new() };
     py.detach(|| {
-        let mut names = Resolved::default();
+        let mut names = RealNames::default();
         let version = |path: String| {
             let file = InputFile::of(path)?;
             Ok((names.of(&file.path), file.size, file.modified_ns))

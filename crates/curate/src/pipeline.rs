@@ -15,13 +15,12 @@ use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext};
 use crate::tables::{self, IdPolicy, TableJob, TableOptions, check_stages};
 use crate::{Error, Result};
-use shardmill_engine::{Cancel, CoreSlots, Run, run_in_order};
+use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::FileOpener;
 use shardmill_plan::{InputFile, Split};
 use shardmill_resume::journal::Attempt;
 use shardmill_storage::{Replace, Unpublished};
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -129,10 +128,9 @@ impl Pipeline {
         let pipeline = Arc::clone(self);
         let stop = cancel.clone();
         let lanes = workers.max(1) * LANES_PER_WORKER;
-        Ok(run_in_order(splits.len(), lanes, cancel, move |index| {
+        Ok(run_until_error(splits.len(), lanes, cancel, move |index| {
             let split = splits.get(index).cloned().unwrap_or_else(|| Split::new(index, Vec::new()));
-            let result = pipeline.run_split(&split, &slots, &stop);
-            if result.is_err() { ControlFlow::Break(result) } else { ControlFlow::Continue(result) }
+            pipeline.run_split(&split, &slots, &stop)
         })?)
     }
 

@@ -17,6 +17,6 @@ pub use budget::{ByteBudget, Permit};
 pub use cancel::Cancel;
 pub use error::{Error, Result};
 pub use pool::Pool;
-pub use run::{Poll, Run, STOP_PATIENCE, run_in_order};
+pub use run::{Poll, Run, STOP_PATIENCE, run_in_order, run_until_error};
 pub use slots::{CoreSlot, CoreSlots};
 pub use stream::{Stream, stream_in_order};

@@ -86,6 +86,22 @@ where
     Ok(Run { results, tickets, early: BTreeMap::new(), next: 0, splits, cancel: cancel.clone(), is_stopped: false })
 }
 
+/// As [`run_in_order`], for work that may fail: after an error no further split is started.
+///
+/// # Errors
+/// As [`run_in_order`].
+pub fn run_until_error<T, E, F>(splits: usize, workers: usize, cancel: &Cancel, work: F) -> Result<Run<std::result::Result<T, E>>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: Fn(usize) -> std::result::Result<T, E> + Send + Sync + 'static,
+{
+    run_in_order(splits, workers, cancel, move |split| {
+        let result = work(split);
+        if result.is_err() { ControlFlow::Break(result) } else { ControlFlow::Continue(result) }
+    })
+}
+
 impl<T> Run<T> {
     /// Cancels what has not finished and waits for the workers, at most `patience`. False when one of them is still at work then; it will find itself
     /// cancelled at its next step.

@@ -3,6 +3,7 @@
 use crate::{Error, Identity, RangeRead, Result};
 use bytes::Bytes;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The bytes of one version of an object; reading it asks nobody.
 #[derive(Debug)]
@@ -10,6 +11,20 @@ pub struct InMemory {
     path: String,
     identity: Identity,
     bytes: Bytes,
+}
+
+/// A file up to this size is read by one request.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// `object`, in memory when it is small: one request instead of one for each of its parts.
+///
+/// # Errors
+/// As [`RangeRead::read_at`].
+pub fn whole_if_small(object: Arc<dyn RangeRead>) -> Result<Arc<dyn RangeRead>> {
+    if object.size() > SMALL_BYTES {
+        return Ok(object);
+    }
+    Ok(Arc::new(InMemory::of(object.as_ref())?))
 }
 
 impl InMemory {

@@ -15,17 +15,19 @@ mod local;
 mod mapped;
 mod open_files;
 mod publish;
+mod real_names;
 mod scratch;
 mod unpublished;
 
 pub use disk::{Disk, LocalDisk, Locked};
 pub use error::{Error, Result};
 pub use gcs::GcsStore;
-pub use in_memory::InMemory;
+pub use in_memory::{InMemory, whole_if_small};
 pub use local::{LocalFile, LocalStore};
 pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging};
+pub use real_names::RealNames;
 pub use scratch::ScratchFile;
 pub use unpublished::Unpublished;
 

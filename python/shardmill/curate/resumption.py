@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
 from shardmill.curate.sizes import byte_count
+from shardmill.curate.sources import absolute, local
 from shardmill.errors import CheckpointMismatchError, Error, FormatError, OptionError
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def _index(files: tuple[_Version, ...], columns: tuple[str, ...], memory_bytes: 
     """The path of an index of the ids in ``files``, built once a machine."""
     from shardmill.resume import IdIndex
 
-    column: Any = columns[0] if len(columns) == 1 else list(columns)
-    return IdIndex.build([file[0] for file in files], column, memory_bytes=memory_bytes, progress=progress).path
+    return IdIndex.build([file[0] for file in files], columns, memory_bytes=memory_bytes, progress=progress).path
 
 
 # Path, size and time of change.
@@ -98,10 +98,10 @@ class Resumption:
         self._progress = progress
         self._memory_bytes = byte_count(checkpoint.memory_bytes, "memory_bytes")
         self._path, single = _state_folder(checkpoint)
-        self._output = str(Path(os.path.abspath(_plain(pipeline.sink.path))))  # noqa: PTH100 - links stay
+        self._output = absolute(pipeline.sink.path)
         _keep_apart(self._path, pipeline, self._output)
         imports = [*([single] if single else []), *checkpoint.done_paths]
-        self._imports = [os.path.realpath(_plain(path)) for path in imports]
+        self._imports = [os.path.realpath(local(path)) for path in imports]
         self._journal: native.Journal | None = None
         self.splits: list[str] = []
         self.plan = CommitPlan(target="")
@@ -214,7 +214,7 @@ class Resumption:
         checkpoint = self._checkpoint
         index = IdIndex.build(
             files,
-            checkpoint.id_columns if len(checkpoint.id_columns) > 1 else checkpoint.id_columns[0],
+            checkpoint.id_columns,
             memory_bytes=self._memory_bytes,
             progress=self._progress,
         )
@@ -251,13 +251,9 @@ def _first_duplicate(files: list[str], columns: list[str]) -> Any:
     return None
 
 
-def _plain(path: str | os.PathLike[str]) -> str:
-    return os.fspath(path).removeprefix("file://")
-
-
 def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
     """The folder for the journal, and the file with ids that are done when the path is one."""
-    path = os.path.realpath(_plain(checkpoint.path))
+    path = os.path.realpath(local(checkpoint.path))
     if Path(path).is_file():
         if not checkpoint.id_columns:
             raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` is a folder")
@@ -267,7 +263,7 @@ def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
 
 def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
     """Refuses a checkpoint or an output whose files would be read as input, and a checkpoint that would be emptied with the output."""
-    inputs = [os.path.realpath(_plain(source)) for source in pipeline.source.paths()]
+    inputs = [os.path.realpath(local(source)) for source in pipeline.source.paths()]
     real = os.path.realpath(output)
     if Path(path).is_relative_to(real):
         raise OptionError(f"The checkpoint `{path}` lies in the output `{real}`\nhint: give it a folder of its own")
@@ -326,7 +322,7 @@ def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str], out
         if name in ("format", "on_materialize_error", "materialize_on_write")
     }
     return {
-        "input": sorted(os.path.realpath(_plain(path)) for path in pipeline.source.paths()),
+        "input": sorted(os.path.realpath(local(path)) for path in pipeline.source.paths()),
         "source": {pipeline.source.kind: pipeline.source.options()},
         "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
         "output": os.path.realpath(output),

@@ -22,10 +22,15 @@ def path_list(paths: Paths) -> list[str]:
     return [fspath(path) for path in paths]
 
 
-def absolute(path: str) -> str:
+def local(path: str | PathLike[str]) -> str:
+    """A path as a string; of a ``file://`` URL its path."""
+    return fspath(path).removeprefix("file://")
+
+
+def absolute(path: str | PathLike[str]) -> str:
     """A local path from the root on, with its links; URLs stay."""
-    plain = path.removeprefix("file://")
-    return path if "://" in plain else os.path.abspath(plain)  # noqa: PTH100 - links stay
+    plain = local(path)
+    return fspath(path) if "://" in plain else os.path.abspath(plain)  # noqa: PTH100 - links stay
 
 
 _IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")

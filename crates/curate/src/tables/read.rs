@@ -13,13 +13,10 @@ use arrow_buffer::BooleanBuffer;
 use arrow_select::filter::{filter, filter_record_batch};
 use shardmill_formats::table::{Block, Statistics, TableFile};
 use shardmill_plan::InputFile;
-use shardmill_storage::{Error as StorageError, InMemory, RangeRead, store_of};
+use shardmill_storage::{Error as StorageError, RangeRead, store_of, whole_if_small};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// A file up to this size is read by one request.
-const WHOLE_BYTES: u64 = 1 << 20;
 
 /// Rows of several blocks that are decoded together.
 const MAX_RUN_ROWS: u64 = 1 << 18;
@@ -58,8 +55,7 @@ impl<'a> Reader<'a> {
         if identity.size != file.size || i64::try_from(identity.modified_ns).unwrap_or(i64::MAX) != file.modified_ns {
             return Err(StorageError::Changed { path: file.path.clone() }.into());
         }
-        let object: Arc<dyn RangeRead> = if file.size <= WHOLE_BYTES { Arc::new(InMemory::of(opened.as_ref())?) } else { Arc::clone(&opened) };
-        self.read_object(file, object, report, emit)?;
+        self.read_object(file, whole_if_small(Arc::clone(&opened))?, report, emit)?;
         // Looked at behind the read: what was read before somebody wrote is good.
         if opened.is_unchanged() { Ok(()) } else { Err(StorageError::Changed { path: file.path.clone() }.into()) }
     }

@@ -6,7 +6,7 @@
 use super::layout::unsigned;
 use super::object::ObjectReader;
 use super::{Error, ParquetFile};
-use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile, read_one_by_one};
+use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile, read_one_by_one, scan_one_by_one};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -167,11 +167,7 @@ impl TableFile for ParquetTable {
             let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
             return empty.map_err(|error| self.failed(block, ParquetError::ArrowError(error.to_string())));
         }
-        // The decoder still has paths that panic on damaged pages (arrow-rs#9872 and its like).
-        match catch_unwind(AssertUnwindSafe(|| self.decode(block, columns, selection))) {
-            Ok(result) => result.map_err(|source| self.failed(block, source)),
-            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(block) }.into()),
-        }
+        self.guarded(block, || self.decode(block, columns, selection))
     }
 
     fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
@@ -179,10 +175,7 @@ impl TableFile for ParquetTable {
         let Some(groups) = self.whole_groups(&blocks).filter(|_| !columns.is_empty() && blocks.len() > 1) else {
             return read_one_by_one(self, blocks, columns);
         };
-        match catch_unwind(AssertUnwindSafe(|| self.decode_groups(groups, columns, None, rows))) {
-            Ok(result) => result.map_err(|source| self.failed(blocks.start, source)),
-            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(blocks.start) }.into()),
-        }
+        self.guarded(blocks.start, || self.decode_groups(groups, columns, None, rows))
     }
 
     fn runs(&self) -> Vec<Range<usize>> {
@@ -197,17 +190,9 @@ impl TableFile for ParquetTable {
 
     fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
         if columns.is_empty() || !self.runs().contains(&run) {
-            for block in run {
-                if each(self.read(block, columns, None)?).is_break() {
-                    break;
-                }
-            }
-            return Ok(());
+            return scan_one_by_one(self, run, columns, each);
         }
-        match catch_unwind(AssertUnwindSafe(|| self.scan_group(&run, columns, each))) {
-            Ok(result) => result.map_err(|source| self.failed(run.start, source)),
-            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(run.start) }.into()),
-        }
+        self.guarded(run.start, || self.scan_group(&run, columns, each))
     }
 
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {
@@ -246,6 +231,14 @@ impl TableFile for ParquetTable {
 impl ParquetTable {
     fn first_row(&self, block: usize) -> u64 {
         self.blocks.iter().take(block).map(|block| block.rows).sum()
+    }
+
+    /// The decoder still has paths that panic on damaged pages (arrow-rs#9872 and its like).
+    fn guarded<T>(&self, block: usize, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, TableError> {
+        match catch_unwind(AssertUnwindSafe(decode)) {
+            Ok(result) => result.map_err(|source| self.failed(block, source)),
+            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(block) }.into()),
+        }
     }
 
     fn failed(&self, block: usize, source: ParquetError) -> TableError {

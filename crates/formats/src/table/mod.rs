@@ -73,12 +73,7 @@ pub trait TableFile: Debug + Send + Sync {
     /// # Errors
     /// As [`TableFile::read`]; batches that were handed out before are good.
     fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
-        for block in run {
-            if each(self.read(block, columns, None)?).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        scan_one_by_one(self, run, columns, each)
     }
 
     /// In memory, these columns of a block, estimated from metadata.
@@ -108,6 +103,21 @@ pub trait TableFile: Debug + Send + Sync {
 
     /// Of the footer or index: two files with equal digests, sizes and blocks are taken for copies of one another.
     fn digest(&self) -> u128;
+}
+
+/// Batches of consecutive blocks, a block each, for a reader that has no faster way.
+pub(crate) fn scan_one_by_one<T: TableFile + ?Sized>(
+    table: &T,
+    blocks: Range<usize>,
+    columns: &[usize],
+    each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+) -> Result<(), TableError> {
+    for block in blocks {
+        if each(table.read(block, columns, None)?).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// All rows of consecutive blocks, for a reader that has no faster way.

@@ -2,10 +2,10 @@
 
 use super::Gathered;
 use super::reader::{Reader, failed, with_scratch};
-use crate::{Error, Result};
+use crate::Result;
 use bytes::BytesMut;
-use shardmill_engine::{Cancel, Run, run_in_order};
-use std::ops::{ControlFlow, Range};
+use shardmill_engine::{Cancel, Run, run_until_error};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Less than this is not worth waking a thread for.
@@ -170,20 +170,6 @@ impl Batch {
     /// When no thread can be started.
     pub fn run(&self, reader: &Arc<Reader>, threads: usize, cancel: &Cancel) -> Result<Run<Result<Gathered>>> {
         let (batch, reader) = (self.clone(), Arc::clone(reader));
-        run_until_error(self.jobs(), threads, cancel, move |job| batch.decode(&reader, job))
+        Ok(run_until_error(self.jobs(), threads, cancel, move |job| batch.decode(&reader, job))?)
     }
-}
-
-/// Does all jobs on threads. After one that fails no other is begun.
-pub(super) fn run_until_error<T: Send + 'static>(
-    jobs: usize,
-    threads: usize,
-    cancel: &Cancel,
-    work: impl Fn(usize) -> Result<T> + Send + Sync + 'static,
-) -> Result<Run<Result<T>>> {
-    let run = run_in_order(jobs, threads, cancel, move |job| match work(job) {
-        Ok(done) => ControlFlow::Continue(Ok(done)),
-        Err(error) => ControlFlow::Break(Err(error)),
-    });
-    run.map_err(Error::from)
 }

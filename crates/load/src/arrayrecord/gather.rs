@@ -1,12 +1,12 @@
 //! Many records as one run of bytes with offsets: what Arrow calls a large binary array.
 
 use super::Gathered;
-use super::batch::{Batch, run_until_error};
+use super::batch::Batch;
 use super::reader::Reader;
 use crate::{Error, Result};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use bytes::BytesMut;
-use shardmill_engine::Cancel;
+use shardmill_engine::{Cancel, run_until_error};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Offsets, and the bytes between them.

@@ -15,9 +15,8 @@ use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::DataType;
-use shardmill_engine::run_in_order;
+use shardmill_engine::run_until_error;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -200,7 +199,7 @@ impl IndexBuilder {
             EncodedPart::new(rest_bits, keys.iter().map(|key| key & mask))
         });
         let mut parts = Vec::with_capacity(1 << part_bits);
-        for part in run_in_order(1 << part_bits, self.options.threads, &self.options.cancel, work)? {
+        for part in run_until_error(1 << part_bits, self.options.threads, &self.options.cancel, work)? {
             parts.push(part??.write(writer)?);
         }
         Ok(SparseSet { rest_bits, part_bits, parts })
@@ -211,12 +210,9 @@ impl IndexBuilder {
         partitions: &Arc<Partitions<T>>,
         part_bits: u32,
         encode: F,
-    ) -> impl Fn(usize) -> ControlFlow<Result<R>, Result<R>> + use<T, R, F> {
+    ) -> impl Fn(usize) -> Result<R> + use<T, R, F> {
         let (partitions, room, mix, limit) = (Arc::clone(partitions), Arc::clone(&self.room), self.mix, self.part_limit(T::LEN));
-        move |part| match partitions.take_part(part as u64, part_bits, &Scope { room: &room, mix, limit }) {
-            Ok(keys) => ControlFlow::Continue(Ok(encode(keys))),
-            Err(error) => ControlFlow::Break(Err(error)),
-        }
+        move |part| Ok(encode(partitions.take_part(part as u64, part_bits, &Scope { room: &room, mix, limit })?))
     }
 
     fn write_narrow(&self, writer: &mut IndexWriter) -> Result<(DenseSet, Option<SparseSet>)> {
@@ -227,7 +223,7 @@ impl IndexBuilder {
         let mut entries: Vec<Entry> = chunks.full().collect();
         let mut parts = Vec::with_capacity(1 << part_bits);
         let mut written = BTreeSet::new();
-        for part in run_in_order(1 << part_bits, self.options.threads, &self.options.cancel, work)? {
+        for part in run_until_error(1 << part_bits, self.options.threads, &self.options.cancel, work)? {
             let part = part??;
             for container in &part.containers {
                 entries.push(container.entry(writer.append(&container.bytes)?));

@@ -4,19 +4,17 @@ use super::{IdIndex, IndexBuilder, IndexOptions};
 use crate::keys::IdSchema;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
-use shardmill_engine::{Cancel, run_in_order};
+use shardmill_engine::{Cancel, run_until_error};
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
 use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, files_of_one_format};
-use shardmill_storage::{InMemory, RangeRead, store_of};
+use shardmill_storage::{store_of, whole_if_small};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many files are opened first and shared out by their blocks. Of more, each is one thread's, so that none waits for the footers of the others.
 const SHARED_FILES: usize = 64;
-/// A file up to this size is read by one request.
-const WHOLE_BYTES: u64 = 1 << 20;
 /// Of the peer's checkpoints: what a write task had not committed when it ended.
 const PENDING: &str = ".pending.parquet";
 
@@ -74,11 +72,8 @@ impl IdIndex {
         let splits = work.len();
         let shared = Arc::new(reading);
         let reader = Arc::clone(&shared);
-        let read = move |split: usize| match work.get(split).map_or(Ok(()), |work| reader.read(work)) {
-            Ok(()) => ControlFlow::Continue(Ok(())),
-            error => ControlFlow::Break(error),
-        };
-        for result in run_in_order(splits, threads, &cancel, read)? {
+        let read = move |split: usize| work.get(split).map_or(Ok(()), |work| reader.read(work));
+        for result in run_until_error(splits, threads, &cancel, read)? {
             result??;
         }
         shared.builder.finish()
@@ -107,8 +102,7 @@ fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
     if matches!(format, Format::Csv | Format::Jsonl) {
         return Ok(None);
     }
-    let object = store_of(path)?.open(path)?;
-    let object: Arc<dyn RangeRead> = if object.size() <= WHOLE_BYTES { Arc::new(InMemory::of(object.as_ref())?) } else { object };
+    let object = whole_if_small(store_of(path)?.open(path)?)?;
     Ok(Some(FileOpener::new(format, None, BadLines::Error, &[])?.open(object)?))
 }
 

@@ -3,7 +3,7 @@
 //! The invariant: of all attempts at a unit, at most one makes its record, and only the files that the record names become visible.
 
 use super::lease;
-use super::record::{OutputRecord, UnitRecord, from_line, to_lines};
+use super::record::{OutputRecord, UnitRecord, from_line};
 use super::vault::{Created, Vault, folder_of};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,7 @@ impl Committer {
     /// When the disk fails; [`Error::Damaged`].
     pub fn agree(&self, name: &str, text: &str) -> Result<String> {
         let path = format!("{}/{name}", self.target.root);
-        let content = to_lines([text]).map_err(|source| Error::Encode { path: path.clone(), source })?;
-        match self.vault.create(&path, &content, false)? {
+        match self.vault.record(&path, [text])? {
             Created::Made(_) => Ok(text.to_owned()),
             Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
             Created::Taken => {
@@ -147,8 +146,7 @@ impl Attempt {
             quarantined: counts.quarantined,
         };
         let path = format!("{}/{}", units_folder(&target.root, &target.term), self.unit);
-        let content = to_lines([&record]).map_err(|source| Error::Encode { path: path.clone(), source })?;
-        match vault.create(&path, &content, false) {
+        match vault.record(&path, [&record]) {
             Ok(Created::Made(_)) => {
                 self.is_over = true;
                 promote(&vault, &record)?;

@@ -6,8 +6,8 @@
 //! gone (see [`super::recover`]).
 
 use super::attempt::{lease_folder, units_folder};
-use super::record::{from_line, to_lines};
-use super::vault::{Created, Vault};
+use super::record::from_line;
+use super::vault::{Created, Vault, encoded};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_storage::Locked;
@@ -73,8 +73,7 @@ impl Lease {
             let path = path_of(folder, epoch);
             let units = units_folder(root, &term);
             vault.make_folder(&units)?;
-            let content = to_lines([&own]).map_err(|source| Error::Encode { path: path.clone(), source })?;
-            let lock = match vault.create(&path, &content, true)? {
+            let lock = match vault.create(&path, &encoded(&path, [&own])?, true)? {
                 Created::Made(lock) => lock,
                 Created::Taken => {
                     let _ours_and_empty = vault.remove_empty_folder(&units)?;

@@ -36,7 +36,7 @@ pub use snapshot::{Problem, Snapshot};
 
 use crate::{Error, Result};
 use lease::Lease;
-use record::{from_line, to_lines};
+use record::from_line;
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Disk;
@@ -85,7 +85,7 @@ pub struct Journal {
     segments: Vec<Segment>,
     records: BTreeMap<String, UnitRecord>,
     warnings: Vec<String>,
-    found: HashMap<String, (u64, i64)>,
+    found: HashMap<String, plan::Version>,
     reprocesses_changed: bool,
 }
 
@@ -147,26 +147,25 @@ impl Journal {
     pub fn discover(&mut self, found: &[InputFile]) -> Result<Vec<InputFile>> {
         let (new, changed) = plan::compare(&self.segments, &self.records, found);
         if let Some(first) = changed.first().filter(|_| !self.reprocesses_changed) {
-            return Err(Error::InputChanged { path: first.path.clone(), others: changed.len() - 1, checkpoint: self.path.clone() });
+            return Err(Error::InputChanged { path: (*first).to_owned(), others: changed.len() - 1, checkpoint: self.path.clone() });
         }
-        self.check_damaged(found)?;
         self.found = found.iter().map(|file| (file.path.clone(), plan::version(file))).collect();
+        self.check_damaged()?;
         Ok(new)
     }
 
     /// A split whose record was damaged is done again under the same names; that needs the very files that it was planned with.
-    fn check_damaged(&self, found: &[InputFile]) -> Result<()> {
+    fn check_damaged(&self) -> Result<()> {
         let folder = attempt::damaged_folder(&self.root);
         let names = self.vault.list(&folder)?;
         if names.is_empty() {
             return Ok(());
         }
-        let found: HashMap<&str, (u64, i64)> = found.iter().map(|file| (file.path.as_str(), plan::version(file))).collect();
         let splits: HashMap<&str, &PlannedSplit> =
             self.segments.iter().flat_map(|segment| &segment.splits).map(|split| (split.unit.as_str(), split)).collect();
         for name in names {
             let path = format!("{folder}/{name}");
-            let is_whole = |split: &&PlannedSplit| split.files.iter().all(|file| found.get(file.path.as_str()) == Some(&plan::version(file)));
+            let is_whole = |split: &&PlannedSplit| split.files.iter().all(|file| plan::is_there(&self.found, file));
             if self.records.contains_key(&name) {
                 self.vault.remove(&path)?;
             } else if splits.get(name.as_str()).is_none_or(|split| !is_whole(split)) {
@@ -193,11 +192,9 @@ impl Journal {
     /// The splits that are left, in the order in which they were planned.
     #[must_use]
     pub fn pending(&self) -> Vec<Split> {
-        let committed: HashSet<&str> = self.records.keys().map(String::as_str).collect();
-        let found: HashMap<&str, (u64, i64)> = self.found.iter().map(|(path, version)| (path.as_str(), *version)).collect();
         let (mut pending, mut known) = (Vec::new(), HashSet::new());
         for (segment, planned) in self.segments.iter().enumerate() {
-            pending.extend(plan::pending(segment, planned, &plan::Looks { committed: &committed, found: &found, known: &known }));
+            pending.extend(plan::pending(segment, planned, &plan::Looks { committed: &self.records, found: &self.found, known: &known }));
             known.extend(planned.splits.iter().flat_map(|split| &split.files).map(|file| file.path.as_str()));
         }
         pending.into_iter().enumerate().map(|(index, (files, unit))| Split { index, files, unit: Some(unit) }).collect()
@@ -269,22 +266,21 @@ pub(crate) fn read_job(vault: &Vault, path: &str) -> Result<Option<Job>> {
 
 /// The job of the checkpoint, made when there is none.
 fn job_of(vault: &Vault, options: &JournalOptions) -> Result<Job> {
-    if let Some(job) = read_job(vault, &options.path)? {
-        job.fingerprint.check(&options.fingerprint, &options.path)?;
+    let existing = || -> Result<Option<Job>> {
+        let job = read_job(vault, &options.path)?;
+        job.as_ref().map_or(Ok(()), |job| job.fingerprint.check(&options.fingerprint, &options.path))?;
+        Ok(job)
+    };
+    if let Some(job) = existing()? {
         return Ok(job);
     }
     let job = uuid::Uuid::new_v4().simple().to_string();
     let job = Job { format: FORMAT, job, fingerprint: options.fingerprint.clone(), output: options.output.clone() };
     let file = checkpoint_of(&options.path);
-    let content = to_lines([&job]).map_err(|source| Error::Encode { path: file.clone(), source })?;
-    match vault.create(&file, &content, false)? {
+    match vault.record(&file, [&job])? {
         Created::Made(_) => Ok(job),
         Created::NoFolder | Created::Collected => Err(Error::Fenced { path: file }),
         // Another process began at the same moment; the lease decides between the two.
-        Created::Taken => {
-            let job = read_job(vault, &options.path)?.ok_or(Error::Damaged { path: file })?;
-            job.fingerprint.check(&options.fingerprint, &options.path)?;
-            Ok(job)
-        }
+        Created::Taken => existing()?.ok_or(Error::Damaged { path: file }),
     }
 }

@@ -4,9 +4,8 @@
 //! rows always meet at the same record. The invariant: a version of a file belongs to the units of one segment.
 
 use super::attempt::plan_folder;
-use super::record::{UnitRecord, to_lines, unit_of};
-use super::vault::{Created, Vault};
-use crate::journal::record::from_line;
+use super::record::{UnitRecord, from_line, unit_of};
+use super::vault::Vault;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{InputFile, Split, Unit};
@@ -27,20 +26,14 @@ pub struct PlannedSplit {
 }
 
 /// Which version of a file was planned or found.
-type Version = (u64, i64);
+pub(crate) type Version = (u64, i64);
 
 pub(crate) fn version(file: &InputFile) -> Version {
     (file.size, file.modified_ns)
 }
 
-/// A file that is not what it was when it was planned.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Changed {
-    pub path: String,
-}
-
-/// Sorts the files that were found into those that no segment knows, and those that have changed since.
-pub(crate) fn compare(segments: &[Segment], records: &BTreeMap<String, UnitRecord>, found: &[InputFile]) -> (Vec<InputFile>, Vec<Changed>) {
+/// The files that no segment knows as they are now, and the paths of those among them that have changed since one did.
+pub(crate) fn compare<'a>(segments: &[Segment], records: &BTreeMap<String, UnitRecord>, found: &'a [InputFile]) -> (Vec<InputFile>, Vec<&'a str>) {
     // A file that was away when its split was committed has not been read.
     let is_missing = |split: &PlannedSplit, file: &InputFile| records.get(&split.unit).is_some_and(|record| record.missing.contains(&file.path));
     let splits = segments.iter().flat_map(|segment| &segment.splits);
@@ -49,33 +42,37 @@ pub(crate) fn compare(segments: &[Segment], records: &BTreeMap<String, UnitRecor
     let planned: HashMap<&str, Version> = files.map(|file| (file.path.as_str(), version(file))).collect();
     let (mut new, mut changed) = (Vec::new(), Vec::new());
     for file in found {
-        match planned.get(file.path.as_str()) {
-            Some(known) if *known == version(file) => {}
-            Some(_) => {
-                changed.push(Changed { path: file.path.clone() });
-                new.push(file.clone());
-            }
-            None => new.push(file.clone()),
+        let known = planned.get(file.path.as_str());
+        if known == Some(&version(file)) {
+            continue;
         }
+        if known.is_some() {
+            changed.push(file.path.as_str());
+        }
+        new.push(file.clone());
     }
     (new, changed)
 }
 
+/// Whether a file exists in the version that was planned.
+pub(crate) fn is_there(found: &HashMap<String, Version>, file: &InputFile) -> bool {
+    found.get(&file.path) == Some(&version(file))
+}
+
 /// What a segment is held against.
 pub(crate) struct Looks<'a> {
-    pub(crate) committed: &'a HashSet<&'a str>,
+    pub(crate) committed: &'a BTreeMap<String, UnitRecord>,
     /// Files that exist now.
-    pub(crate) found: &'a HashMap<&'a str, Version>,
+    pub(crate) found: &'a HashMap<String, Version>,
     /// Files that an earlier segment has planned, in whatever version.
     pub(crate) known: &'a HashSet<&'a str>,
 }
 
 /// The splits of a segment that are to be run, without files that are gone or have another version now.
 pub(crate) fn pending(number: usize, segment: &Segment, looks: &Looks<'_>) -> Vec<(Vec<InputFile>, Unit)> {
-    let is_there = |file: &&InputFile| looks.found.get(file.path.as_str()) == Some(&version(file));
-    let open = segment.splits.iter().filter(|split| !looks.committed.contains(split.unit.as_str()));
+    let open = segment.splits.iter().filter(|split| !looks.committed.contains_key(&split.unit));
     let parted = open.map(|split| {
-        let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = split.files.iter().partition(is_there);
+        let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = split.files.iter().partition(|file| is_there(looks.found, file));
         let missing = missing.into_iter().map(|file| file.path.clone()).collect();
         let is_reread = there.iter().any(|file| looks.known.contains(file.path.as_str()));
         (there.into_iter().cloned().collect::<Vec<_>>(), Unit { name: split.unit.clone(), segment: number, missing, is_reread })
@@ -98,13 +95,8 @@ pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>) -> Segment
 }
 
 pub(crate) fn save(vault: &Vault, root: &str, number: usize, segment: &Segment) -> Result<()> {
-    let path = path_of(root, number);
-    let content = to_lines([segment]).map_err(|source| Error::Encode { path: path.clone(), source })?;
-    match vault.create(&path, &content, false)? {
-        Created::Made(_) => Ok(()),
-        // Only the holder of the lease plans.
-        Created::Taken | Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
-    }
+    // Only the holder of the lease plans.
+    vault.record_own(&path_of(root, number), [segment])
 }
 
 pub(crate) fn load(vault: &Vault, root: &str) -> Result<Vec<Segment>> {

@@ -8,8 +8,8 @@
 use super::Job;
 use super::attempt::{damaged_folder, ids_folder, lease_folder, plan_folder, promote, term_of, term_of_folder, units_folder};
 use super::lease::{self, Lease};
-use super::record::{UnitRecord, from_line, from_lines, to_lines};
-use super::vault::{Created, Vault, folder_of};
+use super::record::{UnitRecord, from_line, from_lines};
+use super::vault::{Vault, folder_of};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -165,12 +165,7 @@ fn read_packs(vault: &Vault, root: &str) -> Result<Vec<Pack>> {
 }
 
 fn save_pack(vault: &Vault, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
-    let path = format!("{}/{name}", packs_folder(root));
-    let content = to_lines(records).map_err(|source| Error::Encode { path: path.clone(), source })?;
-    match vault.create(&path, &content, false)? {
-        Created::Made(_) => Ok(()),
-        Created::Taken | Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
-    }
+    vault.record_own(&format!("{}/{name}", packs_folder(root)), records)
 }
 
 fn pack_all(vault: &Vault, root: &str, epoch: u64, packs: &[(String, Vec<UnitRecord>)]) -> Result<()> {

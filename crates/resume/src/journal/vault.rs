@@ -2,7 +2,9 @@
 //!
 //! The invariant: an object under its name is whole and synced, and its name is synced before [`Vault::create`] says that it made it.
 
+use super::record::to_lines;
 use crate::{Error, Result};
+use serde::Serialize;
 use shardmill_storage::{Disk, Locked};
 use std::any::Any;
 use std::io::{self, ErrorKind};
@@ -67,6 +69,19 @@ impl Vault {
             Ok((false, _)) => Ok(Created::Taken),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Created::NoFolder),
             Err(source) => Err(failed(path)(source)),
+        }
+    }
+
+    /// As [`Vault::create`], of values as lines.
+    pub(crate) fn record<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<Created> {
+        self.create(path, &encoded(path, values)?, false)
+    }
+
+    /// As [`Vault::record`]; an object that is there already, or whose folder is gone, means that another run has taken over.
+    pub(crate) fn record_own<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<()> {
+        match self.record(path, values)? {
+            Created::Made(_) => Ok(()),
+            Created::Taken | Created::NoFolder | Created::Collected => Err(Error::Fenced { path: path.to_owned() }),
         }
     }
 
@@ -141,6 +156,11 @@ impl Vault {
     pub(crate) fn age(&self, path: &str) -> Result<Option<Duration>> {
         self.disk.age(path).map_err(failed(path))
     }
+}
+
+/// Values as the lines of the object at `path`.
+pub(crate) fn encoded<T: Serialize>(path: &str, values: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
+    to_lines(values).map_err(|source| Error::Encode { path: path.to_owned(), source })
 }
 
 /// The folder of a path; paths of the journal always have one.
