@@ -272,6 +272,8 @@ fn job_of(vault: &Vault, options: &JournalOptions) -> Result<Job> {
         Ok(job)
     };
     if let Some(job) = existing()? {
+        // Who made it may have died before its name was durable.
+        vault.sync_folder(&options.path)?;
         return Ok(job);
     }
     let job = uuid::Uuid::new_v4().simple().to_string();

@@ -52,6 +52,8 @@ pub(crate) fn recover(vault: &Vault, root: &str, lease: &Lease) -> Result<Recove
     let mut recovered = Recovered::default();
     for folder in [ids_folder(root), packs_folder(root), plan_folder(root)] {
         vault.make_folder(&folder)?;
+        // A run that died may have given names without syncing them; from here on they are relied upon.
+        vault.sync_folder(&folder)?;
     }
     lease::check(vault, &lease_folder(root), lease.epoch())?;
     for term in terms(vault, root)?.into_iter().filter(|term| term != lease.term()) {
