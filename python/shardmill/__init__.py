@@ -10,8 +10,11 @@ from shardmill._native import __version__
 
 if TYPE_CHECKING:
     from shardmill import arrayrecord, curate, resume
+    from shardmill.audit import Audit
+    from shardmill.bad_rows import BadRow
     from shardmill.dataset import Dataset
     from shardmill.errors import (
+        BadRowLimitError,
         CheckpointBusyError,
         CheckpointDamagedError,
         CheckpointMismatchError,
@@ -27,9 +30,13 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.stall import StallWarning
     from shardmill.writer import Writer
 
 _LOCATIONS = {
+    "Audit": "shardmill.audit",
+    "BadRow": "shardmill.bad_rows",
+    "BadRowLimitError": "shardmill.errors",
     "CheckpointBusyError": "shardmill.errors",
     "CheckpointDamagedError": "shardmill.errors",
     "CheckpointMismatchError": "shardmill.errors",
@@ -44,12 +51,16 @@ _LOCATIONS = {
     "NotFoundError": "shardmill.errors",
     "OptionError": "shardmill.errors",
     "PlanError": "shardmill.errors",
+    "StallWarning": "shardmill.stall",
     "StorageError": "shardmill.errors",
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
 }
 
 __all__ = [
+    "Audit",
+    "BadRow",
+    "BadRowLimitError",
     "CheckpointBusyError",
     "CheckpointDamagedError",
     "CheckpointMismatchError",
@@ -64,6 +75,7 @@ __all__ = [
     "NotFoundError",
     "OptionError",
     "PlanError",
+    "StallWarning",
     "StorageError",
     "Writer",
     "__version__",

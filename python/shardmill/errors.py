@@ -32,6 +32,10 @@ class IdTypeError(FormatError, TypeError):
     """Ids are of a type that identifies nothing, or of another one than those they are compared with."""
 
 
+class BadRowLimitError(FormatError):
+    """More rows could not be decoded than the caller allows."""
+
+
 class MissingColumnError(FormatError, KeyError):
     """A column that is needed is not there."""
 

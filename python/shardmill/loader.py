@@ -12,6 +12,8 @@ from typing import Any
 
 from shardmill import ranks
 from shardmill._native import load as _native
+from shardmill.audit import Audit
+from shardmill.bad_rows import BadRow, Ledger
 from shardmill.batches import Cutter, Delivery, close, cutter_of
 from shardmill.columns import plain_fill_values
 from shardmill.dataset import Dataset, PathLike, column_names
@@ -19,6 +21,7 @@ from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_state import OrderSettings, parsed
+from shardmill.stall import checked_stall_seconds, warn_of_stall
 from shardmill.threads import checked_threads
 from shardmill.transform import Transform
 
@@ -32,6 +35,10 @@ DEFAULT_WINDOW_BYTES = 64 << 20
 
 #: Decoded bytes that may wait for the trainer.
 DEFAULT_PREFETCH_BYTES = 192 << 20
+
+
+#: By the place behind a batch: its bad rows and its audit.
+_Notes = dict[int, list[BadRow | Audit]]
 
 
 @dataclass
@@ -79,6 +86,11 @@ class Loader:
         transform_workers: processes that run ``transform``; 0 runs it here.
         pin_memory: torch tensors in page-locked memory.
         device: torch tensors on this device, copied one batch ahead.
+        on_bad_rows: rows that cannot be decoded: ``"raise"`` an error in place of their batch, ``"skip"`` them, which makes their batch
+            shorter, or ``"replace"`` each by another row, the same one in every run. :attr:`bad_rows` lists them.
+        max_bad_rows: more of them in an epoch of this rank are an error: a number, or as a float a part of the rows of the epoch.
+        audit: sums up which rows are delivered, for :meth:`audit`.
+        stall_seconds: a batch that takes longer to come is warned of, with what the threads are at; never when ``None``.
         format: as for :class:`Dataset`, and so are the next five; for a path only.
         storage_options: see there.
         partitioning: see there.
@@ -132,6 +144,10 @@ class Loader:
         transform_workers: int = 0,
         pin_memory: bool = False,
         device: Any = None,
+        on_bad_rows: str = "raise",
+        max_bad_rows: float | None = None,
+        audit: bool = False,
+        stall_seconds: float | None = 60.0,
         format: str | None = None,
         storage_options: dict[str, Any] | None = None,
         partitioning: str | None = None,
@@ -180,7 +196,10 @@ class Loader:
         self._threads = checked_threads(threads)
         self._prefetch_bytes = prefetch_bytes
         self._cutter: Cutter = cutter_of(output, pin_memory=pin_memory, device=device)
-        self._transform = None if transform is None else Transform(transform, transform_workers)
+        self._ledger, self._is_audited = Ledger(on_bad_rows, max_bad_rows), audit
+        self._audits: dict[int, Audit] = {}
+        self._stall_seconds = checked_stall_seconds(stall_seconds)
+        self._transform = None if transform is None else Transform(transform, transform_workers, self._stall_seconds)
         if transform is None and transform_workers:
             raise OptionError("transform_workers are for a transform, and there is none")
         # Everything that can be refused is refused here: names, types, fill values.
@@ -223,6 +242,35 @@ class Loader:
         """Where the loader stands: the epoch of the next batch."""
         return self._position.epoch
 
+    @property
+    def bad_rows(self) -> list[BadRow]:
+        """The rows of this epoch that could not be decoded, in batches that this rank was handed out."""
+        return list(self._ledger.rows)
+
+    def audit(self, epoch: int | None = None) -> Audit:
+        """What this rank was handed out of an epoch, since this loader was made or a state was loaded; of the last one when ``None``.
+
+        Audits add up: those of all ranks and sessions together equal :meth:`expected_audit`, if every row was delivered once and in its place.
+
+        Raises:
+            ValueError: for a loader without ``audit=True``.
+        """
+        if not self._is_audited:
+            raise OptionError("this loader keeps no audit\nhint: make it with audit=True")
+        return self._audits.get(max(self._audits, default=0) if epoch is None else epoch, Audit())
+
+    def expected_audit(self, *, start: int = 0, end: int | None = None, epoch: int | None = None) -> Audit:
+        """The audit of all ranks together between two positions of an epoch, as the plan has it. Nothing is read.
+
+        Args:
+            start: rows of the epoch that come before, as ``state_dict()["consumed"]`` has them.
+            end: where it ends; the end of the epoch when ``None``.
+            epoch: the last one of :meth:`audit` when ``None``.
+        """
+        epoch = max(self._audits, default=self._position.epoch) if epoch is None else epoch
+        end = self._plan().end(start, self._share()) if end is None else end
+        return Audit(*self._plan().audit(epoch, start, end, self._share()))
+
     def __len__(self) -> int:
         """Batches of one whole epoch on this rank."""
         return self._plan().batches_left(0, self._share())
@@ -232,10 +280,14 @@ class Loader:
         begun = self._position
         # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
         self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
-        batches = self._batches(replace(position), 1, self._threads)
+        notes: _Notes = {}
+        if position.consumed == 0:
+            self._ledger.restart()
+            self._audits.pop(position.epoch, None)
+        batches = self._batches(replace(position), 1, self._threads, notes)
         if self._transform is not None:
             batches = self._transform.over(batches)
-        return self._delivered(batches, position)
+        return self._delivered(batches, position, notes)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes what it does not know for a sequence of rows, and its own error would say nothing.
@@ -259,7 +311,8 @@ class Loader:
 
         Batches that were prefetched do not count. Taking it disturbs nothing; take it at the same step on all ranks.
         """
-        return self._settings().state(self._position.epoch, self._position.consumed)
+        state = self._settings().state(self._position.epoch, self._position.consumed)
+        return state if self._ledger.policy == "raise" else {**state, "bad_rows": self._ledger.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
@@ -278,6 +331,8 @@ class Loader:
         if lanes != self._lanes:
             self._lanes, self._rows = lanes, None
         self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
+        self._ledger.load(state.get("bad_rows"))
+        self._audits.clear()
         self._normalize(self._position)
 
     def metrics(self) -> dict[str, Any]:
@@ -359,7 +414,7 @@ class Loader:
         start = consumed + first * self._batch_size * self._world_size
         if start >= self._plan().num_rows:
             return
-        batches = self._batches(_Position(epoch, start), stride, self._threads if threads is None else threads)
+        batches = self._batches(_Position(epoch, start), stride, self._threads if threads is None else threads, {})
         if self._transform is not None:
             batches = self._transform.over(batches)
         try:
@@ -425,7 +480,7 @@ class Loader:
                 stacklevel=3,
             )
 
-    def _batches(self, start: _Position, stride: int, threads: int) -> Iterator[Delivery]:
+    def _batches(self, start: _Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
         native = self._plan().start(
             self._outlet,
             self._share(),
@@ -434,12 +489,18 @@ class Loader:
             threads=threads,
             prefetch_bytes=self._prefetch_bytes,
             stride=stride,
+            on_bad_rows=self._ledger.policy,
+            is_audited=self._is_audited,
         )
         process = os.getpid()
         self._metrics.begin(native)
         try:
-            while (slab := native.next_slab()) is not None:
-                content, rows, consumed = slab
+            while (slab := native.next_slab(self._stall_seconds, warn_of_stall)) is not None:
+                content, rows, consumed, bad_rows, audits = slab
+                for batch, path, row, cause in bad_rows:
+                    notes.setdefault(consumed[batch], []).append(BadRow(path, row, cause))
+                for place, sums in zip(consumed, audits, strict=False):
+                    notes.setdefault(place, []).append(Audit(*sums))
                 yield from zip(self._cutter.cut(content, rows), rows, consumed, strict=True)
         finally:
             # A forked child has none of the threads.
@@ -447,11 +508,13 @@ class Loader:
                 native.stop()
                 self._metrics.end(native)
 
-    def _delivered(self, batches: Iterator[Delivery], position: _Position) -> Iterator[Any]:
+    def _delivered(self, batches: Iterator[Delivery], position: _Position, notes: _Notes) -> Iterator[Any]:
         epoch = position.epoch
         end, metrics = self._plan().end(position.consumed, self._share()), self._metrics
         try:
             for batch, rows, consumed in self._cutter.staged(batches):
+                if consumed in notes:
+                    self._note(notes.pop(consumed), epoch)
                 # The end of an epoch is the start of the next one.
                 if consumed < end:
                     position.consumed = consumed
@@ -464,6 +527,13 @@ class Loader:
             position.epoch, position.consumed = epoch + 1, 0
         finally:
             close(batches)
+
+    def _note(self, notes: list[BadRow | Audit], epoch: int) -> None:
+        """What is known of a batch counts once it is handed out."""
+        for note in notes:
+            if isinstance(note, Audit):
+                self._audits[epoch] = self._audits.get(epoch, Audit()) + note
+        self._ledger.add((note for note in notes if isinstance(note, BadRow)), self._plan().num_rows)
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
 from shardmill.batches import Delivery, close
+from shardmill.stall import result_of
 
 
 class Transform:
@@ -17,10 +18,11 @@ class Transform:
     Args:
         function: gets a batch, returns what is delivered in its place. With workers it must pickle, and so must batches and results.
         workers: processes; 0 calls it in the process of the loader.
+        stall_seconds: a result that takes longer is warned of.
     """
 
-    def __init__(self, function: Callable[[Any], Any], workers: int) -> None:
-        self._function, self._workers = function, workers
+    def __init__(self, function: Callable[[Any], Any], workers: int, stall_seconds: float = float("inf")) -> None:
+        self._function, self._workers, self._stall_seconds = function, workers, stall_seconds
 
     def over(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         """The batches, transformed, in their order. An exception comes at the place of its batch."""
@@ -53,16 +55,15 @@ class Transform:
                     break
                 waiting.append((pool.submit(self._function, batch), rows, consumed))
                 if len(waiting) > 2 * self._workers:
-                    yield _ready(waiting.popleft())
+                    yield self._ready(waiting.popleft())
             while waiting:
-                yield _ready(waiting.popleft())
+                yield self._ready(waiting.popleft())
             if failure is not None:
                 raise failure
         finally:
             close(batches)
             pool.shutdown(wait=True, cancel_futures=True)
 
-
-def _ready(waiting: tuple[Future[Any], int, int]) -> Delivery:
-    future, rows, consumed = waiting
-    return future.result(), rows, consumed
+    def _ready(self, waiting: tuple[Future[Any], int, int]) -> Delivery:
+        future, rows, consumed = waiting
+        return result_of(future, self._stall_seconds), rows, consumed

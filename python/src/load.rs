@@ -5,20 +5,21 @@ use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{SIGNAL_POLL, interruptible};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
 use shardmill_formats::records::BadLines;
 use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
-    Dataset, DatasetOptions, Delivery, Error, Format, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab, TableColumn, TableDataFile, TableOptions,
-    explain, fingerprint, take,
+    Audit, BadRowPolicy, Dataset, DatasetOptions, Delivery, Error, Format, OnBadRows, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab,
+    TableColumn, TableDataFile, TableOptions, expected_audit, explain, fingerprint, take,
 };
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Path, name in states, constants by column, deleted rows.
 type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
@@ -266,7 +267,7 @@ impl PyRowPlan {
     /// Starts the threads of one pass.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
-    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes, stride=1))]
+    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes, stride=1, on_bad_rows="raise", is_audited=false))]
     fn start(
         &self,
         py: Python<'_>,
@@ -277,12 +278,17 @@ impl PyRowPlan {
         threads: usize,
         prefetch_bytes: u64,
         stride: u64,
+        on_bad_rows: &str,
+        is_audited: bool,
     ) -> PyResult<PyPass> {
+        let on_bad_rows = policy(on_bad_rows)?;
         let outlet = Arc::clone(&outlet.0);
         // In the order of the files, blocks decide nothing but speed.
-        let rows = if self.window_bytes.is_none() { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
+        let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
+        let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
+        let order = Arc::new(self.order_of(&rows, epoch));
         let options = PassOptions {
-            order: Arc::new(self.order_of(&rows, epoch)),
+            order: Arc::clone(&order),
             steps: self.steps(&share),
             rank: share.rank,
             consumed,
@@ -290,13 +296,22 @@ impl PyRowPlan {
             columns: outlet.columns().to_vec(),
             threads,
             prefetch_bytes,
+            bad_rows: BadRowPolicy { on_bad_rows, seed: self.seed, epoch },
+            is_audited,
         };
         let finish = {
             let outlet = Arc::clone(&outlet);
             move |rows, batches: &[_]| outlet.finish(rows, batches)
         };
         let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
-        Ok(PyPass { pass: Mutex::new(started.map_err(PyShardmillError::from)?), outlet, process: std::process::id() })
+        let pass = Mutex::new(started.map_err(PyShardmillError::from)?);
+        Ok(PyPass { pass, outlet, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
+    }
+
+    /// (rows, set, sequence) of all ranks between two places of an epoch, without reading anything.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn audit(&self, py: Python<'_>, epoch: u64, start: u64, end: u64, share: Share) -> PyAudit {
+        sums(&py.detach(|| expected_audit(&self.order(epoch), &self.rows, &self.steps(&share), start, end)))
     }
 
     /// Which rows a batch holds, and what an epoch costs.
@@ -395,16 +410,37 @@ fn parsed(filter: &str) -> PyResult<Expression> {
 struct PyPass {
     pass: Mutex<Pass<Delivery>>,
     outlet: Arc<Outlet>,
+    dataset: Arc<Dataset>,
+    rows: Arc<RowSet>,
+    order: Arc<RowOrder>,
     process: u32,
 }
 
-/// Content, and of each batch: rows, rows of the epoch that are delivered with it.
-type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>);
+/// Content, and of each batch: rows, rows of the epoch that are delivered with it. Then the bad rows: number of the batch, path, row, cause. Then the audit of
+/// each batch.
+type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>, Vec<(usize, String, u64, String)>, Vec<PyAudit>);
+
+/// Rows, set, sequence.
+type PyAudit = (u64, u128, u128);
+
+fn sums(audit: &Audit) -> PyAudit {
+    (audit.rows, audit.set, audit.sequence)
+}
+
+fn policy(name: &str) -> PyResult<OnBadRows> {
+    match name {
+        "raise" => Ok(OnBadRows::Raise),
+        "skip" => Ok(OnBadRows::Skip),
+        "replace" => Ok(OnBadRows::Replace),
+        other => Err(PyShardmillError::option(format!("on_bad_rows is 'raise', 'skip' or 'replace', not {other:?}")).into()),
+    }
+}
 
 #[pymethods]
 impl PyPass {
-    /// The next slab, or `None` at the end.
-    fn next_slab(&self, py: Python<'_>) -> PyResult<Option<PySlab>> {
+    /// The next slab, or `None` at the end. While there is none, `on_stall` is called after `stall_seconds` and then after twice the time, again and again.
+    fn next_slab(&self, py: Python<'_>, stall_seconds: f64, on_stall: &Bound<'_, PyAny>) -> PyResult<Option<PySlab>> {
+        let (begun, mut stall) = (Instant::now(), stall_seconds);
         if self.process != std::process::id() {
             return Err(PyRuntimeError::new_err("this iteration was begun before a fork; its threads are not in this process: iterate anew"));
         }
@@ -418,6 +454,10 @@ impl PyPass {
                 Poll::Pending => {}
             }
             py.check_signals()?;
+            if begun.elapsed().as_secs_f64() >= stall {
+                on_stall.call1((begun.elapsed().as_secs_f64(), self.activities(py)?))?;
+                stall *= 2.0;
+            }
         }
     }
 
@@ -450,7 +490,23 @@ impl PyPass {
             (Delivery::Columns(_), None) => return Err(PyRuntimeError::new_err("columns without a converter")),
         };
         let rows = slab.batches.iter().map(|batch| batch.rows).collect();
-        Ok((content, rows, slab.batches.iter().map(|batch| batch.consumed).collect()))
+        let bad_rows = slab.bad_rows.into_iter().map(|(batch, bad)| (batch, bad.path, bad.row, bad.cause.to_string())).collect();
+        let audits = slab.audits.iter().map(sums).collect();
+        Ok((content, rows, slab.batches.iter().map(|batch| batch.consumed).collect(), bad_rows, audits))
+    }
+
+    /// (stage, seconds, path, block) of what the threads do; path and block while one is decoded.
+    fn activities<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let activities = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).activities());
+        let place = |visit: usize| {
+            let place = self.rows.blocks().get(self.order.block(visit)?)?.place;
+            Some((self.dataset.files().get(place.file)?.path.clone(), place.block))
+        };
+        let each = activities.into_iter().map(|activity| {
+            let (path, block) = activity.visit.and_then(place).unzip();
+            (activity.stage, activity.duration.as_secs_f64(), path, block).into_pyobject(py)
+        });
+        each.collect()
     }
 }
 

@@ -51,6 +51,12 @@ pub enum Error {
     ReservedColumn { column: String },
     #[error("There is no row {row}, there are {rows}")]
     NoSuchRow { row: u64, rows: u64 },
+    /// Nothing near a bad row can be read either.
+    #[error("No row could be read that would replace the bad ones")]
+    NoReplacement {
+        #[source]
+        cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
     #[error("Rows cannot be put together to a batch")]
     Assemble {
         #[source]
@@ -67,6 +73,7 @@ impl Error {
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
             Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
+            Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::UnknownFormat { .. } => Some("name it by format="),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord"),

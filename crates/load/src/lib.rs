@@ -18,6 +18,6 @@ mod take;
 pub use dataset::{Dataset, DatasetOptions, FileOpener, Format, TableColumn, TableDataFile, TableOptions, files_of_one_format};
 pub use error::{Error, Result};
 pub use outlet::{Delivery, Outlet, OutletKind, PADDED};
-pub use pass::{Pass, PassOptions, Slab};
+pub use pass::{Audit, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Slab, expected_audit};
 pub use row_set::RowSet;
 pub use take::take;

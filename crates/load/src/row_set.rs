@@ -95,6 +95,12 @@ impl RowSet {
         &self.blocks
     }
 
+    /// The id of the first row of a block.
+    #[must_use]
+    pub fn first_id(&self, block: usize) -> Option<u64> {
+        self.starts.get(block).copied()
+    }
+
     /// The block of a row, and its place among all rows of that block.
     #[must_use]
     pub fn locate(&self, id: u64) -> Option<(usize, usize)> {

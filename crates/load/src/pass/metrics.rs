@@ -1,7 +1,9 @@
 //! What a pass has done so far, and where its time went. Reading it disturbs nothing.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -9,7 +11,26 @@ pub struct Metrics {
     assemble: Stage,
     finish: Stage,
     wait: Stage,
+    running: Running,
 }
+
+/// What a thread is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activity {
+    pub stage: &'static str,
+    /// The block that is being decoded, by its place in the order of visit.
+    pub visit: Option<usize>,
+    pub duration: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    number: AtomicU64,
+    begun: Mutex<BTreeMap<u64, (&'static str, Option<usize>, Instant)>>,
+}
+
+/// Ends with its call, also by a panic.
+struct Begun<'a>(&'a Running, u64);
 
 #[derive(Debug, Default)]
 struct Stage {
@@ -30,20 +51,32 @@ pub struct MetricsReport {
 }
 
 impl Metrics {
-    pub(super) fn decoding<T>(&self, call: impl FnOnce() -> T) -> T {
+    pub(super) fn decoding<T>(&self, visit: usize, call: impl FnOnce() -> T) -> T {
+        let _begun = self.running.begin("decode", Some(visit));
         self.decode.timed(call)
     }
 
     pub(super) fn assembling<T>(&self, call: impl FnOnce() -> T) -> T {
+        let _begun = self.running.begin("assemble", None);
         self.assemble.timed(call)
     }
 
     pub(super) fn finishing<T>(&self, call: impl FnOnce() -> T) -> T {
+        let _begun = self.running.begin("convert", None);
         self.finish.timed(call)
     }
 
     pub(super) fn waiting<T>(&self, call: impl FnOnce() -> T) -> T {
         self.wait.timed(call)
+    }
+
+    /// What goes on at this moment, the longest first.
+    #[must_use]
+    pub fn activities(&self) -> Vec<Activity> {
+        let now = Instant::now();
+        let activity = |(stage, visit, begun): &(&'static str, Option<usize>, Instant)| Activity { stage, visit: *visit, duration: now - *begun };
+        // Numbers grow with time.
+        self.running.lock().values().map(activity).collect()
     }
 
     #[must_use]
@@ -56,6 +89,24 @@ impl Metrics {
             blocks_decoded: self.decode.count.load(Ordering::Relaxed),
             slabs: self.finish.count.load(Ordering::Relaxed),
         }
+    }
+}
+
+impl Running {
+    fn begin(&self, stage: &'static str, visit: Option<usize>) -> Begun<'_> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(number, (stage, visit, Instant::now()));
+        Begun(self, number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, (&'static str, Option<usize>, Instant)>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
     }
 }
 

@@ -7,18 +7,26 @@
 //! Threads take slabs in order, decode the blocks that nobody has begun, put the rows together and finish them (casts, tensors) without the consumer.
 
 mod assemble;
+mod audit;
+mod bad_rows;
 mod blocks;
 mod gather;
 mod metrics;
 mod planner;
+mod settle;
 
-pub use metrics::{Metrics, MetricsReport};
+pub use audit::{Audit, expected as expected_audit};
+pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
+pub use metrics::{Activity, Metrics, MetricsReport};
 pub use planner::BatchRows;
 
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::SchemaRef;
 use assemble::assemble;
+use bad_rows::{BadRows, Salvage};
 use blocks::Blocks;
 use planner::{Planner, SlabPlan};
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
@@ -50,6 +58,8 @@ pub struct PassOptions {
     pub columns: Vec<usize>,
     pub threads: usize,
     pub prefetch_bytes: u64,
+    pub bad_rows: BadRowPolicy,
+    pub is_audited: bool,
 }
 
 /// Batches on their way to the consumer.
@@ -78,6 +88,10 @@ struct Made<T> {
 pub struct Slab<T> {
     pub batches: Vec<BatchRows>,
     pub content: T,
+    /// Rows that could not be decoded, each with the number of its batch.
+    pub bad_rows: Vec<(usize, BadRow)>,
+    /// Of each batch, when asked for.
+    pub audits: Vec<Audit>,
 }
 
 impl<T: Send + 'static> Pass<T> {
@@ -104,6 +118,9 @@ impl<T: Send + 'static> Pass<T> {
             order: options.order,
             schema: dataset.view_schema(&options.columns),
             columns: options.columns,
+            policy: options.bad_rows,
+            bad_rows: Arc::default(),
+            is_audited: options.is_audited,
             blocks: Arc::clone(&blocks),
             metrics: Arc::clone(&metrics),
             cancel: cancel.clone(),
@@ -159,6 +176,12 @@ impl<T: Send + 'static> Pass<T> {
     pub fn metrics(&self) -> MetricsReport {
         self.metrics.report()
     }
+
+    /// What the threads do at this moment, the longest first.
+    #[must_use]
+    pub fn activities(&self) -> Vec<Activity> {
+        self.metrics.activities()
+    }
 }
 
 #[derive(Clone)]
@@ -166,8 +189,11 @@ struct Work {
     dataset: Arc<Dataset>,
     rows: Arc<RowSet>,
     order: Arc<RowOrder>,
-    schema: arrow_schema::SchemaRef,
+    schema: SchemaRef,
     columns: Vec<usize>,
+    policy: BadRowPolicy,
+    bad_rows: Arc<BadRows>,
+    is_audited: bool,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
     cancel: Cancel,
@@ -191,8 +217,8 @@ impl Work {
     fn make<T>(&self, job: Vec<(u64, SlabPlan)>, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Made<T> {
         let mut made = Made { slabs: Vec::with_capacity(job.len()), failure: None };
         for (bytes, plan) in job {
-            match self.rows_of(&plan).and_then(|rows| self.finished(rows, &plan, finish)) {
-                Ok(content) => made.slabs.push((bytes, Slab { batches: plan.batches, content })),
+            match self.rows_of(&plan).and_then(|rows| self.slab(rows, &plan, finish)) {
+                Ok(slab) => made.slabs.push((bytes, slab)),
                 Err(error) => {
                     let (before, failure) = self.up_to_failure(&plan, error, finish);
                     made.slabs.extend(before.into_iter().map(|slab| (0, slab)));
@@ -204,8 +230,11 @@ impl Work {
         made
     }
 
-    fn finished<T>(&self, rows: RecordBatch, plan: &SlabPlan, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Result<T> {
-        self.metrics.finishing(|| finish(rows, &plan.batches)).map_err(|error| self.in_place(error, plan))
+    fn slab<T>(&self, rows: RecordBatch, plan: &SlabPlan, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Result<Slab<T>> {
+        let settled = self.settle(rows, plan)?;
+        let finished = self.metrics.finishing(|| finish(settled.rows, &settled.batches));
+        let content = finished.map_err(|error| self.in_place(error, plan, settled.kept.as_ref()))?;
+        Ok(Slab { batches: settled.batches, content, bad_rows: settled.bad_rows, audits: self.audits(plan) })
     }
 
     /// An error belongs to its batch, and those before it are good: they are made again, one by one. `error` is what the slab as a whole failed with.
@@ -226,13 +255,13 @@ impl Work {
                     };
                     blocks.push(block);
                 }
-                let rows = assemble(&self.order, &alone, &blocks, &self.schema)?;
+                let rows = self.assembled(&alone, &blocks)?;
                 // The next batch begins where this one ends.
                 decoded = alone.visits.iter().copied().zip(blocks).collect();
-                self.finished(rows, &alone, finish)
+                self.slab(rows, &alone, finish)
             })();
             match made {
-                Ok(content) => before.push(Slab { batches: alone.batches, content }),
+                Ok(slab) => before.push(slab),
                 Err(error) => return (before, error),
             }
         }
@@ -240,24 +269,41 @@ impl Work {
     }
 
     fn rows_of(&self, plan: &SlabPlan) -> Result<RecordBatch> {
-        let blocks = self.blocks.take(&plan.visits, &self.cancel, |visit| self.metrics.decoding(|| self.decode(visit)))?;
-        self.metrics.assembling(|| assemble(&self.order, plan, &blocks, &self.schema))
+        let blocks = self.blocks.take(&plan.visits, &self.cancel, |visit| self.metrics.decoding(visit, || self.decode(visit)))?;
+        self.metrics.assembling(|| self.assembled(plan, &blocks))
+    }
+
+    fn assembled(&self, plan: &SlabPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
+        // In place of rows that are skipped afterwards stand nulls.
+        let schema = if self.policy.on_bad_rows == OnBadRows::Raise { Arc::clone(&self.schema) } else { bad_rows::nullable(&self.schema) };
+        assemble(&self.order, plan, blocks, &schema)
     }
 
     fn decode(&self, visit: usize) -> Result<RecordBatch> {
-        let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
-        let block = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
-        match block.count {
+        let number = self.order.block(visit);
+        let block = number.and_then(|number| Some((number, self.rows.blocks().get(number)?)));
+        let (number, block) = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
+        let decoded = match block.count {
             1 => self.dataset.read(block.place, &self.columns, block.selection.as_ref()),
             count => self.dataset.read_run(block.place, count, &self.columns),
+        };
+        match decoded {
+            Err(error) if self.policy.on_bad_rows != OnBadRows::Raise && bad_rows::is_of_data(&error) => {
+                let salvage = Salvage { dataset: &self.dataset, rows: &self.rows, columns: &self.columns, policy: self.policy };
+                let (rows, bad) = salvage.block(number, error)?;
+                self.bad_rows.add(visit, bad);
+                Ok(rows)
+            }
+            decoded => decoded,
         }
     }
 
     /// A null is looked for where the user will: in its file.
-    fn in_place(&self, error: Error, plan: &SlabPlan) -> Error {
+    fn in_place(&self, error: Error, plan: &SlabPlan, kept: Option<&BooleanBuffer>) -> Error {
         let Error::Columns(inner) = &error else { return error };
         let columns::Error::Null { column, row, data_type } = inner.as_ref() else { return error };
-        let mut left = *row as u64;
+        let Some(row) = kept.map_or(Some(*row), |kept| kept.set_indices().nth(*row)) else { return error };
+        let mut left = row as u64;
         let run = plan.runs.iter().find_map(|run| {
             let len = run.end - run.start;
             if left < len {

@@ -17,6 +17,8 @@ pub struct BatchRows {
     pub rows: usize,
     /// How many rows at its end repeat rows that the epoch has delivered already.
     pub repeats: usize,
+    /// Place of its first row in the global sequence.
+    pub first: u64,
     /// Rows of the epoch that all ranks have delivered when this batch is.
     pub consumed: u64,
 }
@@ -52,7 +54,7 @@ impl SlabPlan {
 }
 
 /// The part `wanted` of the concatenation of `runs`.
-fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>> {
+pub(super) fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>> {
     let mut passed = 0;
     let mut parts = Vec::new();
     for run in runs {
@@ -140,7 +142,7 @@ impl Planner {
                 continue;
             }
             rows += len;
-            slab.batches.push(BatchRows { rows: small(len), repeats: small(slice.repeats), consumed: delivered });
+            slab.batches.push(BatchRows { rows: small(len), repeats: small(slice.repeats), first: step.start + slice.offset, consumed: delivered });
             for run in slice.rows {
                 match slab.runs.last_mut() {
                     Some(last) if last.end == run.start => last.end = run.end,

@@ -30,6 +30,8 @@ pub struct Steps {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankSlice {
     pub rows: Vec<Range<u64>>,
+    /// Rows of the step that lower ranks get.
+    pub offset: u64,
     /// How many of them, at the end, repeat rows that the epoch has delivered already.
     pub repeats: u64,
 }
@@ -105,7 +107,8 @@ impl Steps {
         } else {
             (rank * self.batch_size, (rank + 1) * self.batch_size)
         };
-        let mut slice = RankSlice { rows: cut(self.lanes.runs(step.start..step.start + step.len), start..end.min(step.len)), repeats: 0 };
+        let rows = cut(self.lanes.runs(step.start..step.start + step.len), start..end.min(step.len));
+        let mut slice = RankSlice { rows, offset: start, repeats: 0 };
         if end > step.len && step.repeats > 0 {
             // A small epoch may be repeated several times over within one step.
             let rows = self.lanes.num_rows();

@@ -1,0 +1,296 @@
+//! Rows that cannot be decoded: found within a block that cannot, then left out or replaced.
+//!
+//! Which rows are bad follows from the data, and what replaces them from the data, the seed and the epoch. The invariant: neither depends on ranks, threads or
+//! batches, so every run agrees about both.
+
+use crate::row_set::RowBlock;
+use crate::{Dataset, Error, Result, RowSet};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use arrow_select::interleave::interleave;
+use shardmill_formats::table::TableError;
+use shardmill_plan::order::{Permutation, Purpose};
+use shardmill_storage::Error as StorageError;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A block that cannot be decoded is read in parts, halved again and again; after so many reads what is left counts as bad.
+const MAX_READS: usize = 256;
+
+/// Blocks that are tried for rows to replace those of a block without a good one.
+const MAX_DONORS: u64 = 16;
+
+/// What becomes of a row that cannot be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnBadRows {
+    #[default]
+    Raise,
+    /// Its batch is shorter.
+    Skip,
+    /// Another row stands in its place.
+    Replace,
+}
+
+/// The policy of a pass; seed and epoch choose the replacements.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BadRowPolicy {
+    pub on_bad_rows: OnBadRows,
+    pub seed: i64,
+    pub epoch: u64,
+}
+
+/// A row that could not be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRow {
+    pub path: String,
+    /// Of its file.
+    pub row: u64,
+    pub cause: Arc<str>,
+}
+
+/// The bad rows of the blocks that a pass has decoded so far.
+#[derive(Debug, Default)]
+pub(super) struct BadRows {
+    by_visit: Mutex<HashMap<usize, Arc<BadParts>>>,
+}
+
+/// Ranges of rows of a block, ascending.
+pub(super) type BadParts = Vec<(Range<u64>, Arc<str>)>;
+
+impl BadRows {
+    /// Those of the given visits; empty for nearly every slab.
+    pub(super) fn of(&self, visits: &[usize]) -> HashMap<usize, Arc<BadParts>> {
+        let known = self.lock();
+        if known.is_empty() {
+            return HashMap::new();
+        }
+        visits.iter().filter_map(|visit| Some((*visit, Arc::clone(known.get(visit)?)))).collect()
+    }
+
+    pub(super) fn add(&self, visit: usize, parts: BadParts) {
+        self.lock().insert(visit, Arc::new(parts));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<BadParts>>> {
+        self.by_visit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a row is bad, when it is.
+pub(super) fn cause_of(parts: &BadParts, row: u64) -> Option<&Arc<str>> {
+    let next = parts.partition_point(|(range, _)| range.end <= row);
+    parts.get(next).filter(|(range, _)| range.contains(&row)).map(|(_, cause)| cause)
+}
+
+/// Whether the data is to blame. A disk that fails or a pass that was cancelled says nothing about a row.
+pub(super) fn is_of_data(error: &Error) -> bool {
+    let is_cut = |error: &StorageError| matches!(error, StorageError::ShortRead { .. });
+    match error {
+        Error::Storage(error) => is_cut(error),
+        Error::Table(error) => match error.as_ref() {
+            TableError::Storage(error) => is_cut(error),
+            _ => true,
+        },
+        Error::Cast { .. } | Error::Assemble { .. } => true,
+        _ => false,
+    }
+}
+
+/// `schema` with room for nulls in place of bad rows.
+pub(super) fn nullable(schema: &SchemaRef) -> SchemaRef {
+    Arc::new(Schema::new(schema.fields().iter().map(|field| Field::clone(field).with_nullable(true)).collect::<Vec<_>>()))
+}
+
+/// Reads what can be read of blocks that cannot be decoded as a whole.
+pub(super) struct Salvage<'a> {
+    pub(super) dataset: &'a Dataset,
+    pub(super) rows: &'a RowSet,
+    pub(super) columns: &'a [usize],
+    pub(super) policy: BadRowPolicy,
+}
+
+impl Salvage<'_> {
+    /// A block of all its rows, with nulls or replacements in place of bad ones, and which these are.
+    pub(super) fn block(&self, number: usize, failure: Error) -> Result<(RecordBatch, BadParts)> {
+        let Some(block) = self.rows.blocks().get(number) else { return Err(failure) };
+        let (mut sources, mut places, mut bad): (Vec<RecordBatch>, _, BadParts) = (Vec::new(), Vec::new(), Vec::new());
+        for (range, part) in parts(block.rows, failure, |range| self.read(block, range))? {
+            match part {
+                Ok(part) => {
+                    places.extend((0..part.num_rows()).map(|row| (sources.len(), row)));
+                    sources.push(part);
+                }
+                Err(error) => {
+                    places.extend(range.clone().map(|_| (usize::MAX, 0)));
+                    bad.push((range, error.to_string().into()));
+                }
+            }
+        }
+        match self.policy.on_bad_rows {
+            OnBadRows::Replace => self.replace(number, &mut sources, &mut places)?,
+            OnBadRows::Raise | OnBadRows::Skip => {
+                let blank = self.dataset.view_schema(self.columns).fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+                places.iter_mut().filter(|(source, _)| *source == usize::MAX).for_each(|place| *place = (sources.len(), 0));
+                sources.push(self.batch(blank, 1)?);
+            }
+        }
+        let columns = (0..self.columns.len()).map(|column| {
+            let arrays: Vec<_> = sources.iter().map(|source| source.column(column).as_ref()).collect();
+            interleave(&arrays, &places).map_err(assemble)
+        });
+        Ok((self.batch(columns.collect::<Result<_>>()?, places.len())?, bad))
+    }
+
+    /// Points the places of bad rows to good ones: of the same block, else of one that can be decoded.
+    fn replace(&self, number: usize, sources: &mut Vec<RecordBatch>, places: &mut [(usize, usize)]) -> Result<()> {
+        let mut good: Vec<(usize, usize)> = places.iter().copied().filter(|(source, _)| *source != usize::MAX).collect();
+        if good.is_empty() {
+            let donor = self.donor(number)?;
+            good = (0..donor.num_rows()).map(|row| (sources.len(), row)).collect();
+            sources.push(donor);
+        }
+        let count = good.len() as u64;
+        let choice = Permutation::new(count, self.policy.seed, self.policy.epoch, Purpose::Replacement);
+        for (row, place) in places.iter_mut().enumerate().filter(|(_, (source, _))| *source == usize::MAX) {
+            let chosen = choice.at((number as u64).wrapping_add(row as u64) % count.max(1)).and_then(|chosen| usize::try_from(chosen).ok());
+            *place = chosen.and_then(|chosen| good.get(chosen)).copied().unwrap_or((0, 0));
+        }
+        Ok(())
+    }
+
+    fn donor(&self, number: usize) -> Result<RecordBatch> {
+        let blocks = self.rows.blocks();
+        let count = blocks.len() as u64;
+        let choice = Permutation::new(count, self.policy.seed, self.policy.epoch, Purpose::Replacement);
+        let mut failure = None;
+        for step in 1..count.min(MAX_DONORS + 1) {
+            let other = choice.at((number as u64 + step) % count).and_then(|other| usize::try_from(other).ok()).unwrap_or_default();
+            let Some(block) = blocks.get(other).filter(|block| other != number && block.rows > 0) else { continue };
+            match self.read(block, 0..block.rows) {
+                Ok(rows) => return Ok(rows),
+                Err(error) if is_of_data(&error) => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NoReplacement { cause: failure.map(|error| Arc::new(error) as _) })
+    }
+
+    /// Rows of a block, counted among those that are selected.
+    fn read(&self, block: &RowBlock, wanted: Range<u64>) -> Result<RecordBatch> {
+        let whole = usize::try_from(block.whole_rows()).unwrap_or(usize::MAX);
+        let mut mask = BooleanBufferBuilder::new(whole);
+        mask.append_n(whole, false);
+        let range = usize::try_from(wanted.start).unwrap_or(usize::MAX)..usize::try_from(wanted.end).unwrap_or(usize::MAX);
+        match &block.selection {
+            None => range.filter(|row| *row < whole).for_each(|row| mask.set_bit(row, true)),
+            Some(selection) => selection.set_indices().skip(range.start).take(range.len()).for_each(|row| mask.set_bit(row, true)),
+        }
+        let mask: BooleanBuffer = mask.finish();
+        self.dataset.read(block.place, self.columns, Some(&mask))
+    }
+
+    fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(nullable(&self.dataset.view_schema(self.columns)), columns, &options).map_err(assemble)
+    }
+}
+
+fn assemble(source: ArrowError) -> Error {
+    Error::Assemble { source: Arc::new(source) }
+}
+
+type Part<T> = (Range<u64>, Result<T>);
+
+/// The rows of a block that failed as a whole, in order: what could be read, and what could not with its reason.
+fn parts<T>(rows: u64, failure: Error, read: impl Fn(Range<u64>) -> Result<T>) -> Result<Vec<Part<T>>> {
+    let (mut left, mut reads, mut parts) = (vec![(0..rows, Some(failure))], 0, Vec::new());
+    while let Some((range, failure)) = left.pop() {
+        let failure = match failure {
+            Some(failure) => failure,
+            None => {
+                reads += 1;
+                match read(range.clone()) {
+                    Err(error) if is_of_data(&error) => error,
+                    Err(error) => return Err(error),
+                    good => {
+                        parts.push((range, good));
+                        continue;
+                    }
+                }
+            }
+        };
+        let len = range.end - range.start;
+        if len <= 1 || reads >= MAX_READS {
+            parts.push((range, Err(failure)));
+            continue;
+        }
+        let middle = range.start + len / 2;
+        left.push((middle..range.end, None));
+        left.push((range.start..middle, None));
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    fn damaged() -> Error {
+        Error::Storage(Arc::new(StorageError::ShortRead { path: "x".to_owned(), offset: 0, len: 1, end: 0 }))
+    }
+
+    proptest! {
+        #[test]
+        fn single_bad_rows_are_found_and_no_other(rows in 1u64..300, bad in prop::collection::btree_set(0u64..300, 1..8)) {
+            let bad: BTreeSet<u64> = bad.into_iter().filter(|row| *row < rows).collect();
+            let reads = Cell::new(0);
+            let read = |range: Range<u64>| {
+                reads.set(reads.get() + 1);
+                if bad.range(range.clone()).next().is_some() { Err(damaged()) } else { Ok(range) }
+            };
+            let parts = parts(rows, damaged(), read).unwrap();
+            // A single row that fails as a whole is not read again.
+            let bad = if rows == 1 { BTreeSet::from([0]) } else { bad.clone() };
+            let mut end = 0;
+            for (range, _) in &parts {
+                prop_assert_eq!(range.start, end);
+                end = range.end;
+            }
+            prop_assert_eq!(end, rows);
+            let found: BTreeSet<u64> = parts.iter().filter(|(_, part)| part.is_err()).flat_map(|(range, _)| range.clone()).collect();
+            // A block without a bad row that fails as a whole has none that fails alone.
+            prop_assert_eq!(found, bad);
+        }
+    }
+
+    #[test]
+    fn block_that_is_bad_throughout_is_not_read_row_by_row() {
+        let reads = Cell::new(0);
+        let found = parts::<()>(1_000_000, damaged(), |_| {
+            reads.set(reads.get() + 1);
+            Err(damaged())
+        });
+        let found = found.unwrap();
+        assert!(reads.get() <= MAX_READS + 64, "{} reads", reads.get());
+        assert!(found.iter().all(|(_, part)| part.is_err()));
+    }
+
+    #[test]
+    fn disk_that_fails_makes_no_row_bad() {
+        let gone = || Error::Storage(Arc::new(StorageError::Changed { path: "x".to_owned() }));
+        assert!(parts::<()>(10, damaged(), |_| Err(gone())).is_err());
+        assert!(!is_of_data(&gone()));
+    }
+
+    #[test]
+    fn cause_is_that_of_the_range() {
+        let parts: BadParts = vec![(2..4, "a".into()), (7..8, "b".into())];
+        let causes: Vec<Option<&str>> = (0..9).map(|row| cause_of(&parts, row).map(AsRef::as_ref)).collect();
+        assert_eq!(causes, [None, None, Some("a"), Some("a"), None, None, None, Some("b"), None]);
+    }
+}

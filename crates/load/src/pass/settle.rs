@@ -1,0 +1,79 @@
+//! What becomes of a slab once its rows stand in order: rows that are skipped leave it, and what was delivered is written down.
+
+use super::Work;
+use super::audit::Audit;
+use super::bad_rows::{BadRow, OnBadRows, cause_of};
+use super::planner::{BatchRows, SlabPlan, part_of};
+use crate::{Error, Result};
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use arrow_select::filter::filter_record_batch;
+use std::sync::Arc;
+
+/// The rows of a slab that are delivered.
+pub(super) struct Settled {
+    pub(super) rows: RecordBatch,
+    pub(super) batches: Vec<BatchRows>,
+    /// One bit a row of the plan, where some were left out.
+    pub(super) kept: Option<BooleanBuffer>,
+    pub(super) bad_rows: Vec<(usize, BadRow)>,
+}
+
+impl Work {
+    pub(super) fn settle(&self, rows: RecordBatch, plan: &SlabPlan) -> Result<Settled> {
+        let mut settled = Settled { rows, batches: plan.batches.clone(), kept: None, bad_rows: Vec::new() };
+        let bad = self.bad_rows.of(&plan.visits);
+        if bad.is_empty() {
+            return Ok(settled);
+        }
+        let mut kept = BooleanBufferBuilder::new(settled.rows.num_rows());
+        let (mut number, mut end) = (0, plan.batches.first().map_or(0, |batch| batch.rows));
+        for run in &plan.runs {
+            self.order.for_each(run.clone(), |visit, row| {
+                while kept.len() >= end && number + 1 < plan.batches.len() {
+                    number += 1;
+                    end += plan.batches.get(number).map_or(0, |batch| batch.rows);
+                }
+                let cause = bad.get(&visit).and_then(|parts| cause_of(parts, row));
+                settled.bad_rows.extend(cause.and_then(|cause| Some((number, self.bad_row(visit, row, cause)?))));
+                let is_kept = cause.is_none() || self.policy.on_bad_rows != OnBadRows::Skip;
+                if let Some(batch) = settled.batches.get_mut(number).filter(|_| !is_kept) {
+                    // Repeats stand at the end of their batch.
+                    let is_repeat = end - kept.len() <= plan.batches.get(number).map_or(0, |batch| batch.repeats);
+                    batch.rows -= 1;
+                    batch.repeats -= usize::from(is_repeat);
+                }
+                kept.append(is_kept);
+            });
+        }
+        if self.policy.on_bad_rows == OnBadRows::Skip {
+            let kept = kept.finish();
+            let assemble = |source| Error::Assemble { source: Arc::new(source) };
+            settled.rows = filter_record_batch(&settled.rows, &BooleanArray::new(kept.clone(), None)).map_err(assemble)?;
+            settled.kept = Some(kept);
+        }
+        Ok(settled)
+    }
+
+    /// Of each batch, what it delivers for the first time.
+    pub(super) fn audits(&self, plan: &SlabPlan) -> Vec<Audit> {
+        if !self.is_audited {
+            return Vec::new();
+        }
+        let mut start = 0;
+        let audit = |batch: &BatchRows| {
+            let end = start + batch.rows as u64;
+            let mut audit = Audit::default();
+            let new = (batch.rows - batch.repeats) as u64;
+            audit.add_rows(&self.order, &self.rows, part_of(&plan.runs, start..end), batch.first, new);
+            start = end;
+            audit
+        };
+        plan.batches.iter().map(audit).collect()
+    }
+
+    fn bad_row(&self, visit: usize, row: u64, cause: &Arc<str>) -> Option<BadRow> {
+        let (file, row) = self.rows.row_of_file(&self.dataset, self.order.block(visit)?, row)?;
+        Some(BadRow { path: self.dataset.files().get(file)?.path.clone(), row, cause: Arc::clone(cause) })
+    }
+}

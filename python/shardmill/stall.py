@@ -1,0 +1,60 @@
+"""Says which stage a loader waits for, when a batch does not come."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as WaitTimeoutError
+from typing import Any
+
+from shardmill.errors import OptionError
+
+_SHOWN = 4
+
+
+class StallWarning(RuntimeWarning):
+    """A batch has not come for a long time."""
+
+
+def checked_stall_seconds(seconds: float | None) -> float:
+    """``seconds`` as native code wants them; never when ``None``.
+
+    Raises:
+        ValueError: for what is no time.
+    """
+    if seconds is None:
+        return float("inf")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise OptionError(f"stall_seconds is a positive number of seconds or None, not {seconds!r}")
+    return float(seconds)
+
+
+def warn_of_stall(seconds: float, activities: Sequence[tuple[str, float, str | None, int | None]]) -> None:
+    """Names what the threads have been at, each as (stage, seconds, path, block)."""
+    shown = [_described(*activity) for activity in activities[:_SHOWN]]
+    more = len(activities) - len(shown)
+    stages = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+    waited = stages or "no thread is at work: the machine may be overloaded, or the process was stopped"
+    warnings.warn(f"no batch for {seconds:.0f} s: {waited}", StallWarning, stacklevel=2)
+
+
+def result_of(future: Future[Any], stall_seconds: float) -> Any:
+    """The result of a transform in another process, with a warning each time that it is late."""
+    waited, patience = 0.0, stall_seconds
+    while patience != float("inf"):
+        try:
+            return future.result(timeout=patience)
+        except WaitTimeoutError:
+            # A transform may raise the same class.
+            if future.done():
+                raise
+            waited += patience
+            patience = waited
+            warnings.warn(f"no batch for {waited:.0f} s: the transform has not returned", StallWarning, stacklevel=2)
+    return future.result()
+
+
+def _described(stage: str, seconds: float, path: str | None, block: int | None) -> str:
+    place = "" if path is None else f" of block {block} of `{path}`"
+    return f"{stage}{place} for {seconds:.0f} s"

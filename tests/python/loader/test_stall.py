@@ -1,0 +1,44 @@
+"""A batch that does not come is warned of, with the stage that it waits for."""
+
+import time
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from row_files import numpy_loader, write_files
+
+
+def late(batch: object) -> object:
+    """A transform that takes its time."""
+    time.sleep(1.5)
+    return batch
+
+
+def test_block_that_takes_long_is_named(tmp_path: Path) -> None:
+    words = pa.array([f"{number:x}" * 8 for number in range(400_000)])
+    pq.write_table(pa.table({"word": words}), tmp_path / "slow.parquet", compression="brotli", use_dictionary=False)
+    loader = sm.Loader(tmp_path / "slow.parquet", output="arrow", stall_seconds=0.001)
+    with pytest.warns(sm.StallWarning, match=r"decode of block 0 of `.*slow\.parquet` for"):
+        assert sum(batch.num_rows for batch in loader) == 400_000
+
+
+def test_batches_in_time_are_not_warned_of(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(numpy_loader(write_files(tmp_path, [10])))) == 1
+
+
+def test_transform_in_another_process_is_named(tmp_path: Path) -> None:
+    folder = write_files(tmp_path, [10])
+    loader = numpy_loader(folder, transform=late, transform_workers=1, stall_seconds=0.5)
+    with pytest.warns(sm.StallWarning, match="the transform has not returned"):
+        assert len(list(loader)) == 1
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "1", True])
+def test_time_that_means_nothing_is_refused(tmp_path: Path, seconds: object) -> None:
+    with pytest.raises(sm.OptionError, match="stall_seconds"):
+        numpy_loader(write_files(tmp_path, [1]), stall_seconds=seconds)
