@@ -63,10 +63,11 @@ class Cells:
         if hasattr(value, "values"):
             # Lists of every kind, and maps.
             return self._list(value.values, path)
-        if isinstance(value, pa.BinaryScalar | pa.LargeBinaryScalar | pa.BinaryViewScalar):
-            return self._bytes(value.as_buffer(), path)
+        # Before bytes: pyarrow's texts are a kind of them.
         if isinstance(value, pa.StringScalar | pa.LargeStringScalar | pa.StringViewScalar):
             return text_cell(value.as_buffer(), self.limits.characters)
+        if isinstance(value, pa.BinaryScalar | pa.LargeBinaryScalar | pa.BinaryViewScalar):
+            return self._bytes(value.as_buffer(), path)
         return {"kind": "value", "text": scalar_text(value)}
 
     def _list(self, values: Any, path: Path) -> dict[str, Any]:
