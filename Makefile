@@ -82,6 +82,10 @@ test-rust: own-target ## The Rust tests
 test-python: build ## The Python tests
 	$(BIN)/python -m pytest -m "not slow"
 
+.PHONY: browser
+browser: ## Install Chromium for the browser tests, where apt-get and the right to use it are there
+	@tests/browser/install.sh
+
 .PHONY: test-slow
 test-slow: build ## The long forms of the fault tests
 	$(BIN)/python -m pytest -m slow

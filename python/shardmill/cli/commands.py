@@ -17,6 +17,7 @@ _COMMANDS = {
     "head": "Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files.",
     "inspect": "Say what is in tars, Parquet files, ArrayRecord files and images.",
     "verify": "Check shards completely: order, structure, image headers, hashes.",
+    "view": "Page through samples in the browser: texts, images, columns, filters.",
 }
 
 
@@ -62,6 +63,7 @@ def shardmill() -> None:
       shardmill head data/ --rows 5
       shardmill convert data/ train.array_record --column text
       shardmill explain data/ --step 3 --rank 1 --world-size 4
+      shardmill view data/
     """
 
 

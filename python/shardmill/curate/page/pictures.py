@@ -29,6 +29,16 @@ class Thumbnail:
     height: int
 
 
+@dataclass(frozen=True)
+class Picture:
+    """An image at the size of a thumbnail, as a file that browsers show; ``kind`` is png or jpeg."""
+
+    kind: str
+    payload: bytes
+    width: int
+    height: int
+
+
 @dataclass
 class Thumbnailer:
     """Makes thumbnails until the page is full.
@@ -47,25 +57,33 @@ class Thumbnailer:
         """The picture, or a sentence that says why it cannot be shown."""
         if payload is None:
             return "There are no bytes of this image."
-        image_module = _pillow()
-        if image_module is None:
-            return "Pillow is not installed."
-        if self.left_bytes <= 0:
+        if self.left_bytes <= 0 and _pillow() is not None:
             return "Not shown, to keep this page small."
-        try:
-            size = native.image_size(payload)
-        except ValueError:
-            size = None
-        if size is not None and size[0] * size[1] > _MOST_PIXELS:
-            return f"Not shown: {size[0]:,} × {size[1]:,} pixels are too many for a thumbnail."
-        try:
-            with image_module.open(io.BytesIO(payload)) as image:
-                shown = _for_display(image)
-                uri = _data_uri(shown)
-        except Exception as error:
-            return f"Pillow cannot show this image: {error or type(error).__name__}"
+        picture = picture_of(payload)
+        if isinstance(picture, str):
+            return picture
+        uri = f"data:image/{picture.kind};base64,{base64.b64encode(picture.payload).decode('ascii')}"
         self.left_bytes -= len(uri)
-        return Thumbnail(uri, *shown.size)
+        return Thumbnail(uri, picture.width, picture.height)
+
+
+def picture_of(payload: bytes) -> Picture | str:
+    """The image for a browser, or a sentence that says why there is none."""
+    image_module = _pillow()
+    if image_module is None:
+        return "Pillow is not installed."
+    try:
+        size = native.image_size(payload)
+    except ValueError:
+        size = None
+    if size is not None and size[0] * size[1] > _MOST_PIXELS:
+        return f"Not shown: {size[0]:,} × {size[1]:,} pixels are too many for a thumbnail."
+    try:
+        with image_module.open(io.BytesIO(payload)) as image:
+            shown = _for_display(image)
+            return Picture(*_encoded(shown), *shown.size)
+    except Exception as error:
+        return f"Pillow cannot show this image: {error or type(error).__name__}"
 
 
 def _for_display(image: Any) -> Any:
@@ -84,7 +102,7 @@ def _for_display(image: Any) -> Any:
     return image
 
 
-def _data_uri(image: Any) -> str:
+def _encoded(image: Any) -> tuple[str, bytes]:
     target = io.BytesIO()
     if image.mode == "RGBA":
         image.save(target, format="PNG", optimize=True)
@@ -92,7 +110,7 @@ def _data_uri(image: Any) -> str:
     else:
         image.save(target, format="JPEG", quality=_JPEG_QUALITY)
         kind = "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(target.getvalue()).decode('ascii')}"
+    return kind, target.getvalue()
 
 
 def _pillow() -> Any | None:
