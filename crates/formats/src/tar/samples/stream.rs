@@ -5,7 +5,7 @@
 
 use super::Error;
 use super::index::{Grouping, Index};
-use crate::tar::{Compression, TarError, Walk, inflate};
+use crate::tar::{Compression, Walk, inflate};
 use shardmill_storage::RangeRead;
 use std::io::{self, BufReader, Read, Write};
 use std::ops::Range;
