@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.packing import Packing
     from shardmill.writer import Writer
 
 _LOCATIONS = {
@@ -43,6 +44,7 @@ _LOCATIONS = {
     "MissingColumnError": "shardmill.errors",
     "NotFoundError": "shardmill.errors",
     "OptionError": "shardmill.errors",
+    "Packing": "shardmill.packing",
     "PlanError": "shardmill.errors",
     "StorageError": "shardmill.errors",
     "Writer": "shardmill.writer",
@@ -63,6 +65,7 @@ __all__ = [
     "MissingColumnError",
     "NotFoundError",
     "OptionError",
+    "Packing",
     "PlanError",
     "StorageError",
     "Writer",

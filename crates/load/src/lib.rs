@@ -11,6 +11,7 @@ mod error;
 pub mod explain;
 pub mod fingerprint;
 mod outlet;
+pub mod packing;
 pub mod pass;
 pub mod row_set;
 mod take;

@@ -112,6 +112,12 @@ impl RowSet {
         Some((block.place.file, before + block.row(usize::try_from(row).ok()?)? as u64))
     }
 
+    /// The id of the first row of a block.
+    #[must_use]
+    pub fn first_id(&self, block: usize) -> Option<u64> {
+        self.starts.get(block).copied()
+    }
+
     /// As the order wants them.
     #[must_use]
     pub fn order_blocks(&self) -> Vec<Block> {

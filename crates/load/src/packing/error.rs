@@ -42,7 +42,9 @@ impl Error {
             Self::PadValue { .. } => Some("pad_value may be a dict with a value for each column"),
             Self::NullRow { .. } => Some("nulls=\"fill\" takes such a row for an empty one; a filter leaves it out"),
             Self::NullToken { .. } => Some("leave the row out by a filter"),
-            Self::OtherLength { .. } => Some("columns that are packed together have equally long rows, and lengths= names the column that says how long"),
+            Self::OtherLength { .. } => {
+                Some("columns that are packed together have equally long rows, and lengths= names the column that says how long")
+            }
             Self::LongRow { .. } => Some("long=\"split\", \"truncate\" or \"drop\" says what becomes of such rows"),
             Self::LongLane { .. } => Some("more lanes are shorter"),
             _ => None,

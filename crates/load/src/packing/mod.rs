@@ -15,6 +15,7 @@ mod lengths;
 mod lists;
 mod packs;
 
+pub(crate) use assemble::SlabParts;
 pub use columns::{DOCUMENT_LENGTHS, POSITIONS, PackColumns, SEGMENT_IDS};
 pub use error::{Error, Result};
 pub use lengths::{Lengths, LengthsSource};

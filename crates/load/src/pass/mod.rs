@@ -15,6 +15,7 @@ mod planner;
 pub use metrics::{Metrics, MetricsReport};
 pub use planner::BatchRows;
 
+use crate::packing::{Packs, SlabParts};
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
@@ -50,6 +51,8 @@ pub struct PassOptions {
     pub columns: Vec<usize>,
     pub threads: usize,
     pub prefetch_bytes: u64,
+    /// Steps are those of packs, and batches consist of them.
+    pub packs: Option<Packs>,
 }
 
 /// Batches on their way to the consumer.
@@ -92,10 +95,14 @@ impl<T: Send + 'static> Pass<T> {
         cancel: &Cancel,
         finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
-        let row_bytes = row_bytes(dataset, rows, &options.columns);
+        let packs = options.packs;
+        let row_bytes = packs.as_ref().map_or_else(|| row_bytes(dataset, rows, &options.columns), |packs| packs.columns.pack_bytes());
         let slab_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
         let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
+        if let Some(packs) = &packs {
+            planner = planner.of_packs(Arc::clone(&packs.plan));
+        }
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
         let work = Work {
@@ -107,6 +114,7 @@ impl<T: Send + 'static> Pass<T> {
             blocks: Arc::clone(&blocks),
             metrics: Arc::clone(&metrics),
             cancel: cancel.clone(),
+            packs,
         };
         let source = {
             let (work, cancel) = (work.clone(), cancel.clone());
@@ -171,6 +179,7 @@ struct Work {
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
     cancel: Cancel,
+    packs: Option<Packs>,
 }
 
 impl Work {
@@ -215,7 +224,7 @@ impl Work {
             return (before, error);
         }
         let mut decoded: HashMap<usize, Arc<RecordBatch>> = HashMap::new();
-        for alone in plan.each_batch(&self.order) {
+        for alone in plan.each_batch(&self.order, self.packs.as_ref().map(|packs| &*packs.plan)) {
             let made = (|| {
                 let mut blocks = Vec::with_capacity(alone.visits.len());
                 for visit in &alone.visits {
@@ -226,7 +235,7 @@ impl Work {
                     };
                     blocks.push(block);
                 }
-                let rows = assemble(&self.order, &alone, &blocks, &self.schema)?;
+                let rows = self.assembled(&alone, &blocks)?;
                 // The next batch begins where this one ends.
                 decoded = alone.visits.iter().copied().zip(blocks).collect();
                 self.finished(rows, &alone, finish)
@@ -241,7 +250,13 @@ impl Work {
 
     fn rows_of(&self, plan: &SlabPlan) -> Result<RecordBatch> {
         let blocks = self.blocks.take(&plan.visits, &self.cancel, |visit| self.metrics.decoding(|| self.decode(visit)))?;
-        self.metrics.assembling(|| assemble(&self.order, plan, &blocks, &self.schema))
+        self.metrics.assembling(|| self.assembled(plan, &blocks))
+    }
+
+    fn assembled(&self, plan: &SlabPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
+        let Some(packs) = &self.packs else { return assemble(&self.order, plan, blocks, &self.schema) };
+        let (dataset, rows, order) = (&self.dataset, &self.rows, &self.order);
+        packs.assemble(&SlabParts { dataset, rows, order, packs: &plan.runs, visits: &plan.visits, blocks })
     }
 
     fn decode(&self, visit: usize) -> Result<RecordBatch> {

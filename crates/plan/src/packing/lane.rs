@@ -1,7 +1,7 @@
 //! The packs of one lane, in few bytes.
 
-use super::fit::Fitted;
 use super::Piece;
+use super::fit::Fitted;
 use std::ops::Range;
 
 /// Rows are counted from the start of the lane.

@@ -10,6 +10,8 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct PackPlan {
     length: u32,
+    /// Of the rows that were packed.
+    row_lanes: Lanes,
     lanes: Lanes,
     packs: Vec<LanePacks>,
     totals: Totals,
@@ -40,13 +42,19 @@ impl PackPlan {
             packs.push(pack_lane(packing, rows.positions(lane), &mut tokens_of, &mut totals)?);
         }
         let lengths: Vec<u64> = packs.iter().map(LanePacks::len).collect();
-        Ok(Self { length: packing.length, lanes: Lanes::of_lengths(&lengths), packs, totals })
+        Ok(Self { length: packing.length, row_lanes: rows.clone(), lanes: Lanes::of_lengths(&lengths), packs, totals })
     }
 
     /// Tokens that fit into a pack.
     #[must_use]
     pub fn length(&self) -> u32 {
         self.length
+    }
+
+    /// Lanes of the rows that were packed.
+    #[must_use]
+    pub fn row_lanes(&self) -> &Lanes {
+        &self.row_lanes
     }
 
     /// Lanes of packs.

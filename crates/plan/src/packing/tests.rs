@@ -35,7 +35,6 @@ fn packs(plan: &PackPlan, rows: &[u32]) -> Vec<Vec<(u64, u32, u32)>> {
         .collect()
 }
 
-
 proptest! {
     #[test]
     fn every_token_is_packed_once_in_order_or_counted_as_lost(
