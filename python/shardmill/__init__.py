@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.packing import Packing
     from shardmill.stall import StallWarning
     from shardmill.writer import Writer
 
@@ -50,6 +51,7 @@ _LOCATIONS = {
     "MissingColumnError": "shardmill.errors",
     "NotFoundError": "shardmill.errors",
     "OptionError": "shardmill.errors",
+    "Packing": "shardmill.packing",
     "PlanError": "shardmill.errors",
     "StallWarning": "shardmill.stall",
     "StorageError": "shardmill.errors",
@@ -74,6 +76,7 @@ __all__ = [
     "MissingColumnError",
     "NotFoundError",
     "OptionError",
+    "Packing",
     "PlanError",
     "StallWarning",
     "StorageError",

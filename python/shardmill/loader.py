@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardmill import ranks
 from shardmill._native import load as _native
@@ -21,9 +21,13 @@ from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_state import OrderSettings, parsed
+from shardmill.packing import PackedRows, Packing, packed_columns
 from shardmill.stall import checked_stall_seconds, warn_of_stall
 from shardmill.threads import checked_threads
 from shardmill.transform import Transform
+
+if TYPE_CHECKING:
+    from shardmill._native.packing import PackPlan
 
 #: Numbers cross into native code as 64 bits.
 _MOST = 2**63 - 1
@@ -81,6 +85,8 @@ class Loader:
         nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or
             ``"mask"``, which adds a boolean column ``<name>__valid`` to every batch. Floats become NaN.
         fill_values: by column, for ``nulls="fill"``.
+        packing: rows of tokens are packed into rows of equal length; see :class:`Packing`. Then ``batch_size`` counts packs,
+            and ``columns`` are those of the packing.
         threads: that decode; as many as this rank has cores when ``None``. With 0 the caller's thread does the work.
         prefetch_bytes: decoded bytes that may wait for the trainer.
         transform: called with each batch, in order; what it returns is delivered.
@@ -139,6 +145,7 @@ class Loader:
         output: str = "torch",
         nulls: str = "error",
         fill_values: dict[str, Any] | None = None,
+        packing: Packing | None = None,
         threads: int | None = None,
         prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
         transform: Callable[[Any], Any] | None = None,
@@ -188,6 +195,8 @@ class Loader:
             self._dataset = Dataset(
                 path, **options_of_dataset, bad_lines=bad_lines, on_bad_file=on_bad_file, threads=threads
             )
+        if packing is not None:
+            columns = packed_columns(packing, columns, fill_values)
         self._columns = self._dataset.columns if columns is None else column_names(columns)
         self._batch_size = batch_size
         self._shuffle, self._seed = shuffle, seed
@@ -213,7 +222,10 @@ class Loader:
             "is_padded": self._tail == "pad",
             "is_filtered": self._dataset.filter is not None,
         }
-        self._outlet = _native.Outlet(self._dataset._native, **self._outlet_arguments)
+        self._packed = None
+        if packing is not None:
+            self._packed = PackedRows(packing, self._dataset, nulls=nulls, threads=max(self._threads, 1))
+        self._outlet = self._new_outlet()
         self._cutter.check(self._outlet)
         self._position = _Position()
         self._metrics = LoaderMetrics()
@@ -265,17 +277,17 @@ class Loader:
         """The audit of all ranks together between two positions of an epoch, as the plan has it. Nothing is read.
 
         Args:
-            start: rows of the epoch that come before, as ``state_dict()["consumed"]`` has them.
+            start: rows of the epoch, or packs, that come before, as ``state_dict()["consumed"]`` has them.
             end: where it ends; the end of the epoch when ``None``.
             epoch: the last one of :meth:`audit` when ``None``.
         """
         epoch = max(self._audits, default=self._position.epoch) if epoch is None else epoch
-        end = self._plan().end(start, self._share()) if end is None else end
-        return Audit(*self._plan().audit(epoch, start, end, self._share()))
+        plan, share = self._plan(epoch), self._share()
+        return Audit(*plan.audit(epoch, start, plan.end(start, share) if end is None else end, share))
 
     def __len__(self) -> int:
-        """Batches of one whole epoch on this rank."""
-        return self._plan().batches_left(0, self._share())
+        """Batches of one whole epoch on this rank; with ``packing`` and ``shuffle``, of the epoch that the loader is in."""
+        return self._plan(self._position.epoch).batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
         self._warn_of_nothing()
@@ -330,9 +342,17 @@ class Loader:
             )
         lanes = self._asked_lanes or state["lanes"]
         self._settings(lanes).check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        before = self._lanes, self._rows
         if lanes != self._lanes:
             self._lanes, self._rows = lanes, None
-        self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
+        position = _Position(state["epoch"], state["consumed"], is_loaded=True)
+        places = self._plan(position.epoch).num_places
+        if position.consumed > places:
+            self._lanes, self._rows = before
+            raise CheckpointMismatchError(
+                f"the state is damaged: place {position.consumed} of {places} in epoch {position.epoch}"
+            )
+        self._position = position
         self._ledger.load(state.get("bad_rows"))
         self._audits.clear()
         self._normalize(self._position)
@@ -394,9 +414,9 @@ class Loader:
             "rank": own,
             "tail": _tail(self._tail_asked, size),
         }
-        answer = self._plan().explain(
-            self._position.epoch if epoch is None else epoch, step, share, self._outlet_arguments["columns"]
-        )
+        epoch = self._position.epoch if epoch is None else epoch
+        columns = self._outlet_arguments["columns"]
+        answer = self._plan(epoch).explain(epoch, step, share, columns)
         return {**answer, "tail": share["tail"]}
 
     @property
@@ -414,7 +434,7 @@ class Loader:
         For processes that share the batches of a rank among themselves. The position of the loader stays where it is.
         """
         start = consumed + first * self._batch_size * self._world_size
-        if start >= self._plan().num_rows:
+        if start >= self._plan(epoch).num_places:
             return
         batches = self._batches(_Position(epoch, start), stride, self._threads if threads is None else threads, {})
         if self._transform is not None:
@@ -434,9 +454,19 @@ class Loader:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._outlet = _native.Outlet(self._dataset._native, **self._outlet_arguments)
+        self._outlet = self._new_outlet()
 
-    def _plan(self) -> _native.RowPlan:
+    def _new_outlet(self) -> _native.Outlet:
+        if self._packed is not None:
+            return self._packed.outlet(kind=self._cutter.kind, is_padded=self._tail == "pad")
+        return _native.Outlet(self._dataset._native, **self._outlet_arguments)
+
+    def _plan(self, epoch: int) -> _native.RowPlan | PackPlan:
+        """What steps deal out in an epoch: rows, or packs of them."""
+        rows = self._row_plan()
+        return rows if self._packed is None else self._packed.of_epoch(rows, epoch)
+
+    def _row_plan(self) -> _native.RowPlan:
         if self._rows is None:
             window = self._window_bytes if self._shuffle else None
             self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes)
@@ -445,11 +475,12 @@ class Loader:
     def _settings(self, lanes: int | None = None) -> OrderSettings:
         return OrderSettings(
             order_version=_native.ORDER_VERSION,
-            rows=self._plan().num_rows,
+            rows=self._row_plan().num_rows,
             seed=self._seed,
             shuffle=self._shuffle,
             shuffle_window_bytes=self._window_bytes if self._shuffle else None,
             lanes=lanes or self._lanes,
+            packing=None if self._packed is None else self._packed.identity(self._row_plan()),
             **self._identity,
         )
 
@@ -469,21 +500,21 @@ class Loader:
 
     def _normalize(self, position: _Position) -> None:
         """The end of an epoch is the start of the next one."""
-        if position.consumed and self._plan().steps_left(position.consumed, self._share()) == 0:
+        if position.consumed and self._plan(position.epoch).steps_left(position.consumed, self._share()) == 0:
             position.epoch, position.consumed = position.epoch + 1, 0
 
     def _warn_of_nothing(self) -> None:
-        plan, share = self._plan(), self._share()
-        if plan.num_rows and not plan.steps_left(0, share):
-            rows = self._batch_size * self._world_size
+        plan, share = self._plan(self._position.epoch), self._share()
+        if plan.num_places and not plan.steps_left(0, share):
+            needed, what = self._batch_size * self._world_size, "rows" if self._packed is None else "packs"
             warnings.warn(
-                f'tail="drop" leaves out all {plan.num_rows:,} rows: a step needs {rows:,}\n'
+                f'tail="drop" leaves out all {plan.num_places:,} {what}: a step needs {needed:,}\n'
                 "hint: take a smaller batch_size or another tail",
                 stacklevel=3,
             )
 
     def _batches(self, start: _Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
-        native = self._plan().start(
+        native = self._plan(start.epoch).start(
             self._outlet,
             self._share(),
             epoch=start.epoch,
@@ -512,7 +543,7 @@ class Loader:
 
     def _delivered(self, batches: Iterator[Delivery], position: _Position, notes: _Notes) -> Iterator[Any]:
         epoch = position.epoch
-        end, metrics = self._plan().end(position.consumed, self._share()), self._metrics
+        end, metrics = self._plan(epoch).end(position.consumed, self._share()), self._metrics
         try:
             for batch, rows, consumed in self._cutter.staged(batches):
                 if consumed in notes:

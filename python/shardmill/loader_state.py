@@ -26,6 +26,8 @@ class OrderSettings:
     shuffle: bool
     shuffle_window_bytes: int | None
     lanes: int
+    #: What decides which tokens stand together, where rows are packed.
+    packing: dict[str, Any] | None
     files: int
     dataset: str
     file_digests: list[str] | None
@@ -47,6 +49,7 @@ class OrderSettings:
 
     def state(self, epoch: int, consumed: int) -> dict[str, Any]:
         """The state at a position."""
+        packing = {} if self.packing is None else {"packing": self.packing}
         return {
             "version": STATE_VERSION,
             "order_version": self.order_version,
@@ -61,6 +64,7 @@ class OrderSettings:
             "files": self.files,
             "dataset": self.dataset,
             "file_digests": self.file_digests,
+            **packing,
         }
 
     def check(self, state: dict[str, Any], names: list[str]) -> None:
@@ -75,6 +79,7 @@ class OrderSettings:
                 raise CheckpointMismatchError(
                     f"the state was saved with {name}={saved!r}, this loader has {name}={current!r}"
                 )
+        self._check_packing(state.get("packing"))
         if state["files"] != self.files:
             raise CheckpointMismatchError(
                 f"the data set has changed: {state['files']} files in the state, {self.files} now"
@@ -85,6 +90,24 @@ class OrderSettings:
             raise CheckpointMismatchError(
                 f"the data set has changed: {state['rows']} rows in the state, {self.rows} now"
             )
+        saved = state.get("packing")
+        if saved and self.packing and saved.get("lengths_digest") != self.packing["lengths_digest"]:
+            raise CheckpointMismatchError(
+                f"rows have other lengths than when the state was saved: lengths_digest={saved.get('lengths_digest')!r} "
+                f"in the state, {self.packing['lengths_digest']!r} now"
+            )
+
+    def _check_packing(self, saved: Any) -> None:
+        if (saved is None) != (self.packing is None):
+            raise CheckpointMismatchError(
+                f"the state was saved with packing={saved!r}, this loader has packing={self.packing!r}"
+            )
+        for name, current in (self.packing or {}).items():
+            # Lengths are compared when it is known that the data is the same.
+            if name != "lengths_digest" and saved.get(name) != current:
+                raise CheckpointMismatchError(
+                    f"the state was saved with packing {name}={saved.get(name)!r}, this loader has {name}={current!r}"
+                )
 
     def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:
         saved, current = state["file_digests"], self.file_digests
@@ -125,7 +148,11 @@ def parsed(state: Any) -> dict[str, Any]:
             raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
     if not 1 <= state["lanes"] < 2**63:
         raise CheckpointMismatchError(f"the state is damaged: {state['lanes']} lanes")
-    if not 0 <= state["consumed"] <= state["rows"] or not 0 <= state["epoch"] < 2**63:
+    if not isinstance(state.get("packing"), dict | None):
+        raise CheckpointMismatchError(f"the state is damaged: packing is {state['packing']!r}")
+    # How many packs the rows make is for the loader to know.
+    most = 2**63 - 1 if state.get("packing") else state["rows"]
+    if not 0 <= state["consumed"] <= most or not 0 <= state["epoch"] < 2**63:
         raise CheckpointMismatchError(
             f"the state is damaged: row {state['consumed']} of {state['rows']} in epoch {state['epoch']}"
         )

@@ -10,6 +10,7 @@ use shardmill_formats::arrayrecord::Error as ArrayRecordError;
 use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
+use shardmill_load::packing::Error as PackingError;
 use shardmill_plan::Error as PlanError;
 use shardmill_resume::Error as ResumeError;
 use shardmill_storage::Error as StorageError;
@@ -169,6 +170,7 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::UnknownColumn { .. } => "MissingColumnError",
         LoadError::NoSuchFormat { .. } | LoadError::ReservedColumn { .. } => "OptionError",
         LoadError::Columns(inner) => column_class(inner),
+        LoadError::Packing(inner) => packing_class(inner),
         LoadError::NoSuchRow { .. } => "RowIndexError",
         LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
         _ => "FormatError",
@@ -199,6 +201,18 @@ fn column_class(error: &ColumnError) -> &'static str {
         ColumnError::MaskName { .. } | ColumnError::FillWithoutPolicy { .. } | ColumnError::FillObjects { .. } | ColumnError::FillType { .. } => {
             "OptionError"
         }
+        _ => "FormatError",
+    }
+}
+
+fn packing_class(error: &PackingError) -> &'static str {
+    match error {
+        PackingError::NotTokens { .. }
+        | PackingError::NotLengths { .. }
+        | PackingError::Twice { .. }
+        | PackingError::ReservedName { .. }
+        | PackingError::PadValue { .. }
+        | PackingError::LongLane { .. } => "OptionError",
         _ => "FormatError",
     }
 }

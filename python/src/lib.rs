@@ -13,6 +13,7 @@ mod inspect;
 mod interrupt;
 mod journal;
 mod load;
+mod packing;
 mod plan;
 mod resume;
 mod verify;
@@ -39,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     inspect::init(module)?;
     journal::init(module)?;
     load::init(module)?;
+    packing::init(module)?;
     plan::init(module)?;
     resume::init(module)?;
     verify::init(module)?;

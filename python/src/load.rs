@@ -3,6 +3,7 @@
 use crate::columns::{fill_values, kind, nulls, slab_to_python, value_at};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{SIGNAL_POLL, interruptible};
+use crate::packing::PyPackColumns;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -10,9 +11,10 @@ use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
 use shardmill_formats::records::BadLines;
 use shardmill_load::explain::{BatchExplanation, RankCost};
+use shardmill_load::packing::Packs;
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
-    Audit, BadRowPolicy, Dataset, DatasetOptions, Delivery, Error, Format, OnBadRows, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab,
+    Audit, AuditIds, BadRowPolicy, Dataset, DatasetOptions, Delivery, Error, Format, OnBadRows, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab,
     TableColumn, TableDataFile, TableOptions, expected_audit, explain, fingerprint, take,
 };
 use shardmill_plan::Expression;
@@ -26,7 +28,7 @@ use std::time::Instant;
 type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
 
 #[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
-struct PyDataset(Arc<Dataset>);
+pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 
 #[pymethods]
 impl PyDataset {
@@ -156,7 +158,7 @@ impl PyDataset {
 
 /// What becomes of the rows of a slab.
 #[pyclass(name = "Outlet", module = "shardmill._native.load", frozen)]
-struct PyOutlet(Arc<Outlet>);
+pub(crate) struct PyOutlet(pub(crate) Arc<Outlet>);
 
 #[pymethods]
 impl PyOutlet {
@@ -172,14 +174,18 @@ impl PyOutlet {
         is_padded: bool,
         is_filtered: bool,
     ) -> PyResult<Self> {
-        // Checked for Arrow as well, which has no use for them.
-        let (nulls, fill_values) = (self::nulls(nulls)?, self::fill_values(fill_values)?);
-        let kind = match kind {
-            "arrow" => OutletKind::Arrow,
-            name => OutletKind::Columns { kind: self::kind(name)?, nulls, fill_values },
-        };
+        let kind = outlet_kind(kind, nulls, fill_values)?;
         let outlet = Outlet::new(&dataset.0, columns, kind, is_padded, is_filtered).map_err(PyShardmillError::from)?;
         Ok(Self(Arc::new(outlet)))
+    }
+
+    /// For packs of rows, which have no nulls.
+    #[staticmethod]
+    #[pyo3(signature = (columns, *, kind, is_padded))]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn of_packs(py: Python<'_>, columns: PyRef<'_, PyPackColumns>, kind: &str, is_padded: bool) -> PyResult<Self> {
+        let kind = outlet_kind(kind, "error", &PyDict::new(py))?;
+        Ok(Self(Arc::new(Outlet::of_packs(&columns.0, kind, is_padded).map_err(PyShardmillError::from)?)))
     }
 
     /// Names of the entries of a batch.
@@ -203,11 +209,20 @@ impl PyOutlet {
     }
 }
 
+fn outlet_kind(kind: &str, nulls: &str, fill_values: &Bound<'_, PyDict>) -> PyResult<OutletKind> {
+    // Checked for Arrow as well, which has no use for them.
+    let (nulls, fill_values) = (self::nulls(nulls)?, self::fill_values(fill_values)?);
+    Ok(match kind {
+        "arrow" => OutletKind::Arrow,
+        name => OutletKind::Columns { kind: self::kind(name)?, nulls, fill_values },
+    })
+}
+
 /// The rows of an epoch, and their order.
 #[pyclass(name = "RowPlan", module = "shardmill._native.load", frozen)]
-struct PyRowPlan {
-    dataset: Arc<Dataset>,
-    rows: Arc<RowSet>,
+pub(crate) struct PyRowPlan {
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) rows: Arc<RowSet>,
     /// `None` keeps the order of the files.
     window_bytes: Option<u64>,
     seed: i64,
@@ -217,11 +232,37 @@ struct PyRowPlan {
 /// How rows are dealt out.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Share {
-    batch_size: u64,
-    world_size: u64,
-    rank: u64,
+pub(crate) struct Share {
+    pub(crate) batch_size: u64,
+    pub(crate) world_size: u64,
+    pub(crate) rank: u64,
     tail: String,
+}
+
+impl Share {
+    pub(crate) fn steps(&self, lanes: Lanes) -> Steps {
+        let tail = match self.tail.as_str() {
+            "drop" => Tail::Drop,
+            "pad" => Tail::Pad,
+            _ => Tail::Uneven,
+        };
+        Steps { lanes, batch_size: self.batch_size, world_size: self.world_size, tail }
+    }
+}
+
+/// What a pass of one rank needs beside the rows.
+pub(crate) struct Passage {
+    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) steps: Steps,
+    pub(crate) rank: u64,
+    pub(crate) epoch: u64,
+    pub(crate) consumed: u64,
+    pub(crate) threads: usize,
+    pub(crate) prefetch_bytes: u64,
+    pub(crate) stride: u64,
+    pub(crate) on_bad_rows: OnBadRows,
+    pub(crate) is_audited: bool,
+    pub(crate) packs: Option<Packs>,
 }
 
 #[pymethods]
@@ -239,6 +280,12 @@ impl PyRowPlan {
 
     #[getter]
     fn num_rows(&self) -> u64 {
+        self.rows.num_rows()
+    }
+
+    /// Of the global sequence.
+    #[getter]
+    fn num_places(&self) -> u64 {
         self.rows.num_rows()
     }
 
@@ -289,37 +336,16 @@ impl PyRowPlan {
         on_bad_rows: &str,
         is_audited: bool,
     ) -> PyResult<PyPass> {
+        let (outlet, steps, rank) = (Arc::clone(&outlet.0), self.steps(&share), share.rank);
         let on_bad_rows = policy(on_bad_rows)?;
-        let outlet = Arc::clone(&outlet.0);
-        // In the order of the files, blocks decide nothing but speed.
-        let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
-        let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
-        let order = Arc::new(self.order_of(&rows, epoch));
-        let options = PassOptions {
-            order: Arc::clone(&order),
-            steps: self.steps(&share),
-            rank: share.rank,
-            consumed,
-            stride,
-            columns: outlet.columns().to_vec(),
-            threads,
-            prefetch_bytes,
-            bad_rows: BadRowPolicy { on_bad_rows, seed: self.seed, epoch },
-            is_audited,
-        };
-        let finish = {
-            let outlet = Arc::clone(&outlet);
-            move |rows, batches: &[_]| outlet.finish(rows, batches)
-        };
-        let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
-        let pass = Mutex::new(started.map_err(PyShardmillError::from)?);
-        Ok(PyPass { pass, outlet, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
+        self.begin(py, Passage { outlet, steps, rank, epoch, consumed, threads, prefetch_bytes, stride, on_bad_rows, is_audited, packs: None })
     }
 
     /// (rows, set, sequence) of all ranks between two places of an epoch, without reading anything.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn audit(&self, py: Python<'_>, epoch: u64, start: u64, end: u64, share: Share) -> PyAudit {
-        sums(&py.detach(|| expected_audit(&self.order(epoch), &self.rows, &self.steps(&share), start, end)))
+        let order = self.order(epoch);
+        sums(&py.detach(|| expected_audit(&AuditIds::Rows { order: &order, rows: &self.rows }, &self.steps(&share), start, end)))
     }
 
     /// Which rows a batch holds, and what an epoch costs.
@@ -371,7 +397,7 @@ impl PyRowPlan {
     }
 }
 
-fn rank_cost(py: Python<'_>, cost: RankCost) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn rank_cost(py: Python<'_>, cost: RankCost) -> PyResult<Bound<'_, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("batches", cost.batches)?;
     entry.set_item("blocks", cost.blocks)?;
@@ -381,12 +407,34 @@ fn rank_cost(py: Python<'_>, cost: RankCost) -> PyResult<Bound<'_, PyDict>> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
 impl PyRowPlan {
-    fn order(&self, epoch: u64) -> RowOrder {
+    pub(crate) fn begin(&self, py: Python<'_>, passage: Passage) -> PyResult<PyPass> {
+        let Passage { outlet, steps, rank, epoch, consumed, threads, prefetch_bytes, stride, on_bad_rows, is_audited, packs } = passage;
+        // In the order of the files, blocks decide nothing but speed.
+        let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
+        let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
+        let (order, columns) = (Arc::new(self.order_of(&rows, epoch)), outlet.columns().to_vec());
+        let bad_rows = BadRowPolicy { on_bad_rows, seed: self.seed, epoch };
+        let options =
+            PassOptions { order: Arc::clone(&order), steps, rank, consumed, stride, columns, threads, prefetch_bytes, bad_rows, is_audited, packs };
+        let finish = {
+            let outlet = Arc::clone(&outlet);
+            move |rows, batches: &[_]| outlet.finish(rows, batches)
+        };
+        let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
+        let pass = Mutex::new(started.map_err(PyShardmillError::from)?);
+        Ok(PyPass { pass, outlet, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
+    }
+
+    pub(crate) fn row_lanes(&self) -> Lanes {
+        Lanes::new(self.rows.num_rows(), self.lanes)
+    }
+
+    pub(crate) fn order(&self, epoch: u64) -> RowOrder {
         self.order_of(&self.rows, epoch)
     }
 
@@ -399,13 +447,11 @@ impl PyRowPlan {
     }
 
     fn steps(&self, share: &Share) -> Steps {
-        let tail = match share.tail.as_str() {
-            "drop" => Tail::Drop,
-            "pad" => Tail::Pad,
-            _ => Tail::Uneven,
-        };
-        let lanes = Lanes::new(self.rows.num_rows(), self.lanes);
-        Steps { lanes, batch_size: share.batch_size, world_size: share.world_size, tail }
+        share.steps(self.row_lanes())
+    }
+
+    pub(crate) fn clone_of(&self) -> Self {
+        self.ordered(self.window_bytes, self.seed, self.lanes)
     }
 }
 
@@ -415,7 +461,7 @@ fn parsed(filter: &str) -> PyResult<Expression> {
 
 /// One iteration of one rank.
 #[pyclass(name = "Pass", module = "shardmill._native.load", frozen)]
-struct PyPass {
+pub(crate) struct PyPass {
     pass: Mutex<Pass<Delivery>>,
     outlet: Arc<Outlet>,
     dataset: Arc<Dataset>,
@@ -429,9 +475,9 @@ struct PyPass {
 type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>, Vec<(usize, String, u64, String)>, Vec<PyAudit>);
 
 /// Rows, set, sequence.
-type PyAudit = (u64, u128, u128);
+pub(crate) type PyAudit = (u64, u128, u128);
 
-fn sums(audit: &Audit) -> PyAudit {
+pub(crate) fn sums(audit: &Audit) -> PyAudit {
     (audit.rows, audit.set, audit.sequence)
 }
 

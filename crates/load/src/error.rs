@@ -42,6 +42,8 @@ pub enum Error {
     },
     #[error(transparent)]
     Columns(Arc<crate::columns::Error>),
+    #[error(transparent)]
+    Packing(Arc<crate::packing::Error>),
     /// A null that the output has no place for, with where it stands.
     #[error("Column `{column}` has a null in row {row} of `{path}`, and {data_type} has none outside of Arrow")]
     Null { column: String, path: String, row: u64, data_type: DataType },
@@ -72,6 +74,7 @@ impl Error {
             Self::Storage(error) => error.hint(),
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
+            Self::Packing(error) => error.hint(),
             Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
@@ -110,5 +113,11 @@ impl From<shardmill_engine::Error> for Error {
 impl From<crate::columns::Error> for Error {
     fn from(error: crate::columns::Error) -> Self {
         Self::Columns(Arc::new(error))
+    }
+}
+
+impl From<crate::packing::Error> for Error {
+    fn from(error: crate::packing::Error) -> Self {
+        Self::Packing(Arc::new(error))
     }
 }

@@ -1,11 +1,12 @@
 //! What the consumer gets of a slab: Arrow rows of the declared types, or columns of plain numbers.
 
 use crate::columns::{self, Converter, FillValue, Kind, Nulls};
+use crate::packing::PackColumns;
 use crate::pass::BatchRows;
 use crate::{Dataset, Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,7 +42,25 @@ impl Outlet {
     /// # Errors
     /// When a column cannot have the form that is asked for, or the footers tell of nulls that it has no place for.
     pub fn new(dataset: &Dataset, columns: Vec<usize>, kind: OutletKind, is_padded: bool, is_filtered: bool) -> Result<Self> {
-        let mut fields: Vec<_> = columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect();
+        let fields = columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect();
+        // A filter may leave out just the rows that hold nulls.
+        let refuses_known_nulls = !is_filtered && matches!(kind, OutletKind::Columns { nulls: Nulls::Error, .. });
+        let outlet = Self::of_fields(fields, columns, kind, is_padded)?;
+        if let Some(converter) = outlet.converter().filter(|_| refuses_known_nulls) {
+            refuse_known_nulls(dataset, &outlet.columns, converter)?;
+        }
+        Ok(outlet)
+    }
+
+    /// For packs of rows.
+    ///
+    /// # Errors
+    /// When a column cannot have the form that is asked for.
+    pub fn of_packs(packed: &PackColumns, kind: OutletKind, is_padded: bool) -> Result<Self> {
+        Self::of_fields(packed.fields().iter().cloned().collect(), packed.columns().to_vec(), kind, is_padded)
+    }
+
+    fn of_fields(mut fields: Vec<FieldRef>, columns: Vec<usize>, kind: OutletKind, is_padded: bool) -> Result<Self> {
         if is_padded {
             if let Some(taken) = fields.iter().find(|field| field.name() == PADDED) {
                 return Err(Error::ReservedColumn { column: taken.name().clone() });
@@ -51,14 +70,7 @@ impl Outlet {
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let converter = match kind {
             OutletKind::Arrow => None,
-            OutletKind::Columns { kind, nulls, fill_values } => {
-                let converter = Converter::new(&in_views(&schema), kind, nulls, &fill_values)?;
-                // A filter may leave out just the rows that hold them.
-                if !is_filtered && nulls == Nulls::Error {
-                    refuse_known_nulls(dataset, &columns, &converter)?;
-                }
-                Some(converter)
-            }
+            OutletKind::Columns { kind, nulls, fill_values } => Some(Converter::new(&in_views(&schema), kind, nulls, &fill_values)?),
         };
         Ok(Self { columns, schema, is_padded, converter })
     }

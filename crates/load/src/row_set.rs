@@ -95,12 +95,6 @@ impl RowSet {
         &self.blocks
     }
 
-    /// The id of the first row of a block.
-    #[must_use]
-    pub fn first_id(&self, block: usize) -> Option<u64> {
-        self.starts.get(block).copied()
-    }
-
     /// The block of a row, and its place among all rows of that block.
     #[must_use]
     pub fn locate(&self, id: u64) -> Option<(usize, usize)> {
@@ -116,6 +110,12 @@ impl RowSet {
         let block = self.blocks.get(block)?;
         let before: u64 = dataset.files().get(block.place.file)?.table.blocks().iter().take(block.place.block).map(|block| block.rows).sum();
         Some((block.place.file, before + block.row(usize::try_from(row).ok()?)? as u64))
+    }
+
+    /// The id of the first row of a block.
+    #[must_use]
+    pub fn first_id(&self, block: usize) -> Option<u64> {
+        self.starts.get(block).copied()
     }
 
     /// As the order wants them.

@@ -9,6 +9,7 @@ mod error;
 mod expression;
 mod literal;
 pub mod order;
+pub mod packing;
 mod partitions;
 mod predicate;
 pub mod prune;

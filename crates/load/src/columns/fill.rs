@@ -20,8 +20,25 @@ pub enum FillValue {
 const CHECKED: CastOptions<'static> = CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
 
 impl FillValue {
+    /// The value as an array of one number, as [`Self::to_number`] gives it.
+    pub(crate) fn to_array(&self, element: &DataType) -> Option<ArrayRef> {
+        self.to_number(element)?;
+        self.cast_to(element)
+    }
+
     /// The value as one number of the type `element`; `None` if that cannot hold it. Only a float is ever rounded.
     pub(super) fn to_number(&self, element: &DataType) -> Option<Numbers> {
+        let (number, nulls) = Numbers::take(self.cast_to(element)?).ok()?;
+        let overflows = |is_infinite: bool| is_infinite && !matches!(self, Self::Float(value) if value.is_infinite());
+        let fits = match &number {
+            Numbers::Float16(values) => !overflows(values.iter().any(|value| value.is_infinite())),
+            Numbers::Float32(values) => !overflows(values.iter().any(|value| value.is_infinite())),
+            _ => true,
+        };
+        (nulls.is_none() && number.len() == 1 && fits).then_some(number)
+    }
+
+    fn cast_to(&self, element: &DataType) -> Option<ArrayRef> {
         let is_float = element.is_floating();
         let array: ArrayRef = match self {
             Self::Boolean(value) if *element == DataType::Boolean => Arc::new(BooleanArray::from(vec![*value])),
@@ -39,14 +56,7 @@ impl FillValue {
             (Self::Integer(_), DataType::Date32 | DataType::Time32(_)) => cast_with_options(&array, &DataType::Int32, &CHECKED).ok()?,
             _ => array,
         };
-        let (number, nulls) = Numbers::take(cast_with_options(&array, element, &CHECKED).ok()?).ok()?;
-        let overflows = |is_infinite: bool| is_infinite && !matches!(self, Self::Float(value) if value.is_infinite());
-        let fits = match &number {
-            Numbers::Float16(values) => !overflows(values.iter().any(|value| value.is_infinite())),
-            Numbers::Float32(values) => !overflows(values.iter().any(|value| value.is_infinite())),
-            _ => true,
-        };
-        (nulls.is_none() && number.len() == 1 && fits).then_some(number)
+        cast_with_options(&array, element, &CHECKED).ok()
     }
 }
 

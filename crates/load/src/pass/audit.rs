@@ -15,6 +15,17 @@ pub struct Audit {
     pub sequence: u128,
 }
 
+/// What the places of an epoch hold.
+#[derive(Debug, Clone, Copy)]
+pub enum AuditIds<'a> {
+    Rows {
+        order: &'a RowOrder,
+        rows: &'a RowSet,
+    },
+    /// By number: which tokens a pack has follows from the plan of its epoch.
+    Packs,
+}
+
 impl Audit {
     fn add(&mut self, id: u64, place: u64) {
         self.rows += 1;
@@ -26,18 +37,22 @@ impl Audit {
         self.sequence = self.sequence.wrapping_add(xxh3_128(&pair));
     }
 
-    /// Adds consecutive rows of one rank, from a place of the global sequence on.
-    pub(super) fn add_rows(&mut self, order: &RowOrder, rows: &RowSet, runs: impl IntoIterator<Item = Range<u64>>, first_place: u64, count: u64) {
-        let mut place = first_place;
-        let end = first_place.saturating_add(count);
+    /// Adds what stands at `places` of the global sequence; `runs` may go on behind them.
+    pub(super) fn add_runs(&mut self, ids: &AuditIds<'_>, runs: impl IntoIterator<Item = Range<u64>>, places: Range<u64>) {
+        let mut place = places.start;
+        let mut next = |id| {
+            if place < places.end {
+                self.add(id, place);
+            }
+            place += 1;
+        };
         for run in runs {
-            order.for_each(run, |visit, row| {
-                if place < end {
-                    let id = order.block(visit).and_then(|block| rows.first_id(block)).map_or(u64::MAX, |first| first + row);
-                    self.add(id, place);
-                }
-                place += 1;
-            });
+            match ids {
+                AuditIds::Packs => run.for_each(&mut next),
+                AuditIds::Rows { order, rows } => order.for_each(run, |visit, row| {
+                    next(order.block(visit).and_then(|block| rows.first_id(block)).map_or(u64::MAX, |first| first + row));
+                }),
+            }
         }
     }
 }
@@ -52,14 +67,14 @@ impl AddAssign for Audit {
 
 /// The audit of all ranks between two places of an epoch, as the plan has it: nothing is read.
 #[must_use]
-pub fn expected(order: &RowOrder, rows: &RowSet, steps: &Steps, from: u64, to: u64) -> Audit {
+pub fn expected(ids: &AuditIds<'_>, steps: &Steps, from: u64, to: u64) -> Audit {
     let mut audit = Audit::default();
     let mut consumed = from;
     while let Some(step) = steps.step(consumed).filter(|step| step.start < to) {
         let StepRows { start, len, .. } = step;
-        let all = Steps { batch_size: steps.global_batch(), world_size: 1, ..*steps };
+        let all = Steps { batch_size: steps.global_batch(), world_size: 1, ..steps.clone() };
         let RankSlice { rows: runs, .. } = all.slice(step, 0);
-        audit.add_rows(order, rows, runs, start, len);
+        audit.add_runs(ids, runs, start..start + len);
         consumed = start + len;
     }
     audit

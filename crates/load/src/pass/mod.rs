@@ -15,11 +15,12 @@ mod metrics;
 mod planner;
 mod settle;
 
-pub use audit::{Audit, expected as expected_audit};
+pub use audit::{Audit, AuditIds, expected as expected_audit};
 pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
 pub use metrics::{Activity, Metrics, MetricsReport};
 pub use planner::BatchRows;
 
+use crate::packing::{Packs, SlabParts};
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
@@ -60,6 +61,8 @@ pub struct PassOptions {
     pub prefetch_bytes: u64,
     pub bad_rows: BadRowPolicy,
     pub is_audited: bool,
+    /// Steps are those of packs, and batches consist of them.
+    pub packs: Option<Packs>,
 }
 
 /// Batches on their way to the consumer.
@@ -106,10 +109,14 @@ impl<T: Send + 'static> Pass<T> {
         cancel: &Cancel,
         finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
-        let row_bytes = row_bytes(dataset, rows, &options.columns);
+        let packs = options.packs;
+        let row_bytes = packs.as_ref().map_or_else(|| row_bytes(dataset, rows, &options.columns), |packs| packs.columns.pack_bytes());
         let slab_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
         let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
+        if let Some(packs) = &packs {
+            planner = planner.of_packs(Arc::clone(&packs.plan));
+        }
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
         let work = Work {
@@ -124,6 +131,7 @@ impl<T: Send + 'static> Pass<T> {
             blocks: Arc::clone(&blocks),
             metrics: Arc::clone(&metrics),
             cancel: cancel.clone(),
+            packs,
         };
         let source = {
             let (work, cancel) = (work.clone(), cancel.clone());
@@ -197,6 +205,7 @@ struct Work {
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
     cancel: Cancel,
+    packs: Option<Packs>,
 }
 
 impl Work {
@@ -244,7 +253,7 @@ impl Work {
             return (before, error);
         }
         let mut decoded: HashMap<usize, Arc<RecordBatch>> = HashMap::new();
-        for alone in plan.each_batch(&self.order) {
+        for alone in plan.each_batch(&self.order, self.packs.as_ref().map(|packs| &*packs.plan)) {
             let made = (|| {
                 let mut blocks = Vec::with_capacity(alone.visits.len());
                 for visit in &alone.visits {
@@ -274,9 +283,13 @@ impl Work {
     }
 
     fn assembled(&self, plan: &SlabPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
-        // In place of rows that are skipped afterwards stand nulls.
-        let schema = if self.policy.on_bad_rows == OnBadRows::Raise { Arc::clone(&self.schema) } else { bad_rows::nullable(&self.schema) };
-        assemble(&self.order, plan, blocks, &schema)
+        let Some(packs) = &self.packs else {
+            // In place of rows that are skipped afterwards stand nulls.
+            let schema = if self.policy.on_bad_rows == OnBadRows::Raise { Arc::clone(&self.schema) } else { bad_rows::nullable(&self.schema) };
+            return assemble(&self.order, plan, blocks, &schema);
+        };
+        let (dataset, rows, order) = (&self.dataset, &self.rows, &self.order);
+        packs.assemble(&SlabParts { dataset, rows, order, packs: &plan.runs, visits: &plan.visits, blocks })
     }
 
     fn decode(&self, visit: usize) -> Result<RecordBatch> {

@@ -3,7 +3,8 @@
 //! Rows in file order need no copy while a slab stays within one block, so slabs then end where blocks do, and the batch across the border is a slab of its
 //! own. Everything else is gathered, in slabs of a size that makes the work on a batch small.
 
-use shardmill_plan::order::{RowOrder, StepRows, Steps};
+use shardmill_plan::order::{Lanes, RowOrder, StepRows, Steps};
+use shardmill_plan::packing::PackPlan;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct BatchRows {
 #[derive(Debug)]
 pub(super) struct SlabPlan {
     pub(super) batches: Vec<BatchRows>,
-    /// Plan positions, in the order of delivery.
+    /// Plan positions in the order of delivery; where packs are delivered, their numbers.
     pub(super) runs: Vec<Range<u64>>,
     /// Blocks by the number of their visit.
     pub(super) visits: Vec<usize>,
@@ -41,15 +42,23 @@ impl SlabPlan {
     }
 
     /// Its batches, each as a slab of its own.
-    pub(super) fn each_batch(&self, order: &RowOrder) -> impl Iterator<Item = Self> {
+    pub(super) fn each_batch(&self, order: &RowOrder, packs: Option<&PackPlan>) -> impl Iterator<Item = Self> {
         let mut start = 0;
         self.batches.iter().map(move |batch| {
             let end = start + batch.rows as u64;
             let runs = part_of(&self.runs, start..end);
             start = end;
-            let visits: BTreeSet<usize> = runs.iter().flat_map(|run| order.visits(run.clone())).collect();
+            let visits = visits_of(order, packs, &runs);
             Self { batches: vec![*batch], runs, visits: visits.into_iter().collect(), retired: Vec::new() }
         })
+    }
+}
+
+/// The visits that rows at plan positions, or the rows in packs, may come from.
+fn visits_of(order: &RowOrder, packs: Option<&PackPlan>, runs: &[Range<u64>]) -> BTreeSet<usize> {
+    match packs {
+        None => runs.iter().flat_map(|run| order.visits(run.clone())).collect(),
+        Some(packs) => packs.positions(runs).into_iter().flat_map(|run| order.visits(run)).collect(),
     }
 }
 
@@ -83,14 +92,23 @@ pub(super) struct Planner {
     active: BTreeSet<usize>,
     /// Planned, and left for the next job.
     ahead: Option<SlabPlan>,
+    /// What steps deal out in place of rows.
+    packs: Option<Arc<PackPlan>>,
 }
 
 impl Planner {
     pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, slab_rows: u64) -> Self {
         let (stride, lanes, active) = (stride.max(1), steps.lanes_of(rank), BTreeSet::new());
-        let mut planner = Self { steps, rank, consumed, stride, slab_rows, is_aligned: false, lanes, active, ahead: None, order };
+        let mut planner = Self { steps, rank, consumed, stride, slab_rows, is_aligned: false, lanes, active, ahead: None, packs: None, order };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
+    }
+
+    /// Steps are those of packs.
+    pub(super) fn of_packs(self, packs: Arc<PackPlan>) -> Self {
+        // Lanes of packs end at different places; then a rank goes on with those of others.
+        let lanes = 0..packs.row_lanes().num_lanes();
+        Self { is_aligned: false, lanes, packs: Some(packs), ..self }
     }
 
     /// Whether consecutive batches of this rank are neighbours in file order, in blocks of many batches.
@@ -153,7 +171,7 @@ impl Planner {
         if slab.batches.is_empty() {
             return None;
         }
-        let visits: BTreeSet<usize> = slab.runs.iter().flat_map(|run| self.order.visits(run.clone())).collect();
+        let visits = visits_of(&self.order, self.packs.as_deref(), &slab.runs);
         self.active.extend(&visits);
         slab.visits = visits.into_iter().collect();
         slab.retired = self.active.iter().copied().filter(|visit| self.is_passed(*visit)).collect();
@@ -186,11 +204,16 @@ impl Planner {
 
     /// Whether every lane of this rank has left the positions that need a visit.
     fn is_passed(&self, visit: usize) -> bool {
-        let (span, lanes) = (self.order.span(visit), &self.steps.lanes);
+        let span = self.order.span(visit);
+        let lanes: &Lanes = self.packs.as_deref().map_or(&self.steps.lanes, PackPlan::row_lanes);
         // Lanes are runs of positions in ascending order: only those around the span matter.
         let first = lanes.lane_of(span.start).max(self.lanes.start);
         let last = lanes.lane_of(span.end.saturating_sub(1)).min(self.lanes.end.saturating_sub(1));
-        (first..=last).all(|lane| lanes.cursor(lane, self.consumed) >= span.end.min(lanes.positions(lane).end))
+        let goes_on_at = |lane: u64| {
+            let cursor = self.steps.lanes.cursor(lane, self.consumed);
+            self.packs.as_ref().map_or(cursor, |packs| packs.needed_from(lane, cursor))
+        };
+        (first..=last).all(|lane| goes_on_at(lane) >= span.end.min(lanes.positions(lane).end))
     }
 }
 
@@ -202,7 +225,7 @@ fn small(value: u64) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use shardmill_plan::order::{Block, Lanes, Tail};
+    use shardmill_plan::order::{Block, Tail};
 
     fn planners(blocks: &[u64], window: Option<u64>, lanes: u64, batch_size: u64, world_size: u64, consumed: u64, tail: Tail) -> Vec<Planner> {
         let blocks: Vec<Block> = blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
@@ -211,7 +234,7 @@ mod tests {
             Some(window) => RowOrder::shuffled(&blocks, window, 1, 0),
         });
         let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail };
-        (0..world_size).map(|rank| Planner::new(Arc::clone(&order), steps, rank, consumed, 1, 20)).collect()
+        (0..world_size).map(|rank| Planner::new(Arc::clone(&order), steps.clone(), rank, consumed, 1, 20)).collect()
     }
 
     proptest! {
@@ -267,7 +290,8 @@ mod tests {
 
     /// Each batch by where it ends, with its rows.
     fn batches(order: &Arc<RowOrder>, steps: Steps, first: u64, stride: u64) -> Vec<(u64, Vec<u64>)> {
-        let mut planner = Planner::new(Arc::clone(order), steps, 0, first * steps.global_batch(), stride, 40);
+        let consumed = first * steps.global_batch();
+        let mut planner = Planner::new(Arc::clone(order), steps, 0, consumed, stride, 40);
         let mut found = Vec::new();
         while let Some(job) = planner.next_job() {
             for slab in job {
@@ -286,7 +310,7 @@ mod tests {
             let order = Arc::new(RowOrder::sequential(&blocks));
             for tail in [Tail::Uneven, Tail::Drop, Tail::Pad] {
                 let steps = Steps { lanes: Lanes::new(rows, lanes), batch_size, world_size: 1, tail };
-                let mut shared: Vec<_> = (0..stride).flat_map(|first| batches(&order, steps, first, stride)).collect();
+                let mut shared: Vec<_> = (0..stride).flat_map(|first| batches(&order, steps.clone(), first, stride)).collect();
                 shared.sort();
                 prop_assert_eq!(shared, batches(&order, steps, 0, 1));
             }

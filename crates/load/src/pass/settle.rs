@@ -1,7 +1,7 @@
 //! What becomes of a slab once its rows stand in order: rows that are skipped leave it, and what was delivered is written down.
 
 use super::Work;
-use super::audit::Audit;
+use super::audit::{Audit, AuditIds};
 use super::bad_rows::{BadRow, OnBadRows, cause_of};
 use super::planner::{BatchRows, SlabPlan, part_of};
 use crate::{Error, Result};
@@ -60,12 +60,13 @@ impl Work {
         if !self.is_audited {
             return Vec::new();
         }
+        let ids = if self.packs.is_some() { AuditIds::Packs } else { AuditIds::Rows { order: &self.order, rows: &self.rows } };
         let mut start = 0;
         let audit = |batch: &BatchRows| {
             let end = start + batch.rows as u64;
             let mut audit = Audit::default();
             let new = (batch.rows - batch.repeats) as u64;
-            audit.add_rows(&self.order, &self.rows, part_of(&plan.runs, start..end), batch.first, new);
+            audit.add_runs(&ids, part_of(&plan.runs, start..end), batch.first..batch.first + new);
             start = end;
             audit
         };

@@ -2,21 +2,38 @@
 //!
 //! The rows in plan order are cut into lanes whose lengths differ by at most one, longer ones first. The global sequence takes one row from each lane in
 //! turn; exhausted lanes drop out. So place p of the sequence is row p / lanes of lane p % lanes, and a rank that takes a contiguous slice of a batch
-//! sorted by lane meets few lanes.
+//! sorted by lane meets few lanes. Where something else than rows is dealt out, packs of them, lanes have the lengths that they happen to have.
 
+use super::uneven::UnevenLanes;
 use std::ops::Range;
+use std::sync::Arc;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lanes {
     rows: u64,
     lanes: u64,
+    /// `None` where lengths differ by at most one.
+    uneven: Option<Arc<UnevenLanes>>,
 }
 
 impl Lanes {
     /// `lanes` of zero count as one.
     #[must_use]
     pub fn new(rows: u64, lanes: u64) -> Self {
-        Self { rows, lanes: lanes.max(1) }
+        Self { rows, lanes: lanes.max(1), uneven: None }
+    }
+
+    /// Lanes of any lengths; their positions are numbered lane after lane.
+    #[must_use]
+    pub fn of_lengths(lengths: &[u64]) -> Self {
+        let lengths = if lengths.is_empty() { &[0] } else { lengths };
+        Self { rows: lengths.iter().sum(), lanes: lengths.len() as u64, uneven: Some(Arc::new(UnevenLanes::new(lengths))) }
+    }
+
+    /// Whether lengths may differ by more than one.
+    #[must_use]
+    pub fn is_uneven(&self) -> bool {
+        self.uneven.is_some()
     }
 
     #[must_use]
@@ -32,6 +49,9 @@ impl Lanes {
     /// The plan positions of a lane.
     #[must_use]
     pub fn positions(&self, lane: u64) -> Range<u64> {
+        if let Some(uneven) = &self.uneven {
+            return uneven.positions(lane);
+        }
         let (each, longer) = (self.rows / self.lanes, self.rows % self.lanes);
         let start = lane * each + lane.min(longer);
         start..start + each + u64::from(lane < longer)
@@ -40,6 +60,9 @@ impl Lanes {
     /// The lane that holds a plan position.
     #[must_use]
     pub fn lane_of(&self, position: u64) -> u64 {
+        if let Some(uneven) = &self.uneven {
+            return uneven.lane_of(position);
+        }
         let (each, longer) = (self.rows / self.lanes, self.rows % self.lanes);
         let in_longer = longer * (each + 1);
         if position < in_longer { position / (each + 1) } else { longer + (position - in_longer).checked_div(each).unwrap_or(0) }
@@ -48,6 +71,10 @@ impl Lanes {
     /// The plan position at which a lane goes on when `consumed` rows of the sequence were delivered.
     #[must_use]
     pub fn cursor(&self, lane: u64, consumed: u64) -> u64 {
+        if let Some(uneven) = &self.uneven {
+            let cursor = usize::try_from(lane).ok().and_then(|lane| uneven.cursors(consumed.min(self.rows)).nth(lane));
+            return cursor.unwrap_or(self.rows);
+        }
         self.positions(lane).start + consumed.min(self.rows).saturating_sub(lane).div_ceil(self.lanes)
     }
 
@@ -57,6 +84,10 @@ impl Lanes {
         let sequence = sequence.start.min(self.rows)..sequence.end.min(self.rows);
         if sequence.is_empty() {
             return Vec::new();
+        }
+        if let Some(uneven) = &self.uneven {
+            let runs = uneven.cursors(sequence.start).zip(uneven.cursors(sequence.end)).map(|(start, end)| start..end);
+            return runs.filter(|run| !run.is_empty()).collect();
         }
         let meets = (sequence.end - sequence.start).min(self.lanes);
         let first = sequence.start % self.lanes;
@@ -79,10 +110,13 @@ mod tests {
 
     /// The definition, row by row.
     fn by_turns(rows: u64, lanes: u64) -> Vec<(u64, u64)> {
-        let plan = Lanes::new(rows, lanes);
-        let mut queues: Vec<Vec<u64>> = (0..lanes).map(|lane| plan.positions(lane).rev().collect()).collect();
+        turns_of(&Lanes::new(rows, lanes))
+    }
+
+    fn turns_of(plan: &Lanes) -> Vec<(u64, u64)> {
+        let mut queues: Vec<Vec<u64>> = (0..plan.num_lanes()).map(|lane| plan.positions(lane).rev().collect()).collect();
         let mut sequence = Vec::new();
-        while sequence.len() < usize::try_from(rows).unwrap() {
+        while sequence.len() < usize::try_from(plan.num_rows()).unwrap() {
             for (lane, queue) in queues.iter_mut().enumerate() {
                 sequence.extend(queue.pop().map(|position| (lane as u64, position)));
             }
@@ -118,6 +152,34 @@ mod tests {
             let lengths: Vec<u64> = (0..lanes).map(|lane| plan.positions(lane).end - plan.positions(lane).start).collect();
             prop_assert_eq!(lengths.iter().sum::<u64>(), rows);
             prop_assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lanes_of_any_lengths_follow_the_definition(lengths in prop::collection::vec(0u64..12, 1..7), start in 0u64..70, len in 0u64..30) {
+            let plan = Lanes::of_lengths(&lengths);
+            let sequence = turns_of(&plan);
+            prop_assert_eq!(sequence.len() as u64, plan.num_rows());
+            let taken = |bound: u64| sequence.iter().take(usize::try_from(bound).unwrap());
+            let mut expected: Vec<(u64, u64)> = taken(start + len).skip(usize::try_from(start).unwrap()).copied().collect();
+            expected.sort_unstable();
+            let positions: Vec<u64> = plan.runs(start..start + len).into_iter().flatten().collect();
+            prop_assert_eq!(positions, expected.into_iter().map(|(_, position)| position).collect::<Vec<_>>());
+            for lane in 0..plan.num_lanes() {
+                prop_assert!(plan.positions(lane).all(|position| plan.lane_of(position) == lane));
+                let delivered = taken(start).filter(|(own, _)| *own == lane).count() as u64;
+                prop_assert_eq!(plan.cursor(lane, start), plan.positions(lane).start + delivered);
+            }
+        }
+
+        #[test]
+        fn lanes_of_given_equal_lengths_are_those_of_a_count(rows in 0u64..100, lanes in 1u64..8, start in 0u64..100, len in 0u64..40) {
+            let counted = Lanes::new(rows, lanes);
+            let lengths: Vec<u64> = (0..lanes).map(|lane| counted.positions(lane).end - counted.positions(lane).start).collect();
+            let given = Lanes::of_lengths(&lengths);
+            prop_assert_eq!(given.runs(start..start + len), counted.runs(start..start + len));
+            prop_assert!((0..lanes).all(|lane| given.cursor(lane, start) == counted.cursor(lane, start)));
         }
     }
 

@@ -12,6 +12,7 @@
 mod lanes;
 mod permutation;
 mod steps;
+mod uneven;
 mod window;
 
 pub use lanes::Lanes;

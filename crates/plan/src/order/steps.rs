@@ -18,7 +18,7 @@ pub enum Tail {
 }
 
 /// The steps of one epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     pub lanes: Lanes,
     pub batch_size: u64,

@@ -1,0 +1,83 @@
+//! Which tokens a batch of packs holds, and how full packs are: answers from the plan, no row is read.
+
+use super::Packs;
+use crate::explain::FileRows;
+use crate::{Dataset, RowSet};
+use shardmill_plan::order::{RowOrder, Steps};
+use std::ops::Range;
+
+/// Tokens of one row in a pack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePiece {
+    /// Below the root of the data set.
+    pub file: String,
+    /// Row of the file.
+    pub row: u64,
+    pub first_token: u32,
+    pub tokens: u32,
+}
+
+/// One batch of one rank.
+#[derive(Debug, Clone)]
+pub struct PackBatch {
+    /// The places of the global sequence that its step covers, on all ranks.
+    pub places: Range<u64>,
+    /// In the order of the batch, repeats left out: lane, pack of the lane, packs.
+    pub lanes: Vec<(u64, u64, u64)>,
+    /// In the order of the batch.
+    pub packs: Vec<Vec<FilePiece>>,
+    pub repeats: u64,
+}
+
+impl PackBatch {
+    /// The rows of its pieces, runs of neighbours put together.
+    #[must_use]
+    pub fn rows(&self) -> Vec<FileRows> {
+        let mut rows: Vec<FileRows> = Vec::new();
+        for piece in self.packs.iter().flatten() {
+            match rows.last_mut() {
+                Some(last) if last.file == piece.file && last.start + last.rows == piece.row => last.rows += 1,
+                // A row that goes on in the next pack.
+                Some(last) if last.file == piece.file && last.start + last.rows == piece.row + 1 => {}
+                _ => rows.push(FileRows { file: piece.file.clone(), start: piece.row, rows: 1 }),
+            }
+        }
+        rows
+    }
+}
+
+/// The packs of `rank` in step number `step` of an epoch that is begun at its start; `None` behind the last step.
+#[must_use]
+pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, packs: &Packs, steps: &Steps, step: u64, rank: u64) -> Option<PackBatch> {
+    if step >= steps.remaining(0) {
+        return None;
+    }
+    let step = steps.step(step.saturating_mul(steps.global_batch()))?;
+    let slice = steps.slice(step, rank);
+    let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
+    let (mut lanes, mut found) = (Vec::new(), Vec::new());
+    for run in slice.rows {
+        if new > 0 {
+            let lane = steps.lanes.lane_of(run.start);
+            lanes.push((lane, run.start - steps.lanes.positions(lane).start, run.end - run.start));
+            new = new.saturating_sub(run.end - run.start);
+        }
+        found.extend(run.map(|pack| pieces(dataset, rows, order, packs, pack)));
+    }
+    Some(PackBatch { places: step.start..step.start + step.len, lanes, packs: found, repeats: slice.repeats })
+}
+
+fn pieces(dataset: &Dataset, rows: &RowSet, order: &RowOrder, packs: &Packs, pack: u64) -> Vec<FilePiece> {
+    let tokens_of = |position: u64| {
+        let id = order.at(position).and_then(|(block, row)| Some(rows.first_id(block)? + row));
+        id.map_or(0, |id| packs.lengths.of(id))
+    };
+    let mut pieces = Vec::new();
+    packs.plan.for_each_piece(pack, tokens_of, |piece| {
+        let found = order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row));
+        if let Some((file, row)) = found.and_then(|(file, row)| Some((dataset.files().get(file)?.relative.clone(), row))) {
+            pieces.push(FilePiece { file, row, first_token: piece.first, tokens: piece.count });
+        }
+    });
+    pieces
+}

@@ -1,0 +1,78 @@
+//! A column of token lists, whichever of Arrow's list types it has.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::DataType;
+use std::ops::Range;
+
+/// The lists of one block.
+#[derive(Debug)]
+pub(super) struct TokenLists {
+    bounds: Bounds,
+    pub(super) tokens: ArrayRef,
+    nulls: Option<NullBuffer>,
+    token_nulls: Option<NullBuffer>,
+}
+
+#[derive(Debug)]
+enum Bounds {
+    Short(OffsetBuffer<i32>),
+    Long(OffsetBuffer<i64>),
+    Fixed { width: usize },
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    NullRow,
+    NullToken,
+}
+
+impl TokenLists {
+    /// `None` for anything but a list.
+    pub(super) fn of(array: &ArrayRef) -> Option<Self> {
+        let (bounds, tokens) = match array.data_type() {
+            DataType::List(_) => (Bounds::Short(array.as_list::<i32>().offsets().clone()), array.as_list::<i32>().values()),
+            DataType::LargeList(_) => (Bounds::Long(array.as_list::<i64>().offsets().clone()), array.as_list::<i64>().values()),
+            DataType::FixedSizeList(_, width) => {
+                (Bounds::Fixed { width: usize::try_from(*width).unwrap_or_default() }, array.as_fixed_size_list().values())
+            }
+            _ => return None,
+        };
+        let has_nulls = |nulls: &NullBuffer| nulls.null_count() > 0;
+        let nulls = array.nulls().cloned().filter(has_nulls);
+        let token_nulls = tokens.logical_nulls().filter(has_nulls);
+        Some(Self { bounds, tokens: ArrayRef::clone(tokens), nulls, token_nulls })
+    }
+
+    /// The tokens of a row; none where it is null.
+    pub(super) fn range(&self, row: usize) -> Range<usize> {
+        if self.is_null(row) { 0..0 } else { self.bounds.of(row) }
+    }
+
+    pub(super) fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Whether a row may be packed.
+    pub(super) fn check(&self, row: usize, nulls_are_empty: bool) -> Result<(), Wrong> {
+        if !nulls_are_empty && self.is_null(row) {
+            return Err(Wrong::NullRow);
+        }
+        let Some(nulls) = &self.token_nulls else { return Ok(()) };
+        let range = self.range(row);
+        if !range.is_empty() && nulls.inner().slice(range.start, range.len()).has_false() { Err(Wrong::NullToken) } else { Ok(()) }
+    }
+}
+
+impl Bounds {
+    fn of(&self, row: usize) -> Range<usize> {
+        let pair = |bounds: [Option<usize>; 2]| if let [Some(start), Some(end)] = bounds { start..end } else { 0..0 };
+        match self {
+            Self::Short(offsets) => pair([row, row + 1].map(|bound| offsets.get(bound).and_then(|bound| usize::try_from(*bound).ok()))),
+            Self::Long(offsets) => pair([row, row + 1].map(|bound| offsets.get(bound).and_then(|bound| usize::try_from(*bound).ok()))),
+            Self::Fixed { width } => row * width..(row + 1) * width,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! All packs of one epoch, and how they are dealt out.
+
+use super::fit::Fitting;
+use super::lane::{Consecutive, LanePacks};
+use super::{Packing, Piece, Refused, Strategy};
+use crate::order::Lanes;
+use std::ops::Range;
+
+/// The packs of one epoch, numbered lane after lane.
+#[derive(Debug)]
+pub struct PackPlan {
+    length: u32,
+    /// Of the rows that were packed.
+    row_lanes: Lanes,
+    lanes: Lanes,
+    packs: Vec<LanePacks>,
+    totals: Totals,
+}
+
+/// What an epoch holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// In packs.
+    pub tokens: u64,
+    /// Cut off of long rows.
+    pub truncated_tokens: u64,
+    /// Of rows that are in no pack.
+    pub dropped_tokens: u64,
+    pub dropped_rows: u64,
+}
+
+impl PackPlan {
+    /// Packs the rows of each lane. `tokens_of` is called with the plan positions of a lane, and calls back with the tokens of each of its rows, in order.
+    ///
+    /// # Errors
+    /// For a row that is longer than a pack, if the packing says so, and for a lane of 2³² rows.
+    pub fn build(packing: Packing, rows: &Lanes, mut tokens_of: impl FnMut(Range<u64>, &mut dyn FnMut(u32))) -> Result<Self, Refused> {
+        let packing = Packing { length: packing.length.max(1), ..packing };
+        let mut totals = Totals::default();
+        let mut packs = Vec::new();
+        for lane in 0..rows.num_lanes() {
+            packs.push(pack_lane(packing, rows.positions(lane), &mut tokens_of, &mut totals)?);
+        }
+        let lengths: Vec<u64> = packs.iter().map(LanePacks::len).collect();
+        Ok(Self { length: packing.length, row_lanes: rows.clone(), lanes: Lanes::of_lengths(&lengths), packs, totals })
+    }
+
+    /// Tokens that fit into a pack.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// Lanes of the rows that were packed.
+    #[must_use]
+    pub fn row_lanes(&self) -> &Lanes {
+        &self.row_lanes
+    }
+
+    /// Lanes of packs.
+    #[must_use]
+    pub fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    #[must_use]
+    pub fn num_packs(&self) -> u64 {
+        self.lanes.num_rows()
+    }
+
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Plan positions of the rows that are in the packs `runs`: ascending runs that do not touch.
+    #[must_use]
+    pub fn positions(&self, runs: &[Range<u64>]) -> Vec<Range<u64>> {
+        let mut positions: Vec<Range<u64>> = runs.iter().flat_map(|run| self.positions_of(run.clone())).collect();
+        positions.sort_unstable_by_key(|run| run.start);
+        positions.dedup_by(|next, last| {
+            let touches = next.start <= last.end;
+            if touches {
+                last.end = last.end.max(next.end);
+            }
+            touches
+        });
+        positions
+    }
+
+    /// Calls `piece` with the pieces of a pack in their order. `tokens_of` tells how many tokens the row at a plan position has.
+    pub fn for_each_piece(&self, pack: u64, tokens_of: impl Fn(u64) -> u32, piece: impl FnMut(Piece)) {
+        if let Some((lane, pack)) = self.found(pack) {
+            lane.for_each_piece(pack, &tokens_of, piece);
+        }
+    }
+
+    /// The first plan position that a lane needs when it goes on with the pack `cursor`; the end of its rows if that is behind its last pack.
+    #[must_use]
+    pub fn needed_from(&self, lane: u64, cursor: u64) -> u64 {
+        let packs = usize::try_from(lane).ok().and_then(|lane| self.packs.get(lane));
+        let pack = usize::try_from(cursor.saturating_sub(self.lanes.positions(lane).start)).unwrap_or(usize::MAX);
+        packs.map_or(u64::MAX, |packs| packs.needed_from(pack))
+    }
+
+    fn positions_of(&self, mut run: Range<u64>) -> Vec<Range<u64>> {
+        let mut positions = Vec::new();
+        while run.start < run.end {
+            let Some((lane, first)) = self.found(run.start) else { break };
+            let count = self.lanes.positions(self.lanes.lane_of(run.start)).end.min(run.end) - run.start;
+            positions.extend(lane.positions(first..first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX))));
+            run.start += count.max(1);
+        }
+        positions
+    }
+
+    fn found(&self, pack: u64) -> Option<(&LanePacks, usize)> {
+        let lane = self.lanes.lane_of(pack);
+        let packs = self.packs.get(usize::try_from(lane).ok()?)?;
+        Some((packs, usize::try_from(pack.checked_sub(self.lanes.positions(lane).start)?).ok()?))
+    }
+}
+
+fn pack_lane(
+    packing: Packing,
+    positions: Range<u64>,
+    tokens_of: &mut impl FnMut(Range<u64>, &mut dyn FnMut(u32)),
+    totals: &mut Totals,
+) -> Result<LanePacks, Refused> {
+    let (start, rows) = (positions.start, positions.end - positions.start);
+    // One less than can be counted: the end of a lane is a number too.
+    let rows = u32::try_from(rows).ok().filter(|rows| *rows < u32::MAX).ok_or(Refused::LongLane { rows })?;
+    match packing.strategy {
+        Strategy::Concat => {
+            let mut packs = Consecutive::new(packing.length);
+            tokens_of(positions, &mut |tokens| {
+                packs.push(tokens);
+                totals.tokens += u64::from(tokens);
+            });
+            Ok(packs.finish(start, rows))
+        }
+        Strategy::Fit { choice, open_packs, long } => {
+            let mut packs = Fitting::new(packing.length, choice, open_packs, long);
+            let mut refused = None;
+            tokens_of(positions, &mut |tokens| match packs.push(tokens) {
+                _ if refused.is_some() => {}
+                Ok(packed) => {
+                    totals.tokens += u64::from(packed);
+                    let lost = u64::from(tokens - packed);
+                    let is_dropped = packed == 0 && tokens > 0;
+                    totals.dropped_rows += u64::from(is_dropped);
+                    *(if is_dropped { &mut totals.dropped_tokens } else { &mut totals.truncated_tokens }) += lost;
+                }
+                Err(reason) => refused = Some(reason),
+            });
+            match refused {
+                Some(Refused::LongRow { position, tokens }) => Err(Refused::LongRow { position: start + position, tokens }),
+                Some(other) => Err(other),
+                None => Ok(LanePacks::fitted(start, rows, packing.length, packs.finish())),
+            }
+        }
+    }
+}
