@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.mixture import Mixture
     from shardmill.writer import Writer
 
 _LOCATIONS = {
@@ -41,6 +42,7 @@ _LOCATIONS = {
     "IdTypeError": "shardmill.errors",
     "Loader": "shardmill.loader",
     "MissingColumnError": "shardmill.errors",
+    "Mixture": "shardmill.mixture",
     "NotFoundError": "shardmill.errors",
     "OptionError": "shardmill.errors",
     "PlanError": "shardmill.errors",
@@ -61,6 +63,7 @@ __all__ = [
     "IdTypeError",
     "Loader",
     "MissingColumnError",
+    "Mixture",
     "NotFoundError",
     "OptionError",
     "PlanError",

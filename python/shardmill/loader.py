@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from shardmill import ranks
+from shardmill import mixture_state, ranks
 from shardmill._native import load as _native
 from shardmill.batches import Cutter, Delivery, close, cutter_of
 from shardmill.columns import plain_fill_values
@@ -19,6 +19,7 @@ from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_state import OrderSettings, parsed
+from shardmill.mixture import Mixture
 from shardmill.threads import checked_threads
 from shardmill.transform import Transform
 
@@ -53,7 +54,7 @@ class Loader:
     epoch anew, unless a state is loaded.
 
     Args:
-        path: a :class:`Dataset`, or what one is made of.
+        path: a :class:`Dataset` or a :class:`Mixture`, or what a data set is made of.
         batch_size: rows in a batch of this rank.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: as for :class:`Dataset`; for a path only.
@@ -111,7 +112,7 @@ class Loader:
 
     def __init__(
         self,
-        path: Dataset | PathLike | Sequence[PathLike],
+        path: Dataset | Mixture | PathLike | Sequence[PathLike],
         *,
         batch_size: int = 1024,
         columns: Sequence[str] | None = None,
@@ -161,11 +162,12 @@ class Loader:
             "partitioning": partitioning,
             "schema": schema,
         }
-        if isinstance(path, Dataset):
+        self._dataset: Dataset | Mixture
+        if isinstance(path, Dataset | Mixture):
             given = [name for name, value in options_of_dataset.items() if value is not None]
             if given or (bad_lines, on_bad_file) != ("error", "error"):
                 names = ", ".join([*options_of_dataset, "bad_lines and on_bad_file"])
-                raise OptionError(f"{names} belong to the Dataset; give them there")
+                raise OptionError(f"{names} belong to the {type(path).__name__}; give them there")
             self._dataset = path
         else:
             self._dataset = Dataset(
@@ -190,7 +192,7 @@ class Loader:
             "nulls": nulls,
             "fill_values": plain_fill_values(fill_values),
             "is_padded": self._tail == "pad",
-            "is_filtered": self._dataset.filter is not None,
+            "is_filtered": any(source.filter is not None for source in self._sources),
         }
         self._outlet = _native.Outlet(self._dataset._native, **self._outlet_arguments)
         self._cutter.check(self._outlet)
@@ -199,7 +201,7 @@ class Loader:
         self._rows: _native.RowPlan | None = None
 
     @property
-    def dataset(self) -> Dataset:
+    def dataset(self) -> Dataset | Mixture:
         """What the batches are made of."""
         return self._dataset
 
@@ -259,7 +261,8 @@ class Loader:
 
         Batches that were prefetched do not count. Taking it disturbs nothing; take it at the same step on all ranks.
         """
-        return self._settings().state(self._position.epoch, self._position.consumed)
+        epoch, consumed = self._position.epoch, self._position.consumed
+        return self._with_sources(self._settings().state(epoch, consumed), self._plan())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
@@ -274,9 +277,13 @@ class Loader:
                 f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"
             )
         lanes = self._asked_lanes or state["lanes"]
-        self._settings(lanes).check(state, [relative for _, relative, *_ in self._dataset._native.files])
-        if lanes != self._lanes:
-            self._lanes, self._rows = lanes, None
+        settings = self._settings(lanes)
+        mixture_state.check(state.get("mixture"), settings.mixture)
+        settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        plan = self._plan() if lanes == self._lanes else self._plan_of(lanes)
+        if settings.mixture is not None:
+            mixture_state.check_consumed(state["mixture"], plan.consumed(state["epoch"], state["consumed"]))
+        self._lanes, self._rows = lanes, plan
         self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
         self._normalize(self._position)
 
@@ -315,6 +322,8 @@ class Loader:
             Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows
             the shuffle of a window moves a row on the average. All are 0 without shuffle.
 
+            Of a mixture: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
+
         Example:
             >>> import pyarrow as pa, pyarrow.parquet as pq
             >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
@@ -340,6 +349,9 @@ class Loader:
         answer = self._plan().explain(
             self._position.epoch if epoch is None else epoch, step, share, self._outlet_arguments["columns"]
         )
+        if isinstance(self._dataset, Mixture):
+            for name in ("sources", "sources_of_epoch"):
+                answer[name] = dict(zip(self._dataset.sources, answer[name], strict=False))
         return {**answer, "tail": share["tail"]}
 
     @property
@@ -381,9 +393,22 @@ class Loader:
 
     def _plan(self) -> _native.RowPlan:
         if self._rows is None:
-            window = self._window_bytes if self._shuffle else None
-            self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes)
+            self._rows = self._plan_of(self._lanes)
         return self._rows
+
+    def _plan_of(self, lanes: int) -> _native.RowPlan:
+        window = self._window_bytes if self._shuffle else None
+        return self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=lanes)
+
+    @property
+    def _sources(self) -> list[Dataset]:
+        return list(self._dataset.sources.values()) if isinstance(self._dataset, Mixture) else [self._dataset]
+
+    def _with_sources(self, state: dict[str, Any], plan: _native.RowPlan) -> dict[str, Any]:
+        if "mixture" in state:
+            consumed = plan.consumed(state["epoch"], state["consumed"])
+            state["mixture"] = mixture_state.with_consumed(state["mixture"], consumed)
+        return state
 
     def _settings(self, lanes: int | None = None) -> OrderSettings:
         return OrderSettings(
@@ -400,12 +425,11 @@ class Loader:
     def _identity(self) -> dict[str, Any]:
         """What the data set puts into a state: it takes a hash over all blocks, and a state may be taken after every batch."""
         native = self._dataset._native
-        return {
-            "filter": OrderSettings.filter_text(self._dataset.filter),
-            "files": len(native.files),
-            "dataset": native.fingerprint,
-            "file_digests": OrderSettings.digests_shown(native.file_digests),
-        }
+        files = {"files": len(native.files), "dataset": native.fingerprint}
+        if isinstance(self._dataset, Mixture):
+            return {**files, "filter": None, "file_digests": None, "mixture": mixture_state.settings_of(self._dataset)}
+        digests = OrderSettings.digests_shown(native.file_digests)
+        return {**files, "filter": OrderSettings.filter_text(self._dataset.filter), "file_digests": digests}
 
     def _share(self) -> dict[str, Any]:
         return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}

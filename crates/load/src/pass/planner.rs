@@ -66,6 +66,20 @@ fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>> {
     parts
 }
 
+/// Runs of a lane follow each other from batch to batch: what they need is looked up once.
+fn joined(runs: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted = runs.to_vec();
+    sorted.sort_unstable_by_key(|run| run.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for run in sorted {
+        match joined.last_mut() {
+            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+            _ => joined.push(run),
+        }
+    }
+    joined
+}
+
 #[derive(Debug)]
 pub(super) struct Planner {
     order: Arc<RowOrder>,
@@ -94,7 +108,7 @@ impl Planner {
     /// Whether consecutive batches of this rank are neighbours in file order, in blocks of many batches.
     fn rows_are_neighbours(&self) -> bool {
         let blocks = self.order.num_visits().max(1) as u64;
-        if self.order.num_windows() > 0 || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SLAB) {
+        if self.order.is_scattered() || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SLAB) {
             return false;
         }
         let Some(first) = self.steps.step(self.consumed) else { return false };
@@ -151,7 +165,7 @@ impl Planner {
         if slab.batches.is_empty() {
             return None;
         }
-        let visits: BTreeSet<usize> = slab.runs.iter().flat_map(|run| self.order.visits(run.clone())).collect();
+        let visits: BTreeSet<usize> = joined(&slab.runs).into_iter().flat_map(|run| self.order.visits(run)).collect();
         self.active.extend(&visits);
         slab.visits = visits.into_iter().collect();
         slab.retired = self.active.iter().copied().filter(|visit| self.is_passed(*visit)).collect();
@@ -172,10 +186,7 @@ impl Planner {
         if !self.is_aligned {
             return rows < self.slab_rows;
         }
-        let visit_of = |run: &Range<u64>| {
-            let visits = self.order.visits(run.clone());
-            (visits.len() == 1).then_some(visits.start)
-        };
+        let visit_of = |run: &Range<u64>| self.order.visits(run.clone()).only();
         match (slab.runs.as_slice(), next) {
             ([run], [next]) => run.end == next.start && visit_of(run).is_some() && visit_of(run) == visit_of(next),
             _ => false,
