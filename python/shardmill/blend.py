@@ -7,6 +7,8 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from numbers import Rational, Real
 from typing import Any
 
 from shardmill.errors import OptionError
@@ -61,7 +63,7 @@ def weighted(names: Sequence[str], weights: Any, rows: int, interpolate: str | N
         raise OptionError("interpolate is for weights that change: give them as a list of (row, weights)")
     given = [_stage(stage) for stage in weights] if is_staged else [(0, weights)]
     starts = [row for row, _ in given]
-    if starts[0] != 0 or any(after <= before for before, after in zip(starts, starts[1:], strict=False)):
+    if starts[0] != 0 or any(after <= before for before, after in pairwise(starts)):
         raise OptionError(f"the rows of weights start at 0 and ascend, these are {starts}")
     stages = []
     for row, of_stage in given:
@@ -74,7 +76,7 @@ def weighted(names: Sequence[str], weights: Any, rows: int, interpolate: str | N
 
 def repeated(names: Sequence[str], repeat: Any, rows: Sequence[int]) -> list[int]:
     """Rows of each source: ``repeat`` times those that it has."""
-    if isinstance(repeat, int | float | Fraction):
+    if isinstance(repeat, Real):
         repeat = dict.fromkeys(names, repeat)
     numbers = [_number("repeat", name, value) for name, value in by_name("repeat", repeat, names)]
     return [math.floor(number * count + Fraction(1, 2)) for number, count in zip(numbers, rows, strict=True)]
@@ -106,7 +108,9 @@ def nested(outer: Blend, inner: Sequence[Blend | None]) -> Blend:
         return fixed(outer.mode, counts)
     interpolate = next((blend.interpolate for blend in changing if blend.interpolate), None)
     if interpolate and len(changing) > 1:
-        raise OptionError("interpolate is for one of several mixtures within each other: weights of the others stay as they are")
+        raise OptionError(
+            "interpolate is for one of several mixtures within each other: weights of the others stay as they are"
+        )
     rows = sorted({row for blend in changing for row, _ in blend.stages} | {0})
     stages = []
     for row in rows:
@@ -167,7 +171,9 @@ def _stage(stage: Any) -> tuple[int, Any]:
 
 def _number(option: str, name: str, value: Any) -> Fraction:
     try:
-        number = Fraction(-1) if isinstance(value, bool | str) else Fraction(value)
+        # 0.1 means a tenth, not the binary number that comes closest.
+        exact = value if isinstance(value, Rational) else repr(float(value))
+        number = Fraction(-1) if isinstance(value, bool | str) else Fraction(exact)
     except (TypeError, ValueError, OverflowError):
         number = Fraction(-1)
     if number < 0:

@@ -192,7 +192,7 @@ class Loader:
             "nulls": nulls,
             "fill_values": plain_fill_values(fill_values),
             "is_padded": self._tail == "pad",
-            "is_filtered": any(source.filter is not None for source in self._sources),
+            "is_filtered": self._dataset.is_filtered,
         }
         self._outlet = _native.Outlet(self._dataset._native, **self._outlet_arguments)
         self._cutter.check(self._outlet)
@@ -261,8 +261,8 @@ class Loader:
 
         Batches that were prefetched do not count. Taking it disturbs nothing; take it at the same step on all ranks.
         """
-        epoch, consumed = self._position.epoch, self._position.consumed
-        return self._with_sources(self._settings().state(epoch, consumed), self._plan())
+        state = self._settings().state(self._position.epoch, self._position.consumed)
+        return mixture_state.with_consumed(state, self._plan())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
@@ -281,8 +281,7 @@ class Loader:
         mixture_state.check(state.get("mixture"), settings.mixture)
         settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
         plan = self._plan() if lanes == self._lanes else self._plan_of(lanes)
-        if settings.mixture is not None:
-            mixture_state.check_consumed(state["mixture"], plan.consumed(state["epoch"], state["consumed"]))
+        mixture_state.check_consumed(state, plan)
         self._lanes, self._rows = lanes, plan
         self._position = _Position(state["epoch"], state["consumed"], is_loaded=True)
         self._normalize(self._position)
@@ -349,10 +348,7 @@ class Loader:
         answer = self._plan().explain(
             self._position.epoch if epoch is None else epoch, step, share, self._outlet_arguments["columns"]
         )
-        if isinstance(self._dataset, Mixture):
-            for name in ("sources", "sources_of_epoch"):
-                answer[name] = dict(zip(self._dataset.sources, answer[name], strict=False))
-        return {**answer, "tail": share["tail"]}
+        return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}
 
     @property
     def start(self) -> tuple[int, int]:
@@ -400,16 +396,6 @@ class Loader:
         window = self._window_bytes if self._shuffle else None
         return self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=lanes)
 
-    @property
-    def _sources(self) -> list[Dataset]:
-        return list(self._dataset.sources.values()) if isinstance(self._dataset, Mixture) else [self._dataset]
-
-    def _with_sources(self, state: dict[str, Any], plan: _native.RowPlan) -> dict[str, Any]:
-        if "mixture" in state:
-            consumed = plan.consumed(state["epoch"], state["consumed"])
-            state["mixture"] = mixture_state.with_consumed(state["mixture"], consumed)
-        return state
-
     def _settings(self, lanes: int | None = None) -> OrderSettings:
         return OrderSettings(
             order_version=_native.ORDER_VERSION,
@@ -427,7 +413,7 @@ class Loader:
         native = self._dataset._native
         files = {"files": len(native.files), "dataset": native.fingerprint}
         if isinstance(self._dataset, Mixture):
-            return {**files, "filter": None, "file_digests": None, "mixture": mixture_state.settings_of(self._dataset)}
+            return {**files, **mixture_state.settings_of(self._dataset)}
         digests = OrderSettings.digests_shown(native.file_digests)
         return {**files, "filter": OrderSettings.filter_text(self._dataset.filter), "file_digests": digests}
 

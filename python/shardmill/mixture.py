@@ -63,7 +63,9 @@ class Mixture:
         interpolate: str | None = None,
         source_column: str | None = None,
     ) -> None:
-        given = [name for name, value in (("weights", weights), ("repeat", repeat), ("choose", choose)) if value is not None]
+        given = [
+            name for name, value in (("weights", weights), ("repeat", repeat), ("choose", choose)) if value is not None
+        ]
         if len(given) > 1:
             raise OptionError(f"{' and '.join(given)} exclude each other")
         for name, value in (("epoch_rows", epoch_rows), ("interpolate", interpolate)):
@@ -73,7 +75,11 @@ class Mixture:
         names = list(parts)
         self._sources: dict[str, Dataset] = {}
         for name, part in parts.items():
-            self._sources |= {name: part} if isinstance(part, Dataset) else {f"{name}/{inner}": own for inner, own in part._sources.items()}
+            self._sources |= (
+                {name: part}
+                if isinstance(part, Dataset)
+                else {f"{name}/{inner}": own for inner, own in part._sources.items()}
+            )
         rows = [part.num_rows for part in parts.values()]
         if weights is not None:
             all_rows = sum(source.num_rows for source in self._sources.values())
@@ -82,7 +88,9 @@ class Mixture:
             outer = blend.fixed("choose", blend.chosen(names, choose))
         else:
             outer = blend.fixed("repeat", blend.repeated(names, 1 if repeat is None else repeat, rows))
-        self._blend = blend.nested(outer, [part._blend if isinstance(part, Mixture) else None for part in parts.values()])
+        self._blend = blend.nested(
+            outer, [part._blend if isinstance(part, Mixture) else None for part in parts.values()]
+        )
         self._source_column = source_column
         self._native = _native.Dataset.mixed(
             [(name, source._native, source._column_numbers) for name, source in self._sources.items()],
@@ -119,6 +127,11 @@ class Mixture:
     def files(self) -> list[str]:
         """Paths of the files of all sources, in order."""
         return [path for path, *_ in self._native.files]
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some rows of the files may be left out."""
+        return any(source.is_filtered for source in self._sources.values())
 
     @property
     def num_rows(self) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from shardmill.dataset import Dataset
 from shardmill.errors import CheckpointMismatchError
 from shardmill.loader_state import OrderSettings
 from shardmill.mixture import Mixture
@@ -15,14 +16,14 @@ _SHOWN_BYTES = 500
 
 
 def settings_of(mixture: Mixture) -> dict[str, Any]:
-    """Everything about the sources and their parts that decides the order."""
+    """For :class:`OrderSettings`: everything about the sources and their parts that decides the order."""
     blend = mixture._blend
     sources = mixture.sources.values()
     if blend.counts is not None:
         parts: list[Any] = list(blend.counts)
     else:
         parts = [[row, [round(float(part), 12) for part in of_stage]] for row, of_stage in blend.stages]
-    return {
+    mixed = {
         "mode": blend.mode,
         "sources": _shown(list(mixture.sources)),
         "epoch_rows": blend.rows,
@@ -33,6 +34,7 @@ def settings_of(mixture: Mixture) -> dict[str, Any]:
         "fingerprints": _shown([source._native.fingerprint[:16] for source in sources]),
         "filters": _shown([_digest(OrderSettings.filter_text(source.filter)) for source in sources]),
     }
+    return {"filter": None, "file_digests": None, "mixture": mixed}
 
 
 def check(saved: Any, current: dict[str, Any] | None) -> None:
@@ -58,21 +60,40 @@ def check(saved: Any, current: dict[str, Any] | None) -> None:
             )
 
 
-def with_consumed(settings: dict[str, Any], consumed: list[int]) -> dict[str, Any]:
-    """Settings, and the rows of each source that the epoch has delivered."""
-    return {**settings, "consumed": _shown(consumed)}
+def with_consumed(state: dict[str, Any], plan: Any) -> dict[str, Any]:
+    """The state, and in that of a mixture the rows of each source that the epoch has delivered."""
+    if "mixture" not in state:
+        return state
+    return {**state, "mixture": {**state["mixture"], "consumed": _consumed(state, plan)}}
 
 
-def check_consumed(saved: dict[str, Any], consumed: list[int]) -> None:
+def check_consumed(state: dict[str, Any], plan: Any) -> None:
     """Refuses counters that are not those of the position.
 
     Raises:
         ValueError: with both values.
     """
-    if saved.get("consumed") != _shown(consumed):
+    if "mixture" not in state:
+        return
+    saved, current = state["mixture"].get("consumed"), _consumed(state, plan)
+    if saved != current:
         raise CheckpointMismatchError(
-            f"the state is damaged: rows of each source are {saved.get('consumed')!r} at a position that has {consumed!r}"
+            f"the state is damaged: rows of each source are {saved!r} at a position that has {current!r}"
         )
+
+
+def by_name(explanation: dict[str, Any], dataset: Dataset | Mixture) -> dict[str, Any]:
+    """What a plan tells of its sources, by their names."""
+    if not isinstance(dataset, Mixture):
+        return explanation
+    counts = {
+        name: dict(zip(dataset.sources, explanation[name], strict=False)) for name in ("sources", "sources_of_epoch")
+    }
+    return {**explanation, **counts}
+
+
+def _consumed(state: dict[str, Any], plan: Any) -> Any:
+    return _shown(plan.consumed(state["epoch"], state["consumed"]))
 
 
 def _named(name: str, saved: dict[str, Any], current: dict[str, Any]) -> str:

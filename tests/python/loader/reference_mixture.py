@@ -69,7 +69,9 @@ def one_pass(blocks: Sequence[int], *, shuffle: str | None, seed: int, number: i
 def shared_out(total: int, exact: Sequence[Fraction]) -> list[int]:
     """Whole parts, and what is left to the largest remainders."""
     counts = [floor(part) for part in exact]
-    for source in sorted(range(len(exact)), key=lambda source: (floor(exact[source]) - exact[source], source))[: total - sum(counts)]:
+    for source in sorted(range(len(exact)), key=lambda source: (floor(exact[source]) - exact[source], source))[
+        : total - sum(counts)
+    ]:
         counts[source] += 1
     return counts
 

@@ -211,7 +211,7 @@ fn small(value: u64) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use shardmill_plan::order::{Block, Lanes, Tail};
+    use shardmill_plan::order::{Blend, Block, Lanes, MixtureOptions, Tail};
 
     fn planners(blocks: &[u64], window: Option<u64>, lanes: u64, batch_size: u64, world_size: u64, consumed: u64, tail: Tail) -> Vec<Planner> {
         let blocks: Vec<Block> = blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
@@ -272,6 +272,44 @@ mod tests {
         // The batch across the border, then those within the second block, made by one thread.
         assert_eq!(shape(planner.next_job().unwrap()), [(1, vec![0, 1]), (12, vec![1])]);
         assert!(planner.next_job().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn slabs_of_a_mixture_hold_the_slices_of_their_rank_and_every_block_is_given_up_once(
+            sources in prop::collection::vec(prop::collection::vec(1u64..400, 1..5), 1..4),
+            counts in prop::collection::vec(1u64..1_500, 3),
+            window in prop::option::of(0u64..4_000),
+            lanes in 1u64..5,
+            batch_size in 1u64..40,
+            world_size in 1u64..4,
+            epoch in 0u64..3,
+        ) {
+            let blend = Blend::fixed(counts.into_iter().take(sources.len()).collect());
+            let blocks: Vec<Vec<Block>> =
+                sources.iter().map(|blocks| blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows << 20 }).collect()).collect();
+            let options = MixtureOptions { blend: &blend, sources: &blocks, window_bytes: window.map(|window| window << 20), seed: 1, lanes };
+            let order = Arc::new(RowOrder::mixed(options, epoch));
+            let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail: Tail::Drop };
+            for rank in 0..world_size {
+                let mut planner = Planner::new(Arc::clone(&order), steps, rank, 0, 1, 100);
+                let (mut known, mut retired) = (BTreeSet::new(), BTreeSet::new());
+                while let Some(job) = planner.next_job() {
+                    for slab in job {
+                        for run in &slab.runs {
+                            order.for_each(run.clone(), |visit, _| assert!(slab.visits.binary_search(&visit).is_ok()));
+                        }
+                        for visit in slab.visits {
+                            prop_assert!(!retired.contains(&visit), "a block that was given up is needed again");
+                            known.insert(visit);
+                        }
+                        for visit in slab.retired {
+                            prop_assert!(known.contains(&visit) && retired.insert(visit));
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Each batch by where it ends, with its rows.
