@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.mixture import Mixture
     from shardmill.packing import Packing
     from shardmill.stall import StallWarning
     from shardmill.writer import Writer
@@ -49,6 +50,7 @@ _LOCATIONS = {
     "IdTypeError": "shardmill.errors",
     "Loader": "shardmill.loader",
     "MissingColumnError": "shardmill.errors",
+    "Mixture": "shardmill.mixture",
     "NotFoundError": "shardmill.errors",
     "OptionError": "shardmill.errors",
     "Packing": "shardmill.packing",
@@ -74,6 +76,7 @@ __all__ = [
     "IdTypeError",
     "Loader",
     "MissingColumnError",
+    "Mixture",
     "NotFoundError",
     "OptionError",
     "Packing",

@@ -150,6 +150,11 @@ class Dataset:
         return self._filter
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether some rows of the files may be left out."""
+        return self._filter is not None
+
+    @property
     def num_rows(self) -> int:
         """Rows after the filter. With a filter, the columns that it names are read once."""
         return self._native.num_rows if self._filter is None else self.row_plan().num_rows

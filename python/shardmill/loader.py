@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from shardmill import ranks
+from shardmill import mixture_state, ranks
 from shardmill._native import load as _native
 from shardmill.audit import Audit
 from shardmill.bad_rows import BadRow, Ledger
@@ -21,6 +21,7 @@ from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_state import OrderSettings, parsed
+from shardmill.mixture import Mixture
 from shardmill.packing import PackedRows, Packing, packed_columns
 from shardmill.stall import checked_stall_seconds, warn_of_stall
 from shardmill.threads import checked_threads
@@ -64,7 +65,7 @@ class Loader:
     epoch anew, unless a state is loaded.
 
     Args:
-        path: a :class:`Dataset`, or what one is made of.
+        path: a :class:`Dataset` or a :class:`Mixture`, or what a data set is made of.
         batch_size: rows in a batch of this rank.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: as for :class:`Dataset`; for a path only.
@@ -130,7 +131,7 @@ class Loader:
 
     def __init__(
         self,
-        path: Dataset | PathLike | Sequence[PathLike],
+        path: Dataset | Mixture | PathLike | Sequence[PathLike],
         *,
         batch_size: int = 1024,
         columns: Sequence[str] | None = None,
@@ -185,11 +186,12 @@ class Loader:
             "partitioning": partitioning,
             "schema": schema,
         }
-        if isinstance(path, Dataset):
+        self._dataset: Dataset | Mixture
+        if isinstance(path, Dataset | Mixture):
             given = [name for name, value in options_of_dataset.items() if value is not None]
             if given or (bad_lines, on_bad_file) != ("error", "error"):
                 names = ", ".join([*options_of_dataset, "bad_lines and on_bad_file"])
-                raise OptionError(f"{names} belong to the Dataset; give them there")
+                raise OptionError(f"{names} belong to the {type(path).__name__}; give them there")
             self._dataset = path
         else:
             self._dataset = Dataset(
@@ -220,7 +222,7 @@ class Loader:
             "nulls": nulls,
             "fill_values": plain_fill_values(fill_values),
             "is_padded": self._tail == "pad",
-            "is_filtered": self._dataset.filter is not None,
+            "is_filtered": self._dataset.is_filtered,
         }
         self._packed = None
         if packing is not None:
@@ -232,7 +234,7 @@ class Loader:
         self._rows: _native.RowPlan | None = None
 
     @property
-    def dataset(self) -> Dataset:
+    def dataset(self) -> Dataset | Mixture:
         """What the batches are made of."""
         return self._dataset
 
@@ -326,6 +328,8 @@ class Loader:
         Batches that were prefetched do not count. Taking it disturbs nothing; take it at the same step on all ranks.
         """
         state = self._settings().state(self._position.epoch, self._position.consumed)
+        if self._packed is None:
+            state = mixture_state.with_consumed(state, self._row_plan())
         return state if self._ledger.policy == "raise" else {**state, "bad_rows": self._ledger.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -341,17 +345,18 @@ class Loader:
                 f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"
             )
         lanes = self._asked_lanes or state["lanes"]
-        self._settings(lanes).check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        settings = self._settings(lanes)
+        mixture_state.check(state.get("mixture"), settings.mixture)
+        settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
         before = self._lanes, self._rows
         if lanes != self._lanes:
             self._lanes, self._rows = lanes, None
         position = _Position(state["epoch"], state["consumed"], is_loaded=True)
-        places = self._plan(position.epoch).num_places
-        if position.consumed > places:
+        try:
+            self._check_position(state)
+        except CheckpointMismatchError:
             self._lanes, self._rows = before
-            raise CheckpointMismatchError(
-                f"the state is damaged: place {position.consumed} of {places} in epoch {position.epoch}"
-            )
+            raise
         self._position = position
         self._ledger.load(state.get("bad_rows"))
         self._audits.clear()
@@ -392,6 +397,8 @@ class Loader:
             Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows
             the shuffle of a window moves a row on the average. All are 0 without shuffle.
 
+            Of a mixture: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
+
         Example:
             >>> import pyarrow as pa, pyarrow.parquet as pq
             >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
@@ -417,7 +424,7 @@ class Loader:
         epoch = self._position.epoch if epoch is None else epoch
         columns = self._outlet_arguments["columns"]
         answer = self._plan(epoch).explain(epoch, step, share, columns)
-        return {**answer, "tail": share["tail"]}
+        return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}
 
     @property
     def start(self) -> tuple[int, int]:
@@ -468,9 +475,21 @@ class Loader:
 
     def _row_plan(self) -> _native.RowPlan:
         if self._rows is None:
-            window = self._window_bytes if self._shuffle else None
-            self._rows = self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=self._lanes)
+            self._rows = self._plan_of(self._lanes)
         return self._rows
+
+    def _plan_of(self, lanes: int) -> _native.RowPlan:
+        window = self._window_bytes if self._shuffle else None
+        return self._dataset.row_plan().ordered(window_bytes=window, seed=self._seed, lanes=lanes)
+
+    def _check_position(self, state: dict[str, Any]) -> None:
+        places = self._plan(state["epoch"]).num_places
+        if state["consumed"] > places:
+            raise CheckpointMismatchError(
+                f"the state is damaged: place {state['consumed']} of {places} in epoch {state['epoch']}"
+            )
+        if self._packed is None:
+            mixture_state.check_consumed(state, self._row_plan())
 
     def _settings(self, lanes: int | None = None) -> OrderSettings:
         return OrderSettings(
@@ -488,12 +507,11 @@ class Loader:
     def _identity(self) -> dict[str, Any]:
         """What the data set puts into a state: it takes a hash over all blocks, and a state may be taken after every batch."""
         native = self._dataset._native
-        return {
-            "filter": OrderSettings.filter_text(self._dataset.filter),
-            "files": len(native.files),
-            "dataset": native.fingerprint,
-            "file_digests": OrderSettings.digests_shown(native.file_digests),
-        }
+        files = {"files": len(native.files), "dataset": native.fingerprint}
+        if isinstance(self._dataset, Mixture):
+            return {**files, **mixture_state.settings_of(self._dataset)}
+        digests = OrderSettings.digests_shown(native.file_digests)
+        return {**files, "filter": OrderSettings.filter_text(self._dataset.filter), "file_digests": digests}
 
     def _share(self) -> dict[str, Any]:
         return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}

@@ -31,6 +31,8 @@ class OrderSettings:
     files: int
     dataset: str
     file_digests: list[str] | None
+    #: Of several data sets: see :mod:`shardmill.mixture_state`.
+    mixture: dict[str, Any] | None = None
 
     @staticmethod
     def filter_text(filter: Any) -> str | None:
@@ -65,6 +67,7 @@ class OrderSettings:
             "dataset": self.dataset,
             "file_digests": self.file_digests,
             **packing,
+            **({} if self.mixture is None else {"mixture": self.mixture}),
         }
 
     def check(self, state: dict[str, Any], names: list[str]) -> None:

@@ -14,11 +14,11 @@ use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::packing::Packs;
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
-    Audit, AuditIds, BadRowPolicy, Dataset, DatasetOptions, Delivery, Error, Format, OnBadRows, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab,
-    TableColumn, TableDataFile, TableOptions, expected_audit, explain, fingerprint, take,
+    Audit, AuditIds, BadRowPolicy, Dataset, DatasetOptions, Delivery, Error, Format, MixedSource, OnBadRows, Outlet, OutletKind, Pass, PassOptions,
+    RowSet, Slab, TableColumn, TableDataFile, TableOptions, expected_audit, explain, fingerprint, take,
 };
 use shardmill_plan::Expression;
-use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
+use shardmill_plan::order::{Blend, Lanes, MixtureOptions, ORDER_VERSION, RowOrder, Steps, Tail};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,6 +92,20 @@ impl PyDataset {
             filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
         }
         Ok(Self(Arc::new(dataset)))
+    }
+
+    /// Several data sets as one: (name, data set, numbers of its columns) of each.
+    #[staticmethod]
+    #[pyo3(signature = (sources, *, number_column=None))]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn mixed(sources: Vec<(String, PyRef<'_, Self>, Vec<usize>)>, number_column: Option<&str>) -> PyShardmillResult<Self> {
+        let source = |(name, dataset, columns): &(String, PyRef<'_, Self>, Vec<usize>)| MixedSource {
+            name: name.clone(),
+            dataset: Arc::clone(&dataset.0),
+            columns: columns.clone(),
+        };
+        let sources: Vec<MixedSource> = sources.iter().map(source).collect();
+        Ok(Self(Arc::new(Dataset::mixed(&sources, number_column)?)))
     }
 
     #[getter]
@@ -227,6 +241,16 @@ pub(crate) struct PyRowPlan {
     window_bytes: Option<u64>,
     seed: i64,
     lanes: u64,
+    mixture: Option<Arc<Mixture>>,
+    /// That of the last epoch that was asked for, unmerged.
+    order: Mutex<Option<(u64, Arc<RowOrder>)>>,
+}
+
+/// What makes a mixture of rows of several sources.
+struct Mixture {
+    blend: Blend,
+    /// Number of the first file of each source.
+    first_files: Vec<usize>,
 }
 
 /// How rows are dealt out.
@@ -275,18 +299,60 @@ impl PyRowPlan {
         let dataset = Arc::clone(&dataset.0);
         let opened = Arc::clone(&dataset);
         let rows = interruptible(py, move |cancel| RowSet::build(&opened, filter.as_ref(), threads, cancel).map_err(PyShardmillError::from))?;
-        Ok(Self { dataset, rows: Arc::new(rows), window_bytes: None, seed: 0, lanes: 1 })
+        Ok(Self { dataset, rows: Arc::new(rows), window_bytes: None, seed: 0, lanes: 1, mixture: None, order: Mutex::default() })
     }
 
+    /// Rows of several plans, blended: `dataset` has the files of all of them in this order. `stages` are (row of the run, weights); one stage whose weights
+    /// are row counts that add up to `rows` fixes the counts of every epoch.
+    #[staticmethod]
+    #[pyo3(signature = (dataset, plans, *, rows, stages, is_linear=false))]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn mixed(dataset: PyRef<'_, PyDataset>, plans: Vec<PyRef<'_, Self>>, rows: u64, stages: Vec<(u64, Vec<u64>)>, is_linear: bool) -> Self {
+        let mut first_files = Vec::with_capacity(plans.len());
+        let mut files = 0;
+        for plan in &plans {
+            first_files.push(files);
+            files += plan.dataset.files().len();
+        }
+        let blend = match stages.as_slice() {
+            [(_, weights)] => Blend::weighted(rows, weights),
+            stages => Blend::staged(rows, stages, is_linear),
+        };
+        let joined = RowSet::joined(first_files.iter().copied().zip(plans.iter().map(|plan| &*plan.rows)));
+        Self {
+            dataset: Arc::clone(&dataset.0),
+            rows: Arc::new(joined),
+            window_bytes: None,
+            seed: 0,
+            lanes: 1,
+            mixture: Some(Arc::new(Mixture { blend, first_files })),
+            order: Mutex::default(),
+        }
+    }
+
+    /// Of one epoch.
     #[getter]
     fn num_rows(&self) -> u64 {
-        self.rows.num_rows()
+        self.mixture.as_ref().map_or_else(|| self.rows.num_rows(), |mixture| mixture.blend.rows())
+    }
+
+    /// Rows of each source of a mixture in an epoch.
+    fn counts(&self, epoch: u64) -> Vec<u64> {
+        self.mixture.as_ref().map_or_else(Vec::new, |mixture| mixture.blend.counts(epoch))
+    }
+
+    /// Rows of each source of a mixture among the first `consumed` rows of an epoch.
+    fn consumed(&self, py: Python<'_>, epoch: u64, consumed: u64) -> Vec<u64> {
+        if self.mixture.is_none() {
+            return Vec::new();
+        }
+        py.detach(|| self.order(epoch).mixture().map_or_else(Vec::new, |order| order.consumed(consumed)))
     }
 
     /// Of the global sequence.
     #[getter]
     fn num_places(&self) -> u64 {
-        self.rows.num_rows()
+        self.num_rows()
     }
 
     /// In memory, all columns of all rows, estimated from metadata.
@@ -298,7 +364,15 @@ impl PyRowPlan {
     /// The same rows in another order.
     #[pyo3(signature = (*, window_bytes, seed, lanes))]
     fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
-        Self { dataset: Arc::clone(&self.dataset), rows: Arc::clone(&self.rows), window_bytes, seed, lanes }
+        Self {
+            dataset: Arc::clone(&self.dataset),
+            rows: Arc::clone(&self.rows),
+            window_bytes,
+            seed,
+            lanes,
+            mixture: self.mixture.clone(),
+            order: Mutex::default(),
+        }
     }
 
     /// Steps that are left when `consumed` rows of the epoch were delivered, the same on every rank.
@@ -351,7 +425,7 @@ impl PyRowPlan {
     /// Which rows a batch holds, and what an epoch costs.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: Share, columns: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
-        let (order, steps) = (self.order(epoch), self.steps(&share));
+        let (order, steps) = (py.detach(|| self.order(epoch)), self.steps(&share));
         let (dataset, rows) = (&self.dataset, &self.rows);
         let batch = py.detach(|| explain::batch(dataset, rows, &order, &steps, step, share.rank));
         let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| explain::cost(dataset, rows, &order, &steps, &columns, rank)).collect());
@@ -361,14 +435,18 @@ impl PyRowPlan {
         let own_lanes = steps.lanes_of(share.rank);
         let answer = PyDict::new(py);
         let is_there = batch.is_some();
-        let batch = batch.unwrap_or(BatchExplanation { places: 0..0, lanes: Vec::new(), rows: Vec::new(), repeats: 0 });
+        let batch = batch.unwrap_or(BatchExplanation { places: 0..0, lanes: Vec::new(), rows: Vec::new(), repeats: 0, sources: Vec::new() });
         let files: Vec<_> = batch.rows.into_iter().map(|run| (run.file, run.start, run.rows)).collect();
         answer.set_item("rows", is_there.then_some(files))?;
         answer.set_item("repeats", batch.repeats)?;
         answer.set_item("places", is_there.then_some((batch.places.start, batch.places.end)))?;
         answer.set_item("lanes", batch.lanes.iter().map(|run| (run.lane, run.position, run.rows)).collect::<Vec<_>>())?;
         answer.set_item("steps", steps.remaining(0))?;
-        answer.set_item("rows_of_epoch", rows.num_rows())?;
+        answer.set_item("rows_of_epoch", order.num_rows())?;
+        if self.mixture.is_some() {
+            answer.set_item("sources", batch.sources)?;
+            answer.set_item("sources_of_epoch", self.counts(epoch))?;
+        }
         answer.set_item("blocks", rows.blocks().len())?;
         answer.set_item("lanes_of_rank", (own_lanes.start, own_lanes.end))?;
         answer.set_item("windows", order.num_windows())?;
@@ -417,7 +495,8 @@ impl PyRowPlan {
         // In the order of the files, blocks decide nothing but speed.
         let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
         let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
-        let (order, columns) = (Arc::new(self.order_of(&rows, epoch)), outlet.columns().to_vec());
+        let order = py.detach(|| if is_merged { Arc::new(self.order_of(&rows, epoch)) } else { self.order(epoch) });
+        let columns = outlet.columns().to_vec();
         let bad_rows = BadRowPolicy { on_bad_rows, seed: self.seed, epoch };
         let options =
             PassOptions { order: Arc::clone(&order), steps, rank, consumed, stride, columns, threads, prefetch_bytes, bad_rows, is_audited, packs };
@@ -431,14 +510,26 @@ impl PyRowPlan {
     }
 
     pub(crate) fn row_lanes(&self) -> Lanes {
-        Lanes::new(self.rows.num_rows(), self.lanes)
+        Lanes::new(self.num_rows(), self.lanes)
     }
 
-    pub(crate) fn order(&self, epoch: u64) -> RowOrder {
-        self.order_of(&self.rows, epoch)
+    /// Kept from one call to the next: a state may be taken after every batch.
+    pub(crate) fn order(&self, epoch: u64) -> Arc<RowOrder> {
+        let mut kept = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, order)) = kept.as_ref().filter(|(known, _)| *known == epoch) {
+            return Arc::clone(order);
+        }
+        let order = Arc::new(self.order_of(&self.rows, epoch));
+        *kept = Some((epoch, Arc::clone(&order)));
+        order
     }
 
     fn order_of(&self, rows: &RowSet, epoch: u64) -> RowOrder {
+        if let Some(mixture) = &self.mixture {
+            let sources = rows.order_blocks_by_source(&mixture.first_files);
+            let Self { window_bytes, seed, lanes, .. } = *self;
+            return RowOrder::mixed(MixtureOptions { blend: &mixture.blend, sources: &sources, window_bytes, seed, lanes }, epoch);
+        }
         let blocks = rows.order_blocks();
         match self.window_bytes {
             None => RowOrder::sequential(&blocks),

@@ -51,6 +51,8 @@ pub enum Error {
     KnownNulls { column: String, path: String, data_type: DataType },
     #[error("A column is called `{column}`, which is the name of the marks of padded rows")]
     ReservedColumn { column: String },
+    #[error("A column is called `{column}`, which is to be the name of the numbers of the sources")]
+    SourceColumn { column: String },
     #[error("There is no row {row}, there are {rows}")]
     NoSuchRow { row: u64, rows: u64 },
     /// Nothing near a bad row can be read either.
@@ -78,6 +80,7 @@ impl Error {
             Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
+            Self::SourceColumn { .. } => Some("choose another source_column"),
             Self::UnknownFormat { .. } => Some("name it by format="),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord"),
             Self::SchemaConflict { .. } => Some("read the files as data sets of their own, or write them again with one type"),

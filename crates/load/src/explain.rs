@@ -2,7 +2,7 @@
 
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, StepRows, Steps};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Consecutive rows of one file.
@@ -34,6 +34,8 @@ pub struct BatchExplanation {
     /// In the order of the batch.
     pub rows: Vec<FileRows>,
     pub repeats: u64,
+    /// Rows of each source of a mixture, repeats included.
+    pub sources: Vec<u64>,
 }
 
 /// What a rank does in one epoch.
@@ -67,6 +69,7 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
     let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
     let mut lanes = Vec::new();
     let mut found: Vec<FileRows> = Vec::new();
+    let mut sources = vec![0; order.mixture().map_or(0, |mixture| mixture.shares().count())];
     for run in slice.rows {
         if new > 0 {
             // A run stays within one lane, and repeats begin a run of their own.
@@ -74,6 +77,9 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
             new = new.saturating_sub(run.end - run.start);
         }
         order.for_each(run, |visit, row| {
+            if let Some(count) = order.mixture().and_then(|mixture| sources.get_mut(mixture.source(visit)?)) {
+                *count += 1;
+            }
             let Some((file, row)) = order.block(visit).and_then(|block| rows.row_of_file(dataset, block, row)) else { return };
             let name = dataset.files().get(file).map_or("", |file| file.relative.as_str());
             match found.last_mut() {
@@ -82,7 +88,7 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
             }
         });
     }
-    Some(BatchExplanation { places: step.start..step.start + step.len, lanes, rows: found, repeats: slice.repeats })
+    Some(BatchExplanation { places: step.start..step.start + step.len, lanes, rows: found, repeats: slice.repeats, sources })
 }
 
 /// What `rank` does in a whole epoch, as planned: each block that holds a row of its lanes is decoded once.
@@ -107,20 +113,23 @@ pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usi
     if order.num_windows() == 0 || order.num_rows() == 0 {
         return Mixing::default();
     }
-    let mut mixing = Mixing::default();
-    let (mut window, mut bytes, mut distances) = (0..0, 0u64, 0u128);
+    // A window of each source is in memory at a time.
+    let mut largest: BTreeMap<usize, u64> = BTreeMap::new();
+    let (mut window, mut source, mut bytes) = (0..0, None, 0u64);
+    let (mut distances, mut all) = (0u128, 0u128);
     for visit in 0..order.num_visits() {
         let span = order.span(visit);
-        if span != window {
-            // Two random places among n are n / 3 apart.
-            let len = u128::from(span.end - span.start);
-            distances = distances.saturating_add(len * len / 3);
-            (window, bytes) = (span, 0);
+        let own = order.mixture().and_then(|mixture| mixture.source(visit));
+        if span != window || own != source {
+            (window, source, bytes) = (span, own, 0);
         }
-        let block = order.block(visit).and_then(|block| rows.blocks().get(block));
-        bytes = bytes.saturating_add(block.map_or(0, |block| block.delivered_bytes(dataset, columns)));
-        mixing.window_bytes = mixing.window_bytes.max(bytes);
+        let Some(block) = order.block(visit).and_then(|block| rows.blocks().get(block)) else { continue };
+        // Two random places among n are n / 3 apart.
+        distances = distances.saturating_add(u128::from(block.rows) * u128::from(window.end - window.start) / 3);
+        all += u128::from(block.rows);
+        bytes = bytes.saturating_add(block.delivered_bytes(dataset, columns));
+        let known = largest.entry(own.unwrap_or_default()).or_default();
+        *known = bytes.max(*known);
     }
-    mixing.distance = u64::try_from(distances / u128::from(order.num_rows())).unwrap_or(u64::MAX);
-    mixing
+    Mixing { window_bytes: largest.into_values().sum(), distance: u64::try_from(distances / all.max(1)).unwrap_or(u64::MAX) }
 }

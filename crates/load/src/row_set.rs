@@ -55,6 +55,16 @@ impl RowSet {
         Ok(Self::of(blocks))
     }
 
+    /// The rows of several sets, one set after the other. Each comes with the number that its first file has among those of all.
+    #[must_use]
+    pub fn joined<'a>(sets: impl Iterator<Item = (usize, &'a Self)>) -> Self {
+        let moved = |first_file: usize, block: &RowBlock| {
+            let place = BlockOf { file: block.place.file + first_file, ..block.place };
+            RowBlock { place, ..block.clone() }
+        };
+        Self::of(sets.flat_map(|(first_file, set)| set.blocks.iter().map(move |block| moved(first_file, block))).collect())
+    }
+
     fn of(blocks: Vec<RowBlock>) -> Self {
         let mut num_rows = 0;
         let mut starts = Vec::with_capacity(blocks.len());
@@ -121,11 +131,28 @@ impl RowSet {
     /// As the order wants them.
     #[must_use]
     pub fn order_blocks(&self) -> Vec<Block> {
-        self.blocks.iter().map(|block| Block { rows: block.rows, decoded_bytes: block.decoded_bytes }).collect()
+        self.blocks.iter().map(RowBlock::for_order).collect()
+    }
+
+    /// As the order of several sources wants them; `first_files` are the numbers of the first file of each.
+    #[must_use]
+    pub fn order_blocks_by_source(&self, first_files: &[usize]) -> Vec<Vec<Block>> {
+        let mut sources = vec![Vec::new(); first_files.len()];
+        for block in &self.blocks {
+            let source = first_files.partition_point(|first| *first <= block.place.file).saturating_sub(1);
+            if let Some(blocks) = sources.get_mut(source) {
+                blocks.push(block.for_order());
+            }
+        }
+        sources
     }
 }
 
 impl RowBlock {
+    fn for_order(&self) -> Block {
+        Block { rows: self.rows, decoded_bytes: self.decoded_bytes }
+    }
+
     /// In memory, `columns` of the rows that the filter left, estimated.
     #[must_use]
     pub fn delivered_bytes(&self, dataset: &Dataset, columns: &[usize]) -> u64 {

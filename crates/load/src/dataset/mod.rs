@@ -3,6 +3,7 @@
 //! Opening reads footers, in parallel, and no row. The files of a directory stand in byte order of their names; rows are numbered file after file.
 
 mod format;
+mod mixed;
 mod open;
 mod opener;
 mod rows;
@@ -10,6 +11,7 @@ mod schema;
 mod table;
 
 pub use format::Format;
+pub use mixed::MixedSource;
 pub use open::{DatasetOptions, files_of_one_format};
 pub use opener::FileOpener;
 pub use table::{TableColumn, TableDataFile, TableOptions};
@@ -29,11 +31,12 @@ pub struct Dataset {
     files: Vec<OpenFile>,
     schema: SchemaRef,
     skipped: Vec<(String, Error)>,
-    bytes_read: Arc<AtomicU64>,
+    /// Files of several data sets bring their own counters.
+    bytes_read: Vec<Arc<AtomicU64>>,
 }
 
 /// One file, and how its columns become those of the data set.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OpenFile {
     pub path: String,
     /// Below the root of the data set.
@@ -64,7 +67,7 @@ pub struct BlockOf {
 }
 
 impl Dataset {
-    /// `None` when there are no files.
+    /// `None` when there are no files, and when there are files of several formats.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
         self.format
@@ -90,7 +93,7 @@ impl Dataset {
     /// Bytes that were asked of the storage so far, footers included.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
+        self.bytes_read.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// All rows, no filter applied.

@@ -45,7 +45,7 @@ impl Dataset {
         let (format, files) = files_of_one_format(&options.paths, options.format)?;
         let Some(format) = format else {
             let schema = unify(std::iter::empty())?;
-            return Ok(Self { format: options.format, files: Vec::new(), schema, skipped: Vec::new(), bytes_read: Arc::default() });
+            return Ok(Self { format: options.format, files: Vec::new(), schema, skipped: Vec::new(), bytes_read: Vec::new() });
         };
         let relatives: Vec<&str> = files.iter().filter(|_| options.hive).map(|file| file.relative.as_str()).collect();
         let partitions = Partitions::infer("", &relatives)?;
@@ -73,7 +73,7 @@ impl Dataset {
             columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
             OpenFile { path: file.path, relative: file.relative, size, columns, table, live: None }
         });
-        Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read })
+        Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read: vec![bytes_read] })
     }
 }
 

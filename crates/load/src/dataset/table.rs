@@ -69,7 +69,7 @@ impl Dataset {
             let live = live_rows(&file.deleted, table.as_ref());
             files.push(OpenFile { path: file.path.clone(), relative: file.relative.clone(), size, table, columns, live });
         }
-        Ok(Self { format: Some(Format::Parquet), files, schema: Arc::clone(&options.schema), skipped: Vec::new(), bytes_read })
+        Ok(Self { format: Some(Format::Parquet), files, schema: Arc::clone(&options.schema), skipped: Vec::new(), bytes_read: vec![bytes_read] })
     }
 }
 

@@ -9,9 +9,12 @@ use arrow_select::concat::concat;
 use shardmill_plan::order::RowOrder;
 use std::sync::Arc;
 
+/// Entries of a table from visits to blocks.
+const MOST_PLACES: usize = 1 << 20;
+
 /// The rows of `plan`; `blocks` are those of `plan.visits`. Without a copy when they are one run of one block.
 pub(super) fn assemble(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> Result<RecordBatch> {
-    let assembled = if order.num_windows() > 0 { gather_rows(order, plan, blocks, schema) } else { join_ranges(order, plan, blocks, schema) };
+    let assembled = if order.is_scattered() { gather_rows(order, plan, blocks, schema) } else { join_ranges(order, plan, blocks, schema) };
     assembled.map_err(|source| Error::Assemble { source: Arc::new(source) })
 }
 
@@ -36,16 +39,20 @@ fn join_ranges(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], s
 fn gather_rows(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> std::result::Result<RecordBatch, ArrowError> {
     let first = plan.visits.first().copied().unwrap_or_default();
     let span = plan.visits.last().map_or(0, |last| last - first + 1);
-    // Visits of several lanes may lie far apart; the table is then still small beside the rows.
-    let mut places = vec![0; span];
+    // Visits of several lanes may lie far apart; the table is then still small beside the rows. Those of several data sets may lie too far apart for one.
+    let mut places = vec![0; if span <= MOST_PLACES { span } else { 0 }];
     for (place, visit) in plan.visits.iter().enumerate() {
         if let Some(slot) = places.get_mut(visit - first) {
             *slot = place;
         }
     }
+    let place_of = |visit: usize| match places.get(visit.wrapping_sub(first)) {
+        Some(place) => *place,
+        None => plan.visits.binary_search(&visit).unwrap_or(usize::MAX),
+    };
     let mut sources = RowSources::new(blocks.len(), usize::try_from(plan.rows()).unwrap_or(0));
     for run in &plan.runs {
-        order.for_each(run.clone(), |visit, row| sources.push(places.get(visit - first).copied().unwrap_or(usize::MAX), row));
+        order.for_each(run.clone(), |visit, row| sources.push(place_of(visit), row));
     }
     sources.sort(blocks.iter().map(|block| block.num_rows()));
     let columns = (0..schema.fields().len()).map(|column| sources.column(blocks, column));

@@ -110,8 +110,9 @@ impl<T: Send + 'static> Pass<T> {
         finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
         let packs = options.packs;
-        let row_bytes = packs.as_ref().map_or_else(|| row_bytes(dataset, rows, &options.columns), |packs| packs.columns.pack_bytes());
-        let slab_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns);
+        let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes());
+        let slab_bytes = if options.order.is_scattered() { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
         let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
         if let Some(packs) = &packs {
@@ -339,11 +340,19 @@ impl Work {
     }
 }
 
-/// The mean over the first blocks; metadata of all of them would take its time.
-fn row_bytes(dataset: &Dataset, rows: &RowSet, columns: &[usize]) -> u64 {
+/// The mean over the first blocks of each source; metadata of all of them would take its time.
+fn row_bytes(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> u64 {
     const SAMPLE: usize = 64;
-    let sample = || rows.blocks().iter().take(SAMPLE);
-    let bytes: u64 = sample().map(|block| block.whole_bytes(dataset, columns)).sum();
-    let all: u64 = sample().map(RowBlock::whole_rows).sum();
-    bytes.div_ceil(all.max(1))
+    let mean = |blocks: &[RowBlock]| {
+        let sample = || blocks.iter().take(SAMPLE);
+        let bytes: u64 = sample().map(|block| block.whole_bytes(dataset, columns)).sum();
+        let all: u64 = sample().map(RowBlock::whole_rows).sum();
+        bytes.div_ceil(all.max(1))
+    };
+    let Some(mixture) = order.mixture() else { return mean(rows.blocks()) };
+    let bytes = mixture.shares().map(|(blocks, rows_of_source)| {
+        let blocks = rows.blocks().get(blocks).unwrap_or_default();
+        u128::from(mean(blocks)) * u128::from(rows_of_source)
+    });
+    u64::try_from(bytes.sum::<u128>().div_ceil(u128::from(order.num_rows().max(1)))).unwrap_or(u64::MAX)
 }

@@ -57,8 +57,8 @@ impl SlabPlan {
 /// The visits that rows at plan positions, or the rows in packs, may come from.
 fn visits_of(order: &RowOrder, packs: Option<&PackPlan>, runs: &[Range<u64>]) -> BTreeSet<usize> {
     match packs {
-        None => runs.iter().flat_map(|run| order.visits(run.clone())).collect(),
-        Some(packs) => packs.positions(runs).into_iter().flat_map(|run| order.visits(run)).collect(),
+        None => joined(runs).into_iter().flat_map(|run| order.visits(run)).collect(),
+        Some(packs) => joined(&packs.positions(runs)).into_iter().flat_map(|run| order.visits(run)).collect(),
     }
 }
 
@@ -75,6 +75,20 @@ pub(super) fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>
         passed += len;
     }
     parts
+}
+
+/// Runs of a lane follow each other from batch to batch: what they need is looked up once.
+fn joined(runs: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted = runs.to_vec();
+    sorted.sort_unstable_by_key(|run| run.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for run in sorted {
+        match joined.last_mut() {
+            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+            _ => joined.push(run),
+        }
+    }
+    joined
 }
 
 #[derive(Debug)]
@@ -114,7 +128,7 @@ impl Planner {
     /// Whether consecutive batches of this rank are neighbours in file order, in blocks of many batches.
     fn rows_are_neighbours(&self) -> bool {
         let blocks = self.order.num_visits().max(1) as u64;
-        if self.order.num_windows() > 0 || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SLAB) {
+        if self.order.is_scattered() || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SLAB) {
             return false;
         }
         let Some(first) = self.steps.step(self.consumed) else { return false };
@@ -192,10 +206,7 @@ impl Planner {
         if !self.is_aligned {
             return rows < self.slab_rows;
         }
-        let visit_of = |run: &Range<u64>| {
-            let visits = self.order.visits(run.clone());
-            (visits.len() == 1).then_some(visits.start)
-        };
+        let visit_of = |run: &Range<u64>| self.order.visits(run.clone()).only();
         match (slab.runs.as_slice(), next) {
             ([run], [next]) => run.end == next.start && visit_of(run).is_some() && visit_of(run) == visit_of(next),
             _ => false,
@@ -225,7 +236,7 @@ fn small(value: u64) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use shardmill_plan::order::{Block, Tail};
+    use shardmill_plan::order::{Blend, Block, MixtureOptions, Tail};
 
     fn planners(blocks: &[u64], window: Option<u64>, lanes: u64, batch_size: u64, world_size: u64, consumed: u64, tail: Tail) -> Vec<Planner> {
         let blocks: Vec<Block> = blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
@@ -286,6 +297,44 @@ mod tests {
         // The batch across the border, then those within the second block, made by one thread.
         assert_eq!(shape(planner.next_job().unwrap()), [(1, vec![0, 1]), (12, vec![1])]);
         assert!(planner.next_job().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn slabs_of_a_mixture_hold_the_slices_of_their_rank_and_every_block_is_given_up_once(
+            sources in prop::collection::vec(prop::collection::vec(1u64..400, 1..5), 1..4),
+            counts in prop::collection::vec(1u64..1_500, 3),
+            window in prop::option::of(0u64..4_000),
+            lanes in 1u64..5,
+            batch_size in 1u64..40,
+            world_size in 1u64..4,
+            epoch in 0u64..3,
+        ) {
+            let blend = Blend::fixed(counts.into_iter().take(sources.len()).collect());
+            let blocks: Vec<Vec<Block>> =
+                sources.iter().map(|blocks| blocks.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows << 20 }).collect()).collect();
+            let options = MixtureOptions { blend: &blend, sources: &blocks, window_bytes: window.map(|window| window << 20), seed: 1, lanes };
+            let order = Arc::new(RowOrder::mixed(options, epoch));
+            let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail: Tail::Drop };
+            for rank in 0..world_size {
+                let mut planner = Planner::new(Arc::clone(&order), steps.clone(), rank, 0, 1, 100);
+                let (mut known, mut retired) = (BTreeSet::new(), BTreeSet::new());
+                while let Some(job) = planner.next_job() {
+                    for slab in job {
+                        for run in &slab.runs {
+                            order.for_each(run.clone(), |visit, _| assert!(slab.visits.binary_search(&visit).is_ok()));
+                        }
+                        for visit in slab.visits {
+                            prop_assert!(!retired.contains(&visit), "a block that was given up is needed again");
+                            known.insert(visit);
+                        }
+                        for visit in slab.retired {
+                            prop_assert!(known.contains(&visit) && retired.insert(visit));
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Each batch by where it ends, with its rows.

@@ -5,17 +5,27 @@
 //!
 //! ```text
 //! row set --RowOrder--> plan order --Lanes--> global sequence --Steps--> slice of a rank
+//!
+//! several row sets --Pattern--> a draw from one of them --BlockOrder of its pass--> row
 //! ```
 //!
-//! Nothing here needs memory for each row: a permutation is a function, a window plan has one entry a block.
+//! Nothing here needs memory for each row: a permutation is a function, a window plan has one entry a block, a mixture one a
+//! source for each window of its pattern.
 
+mod blend;
+mod blocks;
 mod lanes;
+mod mixture;
+mod pattern;
 mod permutation;
+mod row_order;
 mod steps;
 mod uneven;
-mod window;
 
+pub use blend::Blend;
+pub use blocks::Block;
 pub use lanes::Lanes;
+pub use mixture::{MixtureOptions, MixtureOrder};
 pub use permutation::{ORDER_VERSION, Permutation, Purpose};
+pub use row_order::{RowOrder, RowRange, Visits};
 pub use steps::{RankSlice, StepRows, Steps, Tail};
-pub use window::{Block, RowOrder, RowRange};

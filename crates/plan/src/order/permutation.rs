@@ -19,6 +19,8 @@ pub enum Purpose {
     Window { number: u64 },
     /// The choice of rows that replace bad ones.
     Replacement,
+    /// The sources of the places in window `window` of a mixture.
+    Pattern { window: u64 },
 }
 
 #[derive(Debug, Clone)]
@@ -37,6 +39,7 @@ impl Permutation {
             Purpose::Blocks => (1, 0),
             Purpose::Window { number } => (2, number),
             Purpose::Replacement => (3, 0),
+            Purpose::Pattern { window } => (4, window),
         };
         // One word after the other goes through the mixer, so that (seed 1, epoch 0) and (seed 0, epoch 1) have nothing in common.
         let mut state = mixed(u64::from(ORDER_VERSION));
@@ -127,6 +130,11 @@ impl Permutation {
 
 /// Enough independent values to keep a multiplier busy, few enough to stay in registers and the first cache.
 const CHUNK: usize = 64;
+
+/// The seed of one source of a mixture: sources of the same size have orders of their own.
+pub(super) fn source_seed(seed: i64, source: u64) -> i64 {
+    mixed(mixed(seed.cast_unsigned().wrapping_add(GOLDEN)) ^ source.wrapping_add(1).wrapping_mul(GOLDEN)).cast_signed()
+}
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -1,9 +1,10 @@
-//! Plan order → rows: the identity, or a shuffle within windows of whole blocks.
+//! Plan order → rows of one data set: the identity, or a shuffle within windows of whole blocks.
 //!
 //! Blocks are what is decoded at once. Their order is permuted; consecutive ones form windows of bounded decoded bytes; the rows of a window are
 //! permuted. So one pass with room for a window decodes each block once. The invariant: a position maps to exactly one row, and each row to one position.
 
 use super::permutation::{Permutation, Purpose};
+use super::row_order::RowRange;
 use std::ops::Range;
 
 /// Positions that are permuted together.
@@ -17,18 +18,9 @@ pub struct Block {
     pub decoded_bytes: u64,
 }
 
-/// Consecutive rows of one block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RowRange {
-    /// The place of the block in the order of visit.
-    pub visit: usize,
-    pub start: u64,
-    pub len: u64,
-}
-
 /// The order of one epoch.
 #[derive(Debug, Clone)]
-pub struct RowOrder {
+pub(super) struct BlockOrder {
     rows: u64,
     /// First plan position of each block, in the order of visit.
     starts: Vec<u64>,
@@ -45,16 +37,16 @@ struct Shuffle {
     windows: Vec<(u64, usize)>,
 }
 
-impl RowOrder {
+impl BlockOrder {
     /// Rows in the order of their blocks.
     #[must_use]
-    pub fn sequential(blocks: &[Block]) -> Self {
+    pub(super) fn sequential(blocks: &[Block]) -> Self {
         Self::visiting(blocks, (0..blocks.len()).collect(), None)
     }
 
     /// Rows shuffled within windows of at most `window_bytes`, at least one block each.
     #[must_use]
-    pub fn shuffled(blocks: &[Block], window_bytes: u64, seed: i64, epoch: u64) -> Self {
+    pub(super) fn shuffled(blocks: &[Block], window_bytes: u64, seed: i64, epoch: u64) -> Self {
         let permutation = Permutation::new(blocks.len() as u64, seed, epoch, Purpose::Blocks);
         let visits = (0..blocks.len() as u64).filter_map(|place| usize::try_from(permutation.at(place)?).ok()).collect();
         let mut order = Self::visiting(blocks, visits, None);
@@ -88,31 +80,36 @@ impl RowOrder {
     }
 
     #[must_use]
-    pub fn num_rows(&self) -> u64 {
+    pub(super) fn num_rows(&self) -> u64 {
         self.rows
     }
 
     /// How many windows are mixed separately; without shuffle, none.
     #[must_use]
-    pub fn num_windows(&self) -> usize {
+    pub(super) fn num_windows(&self) -> usize {
         self.shuffle.as_ref().map_or(0, |shuffle| shuffle.windows.len())
     }
 
     /// How many blocks are visited; a visit is one of these.
     #[must_use]
-    pub fn num_visits(&self) -> usize {
+    pub(super) fn num_visits(&self) -> usize {
         self.blocks.len()
     }
 
     /// The block of a visit.
     #[must_use]
-    pub fn block(&self, visit: usize) -> Option<usize> {
+    pub(super) fn block(&self, visit: usize) -> Option<usize> {
         self.blocks.get(visit).copied()
+    }
+
+    /// The visit of a block in an order that keeps the blocks as they are; `None` for one without rows.
+    pub(super) fn visit_of(&self, block: usize) -> Option<usize> {
+        self.blocks.binary_search(&block).ok()
     }
 
     /// The plan positions whose rows may come from a visit: those of its block, or of its window.
     #[must_use]
-    pub fn span(&self, visit: usize) -> Range<u64> {
+    pub(super) fn span(&self, visit: usize) -> Range<u64> {
         let Some(start) = self.starts.get(visit) else { return self.rows..self.rows };
         match &self.shuffle {
             None => *start..self.starts.get(visit + 1).copied().unwrap_or(self.rows),
@@ -122,7 +119,7 @@ impl RowOrder {
 
     /// The visits that the rows at these plan positions may come from.
     #[must_use]
-    pub fn visits(&self, positions: Range<u64>) -> Range<usize> {
+    pub(super) fn visits(&self, positions: Range<u64>) -> Range<usize> {
         if positions.is_empty() || positions.start >= self.rows {
             return 0..0;
         }
@@ -137,16 +134,8 @@ impl RowOrder {
         }
     }
 
-    /// The row at a plan position: its block, and its place within the block.
-    #[must_use]
-    pub fn at(&self, position: u64) -> Option<(usize, u64)> {
-        let mut found = None;
-        self.for_each(position..position.saturating_add(1), |visit, row| found = self.block(visit).map(|block| (block, row)));
-        found
-    }
-
     /// Calls `row` with each row at these plan positions, in order: its visit, and its place within the block.
-    pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
+    pub(super) fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         let end = positions.end.min(self.rows);
         let mut position = positions.start;
         while position < end {
@@ -179,25 +168,16 @@ impl RowOrder {
         }
     }
 
-    /// The rows at consecutive plan positions, runs of neighbours put together.
-    #[must_use]
-    pub fn ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
+    /// The rows at consecutive plan positions, run by run. For orders without windows: neighbours are known there without looking at each row.
+    pub(super) fn whole_ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
         let mut ranges: Vec<RowRange> = Vec::new();
-        if self.shuffle.is_none() {
-            // Neighbours are known without looking at each row.
-            let end = positions.end.min(self.rows);
-            let mut position = positions.start;
-            while let Some((visit, start)) = (position < end).then(|| self.located(position)).flatten() {
-                let until = self.span(visit).end.min(end);
-                ranges.push(RowRange { visit, start, len: until - position });
-                position = until;
-            }
-            return ranges;
+        let end = positions.end.min(self.rows);
+        let mut position = positions.start;
+        while let Some((visit, start)) = (position < end).then(|| self.located(position)).flatten() {
+            let until = self.span(visit).end.min(end);
+            ranges.push(RowRange { visit, start, len: until - position });
+            position = until;
         }
-        self.for_each(positions, |visit, row| match ranges.last_mut() {
-            Some(last) if last.visit == visit && last.start + last.len == row => last.len += 1,
-            _ => ranges.push(RowRange { visit, start: row, len: 1 }),
-        });
         ranges
     }
 
@@ -229,63 +209,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn blocks(rows: &[u64]) -> Vec<Block> {
-        rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect()
-    }
-
     proptest! {
         #[test]
-        fn every_row_has_one_position(rows in prop::collection::vec(0u64..40, 0..12), window in 0u64..800, seed: i64, epoch in 0u64..4, shuffle: bool) {
-            let blocks = blocks(&rows);
-            let order = if shuffle { RowOrder::shuffled(&blocks, window, seed, epoch) } else { RowOrder::sequential(&blocks) };
-            let mut seen: Vec<(usize, u64)> = (0..order.num_rows()).filter_map(|position| order.at(position)).collect();
-            seen.sort_unstable();
-            let expected: Vec<(usize, u64)> = rows.iter().enumerate().flat_map(|(block, rows)| (0..*rows).map(move |row| (block, row))).collect();
-            prop_assert_eq!(seen, expected);
-        }
-
-        #[test]
-        fn visits_of_positions_hold_all_of_their_rows(rows in prop::collection::vec(0u64..40, 1..12), window in 0u64..800, start in 0u64..200, len in 0u64..60) {
-            for order in [RowOrder::sequential(&blocks(&rows)), RowOrder::shuffled(&blocks(&rows), window, 3, 1)] {
-                let visits = order.visits(start..start + len);
-                order.for_each(start..start + len, |visit, _| assert!(visits.contains(&visit)));
-                for visit in visits {
-                    let span = order.span(visit);
-                    prop_assert!(span.start < start + len && start < span.end);
-                }
-                let counted: u64 = order.ranges(start..start + len).iter().map(|range| range.len).sum();
-                prop_assert_eq!(counted, (start + len).min(order.num_rows()).saturating_sub(start));
-            }
-        }
-
-        #[test]
         fn a_window_draws_from_its_own_blocks_only(rows in prop::collection::vec(1u64..40, 1..12), window in 1u64..800, seed: i64) {
-            let blocks = blocks(&rows);
-            let order = RowOrder::shuffled(&blocks, window, seed, 0);
+            let blocks: Vec<Block> = rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
+            let order = BlockOrder::shuffled(&blocks, window, seed, 0);
             // Walking the positions, a block that was left for another window never comes back.
             let windows = order.shuffle.as_ref().unwrap().windows.clone();
             for (number, (start, _)) in windows.iter().enumerate() {
                 let end = windows.get(number + 1).map_or(order.num_rows(), |(start, _)| *start);
-                let used: std::collections::BTreeSet<usize> = (*start..end).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
+                let mut used = std::collections::BTreeSet::new();
+                order.for_each(*start..end, |visit, _| {
+                    used.extend(order.block(visit));
+                });
                 let bytes: u64 = used.iter().map(|block| blocks[*block].decoded_bytes).sum();
                 prop_assert!(bytes <= window || used.len() == 1);
             }
         }
-    }
-
-    #[test]
-    fn sequential_positions_are_one_range_a_block() {
-        let order = RowOrder::sequential(&blocks(&[3, 0, 4]));
-        let range = |visit, start, len| RowRange { visit, start, len };
-        assert_eq!(order.ranges(1..100), [range(0, 1, 2), range(1, 0, 4)]);
-        assert_eq!((order.block(1), order.span(1), order.visits(2..4)), (Some(2), 3..7, 0..2));
-    }
-
-    #[test]
-    fn a_window_beyond_the_data_mixes_everything() {
-        let order = RowOrder::shuffled(&blocks(&[50; 20]), u64::MAX, 1, 0);
-        assert_eq!(order.num_windows(), 1);
-        let first: std::collections::BTreeSet<usize> = (0..50).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
-        assert!(first.len() > 10);
     }
 }

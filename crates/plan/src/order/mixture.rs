@@ -1,0 +1,520 @@
+//! Several row sets → one order: each place draws the next row of a source, and every source goes round by itself.
+//!
+//! A source is an endless stream: all of its rows in the order of pass 0, then those of pass 1, and so on. An epoch goes on where the one before left off. So
+//! no row of a source is drawn again before all of its rows were. The invariant: a place maps to exactly one draw of one source, and the draws of an epoch
+//! follow those of the epoch before without gap.
+
+use super::blend::Blend;
+use super::blocks::{Block, BlockOrder};
+use super::lanes::Lanes;
+use super::pattern::Pattern;
+use super::permutation::source_seed;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Windows whose rows are kept at hand.
+const KEPT_WINDOWS: usize = 512;
+
+/// Blocks of all passes whose order is kept at hand.
+const KEPT_BLOCKS: usize = 4 << 20;
+
+/// Sources of fewer decoded bytes stay in memory when an epoch goes round them more than once.
+const RESIDENT_BYTES: u64 = 4 << 20;
+
+/// Everything that an order of several sources follows from, apart from the epoch.
+#[derive(Debug, Clone, Copy)]
+pub struct MixtureOptions<'a> {
+    pub blend: &'a Blend,
+    /// Blocks of each source. One whose blend is nothing may have none.
+    pub sources: &'a [Vec<Block>],
+    /// For all sources together; `None` keeps each in the order of its blocks.
+    pub window_bytes: Option<u64>,
+    pub seed: i64,
+    /// The pattern of sources begins anew with each lane.
+    pub lanes: u64,
+}
+
+/// The order of one epoch.
+#[derive(Debug)]
+pub struct MixtureOrder {
+    pattern: Pattern,
+    sources: Vec<Source>,
+    visits: usize,
+    passes: Mutex<Passes>,
+    windows: Mutex<HashMap<usize, Arc<WindowRows>>>,
+}
+
+#[derive(Debug)]
+struct Source {
+    blocks: Vec<Block>,
+    /// In the order of blocks.
+    sequential: Arc<BlockOrder>,
+    rows: u64,
+    /// Drawn in earlier epochs.
+    before: u128,
+    /// Drawn in this one.
+    draws: u64,
+    seed: i64,
+    window_bytes: Option<u64>,
+    /// Number of its first block among those of all sources.
+    first_block: usize,
+    first_visit: usize,
+    /// A visit is a block, whichever pass needs it; otherwise each pass visits it anew.
+    is_resident: bool,
+}
+
+#[derive(Debug, Default)]
+struct Passes {
+    orders: HashMap<(usize, u64), Arc<BlockOrder>>,
+    blocks: usize,
+}
+
+/// The rows of a window of the pattern.
+#[derive(Debug)]
+struct WindowRows {
+    start: u64,
+    sources: Vec<usize>,
+    /// Visit, and place within its block.
+    rows: Vec<(usize, u64)>,
+}
+
+impl MixtureOrder {
+    #[must_use]
+    pub fn new(options: MixtureOptions<'_>, epoch: u64) -> Self {
+        let MixtureOptions { blend, sources: blocks, window_bytes, seed, lanes } = options;
+        let (counts, before) = (blend.counts(epoch), blend.counts_before(epoch));
+        let (parts, scale) = (blend.largest_parts(), u128::from(blend.scale()));
+        let (mut sources, mut first_block, mut visits) = (Vec::with_capacity(blocks.len()), 0, 0usize);
+        for (number, blocks) in blocks.iter().enumerate() {
+            let part = u128::from(parts.get(number).copied().unwrap_or_default());
+            // The windows of all sources together take what one window may.
+            let share = |bytes: u64| u64::try_from(u128::from(bytes) * part / scale).unwrap_or(u64::MAX);
+            let sequential = Arc::new(BlockOrder::sequential(blocks));
+            let (rows, draws) = (sequential.num_rows(), counts.get(number).copied().unwrap_or_default());
+            let bytes: u64 = blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
+            let window_bytes = window_bytes.map(share);
+            let source = Source {
+                blocks: blocks.clone(),
+                rows,
+                before: before.get(number).copied().unwrap_or_default(),
+                draws: if rows == 0 { 0 } else { draws },
+                seed: source_seed(seed, number as u64),
+                window_bytes,
+                first_block,
+                first_visit: visits,
+                is_resident: draws > rows && bytes <= window_bytes.unwrap_or_default().max(RESIDENT_BYTES),
+                sequential,
+            };
+            first_block += blocks.len();
+            visits = visits.saturating_add(source.num_visits());
+            sources.push(source);
+        }
+        Self { pattern: Pattern::new(blend, seed, epoch, lanes), sources, visits, passes: Mutex::default(), windows: Mutex::default() }
+    }
+
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.pattern.num_rows()
+    }
+
+    /// How many windows of all sources and passes are mixed separately; without shuffle, none.
+    #[must_use]
+    pub fn num_windows(&self) -> usize {
+        let of_source = |number: usize, source: &Source| -> usize {
+            let passes = source.passes();
+            passes.map(|pass| self.order(number, source, pass).num_windows()).sum()
+        };
+        let shuffled = self.sources.iter().enumerate().filter(|(_, source)| source.window_bytes.is_some());
+        shuffled.map(|(number, source)| of_source(number, source)).sum()
+    }
+
+    #[must_use]
+    pub fn num_visits(&self) -> usize {
+        self.visits
+    }
+
+    /// The block of a visit, numbered over all sources.
+    #[must_use]
+    pub fn block(&self, visit: usize) -> Option<usize> {
+        let (number, source) = self.source_at(visit)?;
+        let place = source.place_of(visit)?;
+        let block = match place.pass {
+            Some(pass) => self.order(number, source, pass).block(place.visit),
+            None => source.sequential.block(place.visit),
+        };
+        Some(source.first_block + block?)
+    }
+
+    /// The source that a visit belongs to.
+    #[must_use]
+    pub fn source(&self, visit: usize) -> Option<usize> {
+        self.source_at(visit).map(|(number, _)| number)
+    }
+
+    /// The plan positions whose rows may come from a visit.
+    #[must_use]
+    pub fn span(&self, visit: usize) -> Range<u64> {
+        let nowhere = self.num_rows()..self.num_rows();
+        let Some((number, source)) = self.source_at(visit) else { return nowhere };
+        let draws = match source.place_of(visit) {
+            Some(Place { visit, pass: Some(pass) }) => source.draws_of(pass, self.order(number, source, pass).span(visit)),
+            Some(Place { pass: None, .. }) => 0..source.draws,
+            None => return nowhere,
+        };
+        self.pattern.span(number, draws)
+    }
+
+    /// The visits that the rows at these plan positions may come from: runs of them.
+    #[must_use]
+    pub fn visits(&self, positions: Range<u64>) -> Vec<Range<usize>> {
+        if positions.is_empty() || positions.start >= self.num_rows() {
+            return Vec::new();
+        }
+        let (start, end) = (self.drawn(positions.start), self.drawn(positions.end));
+        let mut visits = Vec::new();
+        for ((number, source), (start, end)) in self.sources.iter().enumerate().zip(start.into_iter().zip(end)) {
+            if source.is_resident && start < end {
+                visits.push(source.first_visit..source.first_visit + source.num_visits());
+                continue;
+            }
+            source.each_pass(start..end, |pass, rows| {
+                let own = self.order(number, source, pass).visits(rows);
+                let first = source.first_visit_of(pass);
+                visits.push(first + own.start..first + own.end);
+            });
+        }
+        visits
+    }
+
+    /// Calls `row` with each row at these plan positions, in order: its visit, and its place within the block.
+    pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
+        let end = positions.end.min(self.num_rows());
+        let mut position = positions.start;
+        while position < end {
+            let window = self.window(self.pattern.window_of(position));
+            let until = (window.start + window.rows.len() as u64).min(end);
+            let place = |position: u64| usize::try_from(position - window.start).unwrap_or(usize::MAX);
+            let rows = window.rows.get(place(position)..place(until)).unwrap_or_default();
+            rows.iter().for_each(|(visit, place)| row(*visit, *place));
+            position = until.max(position + 1);
+        }
+    }
+
+    /// Rows of each source before a plan position.
+    #[must_use]
+    pub fn drawn(&self, position: u64) -> Vec<u64> {
+        if position >= self.num_rows() {
+            return self.sources.iter().map(|source| source.draws).collect();
+        }
+        let number = self.pattern.window_of(position);
+        let mut drawn = self.pattern.drawn(number).to_vec();
+        let start = self.pattern.positions(number).start;
+        if position > start {
+            let window = self.window(number);
+            for source in window.sources.iter().take(usize::try_from(position - start).unwrap_or(usize::MAX)) {
+                if let Some(drawn) = drawn.get_mut(*source) {
+                    *drawn += 1;
+                }
+            }
+        }
+        drawn
+    }
+
+    /// Rows of each source among the first `consumed` rows of the global sequence.
+    #[must_use]
+    pub fn consumed(&self, consumed: u64) -> Vec<u64> {
+        let lanes: &Lanes = self.pattern.lanes();
+        let mut sums = vec![0; self.sources.len()];
+        for lane in 0..lanes.num_lanes().min(lanes.num_rows()) {
+            let (start, end) = (self.drawn(lanes.positions(lane).start), self.drawn(lanes.cursor(lane, consumed)));
+            for ((sum, start), end) in sums.iter_mut().zip(start).zip(end) {
+                *sum += end - start;
+            }
+        }
+        sums
+    }
+
+    /// Blocks of each source among those of all sources, and its rows in this epoch.
+    pub fn shares(&self) -> impl Iterator<Item = (Range<usize>, u64)> {
+        self.sources.iter().map(|source| (source.first_block..source.first_block + source.blocks.len(), source.draws))
+    }
+
+    fn source_at(&self, visit: usize) -> Option<(usize, &Source)> {
+        let number = self.sources.partition_point(|source| source.first_visit <= visit).checked_sub(1)?;
+        Some((number, self.sources.get(number).filter(|_| visit < self.visits)?))
+    }
+
+    /// The order of a pass; made when it is first needed.
+    fn order(&self, number: usize, source: &Source, pass: u64) -> Arc<BlockOrder> {
+        let Some(window_bytes) = source.window_bytes else { return Arc::clone(&source.sequential) };
+        if let Some(known) = lock(&self.passes).orders.get(&(number, pass)) {
+            return Arc::clone(known);
+        }
+        let order = Arc::new(BlockOrder::shuffled(&source.blocks, window_bytes, source.seed, pass));
+        let mut passes = lock(&self.passes);
+        passes.blocks += source.blocks.len();
+        if passes.blocks > KEPT_BLOCKS {
+            passes.orders.clear();
+            passes.blocks = source.blocks.len();
+        }
+        passes.orders.insert((number, pass), Arc::clone(&order));
+        order
+    }
+
+    fn window(&self, number: usize) -> Arc<WindowRows> {
+        if let Some(known) = lock(&self.windows).get(&number) {
+            return Arc::clone(known);
+        }
+        let window = Arc::new(self.resolved(number));
+        let mut windows = lock(&self.windows);
+        if windows.len() >= KEPT_WINDOWS {
+            windows.clear();
+        }
+        windows.insert(number, Arc::clone(&window));
+        window
+    }
+
+    fn resolved(&self, window: usize) -> WindowRows {
+        let sources = self.pattern.sources(window);
+        let mut queues: Vec<std::vec::IntoIter<(usize, u64)>> = Vec::with_capacity(self.sources.len());
+        let draws = self.pattern.drawn(window).iter().zip(self.pattern.drawn(window + 1));
+        for ((number, source), (start, end)) in self.sources.iter().enumerate().zip(draws) {
+            let mut rows = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
+            source.each_pass(*start..*end, |pass, positions| {
+                let order = self.order(number, source, pass);
+                order.for_each(positions, |visit, row| rows.push((source.visit_of(&order, pass, visit), row)));
+            });
+            queues.push(rows.into_iter());
+        }
+        let rows = sources.iter().filter_map(|source| queues.get_mut(*source)?.next()).collect();
+        WindowRows { start: self.pattern.positions(window).start, sources, rows }
+    }
+}
+
+/// Where a visit of a source stands: in one pass, or in the order of blocks.
+struct Place {
+    visit: usize,
+    pass: Option<u64>,
+}
+
+impl Source {
+    /// The passes that this epoch draws from.
+    fn passes(&self) -> Range<u64> {
+        if self.draws == 0 {
+            return 0..0;
+        }
+        let last = self.pass_of(self.before + u128::from(self.draws - 1));
+        self.first_pass()..last.saturating_add(1)
+    }
+
+    fn first_pass(&self) -> u64 {
+        self.pass_of(self.before)
+    }
+
+    fn pass_of(&self, draw: u128) -> u64 {
+        u64::try_from(draw / u128::from(self.rows.max(1))).unwrap_or(u64::MAX)
+    }
+
+    fn num_visits(&self) -> usize {
+        let passes = self.passes();
+        let times = if self.is_resident { 1 } else { usize::try_from(passes.end - passes.start).unwrap_or(usize::MAX) };
+        self.sequential.num_visits().saturating_mul(times)
+    }
+
+    fn first_visit_of(&self, pass: u64) -> usize {
+        let passes = usize::try_from(pass.saturating_sub(self.first_pass())).unwrap_or(usize::MAX);
+        self.first_visit.saturating_add(self.sequential.num_visits().saturating_mul(passes))
+    }
+
+    fn place_of(&self, visit: usize) -> Option<Place> {
+        let visit = visit.checked_sub(self.first_visit)?;
+        if self.is_resident {
+            return Some(Place { visit, pass: None });
+        }
+        let each = self.sequential.num_visits();
+        let pass = u64::try_from(visit.checked_div(each)?).ok()?;
+        Some(Place { visit: visit % each, pass: Some(self.first_pass().saturating_add(pass)) })
+    }
+
+    fn visit_of(&self, order: &BlockOrder, pass: u64, visit: usize) -> usize {
+        if self.is_resident {
+            return self.first_visit + order.block(visit).and_then(|block| self.sequential.visit_of(block)).unwrap_or_default();
+        }
+        self.first_visit_of(pass).saturating_add(visit)
+    }
+
+    /// Draws of this epoch → places of each pass.
+    fn each_pass(&self, draws: Range<u64>, mut rows: impl FnMut(u64, Range<u64>)) {
+        let mut draw = draws.start;
+        while draw < draws.end && self.rows > 0 {
+            let absolute = self.before + u128::from(draw);
+            let place = u64::try_from(absolute % u128::from(self.rows)).unwrap_or_default();
+            let len = (self.rows - place).min(draws.end - draw);
+            rows(self.pass_of(absolute), place..place + len);
+            draw += len;
+        }
+    }
+
+    /// Places of a pass → draws of this epoch.
+    fn draws_of(&self, pass: u64, places: Range<u64>) -> Range<u64> {
+        let draw = |place: u64| {
+            let absolute = u128::from(pass) * u128::from(self.rows) + u128::from(place);
+            u64::try_from(absolute.saturating_sub(self.before)).unwrap_or(u64::MAX).min(self.draws)
+        };
+        draw(places.start)..draw(places.end)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{RowOrder, Steps, Tail};
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn blocks(sources: &[Vec<u64>]) -> Vec<Vec<Block>> {
+        sources.iter().map(|rows| rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect()).collect()
+    }
+
+    fn order(blend: &Blend, sources: &[Vec<u64>], window_bytes: Option<u64>, seed: i64, lanes: u64, epoch: u64) -> RowOrder {
+        RowOrder::mixed(MixtureOptions { blend, sources: &blocks(sources), window_bytes, seed, lanes }, epoch)
+    }
+
+    /// (source, row of it) at each plan position.
+    fn rows(order: &RowOrder, sources: &[Vec<u64>]) -> Vec<(u64, u64)> {
+        let mut starts = Vec::new();
+        for (number, blocks) in sources.iter().enumerate() {
+            let mut start = 0;
+            for rows in blocks {
+                starts.push((number as u64, start));
+                start += rows;
+            }
+        }
+        let mut found = Vec::new();
+        order.for_each(0..u64::MAX, |visit, row| {
+            let (source, start) = starts[order.block(visit).unwrap()];
+            found.push((source, start + row));
+        });
+        found
+    }
+
+    fn sources() -> impl Strategy<Value = Vec<Vec<u64>>> {
+        // Large sources go through many windows of the pattern, small ones round and round.
+        prop::collection::vec(prop_oneof![prop::collection::vec(1u64..30, 1..6), prop::collection::vec(200u64..900, 1..6)], 1..4)
+    }
+
+    proptest! {
+        #[test]
+        fn three_epochs_draw_every_source_evenly_and_exactly(
+            sources in sources(), counts in prop::collection::vec(0u64..2_500, 3), window in prop::option::of(0u64..9_000), lanes in 1u64..5, seed: i64,
+        ) {
+            let blend = Blend::fixed(counts.into_iter().take(sources.len()).collect());
+            let mut seen: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+            for epoch in 0..3 {
+                let order = order(&blend, &sources, window, seed, lanes, epoch);
+                let found = rows(&order, &sources);
+                prop_assert_eq!(found.len() as u64, blend.rows());
+                for (source, count) in blend.counts(epoch).into_iter().enumerate() {
+                    prop_assert_eq!(found.iter().filter(|(own, _)| *own == source as u64).count() as u64, count);
+                }
+                found.into_iter().for_each(|row| *seen.entry(row).or_default() += 1);
+                for (source, blocks) in sources.iter().enumerate() {
+                    let rows: u64 = blocks.iter().sum();
+                    let times: Vec<u64> = (0..rows).map(|row| seen.get(&(source as u64, row)).copied().unwrap_or_default()).collect();
+                    prop_assert!(times.iter().max().unwrap() - times.iter().min().unwrap() <= 1, "a row came again before all others did");
+                    prop_assert_eq!(times.iter().sum::<u64>(), blend.counts(0)[source] * (epoch + 1));
+                }
+            }
+        }
+
+        #[test]
+        fn visits_and_spans_agree_about_what_positions_need(
+            sources in sources(), counts in prop::collection::vec(1u64..2_500, 3), window in prop::option::of(0u64..9_000),
+            lanes in 1u64..4, epoch in 0u64..3, start in 0u64..4_000, len in 1u64..200,
+        ) {
+            let blend = Blend::fixed(counts.into_iter().take(sources.len()).collect());
+            let order = order(&blend, &sources, window, 5, lanes, epoch);
+            let visits = order.visits(start..start + len);
+            order.for_each(start..start + len, |visit, _| assert!(visits.contains(visit) && visit < order.num_visits()));
+            for visit in visits {
+                let span = order.span(visit);
+                prop_assert!(span.start < start + len && start < span.end, "{visit}: {span:?}");
+            }
+            let counted: u64 = order.ranges(start..start + len).iter().map(|range| range.len).sum();
+            prop_assert_eq!(counted, (start + len).min(order.num_rows()).saturating_sub(start));
+            for position in [start, start + len / 2].into_iter().filter(|position| *position < order.num_rows()) {
+                prop_assert_eq!(order.at(position), order.ranges(position..position + 1).first().map(|range| (order.block(range.visit).unwrap(), range.start)));
+            }
+        }
+
+        #[test]
+        fn counters_are_those_of_the_rows_delivered(
+            sources in sources(), counts in prop::collection::vec(1u64..600, 3), lanes in 1u64..6, batch_size in 1u64..90, world_size in 1u64..4,
+        ) {
+            let blend = Blend::fixed(counts.into_iter().take(sources.len()).collect());
+            let order = order(&blend, &sources, Some(800), 5, lanes, 1);
+            let steps = Steps { lanes: Lanes::new(order.num_rows(), lanes), batch_size, world_size, tail: Tail::Uneven };
+            let mixture = order.mixture().unwrap();
+            let (mut consumed, mut delivered) = (0, vec![0; sources.len()]);
+            while let Some(step) = steps.step(consumed) {
+                prop_assert_eq!(mixture.consumed(consumed), delivered.clone());
+                for run in (0..world_size).flat_map(|rank| steps.slice(step, rank).rows) {
+                    order.for_each(run, |visit, _| delivered[mixture.source(visit).unwrap()] += 1);
+                }
+                consumed += step.len;
+            }
+            prop_assert_eq!(mixture.consumed(consumed), delivered);
+        }
+
+        #[test]
+        fn schedule_moves_the_sources_at_its_row(lanes in 1u64..6, turn in 0u64..4_000) {
+            let sources = [vec![700, 900], vec![1_000]];
+            let blend = Blend::staged(4_000, &[(0, vec![1, 0]), (turn.max(1), vec![1, 3])], false);
+            let order = order(&blend, &sources, None, 0, lanes, 0);
+            let found = rows(&order, &sources);
+            let plan = Lanes::new(4_000, lanes);
+            // What comes before the turn in the global sequence is of the first source, to within a window of each lane.
+            for lane in 0..lanes {
+                let positions = plan.positions(lane);
+                let before = plan.cursor(lane, turn).saturating_sub(1_024).max(positions.start);
+                prop_assert!((positions.start..before).all(|position| found[usize::try_from(position).unwrap()].0 == 0));
+            }
+            let first = order.mixture().unwrap().consumed(turn)[0];
+            prop_assert!(first <= turn && first + 1_024 * lanes >= turn);
+        }
+    }
+
+    #[test]
+    fn small_source_that_is_repeated_is_visited_once() {
+        let blend = Blend::fixed(vec![1_000, 1_000]);
+        let order = order(&blend, &[vec![10], vec![500, 500]], Some(1 << 20), 0, 1, 0);
+        assert_eq!(order.num_visits(), 3);
+        assert_eq!(order.visits(0..1_000).into_iter().filter(|visit| order.block(*visit) == Some(0)).count(), 1);
+    }
+
+    #[test]
+    fn source_that_nobody_draws_from_may_be_empty() {
+        let order = order(&Blend::fixed(vec![3, 0]), &[vec![2], vec![]], None, 0, 1, 0);
+        assert_eq!(order.num_rows(), 3);
+        assert_eq!(order.mixture().unwrap().drawn(3), [3, 0]);
+    }
+
+    /// These rows are a promise, as those of the permutation are. They were computed by a second implementation, in Python.
+    #[test]
+    fn vectors_of_version_1_are_pinned() {
+        let (two, three) = ([vec![3, 2], vec![4]], [vec![2, 2, 2], vec![3, 3]]);
+        let blend = Blend::fixed(vec![6, 3]);
+        assert_eq!(rows(&order(&blend, &two, Some(0), 7, 2, 1), &two), VECTOR_BLOCKS);
+        assert_eq!(rows(&order(&blend, &two, None, 7, 1, 1), &two), VECTOR_FILES);
+        assert_eq!(rows(&order(&Blend::fixed(vec![7, 5]), &three, Some(1 << 40), -1, 1, 2), &three), VECTOR_ALL);
+    }
+
+    const VECTOR_BLOCKS: [(u64, u64); 9] = [(0, 0), (1, 1), (1, 2), (0, 1), (0, 3), (0, 4), (1, 3), (0, 3), (0, 4)];
+    const VECTOR_FILES: [(u64, u64); 9] = [(0, 1), (1, 3), (1, 0), (0, 2), (0, 3), (0, 4), (0, 0), (0, 1), (1, 1)];
+    const VECTOR_ALL: [(u64, u64); 12] = [(1, 3), (1, 2), (1, 5), (0, 4), (0, 5), (0, 3), (0, 2), (0, 3), (0, 0), (1, 1), (1, 0), (0, 5)];
+}

@@ -1,0 +1,247 @@
+//! Plan order → rows, of one data set or of several.
+//!
+//! A visit is one turn of a block in memory. The invariant: a position maps to exactly one row, and [`RowOrder::visits`] and [`RowOrder::span`] agree on
+//! which positions need which visits.
+
+use super::blocks::{Block, BlockOrder};
+use super::mixture::{MixtureOptions, MixtureOrder};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Consecutive rows of one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowRange {
+    /// The place of the block in the order of visit.
+    pub visit: usize,
+    pub start: u64,
+    pub len: u64,
+}
+
+/// The order of one epoch.
+#[derive(Debug, Clone)]
+pub struct RowOrder(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Blocks(BlockOrder),
+    Mixture(Arc<MixtureOrder>),
+}
+
+/// Numbers of visits: mostly one run of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Visits {
+    Run(Range<usize>),
+    Runs(Vec<Range<usize>>),
+}
+
+impl RowOrder {
+    /// Rows in the order of their blocks.
+    #[must_use]
+    pub fn sequential(blocks: &[Block]) -> Self {
+        Self(Kind::Blocks(BlockOrder::sequential(blocks)))
+    }
+
+    /// Rows shuffled within windows of at most `window_bytes`, at least one block each.
+    #[must_use]
+    pub fn shuffled(blocks: &[Block], window_bytes: u64, seed: i64, epoch: u64) -> Self {
+        Self(Kind::Blocks(BlockOrder::shuffled(blocks, window_bytes, seed, epoch)))
+    }
+
+    /// Rows of several sources, each drawn in its own order.
+    #[must_use]
+    pub fn mixed(options: MixtureOptions<'_>, epoch: u64) -> Self {
+        Self(Kind::Mixture(Arc::new(MixtureOrder::new(options, epoch))))
+    }
+
+    /// Of several sources.
+    #[must_use]
+    pub fn mixture(&self) -> Option<&MixtureOrder> {
+        match &self.0 {
+            Kind::Blocks(_) => None,
+            Kind::Mixture(order) => Some(order),
+        }
+    }
+
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        match &self.0 {
+            Kind::Blocks(order) => order.num_rows(),
+            Kind::Mixture(order) => order.num_rows(),
+        }
+    }
+
+    /// How many windows are mixed separately; without shuffle, none.
+    #[must_use]
+    pub fn num_windows(&self) -> usize {
+        match &self.0 {
+            Kind::Blocks(order) => order.num_windows(),
+            Kind::Mixture(order) => order.num_windows(),
+        }
+    }
+
+    /// Whether neighbours in this order mostly come from different places.
+    #[must_use]
+    pub fn is_scattered(&self) -> bool {
+        match &self.0 {
+            Kind::Blocks(order) => order.num_windows() > 0,
+            Kind::Mixture(_) => true,
+        }
+    }
+
+    /// How many visits there are; a visit is one of these.
+    #[must_use]
+    pub fn num_visits(&self) -> usize {
+        match &self.0 {
+            Kind::Blocks(order) => order.num_visits(),
+            Kind::Mixture(order) => order.num_visits(),
+        }
+    }
+
+    /// The block of a visit.
+    #[must_use]
+    pub fn block(&self, visit: usize) -> Option<usize> {
+        match &self.0 {
+            Kind::Blocks(order) => order.block(visit),
+            Kind::Mixture(order) => order.block(visit),
+        }
+    }
+
+    /// The plan positions whose rows may come from a visit.
+    #[must_use]
+    pub fn span(&self, visit: usize) -> Range<u64> {
+        match &self.0 {
+            Kind::Blocks(order) => order.span(visit),
+            Kind::Mixture(order) => order.span(visit),
+        }
+    }
+
+    /// The visits that the rows at these plan positions may come from.
+    #[must_use]
+    pub fn visits(&self, positions: Range<u64>) -> Visits {
+        match &self.0 {
+            Kind::Blocks(order) => Visits::Run(order.visits(positions)),
+            Kind::Mixture(order) => Visits::Runs(order.visits(positions)),
+        }
+    }
+
+    /// The row at a plan position: its block, and its place within the block.
+    #[must_use]
+    pub fn at(&self, position: u64) -> Option<(usize, u64)> {
+        let mut found = None;
+        self.for_each(position..position.saturating_add(1), |visit, row| found = self.block(visit).map(|block| (block, row)));
+        found
+    }
+
+    /// Calls `row` with each row at these plan positions, in order: its visit, and its place within the block.
+    pub fn for_each(&self, positions: Range<u64>, row: impl FnMut(usize, u64)) {
+        match &self.0 {
+            Kind::Blocks(order) => order.for_each(positions, row),
+            Kind::Mixture(order) => order.for_each(positions, row),
+        }
+    }
+
+    /// The rows at consecutive plan positions, runs of neighbours put together.
+    #[must_use]
+    pub fn ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
+        if let Kind::Blocks(order) = &self.0
+            && order.num_windows() == 0
+        {
+            return order.whole_ranges(positions);
+        }
+        let mut ranges: Vec<RowRange> = Vec::new();
+        self.for_each(positions, |visit, row| match ranges.last_mut() {
+            Some(last) if last.visit == visit && last.start + last.len == row => last.len += 1,
+            _ => ranges.push(RowRange { visit, start: row, len: 1 }),
+        });
+        ranges
+    }
+}
+
+impl Visits {
+    /// The visit, when it is only one.
+    #[must_use]
+    pub fn only(&self) -> Option<usize> {
+        let mut runs = self.runs().iter().filter(|run| !run.is_empty());
+        match (runs.next(), runs.next()) {
+            (Some(run), None) if run.len() == 1 => Some(run.start),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub fn contains(&self, visit: usize) -> bool {
+        self.runs().iter().any(|run| run.contains(&visit))
+    }
+
+    fn runs(&self) -> &[Range<usize>] {
+        match self {
+            Self::Run(run) => std::slice::from_ref(run),
+            Self::Runs(runs) => runs,
+        }
+    }
+}
+
+impl IntoIterator for Visits {
+    type Item = usize;
+    type IntoIter = std::iter::Flatten<std::iter::Chain<std::option::IntoIter<Range<usize>>, std::vec::IntoIter<Range<usize>>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let (run, runs) = match self {
+            Self::Run(run) => (Some(run), Vec::new()),
+            Self::Runs(runs) => (None, runs),
+        };
+        run.into_iter().chain(runs).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn blocks(rows: &[u64]) -> Vec<Block> {
+        rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_has_one_position(rows in prop::collection::vec(0u64..40, 0..12), window in 0u64..800, seed: i64, epoch in 0u64..4, shuffle: bool) {
+            let blocks = blocks(&rows);
+            let order = if shuffle { RowOrder::shuffled(&blocks, window, seed, epoch) } else { RowOrder::sequential(&blocks) };
+            let mut seen: Vec<(usize, u64)> = (0..order.num_rows()).filter_map(|position| order.at(position)).collect();
+            seen.sort_unstable();
+            let expected: Vec<(usize, u64)> = rows.iter().enumerate().flat_map(|(block, rows)| (0..*rows).map(move |row| (block, row))).collect();
+            prop_assert_eq!(seen, expected);
+        }
+
+        #[test]
+        fn visits_of_positions_hold_all_of_their_rows(rows in prop::collection::vec(0u64..40, 1..12), window in 0u64..800, start in 0u64..200, len in 0u64..60) {
+            for order in [RowOrder::sequential(&blocks(&rows)), RowOrder::shuffled(&blocks(&rows), window, 3, 1)] {
+                let visits = order.visits(start..start + len);
+                order.for_each(start..start + len, |visit, _| assert!(visits.contains(visit)));
+                for visit in visits.clone() {
+                    let span = order.span(visit);
+                    prop_assert!(span.start < start + len && start < span.end);
+                }
+                let counted: u64 = order.ranges(start..start + len).iter().map(|range| range.len).sum();
+                prop_assert_eq!(counted, (start + len).min(order.num_rows()).saturating_sub(start));
+            }
+        }
+    }
+
+    #[test]
+    fn sequential_positions_are_one_range_a_block() {
+        let order = RowOrder::sequential(&blocks(&[3, 0, 4]));
+        let range = |visit, start, len| RowRange { visit, start, len };
+        assert_eq!(order.ranges(1..100), [range(0, 1, 2), range(1, 0, 4)]);
+        assert_eq!((order.block(1), order.span(1), order.visits(2..4)), (Some(2), 3..7, Visits::Run(0..2)));
+    }
+
+    #[test]
+    fn a_window_beyond_the_data_mixes_everything() {
+        let order = RowOrder::shuffled(&blocks(&[50; 20]), u64::MAX, 1, 0);
+        assert_eq!(order.num_windows(), 1);
+        let first: std::collections::BTreeSet<usize> = (0..50).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
+        assert!(first.len() > 10);
+    }
+}

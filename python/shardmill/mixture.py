@@ -1,0 +1,215 @@
+"""Several data sets as one, blended row by row."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardmill import blend
+from shardmill._native import load as _native
+from shardmill.arrow import as_pyarrow
+from shardmill.dataset import Dataset, PathLike
+from shardmill.errors import OptionError
+
+Source = Dataset | PathLike | Sequence[PathLike]
+
+
+class Mixture:
+    """Rows of several data sets, for a :class:`Loader`. Where each row comes from follows from the seed alone, on any number of ranks.
+
+    Of every 1024 rows in a row, each source has its part, rounded up or down, and an epoch has exactly its counts. Each
+    source is read in its own order, or shuffled by itself, and goes on in the next epoch where it stopped: none of its rows
+    comes again before all of them were drawn.
+
+    How large an epoch is, and what it holds, is said by one of ``weights``, ``repeat`` and ``choose``; with none of them
+    every row of every source comes once.
+
+    Args:
+        sources: data sets by name, or a list of them, which are named by their numbers; a mixture may be one of them, and its
+            sources are then called ``outer/inner``. Formats may differ, columns are matched by name as those of files are.
+        weights: parts of the rows, by name or in order, on any scale. A list of ``(row, weights)`` changes them in the
+            course of a run: from that row of the global sequence on, counted over all epochs. A step is ``batch_size *
+            world_size`` rows.
+        repeat: how often each source comes in an epoch, by name or one number for all; fractions are allowed.
+        choose: rows of each source in an epoch.
+        epoch_rows: for weights: rows of an epoch. As many as all sources have when ``None``.
+        interpolate: ``"linear"`` moves weights evenly from one stage to the next, otherwise they jump.
+        source_column: name of a column to add, with the number of the source of each row.
+
+    Raises:
+        ValueError: for numbers that mean nothing, a source that has weight and no rows, and schemas that contradict each other.
+
+    Example:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"x": list(range(100))}), "web.parquet")
+        >>> pq.write_table(pa.table({"x": list(range(100, 110))}), "code.parquet")
+        >>> import shardmill as sm
+        >>> mixture = sm.Mixture({"web": "web.parquet", "code": "code.parquet"}, weights={"web": 0.75, "code": 0.25}, epoch_rows=40)
+        >>> mixture.counts()
+        {'web': 30, 'code': 10}
+        >>> sum(int((batch["x"] >= 100).sum()) for batch in sm.Loader(mixture, batch_size=8, output="numpy"))
+        10
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, Source | Mixture] | Sequence[Source | Mixture],
+        *,
+        weights: Any = None,
+        repeat: Any = None,
+        choose: Any = None,
+        epoch_rows: int | None = None,
+        interpolate: str | None = None,
+        source_column: str | None = None,
+    ) -> None:
+        given = [
+            name for name, value in (("weights", weights), ("repeat", repeat), ("choose", choose)) if value is not None
+        ]
+        if len(given) > 1:
+            raise OptionError(f"{' and '.join(given)} exclude each other")
+        for name, value in (("epoch_rows", epoch_rows), ("interpolate", interpolate)):
+            if value is not None and given != ["weights"]:
+                raise OptionError(f"{name} is for weights")
+        parts = {name: _opened(source) for name, source in _named(sources)}
+        names = list(parts)
+        self._sources: dict[str, Dataset] = {}
+        for name, part in parts.items():
+            self._sources |= (
+                {name: part}
+                if isinstance(part, Dataset)
+                else {f"{name}/{inner}": own for inner, own in part._sources.items()}
+            )
+        rows = [part.num_rows for part in parts.values()]
+        if weights is not None:
+            all_rows = sum(source.num_rows for source in self._sources.values())
+            outer = blend.weighted(names, weights, all_rows if epoch_rows is None else _rows(epoch_rows), interpolate)
+        elif choose is not None:
+            outer = blend.fixed("choose", blend.chosen(names, choose))
+        else:
+            outer = blend.fixed("repeat", blend.repeated(names, 1 if repeat is None else repeat, rows))
+        self._blend = blend.nested(
+            outer, [part._blend if isinstance(part, Mixture) else None for part in parts.values()]
+        )
+        self._source_column = source_column
+        self._native = _native.Dataset.mixed(
+            [(name, source._native, source._column_numbers) for name, source in self._sources.items()],
+            number_column=source_column,
+        )
+        self._rows: _native.RowPlan | None = None
+        self._check_sources()
+        self._arguments = {
+            "weights": weights,
+            "repeat": repeat,
+            "choose": choose,
+            "epoch_rows": epoch_rows,
+            "interpolate": interpolate,
+            "source_column": source_column,
+        }
+        self._parts = parts
+
+    @property
+    def sources(self) -> dict[str, Dataset]:
+        """The data sets by name; those of mixtures within this one in place of these."""
+        return dict(self._sources)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that rows have, in order."""
+        return self._native.column_names
+
+    @property
+    def schema(self) -> Any:
+        """Arrow schema of the rows, as that of a :class:`Dataset`."""
+        return as_pyarrow(self._native.schema(self._numbers_of(self.columns)))
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files of all sources, in order."""
+        return [path for path, *_ in self._native.files]
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some rows of the files may be left out."""
+        return any(source.is_filtered for source in self._sources.values())
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of an epoch."""
+        return self._blend.rows
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def counts(self, epoch: int = 0) -> dict[str, int]:
+        """Rows of each source in an epoch."""
+        return dict(zip(self._sources, self.row_plan().counts(epoch), strict=True))
+
+    def __repr__(self) -> str:
+        return f"Mixture({', '.join(self._sources)}: {self.num_rows} rows an epoch)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._parts, self._arguments)
+
+    def row_plan(self) -> _native.RowPlan:
+        """The rows of all sources after their filters, and the blend; found once."""
+        if self._rows is None:
+            self._rows = _native.RowPlan.mixed(
+                self._native,
+                [source.row_plan() for source in self._sources.values()],
+                rows=self._blend.rows,
+                stages=self._blend.native_stages,
+                is_linear=self._blend.interpolate == "linear",
+            )
+        return self._rows
+
+    def _numbers_of(self, names: list[str]) -> list[int]:
+        return self._native.column_numbers(names) if self._native.files else []
+
+    def _check_sources(self) -> None:
+        for number, (name, source) in enumerate(self._sources.items()):
+            if not self._blend.is_drawn(number):
+                continue
+            if source.num_rows == 0:
+                raise OptionError(f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0")
+        if len(self._blend.stages) > 1:
+            return
+        for number, (name, count) in enumerate(self.counts().items()):
+            if self._blend.is_drawn(number) and count == 0:
+                raise OptionError(
+                    f"source {name!r} has a weight of {float(self._blend.stages[0][1][number]):.3g},"
+                    f" which is no row of the {self.num_rows} of an epoch\nhint: raise epoch_rows, or give it the weight 0"
+                )
+
+
+def _named(sources: Any) -> list[tuple[str, Any]]:
+    if isinstance(sources, Mapping):
+        named = list(sources.items())
+    elif isinstance(sources, Sequence) and not isinstance(sources, str):
+        named = [(str(number), source) for number, source in enumerate(sources)]
+    else:
+        raise OptionError(f"sources are data sets by name, or a list of them, not {sources!r}")
+    if not named:
+        raise OptionError("a mixture has at least one source")
+    for name, _ in named:
+        if not isinstance(name, str) or not name or "/" in name:
+            raise OptionError(f"a source is called by a text without '/', not {name!r}")
+    return named
+
+
+def _opened(source: Any) -> Dataset | Mixture:
+    return source if isinstance(source, Dataset | Mixture) else Dataset(source)
+
+
+def _rows(value: Any) -> int:
+    try:
+        rows = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        rows = -1
+    if not 0 <= rows <= 2**62:
+        raise OptionError(f"epoch_rows is a whole number of at least 0, not {value!r}")
+    return rows
+
+
+def _reopened(parts: dict[str, Any], arguments: dict[str, Any]) -> Mixture:
+    return Mixture(parts, **arguments)
