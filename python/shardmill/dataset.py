@@ -140,6 +140,11 @@ class Dataset:
         return [path for path, *_ in self._native.files]
 
     @property
+    def file_rows(self) -> list[tuple[str, int]]:
+        """Of each file its path below the root, as ``explain`` names it, and its rows before the filter."""
+        return [(name, rows) for _, name, _, rows in self._native.files]
+
+    @property
     def skipped(self) -> list[tuple[str, str]]:
         """Path and reason of each file that ``on_bad_file="skip"`` left out."""
         return self._native.skipped

@@ -247,7 +247,7 @@ def test_command_prints_the_address_and_ends_at_once_on_interrupt(folder):
             started = time.monotonic()
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=10)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
     assert (process.returncode, out) == (0, "")
     assert address.startswith("http://127.0.0.1:") and address.endswith("/\n")
     assert "Ctrl-C" in err

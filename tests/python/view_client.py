@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from urllib.parse import urlencode
 
-from shardmill.view import Session, ViewServer
-from shardmill.view.session import Source
+from shardmill.view import Session, Source, ViewServer
 
 
 class Client:

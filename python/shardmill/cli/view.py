@@ -35,8 +35,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise ImportError("the page needs pyarrow\nhint: pip install 'shardmill[arrow]'") from error
-    from shardmill.view import Session, ViewServer
-    from shardmill.view.session import Source
+    from shardmill.view import Session, Source, ViewServer
 
     source = Source(
         paths=options["paths"],
@@ -52,12 +51,12 @@ def command(port: int, no_open: bool, **options: Any) -> None:
         raise OptionError(
             f"port {port} cannot be used: {error.strerror}\nhint: leave --port out to get a free one"
         ) from error
-    click.echo(server.address)
-    sys.stdout.flush()
-    print("Ctrl-C ends it.", file=sys.stderr)
-    if not no_open:
-        threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
     try:
+        print("Ctrl-C ends it.", file=sys.stderr)
+        click.echo(server.address)
+        sys.stdout.flush()
+        if not no_open:
+            threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         print("ended", file=sys.stderr)

@@ -5,6 +5,6 @@ here knows a format: what the data set reads, the page shows. Values from the da
 """
 
 from shardmill.view.server import ViewServer
-from shardmill.view.session import Session
+from shardmill.view.session import Session, Source
 
-__all__ = ["Session", "ViewServer"]
+__all__ = ["Session", "Source", "ViewServer"]

@@ -26,8 +26,8 @@ class FileOrder:
     def __init__(self, dataset: Any) -> None:
         self._runs: list[tuple[str, int]] = []
         first = 0
-        for name, row, count in _explained(dataset, max(len(dataset), 1))(0):
-            if row == 0:
+        for name, count in dataset.file_rows:
+            if count:
                 self._runs.append((name, first))
             first += count
         self._firsts = dict(self._runs)
@@ -125,7 +125,17 @@ class Division:
 
     def dropped(self, start: int, count: int) -> list[int]:
         """Dropped rows, from the ``start``-th on."""
-        return [self._dropped(place) for place in range(start, min(start + count, self.dropped_count))]
+        end = min(start + count, self.dropped_count)
+        if start >= end:
+            return []
+        # Before the kept row at `at` there are `position - at` dropped ones, which never becomes less.
+        before = bisect_right(range(self.kept_count), start, key=lambda at: self._position(at) - at)
+        rows = []
+        for place in range(start, end):
+            while before < self.kept_count and self._position(before) <= place + before:
+                before += 1
+            rows.append(place + before)
+        return rows
 
     def is_kept(self, start: int, count: int) -> list[bool]:
         """Of each row from ``start`` on."""
@@ -135,11 +145,6 @@ class Division:
 
     def _position(self, place: int) -> int:
         return self._shown.position(self._kept.number(place))
-
-    def _dropped(self, place: int) -> int:
-        # Before the kept row at `at` there are `position - at` dropped ones, which never becomes less.
-        before = bisect_right(range(self.kept_count), place, key=lambda at: self._position(at) - at)
-        return place + before
 
 
 def _explained(dataset: Any, batch_size: int) -> Callable[..., list[tuple[str, int, int]]]:
