@@ -84,7 +84,7 @@ def _written(out: Path, rows: list[dict[str, Any]], write: Callable[[Path], None
 def _write_parts(source: Source, out: Path, system: System) -> None:
     """Several processes write at a time, which is what the name says."""
     folders = [out / f"{number:05}" for number in range(PARTS)]
-    global _job  # noqa: PLW0603 - forked processes find it here; a system is not picklable
+    global _job
     _job = (source, folders, system)
     import multiprocessing
 
