@@ -33,6 +33,12 @@ const SLAB_BYTES: u64 = 16 << 20;
 /// Of a shuffle window, more is gathered at once: each slab reads all blocks of its window again.
 const SHUFFLED_SLAB_BYTES: u64 = 32 << 20;
 
+/// Of few rows, slabs are smaller: each thread should have some of them.
+const SLABS_OF_A_THREAD: u64 = 4;
+
+/// Smaller ones are not worth their cost.
+const LEAST_SLAB_BYTES: u64 = 2 << 20;
+
 /// However narrow the rows are.
 const MAX_SLAB_ROWS: u64 = 1 << 20;
 
@@ -93,7 +99,10 @@ impl<T: Send + 'static> Pass<T> {
         finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
         let row_bytes = row_bytes(dataset, rows, &options.columns);
-        let slab_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let most_bytes = if options.order.num_windows() > 0 { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let rows_of_rank = options.order.num_rows() / options.steps.world_size.max(1) / options.stride.max(1);
+        let slabs = SLABS_OF_A_THREAD.saturating_mul(options.threads.max(1) as u64);
+        let slab_bytes = (rows_of_rank.saturating_mul(row_bytes) / slabs).max(LEAST_SLAB_BYTES).min(most_bytes);
         let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
