@@ -28,7 +28,9 @@ Rows = Iterable[Mapping[str, Any]]
 class Write(Protocol):
     """Writes rows one by one; ``size_limit`` is that of a shard, its default when ``None``."""
 
-    def __call__(self, rows: Rows, out: Path, size_limit: int | None) -> None: ...
+    def __call__(self, rows: Rows, out: Path, size_limit: int | None) -> None:
+        """Makes the folder."""
+        ...
 
 
 @dataclass(frozen=True)

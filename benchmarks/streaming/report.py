@@ -85,7 +85,9 @@ def _summary(find: Find) -> list[str]:
     lines = [f"tl;dr: {met} of {len(held)} goals are met, {unmeasured} were not measured."]
     lines += [f"Missed: {'; '.join(missed)}."] if missed else []
     if not any(find("imdb", protocol, CHINI) for protocol in _PROTOCOLS):
-        lines += ["ChiniDataset was not at hand in this session (it is not on PyPI; `CHINIDATASET` names a checkout), so it has no column."]
+        lines += [
+            "ChiniDataset was not at hand in this session (it is not on PyPI; `CHINIDATASET` names a checkout), so it has no column."
+        ]
     return lines
 
 
@@ -133,7 +135,11 @@ def _starts(find: Find) -> Iterator[str]:
     for system in systems:
         entry = find("imdb", "fair", system)
         assert entry is not None
-        yield f"| {TITLES[system]} | " + " | ".join(f"{entry.median(f'start_{workers}_s'):.2f}" for workers in (0, 2, 4)) + " |"
+        yield (
+            f"| {TITLES[system]} | "
+            + " | ".join(f"{entry.median(f'start_{workers}_s'):.2f}" for workers in (0, 2, 4))
+            + " |"
+        )
     yield ""
 
 
@@ -158,11 +164,18 @@ def _plots(find: Find) -> dict[str, tuple[list[str], dict[str, list[float | None
     plots = {}
     for protocol in ("verbatim", "fair"):
         systems = [system for system in (PEER, CHINI, OURS) if find("imdb", protocol, system)]
-        cases = [figure for figure in _PUBLISHED if any(rate_of(find("imdb", protocol, system), figure) for system in systems)]
+        cases = [
+            figure
+            for figure in _PUBLISHED
+            if any(rate_of(find("imdb", protocol, system), figure) for system in systems)
+        ]
         if cases:
             plots[protocol] = (
                 cases,
-                {TITLES[system]: [_thousands(find, protocol, system, figure) for figure in cases] for system in systems},
+                {
+                    TITLES[system]: [_thousands(find, protocol, system, figure) for figure in cases]
+                    for system in systems
+                },
             )
     return plots
 
@@ -195,7 +208,9 @@ def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
         versions = next((entry["versions"] for entry in entries), None)
         if versions:
             number = next((one.rounds[0].get("version", "") for one in measured if one.system == system), "")
-            lines.append(f"* {f'{title} {number}'.strip()}: {', '.join(f'{name} {version}' for name, version in versions.items())}")
+            lines.append(
+                f"* {f'{title} {number}'.strip()}: {', '.join(f'{name} {version}' for name, version in versions.items())}"
+            )
     command = " ".join(results["command_line"])
     tail = "The numbers above are those of [results.json](results.json)."
     return [*lines, "", "```bash", "make bench-streaming", "# which runs", command, "```", "", tail]

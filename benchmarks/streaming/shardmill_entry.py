@@ -114,11 +114,17 @@ def batches(folder: Path, output: str, *, shuffle: bool = False) -> Any:
 def loader(folder: Path, workers: int, is_persistent: bool) -> Iterable[Any]:
     """A ``DataLoader`` over batches that are made already."""
     import shardmill as sm
-    from shardmill.integrations.torch import BatchDataset
+    from shardmill.integrations.torch import BatchDataset, unchanged
     from torch.utils.data import DataLoader
 
     dataset = BatchDataset(sm.Loader(str(folder), batch_size=BATCH_SIZE, output="torch", rank=0, world_size=1))
-    return DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=is_persistent and workers > 0)
+    return DataLoader(
+        dataset,
+        batch_size=None,
+        collate_fn=unchanged,
+        num_workers=workers,
+        persistent_workers=is_persistent and workers > 0,
+    )
 
 
 if __name__ == "__main__":

@@ -66,13 +66,13 @@ class DictCutter(Cutter):
 
     def __init__(self, decodings: Sequence[Decoding | None]) -> None:
         super().__init__("dict")
-        self.decodings = decodings
+        self.decodings = list(decodings)
 
     def check(self, outlet: Any) -> None:
         """Raises what would else fail at the first batch."""
         super().check(outlet)
         # Marks of padded rows come behind the columns.
-        self.decodings = [*self.decodings, *[None] * (len(self.names) - len(self.decodings))]
+        self.decodings += [None] * (len(self.names) - len(self.decodings))
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """The batches of a slab."""

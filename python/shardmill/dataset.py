@@ -218,9 +218,7 @@ class Dataset:
         """
         from shardmill.loader import Loader
 
-        loader = Loader(
-            self, batch_size=_ROWS_AT_ONCE, output="rows", shuffle=shuffle, seed=seed, rank=0, world_size=1
-        )
+        loader = Loader(self, batch_size=_ROWS_AT_ONCE, output="rows", shuffle=shuffle, seed=seed, rank=0, world_size=1)
         return chain.from_iterable(loader.every(1, first=0, epoch=epoch, consumed=start))
 
     def __repr__(self) -> str:

@@ -12,7 +12,6 @@ import subprocess
 import tarfile
 
 import pytest
-
 import shardmill as sm
 
 pa = pytest.importorskip("pyarrow")
@@ -198,7 +197,9 @@ def test_shuffle_ranks_and_states_work_on_tars(tmp_path):
     for shard in range(3):
         members = [(f"{shard}/{number:04}.cls", str(shard * 500 + number).encode()) for number in range(500)]
         written(tmp_path / f"{shard}.tar", members)
-    ranks = [sm.Loader(tmp_path, batch_size=50, shuffle=True, rank=rank, world_size=2, output="numpy") for rank in (0, 1)]
+    ranks = [
+        sm.Loader(tmp_path, batch_size=50, shuffle=True, rank=rank, world_size=2, output="numpy") for rank in (0, 1)
+    ]
     seen = sorted(int(value) for loader in ranks for batch in loader for value in batch["cls"])
     assert seen == list(range(1500))
     loader = sm.Loader(tmp_path, batch_size=100, shuffle=True, output="dict", rank=0, world_size=1)

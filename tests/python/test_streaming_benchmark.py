@@ -113,7 +113,9 @@ class TestProtocols:
         with pytest.raises(MissingRowsError, match="399 rows instead of 400"):
             verbatim.measure(options_of(source, tmp_path / "a", "verbatim"), damaged)
         with pytest.raises(MissingRowsError):
-            mds.measure(options_of(source, tmp_path / "b", "mds", f"--mds={tmp_path / 'a' / 'scratch' / 'whole'}"), damaged)
+            mds.measure(
+                options_of(source, tmp_path / "b", "mds", f"--mds={tmp_path / 'a' / 'scratch' / 'whole'}"), damaged
+            )
         with pytest.raises(MissingRowsError, match="0 rows instead of 2"):
             timed(2, lambda: 0)
 

@@ -9,8 +9,8 @@ use std::io::BufWriter;
 use std::sync::Arc;
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// In memory, about; a reader decodes a row group, or a part of it, at once.
-pub(crate) const ROW_GROUP_BYTES: u64 = 32 << 20;
+/// In memory, about. A reader decodes a row group at once: small enough that threads share a file of some megabytes, and a window mixes many of them.
+pub(crate) const ROW_GROUP_BYTES: u64 = 8 << 20;
 
 /// A file in the making.
 pub(crate) struct ParquetWriter {

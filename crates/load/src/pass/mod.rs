@@ -42,6 +42,12 @@ const SLAB_BYTES: u64 = 16 << 20;
 /// Of a shuffle window, more is gathered at once: each slab reads all blocks of its window again.
 const SHUFFLED_SLAB_BYTES: u64 = 32 << 20;
 
+/// Of few rows, slabs are smaller: each thread should have some of them.
+const SLABS_OF_A_THREAD: u64 = 4;
+
+/// Smaller ones are not worth their cost.
+const LEAST_SLAB_BYTES: u64 = 2 << 20;
+
 /// However narrow the rows are.
 const MAX_SLAB_ROWS: u64 = 1 << 20;
 
@@ -112,7 +118,11 @@ impl<T: Send + 'static> Pass<T> {
         let packs = options.packs;
         let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns);
         let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes());
-        let slab_bytes = if options.order.is_scattered() { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let most_bytes = if options.order.is_scattered() { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let places = packs.as_ref().map_or_else(|| options.order.num_rows(), |packs| packs.plan.num_packs());
+        let places_of_rank = places / options.steps.world_size.max(1) / options.stride.max(1);
+        let slabs = SLABS_OF_A_THREAD.saturating_mul(options.threads.max(1) as u64);
+        let slab_bytes = (places_of_rank.saturating_mul(row_bytes) / slabs).max(LEAST_SLAB_BYTES).min(most_bytes);
         let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
         if let Some(packs) = &packs {

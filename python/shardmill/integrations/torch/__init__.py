@@ -10,7 +10,7 @@ except ModuleNotFoundError as missing:
 from shardmill.integrations.torch.dataloader import BatchLoader, StructuredDataset, create_dataloader
 from shardmill.integrations.torch.files import DataFileInfo, IcebergDataFileInfo, RowRange, Shard, Split
 from shardmill.integrations.torch.iceberg import IcebergDataset
-from shardmill.integrations.torch.iterable import BatchDataset
+from shardmill.integrations.torch.iterable import BatchDataset, unchanged
 from shardmill.integrations.torch.metrics import WorkerMetrics
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "StructuredDataset",
     "WorkerMetrics",
     "create_dataloader",
+    "unchanged",
 ]

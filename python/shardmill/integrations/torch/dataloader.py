@@ -14,7 +14,7 @@ from shardmill.dataset import Dataset, PathLike
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
 from shardmill.integrations.torch.files import DataFileInfo
-from shardmill.integrations.torch.iterable import BatchDataset
+from shardmill.integrations.torch.iterable import BatchDataset, unchanged
 from shardmill.integrations.torch.options import FORMATS, OUTPUT_FORMATS, check_splits, one_of
 from shardmill.loader import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Loader
 
@@ -37,7 +37,7 @@ class BatchLoader(DataLoader):
         progress_interval_sec: float = 120.0,
     ) -> None:
         # torch's own function would turn arrays into tensors.
-        super().__init__(dataset, batch_size=None, num_workers=0, collate_fn=collate_fn or _unchanged)
+        super().__init__(dataset, batch_size=None, num_workers=0, collate_fn=collate_fn or unchanged)
         # By this Accelerate knows a loader that it need not wrap.
         self._is_accelerate_prepared = dataset.loader.world_size > 1
         self._batches = dataset
@@ -46,7 +46,7 @@ class BatchLoader(DataLoader):
     def __iter__(self) -> Iterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The batches; torch's own iterator would spend as long on a small batch as its rows need."""
         batches = iter(self._batches)
-        if self.collate_fn is not _unchanged:
+        if self.collate_fn is not unchanged:
             batches = map(self.collate_fn, batches)
         return batches if self._progress_interval is None else self._shown(batches, self._progress_interval)
 
@@ -399,7 +399,3 @@ def _whole(name: str, value: Any, least: int) -> None:
 def _has_accelerator() -> bool:
     # Older versions of torch know of one kind.
     return torch.accelerator.is_available() if hasattr(torch, "accelerator") else torch.cuda.is_available()
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch

@@ -34,10 +34,16 @@ class _Share:
     workers: int
 
 
+def unchanged(batch: Any) -> Any:
+    """A ``collate_fn`` for batches that are made already: torch's own goes through every text of them, and makes tensors of arrays."""
+    return batch
+
+
 class BatchDataset(IterableDataset):
     """The batches of a :class:`shardmill.Loader`, for any ``torch.utils.data.DataLoader``.
 
-    Give it to a ``DataLoader`` with ``batch_size=None``: batches are made already. With ``num_workers=0`` the native
+    Give it to a ``DataLoader`` with ``batch_size=None``: batches are made already. Where they have texts or other
+    objects, add ``collate_fn=unchanged``, or torch goes through each of them. With ``num_workers=0`` the native
     threads of the loader work in the process of the trainer; that is the fast way, nothing is copied between
     processes. With worker processes, started by fork, spawn or forkserver, persistent or not, worker ``w`` of ``k``
     makes the batches ``w, w + k, w + 2k, …``. A ``DataLoader`` takes batches from its workers in turn, so they arrive
