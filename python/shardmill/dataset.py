@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill._native import load as _native
+from shardmill._native.packing import Lengths
 from shardmill.arrow import as_pyarrow
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
@@ -108,6 +109,7 @@ class Dataset:
             "threads": threads,
         }
         self._rows: _native.RowPlan | None = None
+        self._lengths: dict[tuple[int, bool, bool], Lengths] = {}
         if not self._native.files:
             warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=2)
 
@@ -193,6 +195,19 @@ class Dataset:
         if self._rows is None:
             self._rows = _native.RowPlan(self._native, filter=self._filter_json, threads=self._threads)
         return self._rows
+
+    def token_lengths(self, column: int, *, is_stated: bool, nulls_are_empty: bool) -> Lengths:
+        """How many tokens each row has, by its list in a column or by what a column states; found once."""
+        key = column, is_stated, nulls_are_empty
+        if key not in self._lengths:
+            self._lengths[key] = Lengths(
+                self.row_plan(),
+                column=column,
+                is_stated=is_stated,
+                nulls_are_empty=nulls_are_empty,
+                threads=max(self._threads, 1),
+            )
+        return self._lengths[key]
 
     def _numbers_of(self, names: list[str]) -> list[int]:
         # An empty folder has no columns, and the job that will fill it asks for some.
