@@ -17,6 +17,7 @@ from shardmill.decodings import Decoding, decoded, decodings_of
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
 from shardmill.threads import checked_threads
+from shardmill.token_lengths import TokenLengths
 
 PathLike = str | os.PathLike[str]
 
@@ -116,6 +117,8 @@ class Dataset:
             "threads": threads,
         }
         self._rows: _native.RowPlan | None = None
+        #: For packing.
+        self.token_lengths = TokenLengths(self.row_plan, self._threads)
         if not self._native.files:
             warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=2)
 

@@ -226,7 +226,7 @@ class Loader:
         }
         self._packed = None
         if packing is not None:
-            self._packed = PackedRows(packing, self._dataset, nulls=nulls, threads=max(self._threads, 1))
+            self._packed = PackedRows(packing, self._dataset, nulls=nulls)
         self._outlet = self._new_outlet()
         self._cutter.check(self._outlet)
         self._position = _Position()
@@ -499,7 +499,7 @@ class Loader:
             shuffle=self._shuffle,
             shuffle_window_bytes=self._window_bytes if self._shuffle else None,
             lanes=lanes or self._lanes,
-            packing=None if self._packed is None else self._packed.identity(self._row_plan()),
+            packing=None if self._packed is None else self._packed.identity(),
             **self._identity,
         )
 

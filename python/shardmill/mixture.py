@@ -10,7 +10,10 @@ from shardmill import blend
 from shardmill._native import load as _native
 from shardmill.arrow import as_pyarrow
 from shardmill.dataset import Dataset, PathLike
+from shardmill.decodings import Decoding, decodings_of
 from shardmill.errors import OptionError
+from shardmill.threads import checked_threads
+from shardmill.token_lengths import TokenLengths
 
 Source = Dataset | PathLike | Sequence[PathLike]
 
@@ -97,6 +100,8 @@ class Mixture:
             number_column=source_column,
         )
         self._rows: _native.RowPlan | None = None
+        #: For packing.
+        self.token_lengths = TokenLengths(self.row_plan, checked_threads(None))
         self._check_sources()
         self._arguments = {
             "weights": weights,
@@ -162,6 +167,10 @@ class Mixture:
                 is_linear=self._blend.interpolate == "linear",
             )
         return self._rows
+
+    def decodings(self, columns: Sequence[str]) -> list[Decoding | None]:
+        """As :meth:`Dataset.decodings`."""
+        return decodings_of(self._native.metadata(self._numbers_of(list(columns))))
 
     def _numbers_of(self, names: list[str]) -> list[int]:
         return self._native.column_numbers(names) if self._native.files else []

@@ -136,20 +136,26 @@ class Packing:
         """
         import numpy
 
-        segments = batch["segment_ids"]
-        lengths, offsets = batch["document_lengths"]["values"], batch["document_lengths"]["offsets"]
+        segments, documents = batch["segment_ids"], batch["document_lengths"]
+        lengths, offsets = _on_host(documents["values"]), _on_host(documents["offsets"])
         packs, length = segments.shape
-        ends = numpy.asarray(lengths).cumsum(dtype=numpy.int64)
-        before = numpy.concatenate(([0], ends))[numpy.asarray(offsets)]
+        starts = numpy.arange(packs, dtype=numpy.int64) * length
+        ends = numpy.cumsum(lengths)
+        before = numpy.concatenate(([0], ends))[offsets]
         # What is filled up in the packs in front shifts the documents behind.
-        starts = numpy.arange(packs) * length
-        shift = numpy.repeat(starts - before[:-1], numpy.diff(numpy.asarray(offsets)))
+        shift = numpy.repeat(starts - before[:-1], offsets[1:] - offsets[:-1])
         bounds = numpy.unique(numpy.concatenate((starts, ends + shift, [packs * length]))).astype(numpy.int32)
         if isinstance(segments, numpy.ndarray):
             return bounds
         import torch  # pyright: ignore[reportMissingImports] - an extra
 
         return torch.from_numpy(bounds).to(segments.device)
+
+
+def _on_host(values: Any) -> Any:
+    import numpy
+
+    return numpy.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=numpy.int64)
 
 
 def _whole(name: str, value: Any, most: int) -> int:
@@ -188,15 +194,13 @@ class PackedRows:
         packing: what the user asked for.
         dataset: whose rows are packed.
         nulls: the policy of the loader: with "fill", a null list is an empty row.
-        threads: that read lengths.
     """
 
-    def __init__(self, packing: Packing, dataset: Dataset, *, nulls: str, threads: int) -> None:
+    def __init__(self, packing: Packing, dataset: Dataset, *, nulls: str) -> None:
         if nulls not in ("error", "fill"):
             raise OptionError(f"packed rows have nulls='error', or 'fill' for empty rows in their place, not {nulls!r}")
         self.packing, self._dataset = packing, dataset
-        self._nulls_are_empty, self._threads = nulls == "fill", threads
-        self._lengths: _native.Lengths | None = None
+        self._nulls_are_empty = nulls == "fill"
         self._plans: dict[int, _native.PackPlan] = {}
         self._rows: load.RowPlan | None = None
         self.column_numbers = dataset._numbers_of(list(packing.columns))
@@ -219,7 +223,7 @@ class PackedRows:
             plan = _native.PackPlan(
                 rows,
                 self.columns,
-                self._found_lengths(rows),
+                self._lengths(),
                 epoch=epoch,
                 length=packing.length,
                 strategy=packing.strategy,
@@ -231,7 +235,7 @@ class PackedRows:
             self._plans[epoch] = plan
         return plan
 
-    def identity(self, rows: load.RowPlan) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """What a state has to agree about: all that decides which tokens stand together."""
         packing = self.packing
         return {
@@ -240,21 +244,18 @@ class PackedRows:
             "strategy": packing.strategy,
             "open_packs": packing.open_packs,
             "long": packing.long,
-            "lengths_digest": self._found_lengths(rows).digest,
+            "lengths_digest": self._lengths().digest,
         }
 
-    def _found_lengths(self, rows: load.RowPlan) -> _native.Lengths:
-        if self._lengths is None:
-            numbers = self.column_numbers if self._lengths_number is None else self._lengths_number
-            self._lengths = _native.Lengths(
-                rows,
-                # A folder without files has no columns, and no rows to look at.
-                column=numbers[0] if numbers else 0,
-                is_stated=self._lengths_number is not None,
-                nulls_are_empty=self._nulls_are_empty,
-                threads=self._threads,
-            )
-        return self._lengths
+    def _lengths(self) -> _native.Lengths:
+        is_stated = self._lengths_number is not None
+        numbers = self.column_numbers if self._lengths_number is None else self._lengths_number
+        # A folder without files has no columns, and no rows to look at. What a column states is not null.
+        return self._dataset.token_lengths.of_column(
+            numbers[0] if numbers else 0,
+            is_stated=is_stated,
+            nulls_are_empty=self._nulls_are_empty and not is_stated,
+        )
 
     def _pack_columns(self) -> _native.PackColumns:
         packing = self.packing
@@ -277,7 +278,7 @@ class PackedRows:
 
     def __getstate__(self) -> dict[str, Any]:
         # The files are opened anew where this is unpickled.
-        return {**self.__dict__, "columns": None, "_lengths": None, "_plans": {}, "_rows": None}
+        return {**self.__dict__, "columns": None, "_plans": {}, "_rows": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

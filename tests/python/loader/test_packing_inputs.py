@@ -394,3 +394,47 @@ def test_same_file_with_other_row_groups_gives_the_same_packs(tmp_path: Path) ->
         pq.write_table(table, path / "0.parquet", row_group_size=size)
         found.append(all_packs(list(loader_of(path, {"length": 16}, batch_size=3, lanes=3)), 16))
     assert found[0] == found[1]
+
+
+def test_loaders_of_one_dataset_look_for_lengths_once(tmp_path: Path) -> None:
+    dataset = sm.Dataset(write_documents(tmp_path, [number % 30 for number in range(300)]))
+    assert len(loader_of(dataset, FIVE)) > 0
+    read = dataset._native.bytes_read
+    assert len(loader_of(dataset, {"length": 9, "strategy": "best_fit"}, shuffle=True, lanes=3)) > 0
+    assert dataset._native.bytes_read == read
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_workers_that_share_the_batches_of_a_rank_get_all_packs(tmp_path: Path, stride: int) -> None:
+    path = write_documents(tmp_path, [number * 7 % 23 for number in range(50)])
+    loader = loader_of(path, {"length": 16, "strategy": "best_fit"}, batch_size=2, shuffle=True)
+    whole = [packs_in(batch, 16) for batch in loader]
+    parts = [
+        [packs_in(batch, 16) for batch in loader.every(stride, first=first, epoch=0, consumed=0)]
+        for first in range(stride)
+    ]
+    assert [parts[number % stride][number // stride] for number in range(len(whole))] == whole
+
+
+def test_cumulative_lengths_of_tensors_are_a_tensor(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    packing = sm.Packing("tokens", length=5)
+    (batch,) = loader_of(write_documents(tmp_path, [3, 2, 4]), packing, batch_size=2, output="torch")
+    bounds = packing.cu_seqlens(batch)
+    assert bounds.dtype == torch.int32
+    assert bounds.tolist() == [0, 3, 5, 9, 10]
+
+
+def test_packing_shows_what_was_asked_for() -> None:
+    packing = sm.Packing(["tokens", "labels"], length=8, strategy="best_fit")
+    assert (packing.columns, packing.open_packs, packing.long) == (("tokens", "labels"), 64, "split")
+    assert packing == sm.Packing(["tokens", "labels"], length=8, strategy="best_fit", open_packs=64)
+    with pytest.raises(AttributeError):
+        packing.length = 9  # type: ignore[misc]
+
+
+def test_states_are_taken_quickly_and_stay_small(tmp_path: Path) -> None:
+    path = write_documents(tmp_path, [5] * 500, files=90)
+    packing = sm.Packing(["tokens", "labels"], length=64, strategy="best_fit", lengths="n_tokens")
+    loader = loader_of(path, packing, shuffle=True, lanes=64, filter=sm.col("n_tokens") > 0)
+    assert len(json.dumps(loader.state_dict())) < 4096

@@ -111,6 +111,7 @@ class IcebergTable(Dataset):
         self._columns = list(self._native.column_names) if columns is None else columns
         self._column_numbers = self._native.column_numbers(self._columns)
         self._rows = None
+        self._lengths = {}
 
 
 def _reopened(plan: Planned, columns: list[str], filter: Expression | None, threads: int | None) -> IcebergTable:
