@@ -16,6 +16,8 @@ pub enum TableError {
     Orc(#[from] crate::orc::Error),
     #[error(transparent)]
     ArrayRecord(#[from] crate::arrayrecord::Error),
+    #[error(transparent)]
+    Mds(#[from] crate::mds::Error),
     #[error("Blocks of `{path}` cannot be put together")]
     Join {
         path: String,
@@ -36,6 +38,7 @@ impl TableError {
             Self::Jsonl(error) => error.hint(),
             Self::Orc(error) => error.hint(),
             Self::ArrayRecord(error) => error.hint(),
+            Self::Mds(error) => error.hint(),
         }
     }
 }
