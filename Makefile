@@ -144,6 +144,31 @@ bench-checkpoint: build ## Jobs that are partly done, beside Ray Data; the repor
 		--config benchmarks/checkpoint.yaml --session-name $(CHECKPOINT)
 	$(BIN)/python -m benchmarks.checkpoint.report benchmark_results/$(firstword $(CHECKPOINT))/results.json $(CHECKPOINT_REPORT)
 
+# QUICK=1: few rows and one round, in about a minute, to see that everything runs; its figures mean nothing.
+ifdef QUICK
+bench-streaming: export SHARDMILL_BENCH_ROWS = 2000
+bench-streaming: export SHARDMILL_BENCH_PLAN = 100000
+bench-streaming: export SHARDMILL_BENCH_IMAGES = 20000000
+STREAMING := streaming_quick
+STREAMING_DATA := $(DATA)/quick
+STREAMING_REPEATS := 1
+STREAMING_REPORT := benchmark_results/streaming_quick/report
+else
+STREAMING := streaming
+STREAMING_DATA := $(DATA)
+STREAMING_REPEATS := 5
+STREAMING_REPORT := docs/benchmarks/streaming
+endif
+
+.PHONY: bench-streaming
+bench-streaming: build ## The streaming report, beside MosaicML Streaming and, from the checkout CHINIDATASET, ChiniDataset; QUICK=1 only tries
+	benchmarks/peers/build.sh $(PEERS) streaming
+	rm -rf benchmark_results/streaming_quick
+	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(STREAMING_DATA) $(BIN)/python -m benchmarks.run \
+		--config benchmarks/streaming.yaml --session-name $(STREAMING) --repeats $(STREAMING_REPEATS) \
+		--entries '$(if $(CHINIDATASET),imdb,not chinidataset)'
+	$(BIN)/python -m benchmarks.streaming.report benchmark_results/$(STREAMING)/results.json $(STREAMING_REPORT)
+
 .PHONY: clean
 clean: ## Remove what was built in this checkout
 	rm -rf $(VENV) $(NATIVE) demo_output benchmark_results

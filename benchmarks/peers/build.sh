@@ -4,13 +4,13 @@
 set -euo pipefail
 
 if [[ $# -lt 1 ]]; then
-    echo "usage: $0 PEERS_DIR [nemo_curator] [loader] [arrayrecord]" >&2
+    echo "usage: $0 PEERS_DIR [nemo_curator] [loader] [arrayrecord] [streaming]" >&2
     exit 2
 fi
 peers_dir=$1
 shift
 if [[ $# -eq 0 ]]; then
-    set -- nemo_curator loader arrayrecord
+    set -- nemo_curator loader arrayrecord streaming
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3.11}
@@ -44,6 +44,7 @@ for name in "$@"; do
             build "$name" --upgrade-strategy=only-if-needed \
                 array_record.python.array_record_data_source grain lorem_text pyarrow
             ;;
+        streaming) build "$name" --upgrade-strategy=only-if-needed streaming torch pyarrow pandas ;;
         *)
             echo "$0: no environment is called $name" >&2
             exit 2

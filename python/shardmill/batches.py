@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
+from shardmill._native.columns import rows_of
 from shardmill.arrow import as_pyarrow
 from shardmill.columns import check_torch, split
+from shardmill.decodings import Decoding, decoded
 from shardmill.errors import OptionError
 
-OUTPUTS = ("torch", "numpy", "arrow", "dict")
+OUTPUTS = ("torch", "numpy", "arrow", "dict", "rows")
 
 #: A batch, its rows, and how many rows of the epoch are delivered with it.
 Delivery = tuple[Any, int, int]
 
 
-def cutter_of(output: str, *, pin_memory: bool, device: Any) -> Cutter:
-    """The cutter for an output kind.
+def cutter_of(output: str, *, decodings: Sequence[Decoding | None], pin_memory: bool, device: Any) -> Cutter:
+    """The cutter for an output kind. ``decodings`` are those of the columns that are read.
 
     Raises:
         ValueError: for another kind, and for memory options that only tensors have.
@@ -30,6 +33,8 @@ def cutter_of(output: str, *, pin_memory: bool, device: Any) -> Cutter:
     for name, value in (("pin_memory", pin_memory), ("device", device)):
         if value:
             raise OptionError(f"{name} is for output='torch', not for {output!r}")
+    if output in ("dict", "rows"):
+        return DictCutter(decodings) if output == "dict" else RowCutter(decodings)
     return ArrowCutter() if output == "arrow" else Cutter(output)
 
 
@@ -54,6 +59,40 @@ class Cutter:
     def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         """Batches where the trainer wants them."""
         return batches
+
+
+class DictCutter(Cutter):
+    """Lists of objects by column."""
+
+    def __init__(self, decodings: Sequence[Decoding | None]) -> None:
+        super().__init__("dict")
+        self.decodings = list(decodings)
+
+    def check(self, outlet: Any) -> None:
+        """Raises what would else fail at the first batch."""
+        super().check(outlet)
+        # Marks of padded rows come behind the columns.
+        self.decodings += [None] * (len(self.names) - len(self.decodings))
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """The batches of a slab."""
+        batches = super().cut(content, sizes)
+        return map(self._decoded, batches) if any(self.decodings) else batches
+
+    def _decoded(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: decoded(values, decoding)
+            for (name, values), decoding in zip(batch.items(), self.decodings, strict=True)
+        }
+
+
+class RowCutter(DictCutter):
+    """Lists of rows, each a dict."""
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """The batches of a slab."""
+        for start, stop in pairwise(accumulate(sizes, initial=0)):
+            yield rows_of(self.names, content, self.decodings, start, stop)
 
 
 class ArrowCutter(Cutter):

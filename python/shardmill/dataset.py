@@ -7,22 +7,25 @@ import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from shardmill._native import load as _native
 from shardmill.arrow import as_pyarrow
+from shardmill.decodings import Decoding, decoded, decodings_of
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
 from shardmill.threads import checked_threads
 
 PathLike = str | os.PathLike[str]
 
-_ROWS_AT_ONCE = 1024
+#: Their objects stay in the cache of a core while they are used one by one.
+_ROWS_AT_ONCE = 256
 
 
 class Dataset:
-    """Rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. Opening reads metadata; rows are read when they are asked for.
+    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord or WebDataset files. Opening reads metadata; rows are read when they are asked for.
 
     Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered
     file after file. Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out. Columns are
@@ -30,8 +33,12 @@ class Dataset:
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), or ``"arrayrecord"``, whose
-            rows have one binary column, ``record``; by the files' names when ``None``.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), ``"arrayrecord"``, whose
+            rows have one binary column, ``record``, or ``"webdataset"``; by the files' names when ``None``.
+            Samples of WebDataset tars are rows: ``__key__`` and a column for each extension, in byte order. The last part of the extension
+            says what it holds: ``txt``, ``text`` and ``transcript`` text, ``cls``, ``class``, ``count``, ``index``, ``inx`` and ``id`` whole
+            numbers, ``json`` and ``jsn`` JSON, which is decoded in rows and in dicts, and all others bytes. Pickles stay bytes. Reading a plain
+            tar takes the wanted members alone; one that is compressed (gzip, zstd) is decompressed from its start each time.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
@@ -89,13 +96,14 @@ class Dataset:
             skip_bad_files=on_bad_file == "skip",
             threads=max(self._threads, 4),
         )
-        if self._native.format in ("parquet", "orc", "arrayrecord") and (schema is not None or bad_lines != "error"):
+        if self._native.format not in ("csv", "jsonl", None) and (schema is not None or bad_lines != "error"):
             raise OptionError(
                 f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
             )
         names = self._native.column_names
         self._columns = list(names) if columns is None else column_names(columns)
         self._column_numbers = self._numbers_of(self._columns)
+        self._decodings = self.decodings(self._columns)
         self._arguments = {
             "path": self._paths,
             "format": format,
@@ -157,7 +165,9 @@ class Dataset:
         index, rows = operator.index(index), len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        return dict(zip(self._columns, self.row_plan().row(index % rows, self._column_numbers), strict=True))
+        values = self.row_plan().row(index % rows, self._column_numbers)
+        cells = zip(self._columns, values, self._decodings, strict=True)
+        return {name: decoded([value], decoding)[0] for name, value, decoding in cells}
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
@@ -173,14 +183,33 @@ class Dataset:
         return as_pyarrow(self._take([index % rows for index in numbers]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.iterate()
+
+    def iterate(
+        self, *, shuffle: bool = False, seed: int = 0, epoch: int = 0, start: int = 0
+    ) -> Iterator[dict[str, Any]]:
+        """Rows one by one, decoded ahead by native threads.
+
+        The order is that of a :class:`Loader` on one rank; use one for batches, for several ranks, and for states.
+
+        Args:
+            shuffle: rows in an order that ``seed`` and ``epoch`` decide. Otherwise the order of the files.
+            seed: any whole number of 64 bits.
+            epoch: each has an order of its own.
+            start: so many rows of the epoch are left out at its start.
+
+        Example:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> rows = sm.Dataset("ten.parquet").iterate(shuffle=True, seed=7)
+            >>> sorted(row["x"] for row in rows)
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+        """
         from shardmill.loader import Loader
 
-        if not self._columns:
-            yield from ({} for _ in range(len(self)))
-            return
-        for batch in Loader(self, batch_size=_ROWS_AT_ONCE, output="dict", rank=0, world_size=1):
-            for values in zip(*batch.values(), strict=True):
-                yield dict(zip(batch, values, strict=True))
+        loader = Loader(self, batch_size=_ROWS_AT_ONCE, output="rows", shuffle=shuffle, seed=seed, rank=0, world_size=1)
+        return chain.from_iterable(loader.every(1, first=0, epoch=epoch, consumed=start))
 
     def __repr__(self) -> str:
         return f"Dataset({', '.join(self._paths)}: {len(self._native.files)} {self.format} files)"
@@ -193,6 +222,10 @@ class Dataset:
         if self._rows is None:
             self._rows = _native.RowPlan(self._native, filter=self._filter_json, threads=self._threads)
         return self._rows
+
+    def decodings(self, columns: Sequence[str]) -> list[Decoding | None]:
+        """What makes objects of the values of these columns, where these are kept as texts or bytes."""
+        return decodings_of(self._native.metadata(self._numbers_of(list(columns))))
 
     def _numbers_of(self, names: list[str]) -> list[int]:
         # An empty folder has no columns, and the job that will fill it asks for some.

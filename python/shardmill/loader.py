@@ -69,7 +69,8 @@ class Loader:
         tail: what becomes of the rows that fill no whole global batch: ``"uneven"`` shares them as evenly as possible,
             ``"drop"`` leaves them out, ``"pad"`` fills up with rows from the start of the epoch; batches then have a
             boolean column ``__padded`` that marks them. ``None`` is ``"uneven"`` on one rank and ``"pad"`` on several.
-        output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"arrow"`` gives record batches.
+        output: ``"torch"``, ``"numpy"`` and ``"dict"`` give dicts by column; ``"rows"`` gives lists of rows, each a dict; ``"arrow"`` gives
+            record batches.
         nulls: for integers, booleans, dates and times as torch or numpy: ``"error"``, ``"fill"`` with ``fill_values``, or
             ``"mask"``, which adds a boolean column ``<name>__valid`` to every batch. Floats become NaN.
         fill_values: by column, for ``nulls="fill"``.
@@ -179,7 +180,8 @@ class Loader:
         self._asked_lanes, self._lanes = lanes, lanes or self._world_size
         self._threads = checked_threads(threads)
         self._prefetch_bytes = prefetch_bytes
-        self._cutter: Cutter = cutter_of(output, pin_memory=pin_memory, device=device)
+        decodings = self._dataset.decodings(self._columns)
+        self._cutter: Cutter = cutter_of(output, decodings=decodings, pin_memory=pin_memory, device=device)
         self._transform = None if transform is None else Transform(transform, transform_workers)
         if transform is None and transform_workers:
             raise OptionError("transform_workers are for a transform, and there is none")

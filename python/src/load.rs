@@ -17,6 +17,7 @@ use shardmill_load::{
 };
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -105,6 +106,13 @@ impl PyDataset {
     #[getter]
     fn column_names(&self) -> Vec<String> {
         self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// Metadata of each of these columns.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn metadata(&self, columns: Vec<usize>) -> Vec<HashMap<String, String>> {
+        let fields = columns.iter().filter_map(|column| self.0.schema().fields().get(*column));
+        fields.map(|field| field.metadata().clone().into_iter().collect()).collect()
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]

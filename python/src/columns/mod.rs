@@ -117,6 +117,38 @@ impl PyObjects {
     }
 }
 
+/// Rows of columns, each a dict. A decoding is called with each value of its column that is not null.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+fn rows_of<'py>(
+    py: Python<'py>,
+    names: Vec<Bound<'py, PyString>>,
+    parts: Vec<PyRef<'py, PyObjects>>,
+    decodings: Vec<Option<Bound<'py, PyAny>>>,
+    start: usize,
+    stop: usize,
+) -> PyResult<Bound<'py, PyList>> {
+    let mut columns = Vec::with_capacity(parts.len());
+    for (part, decoding) in parts.iter().zip(decodings) {
+        let mut values = objects::objects(py, &part.name, &part.rows(start, stop)?)?;
+        if let Some(decoding) = decoding {
+            for value in values.iter_mut().filter(|value| !value.is_none()) {
+                *value = decoding.call1((&*value,))?;
+            }
+        }
+        columns.push(values.into_iter());
+    }
+    let rows = PyList::empty(py);
+    for _ in start..stop {
+        let row = PyDict::new(py);
+        for (name, values) in names.iter().zip(&mut columns) {
+            row.set_item(name, values.next())?;
+        }
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
+
 /// One value of a column.
 pub(crate) fn value_at<'py>(py: Python<'py>, name: &str, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>> {
     let values = objects::objects(py, name, &array.slice(row, 1))?;
@@ -210,5 +242,6 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "columns")?;
     module.add_class::<PyConverter>()?;
     module.add_class::<PyObjects>()?;
+    module.add_function(wrap_pyfunction!(rows_of, &module)?)?;
     module.add_function(wrap_pyfunction!(to_pylist, &module)?)
 }

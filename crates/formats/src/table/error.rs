@@ -18,6 +18,7 @@ pub enum TableError {
     ArrayRecord(#[from] crate::arrayrecord::Error),
     #[error(transparent)]
     Mds(#[from] crate::mds::Error),
+    WebDataset(#[from] crate::tar::samples::Error),
     #[error("Blocks of `{path}` cannot be put together")]
     Join {
         path: String,
@@ -39,6 +40,7 @@ impl TableError {
             Self::Orc(error) => error.hint(),
             Self::ArrayRecord(error) => error.hint(),
             Self::Mds(error) => error.hint(),
+            Self::WebDataset(error) => error.hint(),
         }
     }
 }

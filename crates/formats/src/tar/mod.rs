@@ -1,6 +1,6 @@
 //! Reads the members of tar archives by offset, and writes archives that are byte-reproducible.
 //!
-//! Header blocks enter, names and payload ranges leave; called by the WebDataset source and sink. The walk asks for
+//! Header blocks enter, names and payload ranges leave; called by the WebDataset source and sink, and by [`samples`], which makes a table of an archive. The walk asks for
 //! header blocks only, payloads are never read. A [`Member`] always lies completely inside the archive: no length in a
 //! file is believed before it has been compared with the archive's.
 //!
@@ -20,6 +20,7 @@ mod header;
 mod inflate;
 mod pax;
 mod sample_encoder;
+pub mod samples;
 #[cfg(test)]
 mod tests;
 mod walk;

@@ -40,6 +40,8 @@ pub struct Walk {
     step: Step,
     pending: Extensions,
     globals: Records,
+    /// Name, offset and size of the last payload, where it is not known whether the archive goes so far.
+    open_end: Option<(String, u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,7 @@ enum Step {
 impl Walk {
     /// Starts at the first header of an archive of `archive_len` bytes.
     pub fn new(archive_len: u64) -> Self {
-        Self { archive_len, position: 0, step: Step::Header, pending: Extensions::default(), globals: Records::default() }
+        Self { archive_len, position: 0, step: Step::Header, pending: Extensions::default(), globals: Records::default(), open_end: None }
     }
 
     /// The range that `push` wants next; `None` at the end, also after an error that ends the walk.
@@ -104,6 +106,27 @@ impl Walk {
             }
             Step::SparseMap(member) => self.take_sparse_block(member, bytes),
             Step::End => Ok(None),
+        }
+    }
+
+    /// The archive ends behind `archive_len` bytes, the last of which, from the start of the range that `needs` names, are `rest`. For an archive that is a
+    /// stream: its walk begins with a length of `u64::MAX`.
+    ///
+    /// # Errors
+    ///
+    /// When it ends where a walk that knew its length would have said so.
+    pub fn end_at(mut self, archive_len: u64, rest: &[u8]) -> Result<(), TarError> {
+        self.archive_len = archive_len;
+        if let Some((name, offset, size)) = self.open_end.take().filter(|(_, offset, size)| offset.saturating_add(*size) > archive_len) {
+            return Err(self.truncated(Some(name), offset.min(archive_len), size));
+        }
+        self.position = self.position.min(archive_len);
+        match mem::replace(&mut self.step, Step::End) {
+            Step::End => Ok(()),
+            Step::Header if rest.is_empty() && archive_len > 0 && self.pending.header_offset.is_none() => Ok(()),
+            Step::Header => self.take_short_block(rest).map(|_nothing| ()),
+            Step::LongName { len } | Step::Pax { len } | Step::GlobalPax { len } => Err(self.truncated(self.pending.name(), self.position, len)),
+            Step::SparseMap(member) => Err(self.truncated(Some(member.name), self.position, BLOCK)),
         }
     }
 
@@ -220,6 +243,9 @@ impl Walk {
         if member.size > self.archive_len - self.position {
             let name = Some(member.name.clone());
             return Err(self.truncated(name, self.position, member.size));
+        }
+        if self.archive_len == u64::MAX {
+            self.open_end = Some((member.name.clone(), self.position, member.size));
         }
         self.go_behind(member.size);
         Ok(())

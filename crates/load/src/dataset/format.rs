@@ -9,6 +9,7 @@ pub enum Format {
     Csv,
     Jsonl,
     ArrayRecord,
+    WebDataset,
 }
 
 impl Format {
@@ -22,6 +23,7 @@ impl Format {
             // Both names mean one JSON document a line.
             "json" | "jsonl" => Ok(Self::Jsonl),
             "arrayrecord" | "array_record" => Ok(Self::ArrayRecord),
+            "webdataset" => Ok(Self::WebDataset),
             _ => Err(Error::NoSuchFormat { name: name.to_owned() }),
         }
     }
@@ -34,19 +36,24 @@ impl Format {
             Self::Csv => "csv",
             Self::Jsonl => "jsonl",
             Self::ArrayRecord => "arrayrecord",
+            Self::WebDataset => "webdataset",
         }
     }
 
     /// By extension; `None` when it says nothing.
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {
-        let extension = path.rsplit('/').next()?.rsplit_once('.')?.1.to_ascii_lowercase();
+        let name = path.rsplit('/').next()?.to_ascii_lowercase();
+        if [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|extension| name.ends_with(extension)) {
+            return Some(Self::WebDataset);
+        }
+        let extension = name.rsplit_once('.')?.1;
         // Its users number the files behind the extension: `train.array_record-00000-of-00010`.
-        match extension.split_once('-').map_or(extension.as_str(), |(extension, _shard)| extension) {
+        match extension.split_once('-').map_or(extension, |(extension, _shard)| extension) {
             "array_record" | "arrayrecord" | "arecord" => return Some(Self::ArrayRecord),
             _ => {}
         }
-        match extension.as_str() {
+        match extension {
             "parquet" | "pq" => Some(Self::Parquet),
             "orc" => Some(Self::Orc),
             "csv" => Some(Self::Csv),

@@ -63,6 +63,7 @@ impl Dataset {
             }
         }
         let own = unify(opened.iter().map(|(_, file, table, _)| (file.path.as_str(), table.declared_schema())))?;
+        let own = if format == Format::WebDataset { in_byte_order(&own) } else { own };
         partitions.check(&own)?;
         let fields = own.fields().iter().chain(partitions.fields()).cloned();
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -74,6 +75,15 @@ impl Dataset {
         });
         Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read })
     }
+}
+
+/// Extensions come as the samples have them; which file is the first to have one must not decide about their order. The key stays in front.
+fn in_byte_order(schema: &Schema) -> SchemaRef {
+    let mut fields = schema.fields().to_vec();
+    if let Some((_key, extensions)) = fields.split_first_mut() {
+        extensions.sort_by(|first, second| first.name().cmp(second.name()));
+    }
+    Arc::new(Schema::new(fields))
 }
 
 /// Which files may hold rows, as far as their partition values tell.

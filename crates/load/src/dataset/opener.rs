@@ -13,6 +13,7 @@ use shardmill_formats::orc::OrcFile;
 use shardmill_formats::parquet::ParquetTable;
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{TableError, TableFile};
+use shardmill_formats::tar::samples::WebDatasetFile;
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ enum Kind {
     Parquet,
     Orc,
     ArrayRecord,
+    WebDataset,
     Csv(SchemaRef, CsvOptions),
     Jsonl(SchemaRef, JsonlOptions),
 }
@@ -39,6 +41,7 @@ impl FileOpener {
             Format::Parquet => Kind::Parquet,
             Format::Orc => Kind::Orc,
             Format::ArrayRecord => Kind::ArrayRecord,
+            Format::WebDataset => Kind::WebDataset,
             Format::Csv => {
                 let csv = CsvOptions { bad_lines, ..CsvOptions::default() };
                 let inferred = || csv::infer(objects, &csv).map_err(TableError::from);
@@ -59,6 +62,7 @@ impl FileOpener {
             Kind::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
             Kind::Orc => Arc::new(OrcFile::open(object).map_err(TableError::from)?),
             Kind::ArrayRecord => Arc::new(ArrayRecordTable::open(object).map_err(TableError::from)?),
+            Kind::WebDataset => Arc::new(WebDatasetFile::open(object).map_err(TableError::from)?),
             Kind::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
             Kind::Jsonl(schema, options) => Arc::new(JsonlFile::open(object, schema, options.clone()).map_err(TableError::from)?),
         })

@@ -1,0 +1,70 @@
+//! What can be wrong with an archive of samples.
+
+use crate::tar::{Compression, TarError};
+use arrow_schema::ArrowError;
+use shardmill_storage::Error as StorageError;
+use std::io;
+
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("`{path}` is not a sound tar archive: {source}")]
+    Archive {
+        path: String,
+        #[source]
+        source: TarError,
+    },
+    #[error("`{path}` is compressed by {compression:?}, which cannot be read")]
+    Compression { path: String, compression: Compression },
+    /// A Zstandard stream that is damaged, or ends early.
+    #[error("`{path}` cannot be decompressed behind {decompressed} bytes: {source}")]
+    Decompress {
+        path: String,
+        decompressed: u64,
+        #[source]
+        source: io::Error,
+    },
+    /// Two members of a sample would be the same column.
+    #[error("Member `{member}` of `{path}`, at byte {offset}, repeats the extension `{extension}` of its sample")]
+    RepeatedExtension { path: String, member: String, offset: u64, extension: String },
+    #[error("Member `{member}` of `{path}`, at byte {offset}, has {size} bytes, too many for a value")]
+    TooLong { path: String, member: String, offset: u64, size: u64 },
+    #[error("Member `{member}` of `{path}`, at byte {offset}, is not valid UTF-8")]
+    NotText { path: String, member: String, offset: u64 },
+    #[error("Member `{member}` of `{path}`, at byte {offset}, is not a whole number of 64 bits: {value}")]
+    NotInteger { path: String, member: String, offset: u64, value: String },
+    /// The archive is not the one that was walked when the file was opened.
+    #[error("`{path}` changed after it was opened: it ends before byte {offset}")]
+    Changed { path: String, offset: u64 },
+    #[error("`{path}` has no block or column {index}")]
+    NoSuchPart { path: String, index: usize },
+    #[error("The samples of `{path}` do not make a table: {source}")]
+    Arrow {
+        path: String,
+        #[source]
+        source: ArrowError,
+    },
+}
+
+impl Error {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Storage(error) => error.hint(),
+            Self::Archive { .. } | Self::Decompress { .. } => Some(
+                "fetch or write the file again; `shardmill verify` lists all that is wrong with it, and on_bad_file=\"skip\" leaves such files out",
+            ),
+            Self::Compression { .. } => Some("decompress it, or compress it by gzip or zstd"),
+            Self::RepeatedExtension { .. } => Some("names of members may differ in case only in front of the first dot; rename one of the two"),
+            Self::TooLong { .. } => Some("values of 2 GiB and more do not fit an Arrow array; leave the column out by `columns`"),
+            Self::NotText { .. } | Self::NotInteger { .. } => Some(
+                "the extension says what a member holds (txt: text, cls and id: a number); rename such members, or leave the column out by `columns`",
+            ),
+            Self::Changed { .. } => Some("leave the files alone while they are read"),
+            Self::NoSuchPart { .. } | Self::Arrow { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One archive as blocks of samples.
+
+use super::Error;
+use super::columns::{Arrays, Cell, Content, schema};
+use super::index::{self, Index};
+use super::payload::Reading;
+use super::stream;
+use crate::table::{Block, TableError, TableFile};
+use crate::tar::{Compression, sniff_compression};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::SchemaRef;
+use shardmill_storage::RangeRead;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A block of a plain archive ends before it has more bytes than this in the file, unless a single sample does.
+const BLOCK_BYTES: u64 = 4 << 20;
+
+const MAGIC_LEN: u64 = 16;
+
+/// A walked archive.
+#[derive(Debug)]
+pub struct WebDatasetFile {
+    object: Arc<dyn RangeRead>,
+    compression: Compression,
+    index: Index,
+    schema: SchemaRef,
+    declared: SchemaRef,
+    blocks: Vec<Block>,
+    /// Samples of each block.
+    samples: Vec<Range<usize>>,
+}
+
+impl WebDatasetFile {
+    /// Reads the headers of `object`; all of it, where it is compressed.
+    ///
+    /// # Errors
+    /// When the archive is damaged or ends early, is compressed by something else than gzip or zstd, or two members of a sample have one extension.
+    pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
+        Self::open_with_blocks(object, BLOCK_BYTES)
+    }
+
+    pub(super) fn open_with_blocks(object: Arc<dyn RangeRead>, block_bytes: u64) -> Result<Self, Error> {
+        let magic = object.read_ranges(&[0..MAGIC_LEN.min(object.size())])?.pop().unwrap_or_default();
+        let compression = sniff_compression(&magic);
+        let index = match compression {
+            Compression::None => index::index(object.as_ref())?,
+            Compression::Gzip | Compression::Zstd => stream::index(object.as_ref(), compression)?,
+            _ => return Err(Error::Compression { path: object.path().to_owned(), compression }),
+        };
+        let mut counts = vec![0_usize; index.extensions.len()];
+        for part in (0..index.len()).flat_map(|sample| index.parts_of(sample)) {
+            if let Some(count) = counts.get_mut(part.extension) {
+                *count += 1;
+            }
+        }
+        let is_everywhere: Vec<bool> = counts.iter().map(|count| *count == index.len()).collect();
+        let samples = match compression {
+            Compression::None => cut(&index, block_bytes),
+            _ => std::iter::once(0..index.len()).filter(|all| !all.is_empty()).collect(),
+        };
+        let mut file = Self {
+            schema: schema(&index.extensions, &is_everywhere, true),
+            declared: schema(&index.extensions, &is_everywhere, false),
+            object,
+            compression,
+            index,
+            blocks: Vec::new(),
+            samples,
+        };
+        let all: Vec<usize> = (0..file.schema.fields().len()).collect();
+        file.blocks = file.samples.iter().map(|samples| file.block(samples.clone(), &all)).collect();
+        Ok(file)
+    }
+
+    fn block(&self, samples: Range<usize>, all: &[usize]) -> Block {
+        let stored_bytes = if self.compression == Compression::None { span(&self.index, samples.clone()) } else { self.object.size() };
+        Block { rows: samples.len() as u64, decoded_bytes: self.decoded(samples, all), stored_bytes }
+    }
+
+    fn decoded(&self, samples: Range<usize>, columns: &[usize]) -> u64 {
+        let mut is_wanted = vec![false; self.schema.fields().len()];
+        for column in columns {
+            if let Some(wanted) = is_wanted.get_mut(*column) {
+                *wanted = true;
+            }
+        }
+        let has = |column: usize| is_wanted.get(column).copied().unwrap_or_default();
+        let views = (samples.len() as u64).saturating_mul(columns.len() as u64).saturating_mul(16);
+        let keys = if has(0) { samples.clone().map(|sample| self.index.key_range(sample).len() as u64).sum() } else { 0_u64 };
+        let parts = samples.flat_map(|sample| self.index.parts_of(sample)).filter(|part| has(part.extension + 1));
+        parts.map(|part| part.size).fold(views.saturating_add(keys), u64::saturating_add)
+    }
+
+    fn read_block(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, Error> {
+        let no_such = |index: usize| Error::NoSuchPart { path: self.object.path().to_owned(), index };
+        let block = self.samples.get(block).cloned().ok_or_else(|| no_such(block))?;
+        if let Some(column) = columns.iter().find(|column| **column >= self.schema.fields().len()) {
+            return Err(no_such(*column));
+        }
+        let samples: Vec<usize> = match selection {
+            None => block.clone().collect(),
+            Some(selection) => selection.set_indices().map(|row| block.start + row).filter(|sample| block.contains(sample)).collect(),
+        };
+        // A column that is asked for twice is read once.
+        let mut distinct = columns.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut cells: Vec<Vec<Cell>> = distinct.iter().map(|_| vec![None; samples.len()]).collect();
+        let mut reading = Reading::new(self.object.gap_bytes());
+        for (row, sample) in samples.iter().enumerate() {
+            for part in self.index.parts_of(*sample) {
+                let Ok(place) = distinct.binary_search(&(part.extension + 1)) else { continue };
+                if let Some(cell) = cells.get_mut(place).and_then(|cells| cells.get_mut(row)) {
+                    *cell = Some((*sample, *part, reading.add(part.offset, part.size)));
+                }
+            }
+        }
+        let payload = reading.read(self.object.as_ref(), self.compression)?;
+        let arrays = Arrays { path: self.object.path(), index: &self.index, payload: &payload };
+        let made =
+            distinct.iter().zip(&cells).map(|(column, cells)| match column.checked_sub(1).and_then(|number| self.index.extensions.get(number)) {
+                Some(extension) => arrays.values(Content::of(extension), cells),
+                None => arrays.keys(block.clone(), &samples),
+            });
+        let made = made.collect::<Result<Vec<ArrayRef>, Error>>()?;
+        let place = |column: &usize| distinct.binary_search(column).ok().and_then(|place| made.get(place)).map(Arc::clone);
+        let schema = Arc::new(self.schema.project(columns).map_err(|source| arrays.arrow(source))?);
+        let options = RecordBatchOptions::new().with_row_count(Some(samples.len()));
+        RecordBatch::try_new_with_options(schema, columns.iter().filter_map(place).collect(), &options).map_err(|source| arrays.arrow(source))
+    }
+}
+
+/// Runs of samples that span at most so many bytes of the archive, headers between members included.
+fn cut(index: &Index, block_bytes: u64) -> Vec<Range<usize>> {
+    let mut blocks = Vec::new();
+    let mut start = 0;
+    for sample in 0..index.len() {
+        if sample > start && span(index, start..sample + 1) > block_bytes {
+            blocks.push(start..sample);
+            start = sample;
+        }
+    }
+    if start < index.len() {
+        blocks.push(start..index.len());
+    }
+    blocks
+}
+
+/// Bytes from the first member of some samples to the end of their last.
+fn span(index: &Index, samples: Range<usize>) -> u64 {
+    let first = index.parts_of(samples.start).first().map_or(0, |part| part.offset);
+    let last = samples.end.checked_sub(1).and_then(|last| index.parts_of(last).last());
+    last.map_or(0, |part| part.offset.saturating_add(part.size)).saturating_sub(first)
+}
+
+impl TableFile for WebDatasetFile {
+    fn path(&self) -> &str {
+        self.object.path()
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn declared_schema(&self) -> &SchemaRef {
+        &self.declared
+    }
+
+    fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError> {
+        Ok(self.read_block(block, columns, selection)?)
+    }
+
+    fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {
+        self.samples.get(block).map_or(0, |samples| self.decoded(samples.clone(), columns))
+    }
+
+    fn digest(&self) -> u128 {
+        self.index.digest
+    }
+}

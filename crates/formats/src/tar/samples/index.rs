@@ -1,0 +1,193 @@
+//! Samples of an archive, from its headers: their keys, and where their parts lie.
+//!
+//! Members enter in the order of the archive, an [`Index`] leaves. Offsets count in the decompressed archive.
+
+use super::Error;
+use super::key::{is_meta, split};
+use crate::tar::{Member, TarError, Walk};
+use arrow_buffer::Buffer;
+use shardmill_storage::RangeRead;
+use std::collections::HashMap;
+use std::ops::Range;
+use xxhash_rust::xxh3::Xxh3;
+
+/// An Arrow view counts in so many bits.
+const MAX_VALUE_BYTES: u64 = (1 << 31) - 1;
+
+/// A walk that finds header after header nearby reads so much at once.
+const MAX_WINDOW_BYTES: u64 = 256 << 10;
+
+/// One member of a sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    /// By number in [`Index::extensions`].
+    pub(super) extension: usize,
+    pub(super) offset: u64,
+    pub(super) size: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Index {
+    /// In byte order.
+    pub(super) extensions: Vec<String>,
+    parts: Vec<Part>,
+    /// Of each sample: where its key ends in `keys`, and its parts in `parts`.
+    ends: Vec<(usize, usize)>,
+    keys: Buffer,
+    pub(super) digest: u128,
+}
+
+impl Index {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn parts_of(&self, sample: usize) -> &[Part] {
+        let start = sample.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
+        let end = self.ends.get(sample).map_or(start, |(_, end)| *end);
+        self.parts.get(start..end).unwrap_or_default()
+    }
+
+    /// Where the keys of some samples lie in [`Index::keys`], the first and the last included.
+    pub(super) fn key_range(&self, sample: usize) -> Range<usize> {
+        let start = sample.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(end, _)| *end);
+        start..self.ends.get(sample).map_or(start, |(end, _)| *end)
+    }
+
+    pub(super) fn keys(&self) -> &Buffer {
+        &self.keys
+    }
+
+    pub(super) fn key(&self, sample: usize) -> &str {
+        self.keys.as_slice().get(self.key_range(sample)).and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default()
+    }
+
+    /// The name of a part for messages; its extension is in lower case here.
+    pub(super) fn name(&self, sample: usize, part: &Part) -> String {
+        format!("{}.{}", self.key(sample), self.extensions.get(part.extension).map_or("", String::as_str))
+    }
+}
+
+/// Makes samples of members.
+pub(super) struct Grouping {
+    path: String,
+    numbers: HashMap<String, usize>,
+    parts: Vec<Part>,
+    ends: Vec<(usize, usize)>,
+    keys: Vec<u8>,
+    hash: Xxh3,
+}
+
+impl Grouping {
+    pub(super) fn new(path: &str) -> Self {
+        let (numbers, parts, ends, keys) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { path: path.to_owned(), numbers, parts, ends, keys, hash: Xxh3::new() }
+    }
+
+    /// The next member.
+    pub(super) fn add(&mut self, member: &Member) -> Result<(), Error> {
+        if is_meta(&member.name) {
+            return Ok(());
+        }
+        let Some((key, extension)) = split(&member.name) else { return Ok(()) };
+        for word in [member.offset, member.size, member.name.len() as u64] {
+            self.hash.update(&word.to_le_bytes());
+        }
+        self.hash.update(member.name.as_bytes());
+        if self.open_key() != Some(key.as_bytes()) {
+            self.keys.extend_from_slice(key.as_bytes());
+            self.ends.push((self.keys.len(), self.parts.len()));
+        }
+        let extension = extension.to_lowercase();
+        let known = self.numbers.len();
+        let number = *self.numbers.entry(extension.clone()).or_insert(known);
+        let path = || self.path.clone();
+        if extension == super::KEY || self.open_parts().iter().any(|part| part.extension == number) {
+            return Err(Error::RepeatedExtension { path: path(), member: member.name.clone(), offset: member.offset, extension });
+        }
+        if member.size > MAX_VALUE_BYTES {
+            return Err(Error::TooLong { path: path(), member: member.name.clone(), offset: member.offset, size: member.size });
+        }
+        self.parts.push(Part { extension: number, offset: member.offset, size: member.size });
+        if let Some((_, end)) = self.ends.last_mut() {
+            *end = self.parts.len();
+        }
+        Ok(())
+    }
+
+    /// What the walk says of the archive. A member that cannot be offered would be missing from its sample.
+    pub(super) fn take(&mut self, walked: Result<Option<Member>, TarError>) -> Result<(), Error> {
+        match walked {
+            Ok(Some(member)) => self.add(&member),
+            Ok(None) => Ok(()),
+            Err(source) => Err(Error::Archive { path: self.path.clone(), source }),
+        }
+    }
+
+    fn open_key(&self) -> Option<&[u8]> {
+        let (end, _) = *self.ends.last()?;
+        let start = self.ends.iter().rev().nth(1).map_or(0, |(end, _)| *end);
+        self.keys.get(start..end)
+    }
+
+    fn open_parts(&self) -> &[Part] {
+        let start = self.ends.iter().rev().nth(1).map_or(0, |(_, end)| *end);
+        self.parts.get(start..).unwrap_or_default()
+    }
+
+    pub(super) fn finish(mut self) -> Index {
+        let mut extensions: Vec<(String, usize)> = self.numbers.into_iter().collect();
+        extensions.sort_unstable();
+        let mut places = vec![0; extensions.len()];
+        for (place, (_, number)) in extensions.iter().enumerate() {
+            if let Some(slot) = places.get_mut(*number) {
+                *slot = place;
+            }
+        }
+        for part in &mut self.parts {
+            part.extension = places.get(part.extension).copied().unwrap_or_default();
+        }
+        let extensions = extensions.into_iter().map(|(extension, _)| extension).collect();
+        Index { extensions, parts: self.parts, ends: self.ends, keys: Buffer::from_vec(self.keys), digest: self.hash.digest128() }
+    }
+}
+
+/// Walks a plain archive.
+pub(super) fn index(object: &dyn RangeRead) -> Result<Index, Error> {
+    let mut walk = Walk::new(object.size());
+    let mut grouping = Grouping::new(object.path());
+    let mut window = Window { object, start: 0, bytes: Vec::new(), ahead: object.gap_bytes() };
+    while let Some(range) = walk.needs() {
+        let walked = walk.push(window.get(&range)?);
+        grouping.take(walked)?;
+    }
+    Ok(grouping.finish())
+}
+
+/// Headers of small members stand close together: then several are read at once.
+struct Window<'a> {
+    object: &'a dyn RangeRead,
+    start: u64,
+    bytes: Vec<u8>,
+    ahead: u64,
+}
+
+impl Window<'_> {
+    fn get(&mut self, range: &Range<u64>) -> Result<&[u8], Error> {
+        let end = self.start + self.bytes.len() as u64;
+        if range.start < self.start || range.end > end {
+            let is_near = range.start.saturating_sub(end) <= self.ahead;
+            let least = self.object.gap_bytes();
+            self.ahead = if is_near { self.ahead.saturating_mul(2).min(MAX_WINDOW_BYTES.max(least)) } else { least };
+            let stop = range.end.max(range.start.saturating_add(self.ahead).min(self.object.size()));
+            let whole = range.start..stop;
+            let len = usize::try_from(whole.end - whole.start).unwrap_or(usize::MAX);
+            self.bytes.resize(len, 0);
+            self.start = whole.start;
+            self.object.read_at(whole.start, &mut self.bytes)?;
+        }
+        let from = usize::try_from(range.start - self.start).unwrap_or(usize::MAX);
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        Ok(self.bytes.get(from..from.saturating_add(len)).unwrap_or_default())
+    }
+}

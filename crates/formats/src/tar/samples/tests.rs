@@ -1,0 +1,208 @@
+//! Blocks, selections, compression, and archives that are not sound.
+
+use super::{DECODING, Error, WebDatasetFile};
+use crate::records::memory::memory;
+use crate::table::TableFile;
+use crate::tar::{TarError, end_of_archive, member_header, padding};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{DataType, Schema};
+use arrow_select::concat::concat_batches;
+use arrow_select::filter::filter_record_batch;
+use proptest::prelude::*;
+use std::io::Write;
+use std::sync::Arc;
+
+type Members = Vec<(String, Vec<u8>)>;
+
+fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, body) in members {
+        bytes.extend(member_header(name, body.len() as u64));
+        bytes.extend_from_slice(body);
+        bytes.resize(bytes.len() + padding(body.len() as u64), 0);
+    }
+    bytes.extend(end_of_archive(bytes.len() as u64));
+    bytes
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn open(bytes: &[u8]) -> Result<WebDatasetFile, Error> {
+    WebDatasetFile::open_with_blocks(memory("a.tar", bytes), 3000)
+}
+
+fn rows(file: &WebDatasetFile) -> Result<RecordBatch, crate::table::TableError> {
+    let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
+    let batches = (0..file.blocks().len()).map(|block| file.read(block, &columns, None)).collect::<Result<Vec<_>, _>>()?;
+    Ok(concat_batches(file.schema(), &batches).unwrap())
+}
+
+fn member(name: &str, body: &[u8]) -> (String, Vec<u8>) {
+    (name.to_owned(), body.to_vec())
+}
+
+fn mixed() -> Members {
+    vec![
+        member("__index__/all.json", b"{}"),
+        member("a/0.TXT", "é and a text that is too long for a view".as_bytes()),
+        member("nodot", b"-"),
+        member("a/0.cls", b"7\n"),
+        member("a/0.seg.Jpg", &[0xff; 2000]),
+        member("a/1.cls", b"-8"),
+        member("a/1.json", b"{\"x\": 1}"),
+        member("a/0.txt", b""),
+    ]
+}
+
+#[test]
+fn consecutive_members_of_one_key_are_a_row_and_extensions_are_columns_in_byte_order() {
+    let file = open(&archive(&mixed())).unwrap();
+    let fields: Vec<_> = file.declared_schema().fields().iter().map(|field| (field.name().as_str(), field.data_type().clone())).collect();
+    let (text, number, bytes) = (DataType::Utf8, DataType::Int64, DataType::Binary);
+    assert_eq!(fields, [("__key__", text.clone()), ("cls", number), ("json", text.clone()), ("seg.jpg", bytes), ("txt", text)]);
+    assert_eq!(file.schema().field(2).metadata().get(DECODING).map(String::as_str), Some("json"));
+    let rows = rows(&file).unwrap();
+    let keys: Vec<_> = rows.column(0).as_string_view().iter().flatten().collect();
+    assert_eq!(keys, ["a/0", "a/1", "a/0"]);
+    assert_eq!(rows.column(1).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(7), Some(-8), None]);
+    assert_eq!(rows.column(2).as_string_view().iter().collect::<Vec<_>>(), [None, Some("{\"x\": 1}"), None]);
+    assert_eq!(rows.column(3).as_binary_view().value(0), [0xff; 2000]);
+    assert_eq!(rows.column(4).as_string_view().iter().collect::<Vec<_>>(), [Some("é and a text that is too long for a view"), None, Some("")]);
+}
+
+#[test]
+fn compressed_archive_is_one_block_with_the_same_rows() {
+    let plain = archive(&mixed());
+    let expected = rows(&open(&plain).unwrap()).unwrap();
+    for compressed in [gzip(&plain), zstd::encode_all(plain.as_slice(), 3).unwrap()] {
+        let file = open(&compressed).unwrap();
+        assert_eq!(file.blocks().len(), 1);
+        assert_eq!(rows(&file).unwrap(), expected);
+    }
+}
+
+#[test]
+fn repeated_extension_names_the_member() {
+    let error = open(&archive(&[member("a.txt", b"1"), member("a.TXT", b"2")])).unwrap_err();
+    assert!(matches!(&error, Error::RepeatedExtension { member, offset: 1536, .. } if member == "a.TXT"), "{error:?}");
+    let error = open(&archive(&[member("a.__key__", b"1")])).unwrap_err();
+    assert!(matches!(&error, Error::RepeatedExtension { .. }), "{error:?}");
+}
+
+#[test]
+fn text_and_numbers_that_are_none_name_member_and_offset() {
+    let file = open(&archive(&[member("a/b.txt", b"\xff"), member("a/b.cls", b"x")])).unwrap();
+    let error = file.read(0, &[2], None).unwrap_err().to_string();
+    assert_eq!(error, "Member `a/b.txt` of `a.tar`, at byte 512, is not valid UTF-8");
+    let error = file.read(0, &[1], None).unwrap_err().to_string();
+    assert_eq!(error, "Member `a/b.cls` of `a.tar`, at byte 1536, is not a whole number of 64 bits: x");
+    assert_eq!(file.read(0, &[0], None).unwrap().num_rows(), 1);
+}
+
+#[test]
+fn archive_without_samples_has_no_rows() {
+    for members in [vec![], vec![member("nodot", b"x")]] {
+        let file = open(&archive(&members)).unwrap();
+        assert_eq!((file.blocks().len(), file.schema().fields().len()), (0, 1));
+    }
+}
+
+#[test]
+fn stream_that_ends_inside_a_member_says_which() {
+    let plain = archive(&mixed());
+    let cut = &plain[..plain.iter().rposition(|byte| *byte == 0xff).unwrap()];
+    for bytes in [cut.to_vec(), gzip(cut)] {
+        let error = open(&bytes).unwrap_err();
+        let Error::Archive { source: TarError::Truncated { member, needed, found, .. }, .. } = error else { panic!("{error:?}") };
+        assert_eq!((member.as_deref(), needed, found), (Some("a/0.seg.Jpg"), 2000, 1999));
+    }
+}
+
+/// Reads all that can be read; whatever it is, it must not panic.
+fn exhaust(bytes: &[u8]) -> Option<usize> {
+    let file = open(bytes).ok()?;
+    rows(&file).ok().map(|rows| rows.num_rows())
+}
+
+#[test]
+fn archive_cut_anywhere_never_has_other_rows() {
+    let plain = archive(&mixed());
+    let whole = rows(&open(&plain).unwrap()).unwrap();
+    let gzipped = gzip(&plain);
+    for len in 0..plain.len() {
+        let Ok(file) = open(&plain[..len]) else {
+            // A stream of the same bytes ends in the same place.
+            assert!(len % 64 != 0 || open(&gzip(&plain[..len])).is_err(), "{len}");
+            continue;
+        };
+        let found = rows(&file).unwrap();
+        assert!(found.num_rows() <= whole.num_rows(), "{len}");
+        let keys = found.column(0).as_string_view();
+        assert!(keys.iter().eq(whole.column(0).as_string_view().iter().take(keys.len())), "{len}");
+        if len % 64 == 0 {
+            assert_eq!(exhaust(&gzip(&plain[..len])), Some(keys.len()), "{len}");
+        }
+    }
+    for len in 0..gzipped.len() {
+        assert_eq!(exhaust(&gzipped[..len]), None, "{len}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn flipped_bytes_are_an_error_or_rows(position in 0_usize..9000, value in any::<u8>(), form in 0_usize..3) {
+        let plain = archive(&mixed());
+        let mut bytes = match form { 0 => plain, 1 => gzip(&plain), _ => zstd::encode_all(plain.as_slice(), 3).unwrap() };
+        let position = position % bytes.len();
+        bytes[position] = value;
+        exhaust(&bytes);
+    }
+
+    #[test]
+    fn blocks_and_selections_give_the_rows_of_the_whole(
+        sizes in prop::collection::vec((prop::option::of(0_usize..1500), prop::option::of(0_usize..30), prop::option::of(0_usize..5000)), 1..25),
+        seed in any::<u64>(),
+    ) {
+        let mut members = Vec::new();
+        for (sample, (jpg, txt, bin)) in sizes.iter().enumerate() {
+            for (extension, size) in [("jpg", jpg), ("txt", txt), ("bin", bin)] {
+                members.extend(size.map(|size| (format!("{sample}.{extension}"), vec![b'a' + u8::try_from(sample).unwrap(); size])));
+            }
+        }
+        let bytes = archive(&members);
+        let file = open(&bytes).unwrap();
+        let all = rows(&file).unwrap();
+        prop_assert_eq!(&all, &rows(&WebDatasetFile::open(memory("a.tar", &bytes)).unwrap()).unwrap());
+        let expected = sizes.iter().enumerate().filter(|(_, (jpg, txt, bin))| jpg.or(*txt).or(*bin).is_some()).map(|(sample, _)| sample.to_string());
+        prop_assert!(all.column(0).as_string_view().iter().flatten().eq(expected));
+        for (column, field) in all.columns().iter().zip(file.schema().fields()).skip(1) {
+            for row in 0..all.num_rows() {
+                let sample: usize = all.column(0).as_string_view().value(row).parse().unwrap();
+                let size = match field.name().as_str() { "jpg" => sizes[sample].0, "txt" => sizes[sample].1, _ => sizes[sample].2 };
+                let found = column.is_valid(row).then(|| match column.data_type() {
+                    DataType::Utf8View => column.as_string_view().value(row).as_bytes().to_vec(),
+                    _ => column.as_binary_view().value(row).to_vec(),
+                });
+                prop_assert_eq!(found, size.map(|size| vec![b'a' + u8::try_from(sample).unwrap(); size]));
+            }
+        }
+        let columns: Vec<usize> = (0..file.schema().fields().len()).rev().collect();
+        for block in 0..file.blocks().len() {
+            let whole = file.read(block, &columns, None).unwrap();
+            prop_assert_eq!(whole.num_rows() as u64, file.blocks()[block].rows);
+            let bits = BooleanBuffer::collect_bool(whole.num_rows(), |row| seed >> (row % 64) & 1 == 1);
+            let selected = file.read(block, &columns, Some(&bits)).unwrap();
+            prop_assert_eq!(selected, filter_record_batch(&whole, &arrow_array::BooleanArray::new(bits, None)).unwrap());
+        }
+        if !file.blocks().is_empty() {
+            prop_assert_eq!(file.read(0, &[], None).unwrap().schema(), Arc::new(Schema::empty()));
+        }
+    }
+}
