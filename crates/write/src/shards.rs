@@ -162,9 +162,13 @@ impl Shards {
         result
     }
 
-    /// Leaves nothing behind.
+    /// Leaves nothing behind. In a forked child the files belong to the parent: removing them is the parent's affair.
     pub fn abandon(&mut self) {
         self.state = State::Closed;
+        if self.process != std::process::id() {
+            self.files.forget();
+            self.place.forget();
+        }
         self.files = Box::new(Closed);
         self.place.abandon();
     }
@@ -200,11 +204,7 @@ impl Gather for Shards {
 
 impl Drop for Shards {
     fn drop(&mut self) {
-        // The files belong to the parent: removing them there is the parent's affair.
-        if self.process != std::process::id() {
-            self.files.forget();
-            self.place.forget();
-        }
+        self.abandon();
     }
 }
 

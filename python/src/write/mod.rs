@@ -191,6 +191,13 @@ fn remove_leftovers(py: Python<'_>, folder: &str) -> usize {
     py.detach(|| remove_stale_staging(folder))
 }
 
+impl Drop for PyWriter {
+    fn drop(&mut self) {
+        // Threads that give Arrow data of Python back need the interpreter, and whoever waits for them must not hold it.
+        Python::attach(|py| py.detach(|| self.lock().abandon()));
+    }
+}
+
 impl PyWriter {
     fn lock(&self) -> MutexGuard<'_, Shards> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

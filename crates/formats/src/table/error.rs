@@ -18,6 +18,7 @@ pub enum TableError {
     ArrayRecord(#[from] crate::arrayrecord::Error),
     #[error(transparent)]
     Mds(#[from] crate::mds::Error),
+    #[error(transparent)]
     WebDataset(#[from] crate::tar::samples::Error),
     #[error("Blocks of `{path}` cannot be put together")]
     Join {
