@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.merge import merge
     from shardmill.mixture import Mixture
     from shardmill.packing import Packing
     from shardmill.stall import StallWarning
@@ -59,6 +60,7 @@ _LOCATIONS = {
     "StorageError": "shardmill.errors",
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
+    "merge": "shardmill.merge",
 }
 
 __all__ = [
@@ -88,6 +90,7 @@ __all__ = [
     "arrayrecord",
     "col",
     "curate",
+    "merge",
     "resume",
 ]
 
