@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.merge import merge
     from shardmill.writer import Writer
 
 _LOCATIONS = {
@@ -47,6 +48,7 @@ _LOCATIONS = {
     "StorageError": "shardmill.errors",
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
+    "merge": "shardmill.merge",
 }
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "arrayrecord",
     "col",
     "curate",
+    "merge",
     "resume",
 ]
 

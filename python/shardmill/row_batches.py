@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmill.cells import Cell
 from shardmill.errors import FormatError, MissingColumnError
+
+_SHOWN_LENGTH = 60
 
 
 class RowBatches:
@@ -14,35 +17,51 @@ class RowBatches:
     Args:
         columns: those that are taken of each row; all when ``None``.
         schema: Arrow schema of the columns.
+        cells: by column, what makes bytes or text of values that Arrow has no type for.
     """
 
-    def __init__(self, columns: Sequence[str] | None, schema: Any) -> None:
+    def __init__(self, columns: Sequence[str] | None, schema: Any, cells: Mapping[str, Cell] | None = None) -> None:
         self._columns = columns
         self._given = schema
         self._schema: Any = None
+        self.cells = dict(cells or {})
+        #: Of fields, for the schema that the first rows tell.
+        self.metadata: dict[str, dict[str, str]] = {}
+
+    @property
+    def selects(self) -> bool:
+        """Whether rows may have more columns than are taken."""
+        return self._columns is not None
+
+    @property
+    def schema(self) -> Any:
+        """That of all batches, as far as it is known; its columns are those of ``columns``, in their order."""
+        if self._schema is None and self._given is not None:
+            self._schema = _pyarrow().schema(self._given)
+        return self._schema
+
+    def learn(self, schema: Any) -> None:
+        """Takes the schema of data that came as Arrow data, unless one is known."""
+        if self.schema is None:
+            try:
+                known = _pyarrow().schema(schema)
+            except ImportError:
+                return
+            self._schema = known if self._columns is None else _selected(known, self._columns)
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]], *, first_row: int) -> Any:
         """A record batch; a column that a row lacks is null there.
 
         Raises:
-            ValueError: for a column that the schema lacks, and for values of several types in a column.
+            ValueError: for a column that the schema lacks, and for values that do not fit a column.
             KeyError: for a row without one of ``columns``.
         """
-        names = self._names(rows)
         for number, row in enumerate(rows, first_row):
-            if self._columns is None:
-                unknown = [name for name in row if name not in names]
-                if unknown:
-                    known = ", ".join(names) or "none"
-                    raise FormatError(
-                        f"row {number} has a column {unknown[0]!r} that is not among those of the file: {known}\n"
-                        "hint: give schema=, or columns="
-                    )
-            else:
-                _check_columns(row, names, f"row {number}")
-        return self._batch({name: [row.get(name) for row in rows] for name in names})
+            self.check(row, number, rows)
+        names = self._names(rows)
+        return self._batch({name: [row.get(name) for row in rows] for name in names}, first_row)
 
-    def of_columns(self, columns: Mapping[str, Any]) -> Any:
+    def of_columns(self, columns: Mapping[str, Any], *, first_row: int) -> Any:
         """A record batch of columns by name.
 
         Raises:
@@ -51,33 +70,132 @@ class RowBatches:
         if self._columns is not None:
             _check_columns(columns, self._columns, "the batch")
             columns = {name: columns[name] for name in self._columns}
-        return self._batch(dict(columns))
+        columns = {
+            name: [self.cell(name, value, first_row + number) for number, value in enumerate(values)]
+            if name in self.cells
+            else values
+            for name, values in columns.items()
+        }
+        return self._batch(columns, first_row)
+
+    def check(self, row: Mapping[str, Any], number: int, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Refuses a row of other columns.
+
+        Raises:
+            ValueError, KeyError: as :meth:`of_rows`.
+        """
+        if self._columns is not None:
+            _check_columns(row, self._columns, f"row {number}")
+            return
+        names = self._names(rows)
+        unknown = [name for name in row if name not in names]
+        if unknown:
+            raise FormatError(
+                f"row {number} has a column {unknown[0]!r} that is not among those of the file: {', '.join(names) or 'none'}\n"
+                "hint: give schema=, or columns="
+            )
+
+    def cell(self, name: str, value: Any, row: int) -> Any:
+        """What stands for ``value`` in the column, where that is not the value itself.
+
+        Raises:
+            ValueError: for a value that the column has no bytes for.
+        """
+        if value is None or isinstance(value, bytes | bytearray | memoryview):
+            return value
+        try:
+            return self.cells[name](value)
+        except (TypeError, ValueError, AttributeError, OSError) as error:
+            raise FormatError(_misfit(row, name, value, f"cannot be encoded: {error}")) from error
+
+    def array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
+        """The values as an array of the column's type.
+
+        Raises:
+            ValueError: for a value that does not fit it, naming row, column and value.
+        """
+        arrow = _pyarrow()
+        data_type = None if self.schema is None else self.schema.field(name).type
+        try:
+            array = arrow.array(values, type=data_type)
+        except _misfits(arrow) as error:
+            place = _first_misfit(arrow, values, data_type)
+            reason = f"is no {data_type}" if data_type is not None else "is of another type than the values before it"
+            raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}")) from error
+        return array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
 
     def _names(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
         if self._columns is not None:
             return self._columns
-        schema = self._known_schema()
+        schema = self.schema
         return list(dict.fromkeys(name for row in rows for name in row)) if schema is None else schema.names
 
-    def _known_schema(self) -> Any:
-        if self._schema is None and self._given is not None:
-            self._schema = _pyarrow().schema(self._given)
-        return self._schema
-
-    def _batch(self, columns: dict[str, Any]) -> Any:
+    def _batch(self, columns: dict[str, Any], first_row: int) -> Any:
         arrow = _pyarrow()
-        schema = self._known_schema()
+        schema = self.schema
+        if schema is not None and set(schema.names) != set(columns):
+            raise FormatError(
+                f"the columns are {', '.join(columns)}, those of the file {', '.join(schema.names)}\n"
+                "hint: columns= picks some of them"
+            )
+        names = list(columns) if schema is None else schema.names
+        arrays = [self._column(name, columns[name], first_row) for name in names]
+        lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
+        if len(set(lengths.values())) > 1:
+            raise FormatError(f"the columns have {lengths} values, and rows have one of each")
+        if schema is None:
+            fields = [
+                arrow.field(name, array.type, metadata=self.metadata.get(name))
+                for name, array in zip(names, arrays, strict=True)
+            ]
+            self._schema = schema = arrow.schema(fields)
+        return arrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _column(self, name: str, values: Any, first_row: int) -> Any:
+        arrow = _pyarrow()
+        if not isinstance(values, arrow.Array | arrow.ChunkedArray):
+            return self.array(name, values, first_row)
+        values = values.combine_chunks() if isinstance(values, arrow.ChunkedArray) else values
+        data_type = None if self.schema is None else self.schema.field(name).type
+        if data_type is None or values.type == data_type:
+            return values
+        return self.array(name, values.to_pylist(), first_row)
+
+
+def _misfits(arrow: Any) -> tuple[type[Exception], ...]:
+    return (
+        arrow.ArrowInvalid,
+        arrow.ArrowTypeError,
+        arrow.ArrowNotImplementedError,
+        OverflowError,
+        TypeError,
+        ValueError,
+    )
+
+
+def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
+    """The number of the first value that does not go with those before it."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
         try:
-            if schema is not None and set(schema.names) != set(columns):
-                raise FormatError(
-                    f"the columns are {', '.join(columns)}, those of the file {', '.join(schema.names)}\n"
-                    "hint: columns= picks some of them"
-                )
-            batch = arrow.RecordBatch.from_pydict(columns, schema=schema)
-        except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError) as error:
-            raise FormatError(f"values of a column do not have one type: {error}\nhint: give schema=") from error
-        self._schema = batch.schema
-        return batch
+            arrow.array(values[:middle], type=data_type)
+            low = middle
+        except _misfits(arrow):
+            high = middle
+    return low
+
+
+def _misfit(row: int, name: str, value: Any, reason: str) -> str:
+    shown = repr(value)
+    if len(shown) > _SHOWN_LENGTH:
+        shown = shown[: _SHOWN_LENGTH - 1] + "…"
+    return f"row {row} has the value {shown} in column {name!r}, which {reason}\nhint: give schema=, or columns= with types"
+
+
+def _selected(schema: Any, columns: Sequence[str]) -> Any:
+    _check_columns(dict.fromkeys(schema.names), columns, "the batch")
+    return _pyarrow().schema([schema.field(name) for name in columns])
 
 
 def _check_columns(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
@@ -91,7 +209,7 @@ def _pyarrow() -> Any:
         import pyarrow
     except ImportError as error:
         raise ImportError(
-            "rows as Python objects become Parquet through pyarrow\n"
+            "rows as Python objects become Arrow data through pyarrow\n"
             "hint: pip install pyarrow, or give write_batch() Arrow data of another library"
         ) from error
     return pyarrow

@@ -1,8 +1,12 @@
-"""What lies where a writer will write."""
+"""What lies where a writer will write, and who may write there now."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -10,44 +14,103 @@ from shardmill.errors import OutputExistsError
 
 Mode = Literal["error", "overwrite", "append"]
 
-#: What :class:`shardmill.Dataset` would read from the folder beside the shards of a writer.
+INDEX_NAME = "index.json"
+
+#: What :class:`shardmill.Dataset` would read from the folder beside the shards of a writer, and what describes it.
 _DATA_FILE = re.compile(
-    r"\.(parquet|pq|orc|csv|json|jsonl|ndjson|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$", re.IGNORECASE
+    r"\.(parquet|pq|orc|csv|json|(jsonl|ndjson|tar)(\.\w+)?|tgz|mds(\.\w+)?|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$",
+    re.IGNORECASE,
 )
-_SHARD = re.compile(r"part-(\d+)\.\w+")
 
 
-def replaced_files(out: str, *, is_file: bool, mode: Mode) -> list[str]:
-    """Data files of the folder ``out`` that go when the new ones are there.
+class OutputFolder:
+    """The place of one writer, from when it is opened until its files have their names.
+
+    Args:
+        out: the file or folder.
+        is_file: which of them it is.
+        mode: what becomes of what is there.
+        prefix: what the names of shards begin with.
 
     Raises:
         FileExistsError: when there is something, and it is to stay.
     """
-    path = Path(out)
-    exists = path.exists() or path.is_symlink()
-    if is_file:
-        if path.is_dir():
-            raise OutputExistsError(f"{out!r} is a folder, and its name is that of one file")
-        if mode == "error" and exists:
-            raise OutputExistsError(f'{out!r} exists already\nhint: mode="overwrite" replaces it')
-        return []
-    if exists and not path.is_dir():
-        raise OutputExistsError(f"{out!r} is a file, and shards are written to a folder")
-    if mode == "append" or not exists:
-        return []
-    found = sorted(str(entry) for entry in path.iterdir() if _is_data(entry.name))
-    if mode == "error" and found:
+
+    def __init__(self, out: str, *, is_file: bool, mode: Mode, prefix: str) -> None:
+        self._out, self._is_file, self._mode = out, is_file, mode
+        self._shard = re.compile(re.escape(prefix) + r"(\d+)\.[\w.]+")
+        path = Path(out)
+        exists = path.exists() or path.is_symlink()
+        if is_file:
+            if path.is_dir():
+                raise OutputExistsError(f"{out!r} is a folder, and its name is that of one file")
+            if mode == "error" and exists:
+                raise OutputExistsError(f'{out!r} exists already\nhint: mode="overwrite" replaces it')
+        elif exists and not path.is_dir():
+            raise OutputExistsError(f"{out!r} is a file, and shards are written to a folder")
+        self._seen = self.data_files()
+        if mode == "error" and self._seen:
+            self._refuse("already")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds other writers of the folder back while names are given.
+
+        File systems without locks let them through; no file of another is replaced there either, but names may be refused late.
+        """
+        folder = Path(self._out).parent if self._is_file else self._out
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            yield
+            return
+        try:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def first_number(self) -> int:
+        """That of the first shard, under the lock.
+
+        Raises:
+            FileExistsError: when another writer has been here meanwhile, and both cannot have their way.
+        """
+        if self._is_file:
+            return 0
+        now = self.data_files()
+        if self._mode == "append":
+            numbers = [int(match[1]) + 1 for path in now if (match := self._shard.fullmatch(Path(path).name))]
+            return max(numbers, default=0)
+        if now != self._seen:
+            self._refuse("since another writer wrote them meanwhile")
+        return 0
+
+    def remove_replaced(self, written: list[str]) -> None:
+        """Removes what the new files stand for."""
+        if self._mode == "overwrite":
+            kept = {os.path.realpath(path) for path in written}
+            for path in self._seen:
+                if os.path.realpath(path) not in kept:
+                    Path(path).unlink(missing_ok=True)
+
+    def data_files(self) -> dict[str, tuple[int, int]]:
+        """Data files of the folder, and what tells one from another of the same name."""
+        if self._is_file or not Path(self._out).is_dir():
+            return {}
+        entries = sorted(
+            (entry for entry in os.scandir(self._out) if _is_data(entry.name)), key=lambda entry: entry.name
+        )
+        return {entry.path: (entry.inode(), entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries}
+
+    def _refuse(self, when: str) -> None:
+        found = self.data_files() or self._seen
+        first = Path(min(found, default="")).name
         raise OutputExistsError(
-            f"the folder {out!r} has {len(found):,} data files already, such as {Path(found[0]).name!r}\n"
+            f"the folder {self._out!r} has {len(found):,} data files {when}, such as {first!r}\n"
             'hint: mode="overwrite" replaces them, mode="append" adds shards'
         )
-    return found
-
-
-def next_number(folder: str) -> int:
-    """One more than that of the last shard."""
-    names = [entry.name for entry in Path(folder).iterdir()] if Path(folder).is_dir() else []
-    return max((int(match[1]) + 1 for name in names if (match := _SHARD.fullmatch(name))), default=0)
 
 
 def _is_data(name: str) -> bool:

@@ -7,6 +7,7 @@ use pyo3::types::PyType;
 use shardmill_curate::Error as CurateError;
 use shardmill_engine::Error as EngineError;
 use shardmill_formats::arrayrecord::Error as ArrayRecordError;
+use shardmill_formats::mds::Error as MdsError;
 use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
@@ -105,7 +106,10 @@ impl From<WriteError> for PyShardmillError {
             WriteError::ArrayRecord(inner) => arrayrecord_class(inner),
             WriteError::Parquet(inner) if inner.io_source().is_some() => "StorageError",
             WriteError::Parquet(_) | WriteError::NoRecords { .. } | WriteError::NullRecord { .. } | WriteError::Rows { .. } => "FormatError",
-            WriteError::Columns { .. } => "FormatError",
+            WriteError::Columns { .. } | WriteError::NoJson(_) | WriteError::NoSample(_) | WriteError::OtherColumns { .. } => "FormatError",
+            WriteError::Mds(MdsError::MissingColumn { .. }) => "MissingColumnError",
+            WriteError::Mds(_) => "FormatError",
+            WriteError::OnlyRows { .. } | WriteError::UnknownCompression { .. } => "OptionError",
             WriteError::MissingColumn { .. } => "MissingColumnError",
             WriteError::SeveralColumns { .. } | WriteError::NoSchema { .. } => "OptionError",
             _ => "ClosedError",

@@ -6,6 +6,7 @@
 pub mod arrayrecord;
 pub mod csv;
 pub mod jsonl;
+pub mod mds;
 pub mod orc;
 pub mod parquet;
 pub mod records;

@@ -26,7 +26,7 @@ pub use in_memory::{InMemory, whole_if_small};
 pub use local::{LocalFile, LocalStore};
 pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
-pub use publish::{LocalStaged, create_folder, remove_stale_staging};
+pub use publish::{LocalStaged, create_folder, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
 pub use scratch::ScratchFile;
 pub use unpublished::Unpublished;
@@ -118,6 +118,19 @@ pub trait Staged: Write + Send {
     /// # Errors
     /// [`Error::Publish`] when the sync fails.
     fn seal(self: Box<Self>) -> Result<Sealed>;
+
+    /// Syncs the content and keeps the hidden name, so that [`Staged::name`] has nothing to wait for.
+    ///
+    /// # Errors
+    /// [`Error::Publish`] when the sync fails.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Gives the file its final name, or `name` beside it. Neither content nor name is synced: files of one folder are named together, between
+    /// [`Staged::sync`] of each and one [`sync_names`].
+    ///
+    /// # Errors
+    /// As [`Staged::publish`].
+    fn name(self: Box<Self>, name: Option<&str>, replace: Replace) -> Result<()>;
 }
 
 /// A complete file under its hidden name.

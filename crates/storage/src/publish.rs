@@ -125,6 +125,14 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes the names durable that the folder of `path` was given.
+///
+/// # Errors
+/// [`Error::Publish`] when the sync fails.
+pub fn sync_names(path: &str) -> Result<()> {
+    sync_folder(folder_of(Path::new(path))).map_err(|source| Error::Publish { path: path.to_owned(), source })
+}
+
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         // Some network file systems have no sync for folders, and no need for it.
@@ -153,16 +161,26 @@ impl Write for LocalStaged {
 
 impl Staged for LocalStaged {
     fn publish(mut self: Box<Self>, replace: Replace) -> Result<()> {
-        let path = || self.target.display().to_string();
-        let failed = |source| Error::Publish { path: path(), source };
-        self.file.sync_all().map_err(failed)?;
-        rename(&self.staging, &self.target, replace).map_err(|source| match source.kind() {
+        self.sync()?;
+        let target = self.target.clone();
+        self.name(None, replace)?;
+        sync_folder(folder_of(&target)).map_err(|source| Error::Publish { path: target.display().to_string(), source })
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync_all().map_err(|source| Error::Publish { path: self.target.display().to_string(), source })
+    }
+
+    fn name(mut self: Box<Self>, name: Option<&str>, replace: Replace) -> Result<()> {
+        let target = name.map_or_else(|| self.target.clone(), |name| self.target.with_file_name(name));
+        let path = || target.display().to_string();
+        rename(&self.staging, &target, replace).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::AlreadyExists { path: path() },
-            _ => failed(source),
+            _ => Error::Publish { path: path(), source },
         })?;
         self.is_published = true;
         self.unpublished.leave(&self.staging);
-        sync_folder(folder_of(&self.target)).map_err(failed)
+        Ok(())
     }
 
     fn seal(mut self: Box<Self>) -> Result<Sealed> {

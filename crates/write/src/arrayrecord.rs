@@ -74,7 +74,7 @@ impl ArrayRecordWriter {
         self.finish()?.publish(Replace::Atomically)
     }
 
-    /// Writes what is missing. The file has no name yet.
+    /// Writes what is missing and syncs it. The file has no name yet.
     ///
     /// # Errors
     /// As [`ArrayRecordWriter::flush`].
@@ -85,7 +85,8 @@ impl ArrayRecordWriter {
         });
         self.fail_on_error(result)?;
         let file = self.file.take().ok_or_else(|| self.closed())?;
-        Finished::of(file.finish()?, &self.path)
+        let rows = file.num_records();
+        Finished::of(file.finish()?, &self.path, rows)
     }
 
     /// Leaves nothing behind.

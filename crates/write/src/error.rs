@@ -15,6 +15,12 @@ pub enum Error {
     ArrayRecord(#[from] shardmill_formats::arrayrecord::Error),
     #[error(transparent)]
     Parquet(#[from] shardmill_formats::parquet::Error),
+    #[error(transparent)]
+    Mds(#[from] shardmill_formats::mds::Error),
+    #[error(transparent)]
+    NoJson(shardmill_formats::jsonl::Unwritable),
+    #[error(transparent)]
+    NoSample(shardmill_formats::tar::Unwritable),
     #[error("No column `{column}`; there are: {columns}")]
     MissingColumn { column: String, columns: String },
     /// A record is one value.
@@ -30,6 +36,12 @@ pub enum Error {
         #[source]
         source: ArrowError,
     },
+    #[error("Rows have other columns than the rows of `{path}` before")]
+    OtherColumns { path: String },
+    #[error("`{path}` takes rows of columns, no records")]
+    OnlyRows { path: String },
+    #[error("compression is none, gz or zstd, the latter two also with a level such as zstd:7, not {name:?}")]
+    UnknownCompression { name: String },
     #[error("Columns cannot be used: {source}")]
     Columns {
         #[source]
@@ -52,6 +64,10 @@ impl Error {
             Self::Storage(error) => error.hint(),
             Self::ArrayRecord(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
+            Self::Mds(error) => error.hint(),
+            Self::NoJson(error) => error.hint(),
+            Self::NoSample(error) => error.hint(),
+            Self::OtherColumns { .. } => Some("columns=[…] picks some of them, in one order"),
             Self::SeveralColumns { .. } => Some("columns=[\"name\"] picks the one whose values become the records"),
             Self::NoRecords { .. } => Some("pick a column of strings or binaries, or make bytes of the row first"),
             Self::NullRecord { .. } => Some("leave such rows out by a filter: sm.col(\"name\").is_valid(), or --filter \"name is not null\""),

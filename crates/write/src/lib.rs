@@ -5,17 +5,26 @@
 
 pub mod arrayrecord;
 mod columns;
+mod compressed;
 mod digest;
 mod encoded;
 mod error;
+mod file_set;
+mod follower;
+mod framed;
+mod mds;
 mod parquet;
+mod place;
+mod record_files;
 mod shards;
 mod staged;
 
+pub use compressed::FileCompression;
 pub use digest::RowDigest;
 pub use error::{Error, Result};
-pub use shards::{Format, Shards, Target};
-pub use staged::Finished;
+pub use place::Target;
+pub use shards::{Format, Shards, ShardsOptions};
+pub use staged::{FileSummary, Finished};
 
 /// What takes records one by one.
 pub trait Gather {

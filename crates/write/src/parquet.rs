@@ -1,63 +1,225 @@
-//! One Parquet file: rows are gathered to row groups of bounded bytes.
+//! Parquet files: rows are gathered to row groups of bounded bytes, threads encode them, each file is written in order.
+//!
+//! The invariant: where a row group or a file ends depends on the rows alone, not on what compression makes of them and when.
 
+use crate::columns::{select, weight};
+use crate::file_set::FileSet;
+use crate::follower::{Follower, Outcome};
+use crate::place::Place;
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use shardmill_formats::parquet::{ParquetCompression, ParquetWriter as FileWriter, ParquetWriterOptions};
+use shardmill_formats::parquet::{
+    EncodedRowGroup, ParquetCompression, ParquetWriter, ParquetWriterOptions, RowGroupEncoder, RowGroupEncoders, RowGroupFile,
+};
 use std::io::BufWriter;
 use std::sync::Arc;
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// In memory, about. A reader decodes a row group at once: small enough that threads share a file of some megabytes, and a window mixes many of them.
-pub(crate) const ROW_GROUP_BYTES: u64 = 8 << 20;
+const ROW_GROUP_BYTES: u64 = 8 << 20;
+/// Batches of a row group that wait for its encoder.
+const WAITING_BATCHES: usize = 16;
 
-/// A file in the making.
-pub(crate) struct ParquetWriter {
+pub(crate) struct ParquetFiles {
+    compression: ParquetCompression,
+    schema: Option<SchemaRef>,
+    /// Of the rows, in order; `None` until the first rows.
+    open: Option<OpenFile>,
+}
+
+struct OpenFile {
     path: String,
-    schema: SchemaRef,
-    file: FileWriter<BufWriter<StagedFile>>,
+    encoders: RowGroupEncoders,
+    group: Option<Group>,
+    sink: Sink,
+    rows: u64,
+    /// Of rows in memory: of this file, and of the row group that is being made.
+    bytes: u64,
     group_bytes: u64,
 }
 
-impl std::fmt::Debug for ParquetWriter {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("ParquetWriter").field("path", &self.path).finish_non_exhaustive()
+/// Who encodes a row group: a thread, or the caller.
+enum Group {
+    Thread(Follower<RecordBatch, EncodedRowGroup>),
+    Caller(RowGroupEncoder),
+}
+
+type File = RowGroupFile<BufWriter<StagedFile>>;
+
+/// Who writes the file.
+enum Sink {
+    Thread(Follower<Part, Finished>),
+    Caller(File),
+}
+
+enum Part {
+    RowGroup(Outcome<EncodedRowGroup>),
+    /// How many there are, which is only known at the end.
+    Rows(u64),
+}
+
+impl ParquetFiles {
+    pub(crate) fn new(compression: ParquetCompression, schema: Option<SchemaRef>) -> Self {
+        Self { compression, schema, open: None }
+    }
+
+    fn open(&mut self, of_rows: Option<SchemaRef>, place: &mut Place) -> Result<&mut OpenFile> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let path = place.next_path();
+                let known = self.schema.take().or(of_rows).ok_or_else(|| Error::NoSchema { path: path.clone() })?;
+                self.schema = Some(Arc::clone(&known));
+                OpenFile::create(path, known, self.compression, place.threads)?
+            }
+        };
+        Ok(self.open.insert(open))
+    }
+
+    fn end_file(&mut self, place: &mut Place) -> Result<()> {
+        match self.open.take() {
+            Some(open) => open.finish(place),
+            None => Ok(()),
+        }
+    }
+
+    /// Rows of another order of columns are the same rows.
+    fn in_order(&self, rows: &RecordBatch, path: &str) -> Result<RecordBatch> {
+        let Some(schema) = &self.schema else { return Ok(rows.clone()) };
+        let ordered = if schema.fields().len() == rows.num_columns() {
+            let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+            select(rows, &names)?
+        } else {
+            rows.clone()
+        };
+        // Metadata of another origin does no harm; types and nulls would.
+        RecordBatch::try_new(Arc::clone(schema), ordered.columns().to_vec()).map_err(|source| Error::Rows { path: path.to_owned(), source })
     }
 }
 
-impl ParquetWriter {
-    /// # Errors
-    /// When the folder cannot be written, or Parquet has no such type.
-    pub(crate) fn create(path: &str, schema: SchemaRef, compression: ParquetCompression) -> Result<Self> {
-        let staged = BufWriter::with_capacity(BUFFER_BYTES, StagedFile::create(path)?);
-        let options = ParquetWriterOptions { compression, ..ParquetWriterOptions::default() };
-        let file = FileWriter::new(path, staged, Arc::clone(&schema), &options)?;
-        Ok(Self { path: path.to_owned(), schema, file, group_bytes: 0 })
-    }
-
-    /// Adds rows, of about `bytes` in memory, whose columns are those of the file.
-    ///
-    /// # Errors
-    /// When the columns are others, or the disk fails.
-    pub(crate) fn write(&mut self, rows: &RecordBatch, bytes: u64) -> Result<()> {
-        // Metadata of another origin does no harm; types and nulls would.
-        let rows = RecordBatch::try_new(Arc::clone(&self.schema), rows.columns().to_vec())
-            .map_err(|source| Error::Rows { path: self.path.clone(), source })?;
-        self.file.write(&rows)?;
-        self.group_bytes += bytes;
-        if self.group_bytes >= ROW_GROUP_BYTES {
-            self.file.end_row_group()?;
-            self.group_bytes = 0;
+impl FileSet for ParquetFiles {
+    fn write(&mut self, rows: &RecordBatch, _first_row: u64, place: &mut Place) -> Result<()> {
+        let rows = self.in_order(rows, place.path())?;
+        let size_limit = place.size_limit();
+        let (count, bytes) = (rows.num_rows() as u64, weight(&rows).max(1));
+        let mut start = 0;
+        loop {
+            let open = self.open(Some(rows.schema()), place)?;
+            // As many rows as fill the file, at most those that the row group has room for.
+            let room = size_limit.saturating_sub(open.bytes).min(ROW_GROUP_BYTES.saturating_sub(open.group_bytes));
+            let fitting = (u128::from(count) * u128::from(room)).div_ceil(u128::from(bytes)).max(1);
+            let len = u64::try_from(fitting).unwrap_or(u64::MAX).min(count - start);
+            let part = rows.slice(usize::try_from(start).unwrap_or_default(), usize::try_from(len).unwrap_or_default());
+            let part_bytes = u64::try_from(u128::from(bytes) * u128::from(len) / u128::from(count.max(1))).unwrap_or(u64::MAX);
+            open.write(part, part_bytes, place.threads)?;
+            if open.bytes >= size_limit {
+                self.end_file(place)?;
+            }
+            start += len;
+            if start >= count {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    /// Writes what is missing. The file has no name yet.
-    ///
-    /// # Errors
-    /// When the disk fails.
-    pub(crate) fn finish(self) -> Result<Finished> {
-        Finished::of(self.file.finish()?, &self.path)
+    fn end(&mut self, place: &mut Place) -> Result<()> {
+        if place.made() == 0 {
+            self.open(None, place)?;
+        }
+        self.end_file(place)
+    }
+
+    fn forget(&mut self) {
+        std::mem::forget(self.open.take());
+    }
+}
+
+impl OpenFile {
+    fn create(path: String, schema: SchemaRef, compression: ParquetCompression, threads: usize) -> Result<Self> {
+        let staged = BufWriter::with_capacity(BUFFER_BYTES, StagedFile::create(&path)?);
+        let options = ParquetWriterOptions { compression, ..ParquetWriterOptions::default() };
+        let (file, encoders) = ParquetWriter::new(&path, staged, Arc::clone(&schema), &options)?.in_pieces(schema)?;
+        let sink = if threads > 1 {
+            let path = path.clone();
+            Sink::Thread(Follower::start(threads, move |parts| {
+                let (mut file, mut rows) = (file, 0);
+                while let Some(part) = parts.next()? {
+                    match part {
+                        Part::RowGroup(mut group) => file.append(group.take()?)?,
+                        Part::Rows(count) => rows = count,
+                    }
+                }
+                Finished::of(file.finish()?, &path, rows)
+            })?)
+        } else {
+            Sink::Caller(file)
+        };
+        Ok(Self { path, encoders, group: None, sink, rows: 0, bytes: 0, group_bytes: 0 })
+    }
+
+    fn write(&mut self, rows: RecordBatch, bytes: u64, threads: usize) -> Result<()> {
+        let count = rows.num_rows() as u64;
+        if count > 0 {
+            let group = match self.group.take() {
+                Some(group) => group,
+                None => Group::start(self.encoders.next_row_group()?, threads)?,
+            };
+            self.group.insert(group).write(rows)?;
+        }
+        self.rows += count;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.group_bytes += bytes;
+        if self.group_bytes >= ROW_GROUP_BYTES { self.end_group() } else { Ok(()) }
+    }
+
+    fn end_group(&mut self) -> Result<()> {
+        self.group_bytes = 0;
+        match (self.group.take(), &mut self.sink) {
+            (Some(Group::Thread(encoder)), Sink::Thread(file)) => file.send(Part::RowGroup(encoder.end())),
+            (Some(Group::Caller(encoder)), Sink::Caller(file)) => Ok(file.append(encoder.finish()?)?),
+            // Both are threads, or neither is.
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(mut self, place: &mut Place) -> Result<()> {
+        self.end_group()?;
+        match self.sink {
+            Sink::Caller(file) => place.keep_whole(Finished::of(file.finish()?, &self.path, self.rows)?),
+            Sink::Thread(mut file) => {
+                file.send(Part::Rows(self.rows))?;
+                place.keep(file.end())
+            }
+        }
+    }
+}
+
+impl Group {
+    fn start(encoder: RowGroupEncoder, threads: usize) -> Result<Self> {
+        if threads <= 1 {
+            return Ok(Self::Caller(encoder));
+        }
+        let mut encoder = encoder;
+        Ok(Self::Thread(Follower::start(WAITING_BATCHES, move |batches| {
+            while let Some(rows) = batches.next()? {
+                encoder.write(&rows)?;
+            }
+            Ok(encoder.finish()?)
+        })?))
+    }
+
+    fn write(&mut self, rows: RecordBatch) -> Result<()> {
+        match self {
+            Self::Thread(encoder) => encoder.send(rows),
+            Self::Caller(encoder) => Ok(encoder.write(&rows)?),
+        }
+    }
+}
+
+impl std::fmt::Debug for ParquetFiles {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ParquetFiles").field("compression", &self.compression).finish_non_exhaustive()
     }
 }

@@ -1,18 +1,21 @@
 //! Rows as one file, or as numbered files of a folder. All of them get their names at the end, or none.
-//!
-//! The invariant: where a shard ends depends on the rows alone, not on what compression makes of them and when.
 
-use crate::arrayrecord::ArrayRecordWriter;
-use crate::columns::{for_each_record, select, weight};
-use crate::parquet::{ParquetWriter, ROW_GROUP_BYTES};
-use crate::staged::Finished;
-use crate::{Error, Gather, Result};
+use crate::columns::select;
+use crate::compressed::FileCompression;
+use crate::file_set::FileSet;
+use crate::framed::{FramedFiles, Framing};
+use crate::mds::MdsFiles;
+use crate::parquet::ParquetFiles;
+use crate::place::{Place, ShardNames, Target};
+use crate::record_files::RecordFiles;
+use crate::{Error, FileSummary, Gather, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::WriterOptions;
+use shardmill_formats::mds::{Columns, ShardOptions};
 use shardmill_formats::parquet::ParquetCompression;
-use shardmill_storage::{Replace, remove_stale_staging, store_of};
-use std::sync::Arc;
+use shardmill_formats::tar::MemberStamp;
+use shardmill_storage::Replace;
 
 /// What the files are.
 #[derive(Debug, Clone)]
@@ -23,31 +26,28 @@ pub enum Format {
         compression: ParquetCompression,
         schema: Option<SchemaRef>,
     },
-}
-
-/// Where rows go.
-#[derive(Debug, Clone)]
-pub enum Target {
-    File(String),
-    /// Files are called `part-00000.parquet` and so on, from `first` on; one takes about `size_limit` bytes of rows.
-    Folder {
-        path: String,
-        first: u64,
-        size_limit: u64,
+    Jsonl {
+        compression: FileCompression,
+    },
+    WebDataset {
+        compression: FileCompression,
+        stamp: MemberStamp,
+    },
+    /// Without columns, the first rows tell them.
+    Mds {
+        columns: Option<Columns>,
+        options: ShardOptions,
     },
 }
 
 /// Files in the making.
 #[derive(Debug)]
 pub struct Shards {
-    target: Target,
-    format: Format,
+    place: Place,
+    files: Box<dyn FileSet>,
     columns: Option<Vec<String>>,
     replace: Replace,
-    threads: usize,
     process: u32,
-    open: Option<Shard>,
-    finished: Vec<Finished>,
     rows: u64,
     state: State,
 }
@@ -55,28 +55,63 @@ pub struct Shards {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
+    /// The files are whole and have no names yet.
+    Whole,
     Closed,
 }
 
-#[derive(Debug)]
-struct Shard {
-    file: File,
-    /// Of rows, before compression.
-    bytes: u64,
+impl Format {
+    /// What names of shards end with.
+    #[must_use]
+    pub fn extension(&self) -> String {
+        match self {
+            Self::ArrayRecord(_) => ".array_record".to_owned(),
+            Self::Parquet { .. } => ".parquet".to_owned(),
+            Self::Jsonl { compression } => format!(".jsonl{}", compression.extension()),
+            Self::WebDataset { compression, .. } => format!(".tar{}", compression.extension()),
+            Self::Mds { options, .. } => {
+                let compression = options.compression.as_ref().map(|compression| format!(".{}", compression.extension()));
+                format!(".mds{}", compression.unwrap_or_default())
+            }
+        }
+    }
+
+    fn files(self, threads: usize) -> Box<dyn FileSet> {
+        match self {
+            Self::ArrayRecord(options) => Box::new(RecordFiles::new(options)),
+            Self::Parquet { compression, schema } => Box::new(ParquetFiles::new(compression, schema)),
+            Self::Jsonl { compression } => Box::new(FramedFiles::new(Framing::Lines, compression, threads)),
+            Self::Mds { columns, options } => Box::new(MdsFiles::new(columns, options)),
+            Self::WebDataset { compression, stamp } => Box::new(FramedFiles::new(Framing::samples(&stamp), compression, threads)),
+        }
+    }
 }
 
-#[derive(Debug)]
-enum File {
-    ArrayRecord(ArrayRecordWriter),
-    Parquet(ParquetWriter),
+/// Where and how files are written.
+#[derive(Debug, Clone)]
+pub struct ShardsOptions {
+    /// What names of shards begin with.
+    pub name_prefix: String,
+    /// Those of batches that are written, in this order; all for `None`.
+    pub columns: Option<Vec<String>>,
+    pub replace: Replace,
+    pub threads: usize,
 }
 
 impl Shards {
-    /// `columns` are those of batches that are written, in this order; all for `None`. Nothing is made before the first row.
+    /// Nothing is made before the first row.
     #[must_use]
-    pub fn new(target: Target, format: Format, columns: Option<Vec<String>>, replace: Replace, threads: usize) -> Self {
-        let process = std::process::id();
-        Self { target, format, columns, replace, threads, process, open: None, finished: Vec::new(), rows: 0, state: State::Open }
+    pub fn new(target: Target, format: Format, options: ShardsOptions) -> Self {
+        let names = ShardNames { before: options.name_prefix, extension: format.extension() };
+        Self {
+            place: Place::new(target, names, options.threads),
+            files: format.files(options.threads),
+            columns: options.columns,
+            replace: options.replace,
+            process: std::process::id(),
+            rows: 0,
+            state: State::Open,
+        }
     }
 
     #[must_use]
@@ -98,169 +133,51 @@ impl Shards {
             }
             None => rows,
         };
-        let result = match self.format {
-            Format::ArrayRecord(_) => for_each_record(rows, self.rows, |record| match self.gather(record)? {
-                true => self.flush_open(),
-                false => Ok(()),
-            }),
-            Format::Parquet { .. } => self.write_rows(rows),
-        };
+        let result = self.files.write(rows, self.rows, &mut self.place);
+        self.rows += rows.num_rows() as u64;
         self.fail_on_error(result)
     }
 
-    /// Writes what is missing and gives the files their names; tells them. No rows are a file without rows.
+    /// Writes what is missing and syncs it; tells what is in the files. No rows are a file without rows.
     ///
     /// # Errors
-    /// As [`Shards::flush`]; when a name is taken and may not be.
-    pub fn close(&mut self) -> Result<Vec<String>> {
-        let result = self.check().and_then(|()| {
-            if self.open.is_none() && self.finished.is_empty() {
-                self.shard(None)?;
-            }
-            self.end_shard()
-        });
+    /// As [`Shards::flush`].
+    pub fn finish(&mut self) -> Result<Vec<FileSummary>> {
+        let result = self.check().and_then(|()| self.files.end(&mut self.place)).and_then(|()| self.place.settle());
         self.fail_on_error(result)?;
-        self.state = State::Closed;
-        let result = self.refuse_taken_names();
-        self.fail_on_error(result)?;
-        let mut names = Vec::with_capacity(self.finished.len());
-        for finished in std::mem::take(&mut self.finished) {
-            let name = finished.path().to_owned();
-            finished.publish(self.replace)?;
-            names.push(name);
-        }
-        Ok(names)
+        self.state = State::Whole;
+        Ok(self.place.summaries())
     }
 
-    /// Before the first file has its name. Between here and there another writer may take one; that file is then refused alone.
-    fn refuse_taken_names(&self) -> Result<()> {
-        if self.replace == Replace::Atomically {
-            return Ok(());
+    /// Gives the files of [`Shards::finish`] their names, with numbers from `first` on; tells their paths.
+    ///
+    /// # Errors
+    /// When a name is taken and may not be; when there are no whole files.
+    pub fn publish(&mut self, first: u64) -> Result<Vec<String>> {
+        if self.state != State::Whole || self.process != std::process::id() {
+            return Err(Error::Closed { path: self.place.path().to_owned() });
         }
-        for path in self.finished.iter().map(Finished::path) {
-            if store_of(path)?.list(path).is_ok_and(|found| !found.is_empty()) {
-                return Err(shardmill_storage::Error::AlreadyExists { path: path.to_owned() }.into());
-            }
-        }
-        Ok(())
+        let result = self.place.publish(first, self.replace);
+        self.abandon();
+        result
     }
 
-    /// Leaves nothing behind.
+    /// Leaves nothing behind. In a forked child the files belong to the parent: removing them is the parent's affair.
     pub fn abandon(&mut self) {
         self.state = State::Closed;
-        self.open = None;
-        self.finished.clear();
-    }
-
-    fn write_rows(&mut self, rows: &RecordBatch) -> Result<()> {
-        let Format::Parquet { schema, .. } = &self.format else { return Ok(()) };
-        let by_name;
-        // Rows of another order of columns are the same rows.
-        let rows = match schema {
-            Some(schema) if schema.fields().len() == rows.num_columns() => {
-                let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
-                by_name = select(rows, &names)?;
-                &by_name
-            }
-            _ => rows,
-        };
-        let size_limit = self.size_limit();
-        let (count, bytes) = (rows.num_rows() as u64, weight(rows).max(1));
-        let mut start = 0;
-        loop {
-            let shard = self.shard(Some(rows.schema()))?;
-            let File::Parquet(writer) = &mut shard.file else { return Ok(()) };
-            // As many rows as fill the shard, at most those of a row group.
-            let room = u128::from(ROW_GROUP_BYTES.min(size_limit.saturating_sub(shard.bytes)));
-            let fitting = (u128::from(count) * room).div_ceil(u128::from(bytes)).max(1);
-            let len = u64::try_from(fitting).unwrap_or(u64::MAX).min(count - start);
-            let part = rows.slice(usize::try_from(start).unwrap_or_default(), usize::try_from(len).unwrap_or_default());
-            let part_bytes = u64::try_from(u128::from(bytes) * u128::from(len) / u128::from(count.max(1))).unwrap_or(u64::MAX);
-            writer.write(&part, part_bytes)?;
-            shard.bytes = shard.bytes.saturating_add(part_bytes);
-            self.rows += len;
-            self.flush_open()?;
-            start += len;
-            if start >= count {
-                return Ok(());
-            }
+        if self.process != std::process::id() {
+            self.files.forget();
+            self.place.forget();
         }
-    }
-
-    fn flush_open(&mut self) -> Result<()> {
-        let size_limit = self.size_limit();
-        let Some(shard) = &mut self.open else { return Ok(()) };
-        if shard.bytes >= size_limit {
-            return self.end_shard();
-        }
-        match &mut shard.file {
-            File::ArrayRecord(writer) => writer.flush(),
-            File::Parquet(_) => Ok(()),
-        }
-    }
-
-    fn size_limit(&self) -> u64 {
-        match &self.target {
-            Target::File(_) => u64::MAX,
-            Target::Folder { size_limit, .. } => (*size_limit).max(1),
-        }
-    }
-
-    /// The shard that rows go to; `of_rows` is the schema of the rows that are written.
-    fn shard(&mut self, of_rows: Option<SchemaRef>) -> Result<&mut Shard> {
-        let shard = match self.open.take() {
-            Some(shard) => shard,
-            None => self.new_shard(of_rows)?,
-        };
-        Ok(self.open.insert(shard))
-    }
-
-    fn new_shard(&mut self, of_rows: Option<SchemaRef>) -> Result<Shard> {
-        let extension = match self.format {
-            Format::ArrayRecord(_) => "array_record",
-            Format::Parquet { .. } => "parquet",
-        };
-        let path = match &self.target {
-            Target::File(path) => path.clone(),
-            Target::Folder { path, first, .. } => {
-                if self.finished.is_empty() {
-                    let _of_killed_writers = remove_stale_staging(path);
-                }
-                let number = first.saturating_add(self.finished.len() as u64);
-                format!("{}/part-{number:05}.{extension}", path.trim_end_matches('/'))
-            }
-        };
-        let file = match &mut self.format {
-            Format::ArrayRecord(options) => File::ArrayRecord(ArrayRecordWriter::create(&path, options.clone(), self.threads)?),
-            Format::Parquet { compression, schema } => {
-                let known = schema.take().or(of_rows).ok_or_else(|| Error::NoSchema { path: path.clone() })?;
-                *schema = Some(Arc::clone(&known));
-                File::Parquet(ParquetWriter::create(&path, known, *compression)?)
-            }
-        };
-        Ok(Shard { file, bytes: 0 })
-    }
-
-    fn end_shard(&mut self) -> Result<()> {
-        let Some(shard) = self.open.take() else { return Ok(()) };
-        self.finished.push(match shard.file {
-            File::ArrayRecord(mut writer) => writer.finish()?,
-            File::Parquet(writer) => writer.finish()?,
-        });
-        Ok(())
-    }
-
-    fn path(&self) -> &str {
-        match &self.target {
-            Target::File(path) | Target::Folder { path, .. } => path,
-        }
+        self.files = Box::new(Closed);
+        self.place.abandon();
     }
 
     fn check(&self) -> Result<()> {
         if self.process != std::process::id() {
-            return Err(Error::Forked { path: self.path().to_owned() });
+            return Err(Error::Forked { path: self.place.path().to_owned() });
         }
-        if self.state == State::Closed { Err(Error::Closed { path: self.path().to_owned() }) } else { Ok(()) }
+        if self.state == State::Open { Ok(()) } else { Err(Error::Closed { path: self.place.path().to_owned() }) }
     }
 
     fn fail_on_error(&mut self, result: Result<()>) -> Result<()> {
@@ -274,30 +191,35 @@ impl Shards {
 impl Gather for Shards {
     fn gather(&mut self, record: &[u8]) -> Result<bool> {
         self.check()?;
-        let size_limit = self.size_limit();
-        let shard = self.shard(None)?;
-        let File::ArrayRecord(writer) = &mut shard.file else {
-            return Err(Error::NoRecords { column: "record".to_owned(), data_type: "bytes".to_owned() });
-        };
-        let is_due = writer.gather(record)?;
-        shard.bytes = shard.bytes.saturating_add(record.len() as u64);
-        let is_full = shard.bytes >= size_limit;
+        let is_due = self.files.gather(record, &mut self.place)?;
         self.rows += 1;
-        Ok(is_due || is_full)
+        Ok(is_due)
     }
 
     fn flush(&mut self) -> Result<()> {
-        let result = self.check().and_then(|()| self.flush_open());
+        let result = self.check().and_then(|()| self.files.flush(&mut self.place));
         self.fail_on_error(result)
     }
 }
 
 impl Drop for Shards {
     fn drop(&mut self) {
-        // The files belong to the parent: removing them there is the parent's affair.
-        if self.process != std::process::id() {
-            std::mem::forget(self.open.take());
-            std::mem::forget(std::mem::take(&mut self.finished));
-        }
+        self.abandon();
     }
+}
+
+/// In the place of the files of a writer that has none any more.
+#[derive(Debug)]
+struct Closed;
+
+impl FileSet for Closed {
+    fn write(&mut self, _rows: &RecordBatch, _first_row: u64, place: &mut Place) -> Result<()> {
+        Err(Error::Closed { path: place.path().to_owned() })
+    }
+
+    fn end(&mut self, place: &mut Place) -> Result<()> {
+        Err(Error::Closed { path: place.path().to_owned() })
+    }
+
+    fn forget(&mut self) {}
 }

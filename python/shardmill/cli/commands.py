@@ -11,7 +11,7 @@ import click
 
 _COMMANDS = {
     "checkpoint": "Look at the checkpoint of a job, check it, make it smaller.",
-    "convert": "Write rows of any table format as ArrayRecord or Parquet.",
+    "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Tell which rows a rank gets in one step, and why.",
     "head": "Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files.",

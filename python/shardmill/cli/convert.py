@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import Size, progress_option
+from shardmill.cli.options import Names, Size, progress_option
 from shardmill.cli.tables import Filter, open_dataset, size_text
-from shardmill.written_formats import EXTENSIONS
+from shardmill.shards import INDEX_NAME
+from shardmill.written_formats import EXTENSIONS, format_of
 
 #: Rows that are read and written at once, unless they are large.
 _ROWS_AT_ONCE = 1024
@@ -24,75 +25,86 @@ _HINT = "\nhint: "
 @click.command(name="convert")
 @click.argument("src", nargs=-1, required=True, metavar="SRC...")
 @click.argument("dst")
-@click.option(
-    "--to", type=click.Choice(["arrayrecord", "parquet"]), help="What is written; else the name of DST tells."
-)
+@click.option("--to", type=click.Choice(sorted(EXTENSIONS)), help="What is written; else the name of DST tells.")
 @click.option("--column", metavar="NAME", help="Write this column only; ArrayRecord takes one.")
+@click.option("--columns", type=Names(), help="Write these only, in this order.")
 @click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
-@click.option("--compression", metavar="CODEC", help="zstd, snappy or none; for ArrayRecord also zstd:5 or brotli:5.")
+@click.option("--compression", metavar="CODEC", help="zstd, gz, snappy, none, …; what each format has is in the guide.")
 @click.option("--group-size", type=click.IntRange(min=1), metavar="N", help="ArrayRecord: records of a chunk; else 1.")
-@click.option("--size-limit", type=Size(), help="Rows of one shard when DST is a folder, uncompressed; else 256MiB.")
+@click.option("--size-limit", type=Size(), help="Of a shard, uncompressed; else 256MiB, for MDS 64MiB.")
+@click.option("--hashes", type=Names(), help="Digests for the index of MDS, such as sha1,xxh3_64.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Threads that encode; else one a core.")
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
 @progress_option
 def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
-    """Write the rows of SRC to DST as ArrayRecord or Parquet, and compare what was written with what was read.
+    """Write the rows of SRC to DST in another format, and compare what was written with what was read.
 
-    SRC is a file, a folder or a glob of Parquet, ORC, CSV, JSONL or ArrayRecord files. DST is one file when its name
-    ends in .array_record or .parquet, and else a folder of shards. Nothing is left behind on failure.
+    SRC is a file, a folder or a glob of Parquet, ORC, CSV, JSONL, MDS, WebDataset or ArrayRecord files. DST is one file
+    when its name ends in .parquet, .jsonl, .tar or .array_record, and else a folder of shards. What the format cannot
+    hold is refused before anything is written. Nothing is left behind on failure.
 
     \b
     Example:
       shardmill convert data/ records/ --to arrayrecord --column text
       shardmill convert data/*.parquet train.array_record --column image --group-size 64
-      shardmill convert train.array_record train.parquet --overwrite
+      shardmill convert data/ streaming/ --to mds --hashes sha1,xxh3_64 --compression zstd
+      shardmill convert shards/ table.parquet --columns txt,cls --overwrite
     """
     from shardmill import Writer
     from shardmill._native.write import RowDigest
+    from shardmill.cli.conversion import Conversion
     from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
 
     start = time.perf_counter()
-    if options["to"] is None and not dst.lower().endswith(sum(EXTENSIONS.values(), ())):
-        raise click.UsageError(f"the name {dst!r} does not tell a format; give --to arrayrecord or --to parquet")
+    try:
+        format = format_of(dst, options["to"])
+    except OptionError as error:
+        raise click.UsageError(
+            f"the name {dst!r} does not tell a format; give --to, one of {', '.join(EXTENSIONS)}"
+        ) from error
+    if options["column"] and options["columns"]:
+        raise click.UsageError("give --column or --columns, not both")
     _check_pyarrow()
-    column, is_shown = options["column"], options["progress"]
-    columns = [column] if column else None
+    columns = [options["column"]] if options["column"] else options["columns"]
     dataset = open_dataset(
         {"paths": src, "columns": columns, "filter": options["filter"], "format": None, "hive": False}
     )
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
     try:
+        conversion = Conversion(dataset, format)
         writer = Writer(
             dst,
-            format=options["to"],
-            schema=dataset.schema if options["to"] == "parquet" or _is_parquet(dst, options["to"]) else None,
+            format=format,
+            schema=dataset.schema if format in ("parquet", "jsonl", "webdataset") else None,
             compression=options["compression"],
             group_size=options["group_size"],
             size_limit=options["size_limit"],
+            hashes=options["hashes"] or (),
+            threads=options["workers"],
             mode="overwrite" if options["overwrite"] else "error",
         )
     except OptionError as error:
         raise click.UsageError(str(error)) from error
     except OutputExistsError as error:
         raise OutputExistsError(f"{str(error).partition(_HINT)[0]}{_HINT}--overwrite replaces it") from error
+    for note in conversion.notes:
+        print(f"note: {note}", file=sys.stderr)
     read, written = RowDigest(), RowDigest()
-    with _Bar(dataset, is_shown=is_shown) as bar:
+    with _Bar(dataset, is_shown=options["progress"]) as bar:
         with writer:
-            if writer.format == "arrayrecord" and len(dataset.columns) != 1:
-                names = ", ".join(dataset.columns)
-                raise click.UsageError(f"ArrayRecord has one column; pick one of {names} with --column")
             for batch in bar.batches(dataset):
                 writer.write_batch(batch)
-                read.update(batch)
+                read.update(conversion.held(batch))
         try:
-            for batch in bar.batches(_written(writer)):
-                written.update(batch)
+            for batch in bar.batches(conversion.written(dst, writer.files)):
+                written.update(conversion.held(batch))
             if (read.rows, read.value) != (written.rows, written.value):
                 raise FormatError(
                     f"{written.rows:,} rows were written that are not the {read.rows:,} rows that were read"
                 )
         except BaseException:
-            for path in writer.files:
+            for path in [*writer.files, *([str(Path(dst, INDEX_NAME))] if format == "mds" else [])]:
                 Path(path).unlink(missing_ok=True)
             raise
     _tell(dataset, writer, read, time.perf_counter() - start)
@@ -134,16 +146,6 @@ def _check_pyarrow() -> None:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise ImportError("convert needs pyarrow\nhint: pip install pyarrow") from error
-
-
-def _is_parquet(dst: str, to: str | None) -> bool:
-    return to is None and dst.lower().endswith(EXTENSIONS["parquet"])
-
-
-def _written(writer: Any) -> Any:
-    from shardmill import Dataset
-
-    return Dataset(writer.files, format=writer.format)
 
 
 def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:

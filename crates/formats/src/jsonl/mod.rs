@@ -18,10 +18,12 @@ mod kind;
 mod nested;
 mod parse;
 mod scalar;
+mod write;
 
 pub use error::Error;
 pub use file::JsonlFile;
 pub use infer::infer;
+pub use write::{Unwritable, ValueEncoder, encode_lines, holds};
 
 use crate::records::BadLines;
 

@@ -68,8 +68,8 @@ pub struct ParquetWriterOptions {
 }
 
 pub struct ParquetWriter<W: Write + Send> {
-    path: String,
-    writer: ArrowWriter<W>,
+    pub(super) path: String,
+    pub(super) writer: ArrowWriter<W>,
 }
 
 impl<W: Write + Send> ParquetWriter<W> {

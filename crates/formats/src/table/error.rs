@@ -17,6 +17,8 @@ pub enum TableError {
     #[error(transparent)]
     ArrayRecord(#[from] crate::arrayrecord::Error),
     #[error(transparent)]
+    Mds(#[from] crate::mds::Error),
+    #[error(transparent)]
     WebDataset(#[from] crate::tar::samples::Error),
     #[error("Blocks of `{path}` cannot be put together")]
     Join {
@@ -38,6 +40,7 @@ impl TableError {
             Self::Jsonl(error) => error.hint(),
             Self::Orc(error) => error.hint(),
             Self::ArrayRecord(error) => error.hint(),
+            Self::Mds(error) => error.hint(),
             Self::WebDataset(error) => error.hint(),
         }
     }

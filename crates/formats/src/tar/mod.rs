@@ -19,6 +19,7 @@ mod error;
 mod header;
 mod inflate;
 mod pax;
+mod sample_encoder;
 pub mod samples;
 #[cfg(test)]
 mod tests;
@@ -28,8 +29,9 @@ mod write;
 pub use compression::{Compression, sniff_compression};
 pub use error::{Fault, Reason, TarError};
 pub use inflate::inflate;
+pub use sample_encoder::{SampleEncoder, Unwritable, extension_problem};
 pub use walk::{MAX_EXTENSION_LEN, Member, Walk};
-pub use write::{END_OF_ARCHIVE, end_of_archive, member_header, padding};
+pub use write::{END_OF_ARCHIVE, MemberStamp, StampedHeaders, end_of_archive, member_header, padding};
 
 /// Headers, payloads and padding come in blocks of this many bytes.
 const BLOCK_LEN: usize = 512;

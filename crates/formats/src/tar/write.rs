@@ -12,6 +12,12 @@ pub const END_OF_ARCHIVE: [u8; 1024] = [0; 1024];
 const RECORD: u64 = 20 * BLOCK;
 
 const NAME_LEN: usize = 100;
+const SIZE_AT: usize = 124;
+const MODIFIED_AT: usize = 136;
+const CHECKSUM_AT: usize = 148;
+const OWNER_AT: usize = 265;
+const GROUP_AT: usize = 297;
+const MAX_OWNER_LEN: usize = 31;
 const MAX_OCTAL_SIZE: u64 = 0o77_777_777_777;
 const LONG_NAME: &str = "././@LongLink";
 
@@ -31,6 +37,70 @@ pub fn member_header(name: &str, size: u64) -> Vec<u8> {
     let (start, _) = name.as_bytes().split_at(NAME_LEN);
     blocks.extend(header_block(start, b'0', 0o644, size));
     blocks
+}
+
+/// What the headers of one archive have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberStamp {
+    pub mode: u32,
+    /// Of owner and group; at most 31 bytes count.
+    pub owner: String,
+    /// Whole seconds since 1970.
+    pub modified: u64,
+}
+
+/// Header blocks of members with one stamp; a header is a copy with name, size and sum filled in.
+#[derive(Debug, Clone)]
+pub struct StampedHeaders {
+    member: Vec<u8>,
+    long_name: Vec<u8>,
+}
+
+impl StampedHeaders {
+    #[must_use]
+    pub fn new(stamp: &MemberStamp) -> Self {
+        let mut member = header_block(b"", b'0', stamp.mode, 0);
+        fill(&mut member, MODIFIED_AT, format!("{:011o}\0", stamp.modified.min(MAX_OCTAL_SIZE)).as_bytes());
+        for at in [OWNER_AT, GROUP_AT] {
+            fill(&mut member, at, stamp.owner.as_bytes().get(..MAX_OWNER_LEN.min(stamp.owner.len())).unwrap_or_default());
+        }
+        Self { member, long_name: header_block(LONG_NAME.as_bytes(), b'L', 0, 0) }
+    }
+
+    /// Appends what comes before the payload of a member. Long names and sizes are as in [`member_header`].
+    pub fn append(&self, name: &str, size: u64, archive: &mut Vec<u8>) {
+        let mut start = name.as_bytes();
+        if let Some((beginning, _)) = start.split_at_checked(NAME_LEN).filter(|(_, rest)| !rest.is_empty()) {
+            let body_len = name.len() as u64 + 1;
+            append_block(&self.long_name, LONG_NAME.as_bytes(), body_len, archive);
+            archive.extend_from_slice(name.as_bytes());
+            archive.resize(archive.len() + 1 + padding(body_len), 0);
+            start = beginning;
+        }
+        append_block(&self.member, start, size, archive);
+    }
+}
+
+fn append_block(template: &[u8], name: &[u8], size: u64, archive: &mut Vec<u8>) {
+    let at = archive.len();
+    archive.extend_from_slice(template);
+    let Some(block) = archive.get_mut(at..) else { return };
+    fill(block, 0, name);
+    fill(block, SIZE_AT, &size_field(size));
+    seal(block);
+}
+
+fn fill(block: &mut [u8], at: usize, field: &[u8]) {
+    for (slot, byte) in block.iter_mut().skip(at).zip(field) {
+        *slot = *byte;
+    }
+}
+
+/// Puts the sum of a header block in its place, which counts as blanks.
+fn seal(block: &mut [u8]) {
+    fill(block, CHECKSUM_AT, b"        ");
+    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    fill(block, CHECKSUM_AT, format!("{sum:06o}\0 ").as_bytes());
 }
 
 /// How many zero bytes follow a payload of `size` bytes.
@@ -56,18 +126,13 @@ fn header_block(name: &[u8], kind: u8, mode: u32, size: u64) -> Vec<u8> {
     block.extend(b"0000000\0"); // gid
     block.extend(size_field(size));
     block.extend(b"00000000000\0"); // mtime
-    let checksum_at = block.len();
-    block.extend(b"        ");
+    block.extend(b"        "); // sum
     block.push(kind);
     block.resize(257, 0); // link name
     block.extend(b"ustar  \0");
     block.resize(BLOCK_LEN, 0);
 
-    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-    let checksum = format!("{sum:06o}\0 ");
-    for (slot, digit) in block.iter_mut().skip(checksum_at).zip(checksum.bytes()) {
-        *slot = digit;
-    }
+    seal(&mut block);
     block
 }
 

@@ -1,0 +1,112 @@
+//! What can be wrong with an MDS data set, or with rows on their way into one.
+
+use arrow_schema::{ArrowError, DataType};
+use std::io;
+
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Storage(#[from] shardmill_storage::Error),
+
+    /// A compression, a hash algorithm or a size limit that means nothing.
+    #[error("`{option}` of MDS cannot be `{value}`: {reason}")]
+    Option { option: &'static str, value: String, reason: &'static str },
+
+    #[error("Column `{column}` cannot have the MDS encoding `{encoding}`: {reason}")]
+    Encoding { column: String, encoding: String, reason: &'static str },
+
+    #[error("Column `{column}` of type {data_type} has no MDS encoding")]
+    NoEncoding { column: String, data_type: DataType },
+
+    #[error("Column `{column}` of type {data_type} cannot be written with the MDS encoding `{encoding}`")]
+    UnsupportedType { column: String, encoding: String, data_type: DataType },
+
+    #[error("Rows have no column `{column}`")]
+    MissingColumn { column: String },
+
+    #[error("Column `{column}` is null in row `{row}`")]
+    Null { column: String, row: u64 },
+
+    #[error("Column `{column}` of row `{row}` cannot be written with the MDS encoding `{encoding}`: {reason}")]
+    Value { column: String, row: u64, encoding: String, reason: String },
+
+    #[error("Column `{column}` behind row `{row}` cannot be written with the MDS encoding `{encoding}`")]
+    Cast {
+        column: String,
+        row: u64,
+        encoding: String,
+        #[source]
+        source: ArrowError,
+    },
+
+    /// Offsets in a shard are numbers of 32 bits.
+    #[error("Row `{row}` does not fit into its shard, which would have `{bytes}` bytes")]
+    ShardTooLarge { row: u64, bytes: u64 },
+
+    #[error("Shard `{basename}` cannot be compressed with `{compression}`")]
+    Compress {
+        basename: String,
+        compression: String,
+        #[source]
+        source: io::Error,
+    },
+
+    #[error("`{path}` is no MDS index: {reason}")]
+    Index { path: String, reason: String },
+
+    /// A shard that the index describes and nobody can read.
+    #[error("Field `{field}` of shard `{shard}` in `{path}`: {reason}")]
+    IndexField { path: String, shard: String, field: &'static str, reason: String },
+
+    /// What the index says of a shard is not what its file holds.
+    #[error("Field `{field}` of shard `{path}` is `{expected}` in the index, `{found}` in the file")]
+    IndexMismatch { path: String, field: &'static str, expected: String, found: String },
+
+    #[error("Shard `{path}` is damaged, {field}: {reason}")]
+    Shard { path: String, field: &'static str, reason: String },
+
+    #[error("Shard `{path}` does not decompress with `{compression}`: {reason}")]
+    Decompress { path: String, compression: String, reason: String },
+
+    #[error("Column `{column}` of sample `{sample}` in shard `{path}`: {reason}")]
+    Sample { path: String, sample: u64, column: String, reason: String },
+
+    #[error("Hash `{algorithm}` of shard `{path}` is `{found}`, the index says `{expected}`")]
+    Hash { path: String, algorithm: String, expected: String, found: String },
+
+    #[error("Column `{column}` of `{path}` holds pickles, which are never decoded")]
+    Pickle { path: String, column: String },
+
+    #[error("`{path}` has no column or block `{index}`")]
+    NoSuchPart { path: String, index: usize },
+
+    #[error("Samples of `{path}` cannot be put into Arrow arrays")]
+    Arrow {
+        path: String,
+        #[source]
+        source: ArrowError,
+    },
+}
+
+impl Error {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Storage(error) => error.hint(),
+            Self::Encoding { .. } => {
+                Some("bytes, str, int, uint8 … float64, str_int, str_float, str_decimal, json, pkl, ndarray[:dtype[:shape]], pil, jpeg, png, …")
+            }
+            Self::NoEncoding { .. } => Some("give the column an encoding, or bring it to another type"),
+            Self::Null { .. } => Some("MDS has no nulls; fill them, or leave such rows out"),
+            Self::ShardTooLarge { .. } => Some("give a size_limit below 4 GiB, so that shards are cut"),
+            Self::IndexMismatch { .. } => Some("fetch the shard again, or rebuild the index: shardmill repair-index"),
+            Self::Hash { .. } | Self::Shard { .. } | Self::Decompress { .. } => {
+                Some("the shard was damaged after it was written; fetch or write it again")
+            }
+            Self::Pickle { .. } => Some("leave the column out with columns=, or take its bytes with pickles=\"bytes\""),
+            _ => None,
+        }
+    }
+}

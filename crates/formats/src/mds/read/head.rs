@@ -1,0 +1,65 @@
+//! The begin of a shard: how many samples, where each lies, and how they were written.
+
+use crate::mds::config::{FieldFault, ShardConfig};
+
+/// What stands before the samples.
+#[derive(Debug)]
+pub(super) struct Head {
+    /// One more than there are samples; ascending, none behind the end of the file.
+    pub(super) offsets: Vec<u32>,
+    pub(super) config: ShardConfig,
+    /// Of all of it.
+    pub(super) digest: u128,
+}
+
+/// Suffices for the head of most shards.
+pub(super) const FIRST_BYTES: u64 = 64 << 10;
+
+impl Head {
+    /// How many bytes the head has, as far as its first bytes tell.
+    pub(super) fn len(start: &[u8]) -> Result<u64, FieldFault> {
+        let (Some(samples), Some(first)) = (word(start, 0), word(start, 4)) else { return Ok(8) };
+        let table = 8 + 4 * u64::from(samples);
+        if u64::from(first) < table {
+            return Err(("offset 0", format!("`{first}` lies within the offsets of `{samples}` samples")));
+        }
+        Ok(u64::from(first))
+    }
+
+    /// `start` holds at least the head. `size` is that of the whole shard, where it is known; else the last offset tells.
+    pub(super) fn parse(start: &[u8], size: Option<u64>) -> Result<Self, FieldFault> {
+        let len = Self::len(start)?;
+        let samples = word(start, 0).ok_or_else(|| ("samples", "the file ends before it".to_owned()))?;
+        let size = size.unwrap_or(u64::MAX);
+        let head = usize::try_from(len).ok().and_then(|len| start.get(..len));
+        let head = head.filter(|_| len <= size).ok_or_else(|| ("offset 0", format!("`{len}` lies behind the end of the file")))?;
+        // The head holds as many words, so what is allocated here was read before.
+        let table_end = usize::try_from(samples).unwrap_or(usize::MAX).saturating_mul(4).saturating_add(8);
+        let table = head.get(4..table_end).unwrap_or_default();
+        let offsets: Vec<u32> = table.chunks_exact(4).filter_map(|chunk| word(chunk, 0)).collect();
+        if let Some(number) = offsets.windows(2).position(|pair| !pair.is_sorted()) {
+            return Err(("offsets", format!("sample `{number}` ends before it begins")));
+        }
+        let end = offsets.last().map_or(0, |end| u64::from(*end));
+        if size != u64::MAX && end != size {
+            return Err(("offsets", format!("the last is `{end}`, the file ends at `{size}`")));
+        }
+        let config = ShardConfig::parse(head.get(table_end..).unwrap_or_default())?;
+        Ok(Self { offsets, config, digest: xxhash_rust::xxh3::xxh3_128(head) })
+    }
+
+    pub(super) fn samples(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Bytes of the shard when it is not compressed.
+    pub(super) fn size(&self) -> u64 {
+        self.offsets.last().map_or(0, |end| u64::from(*end))
+    }
+}
+
+/// The number at `at`.
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}

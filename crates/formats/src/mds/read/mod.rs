@@ -1,0 +1,12 @@
+//! Shards become rows.
+
+mod builders;
+mod file;
+mod head;
+mod layout;
+mod rebuild;
+mod stored;
+
+pub use file::{MdsFile, MdsOptions};
+pub use layout::ArrayTypes;
+pub use rebuild::{RebuiltShard, rebuild_shard};

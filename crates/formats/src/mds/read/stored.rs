@@ -1,0 +1,134 @@
+//! The file of a shard as it is stored: its bytes, decompressed where they must be, and their hashes.
+
+use super::head::{FIRST_BYTES, Head};
+use crate::mds::hashing::Hasher;
+use crate::mds::{Compression, Error, FileEntry, HashAlgorithm};
+use shardmill_storage::RangeRead;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+const HASHED_AT_ONCE: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) object: Arc<dyn RangeRead>,
+    pub(super) compression: Option<Compression>,
+}
+
+/// Reads an object from its start.
+struct FromStart<'a> {
+    object: &'a dyn RangeRead,
+    position: u64,
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.object.size().saturating_sub(self.position)).unwrap_or(usize::MAX);
+        let len = buffer.len().min(left);
+        let part = buffer.get_mut(..len).unwrap_or_default();
+        self.object.read_at(self.position, part).map_err(io::Error::other)?;
+        self.position += len as u64;
+        Ok(len)
+    }
+}
+
+impl Stored {
+    pub(super) fn path(&self) -> &str {
+        self.object.path()
+    }
+
+    fn damaged(&self, (field, reason): (&'static str, String)) -> Error {
+        Error::Shard { path: self.path().to_owned(), field, reason }
+    }
+
+    fn undecompressed(&self, reason: impl ToString) -> Error {
+        let compression = self.compression.as_ref().map_or("", Compression::name).to_owned();
+        Error::Decompress { path: self.path().to_owned(), compression, reason: reason.to_string() }
+    }
+
+    pub(super) fn read_head(&self) -> Result<Head, Error> {
+        match &self.compression {
+            None => {
+                let size = self.object.size();
+                let mut start = self.read(0, size.min(FIRST_BYTES))?;
+                let len = Head::len(&start).map_err(|fault| self.damaged(fault))?;
+                if len > start.len() as u64 && len <= size {
+                    start = self.read(0, len)?;
+                }
+                Head::parse(&start, Some(size)).map_err(|fault| self.damaged(fault))
+            }
+            Some(compression) => {
+                let mut fault = None;
+                let mut wanted = |start: &[u8]| Head::len(start).map_err(|found| io::Error::other(fault.insert(found).1.clone()));
+                let mut from = io::BufReader::with_capacity(64 << 10, FromStart { object: self.object.as_ref(), position: 0 });
+                let start = compression.decompress(&mut from, &mut wanted);
+                if let Some(fault) = fault {
+                    return Err(self.damaged(fault));
+                }
+                let start = start.map_err(|error| self.undecompressed(error))?;
+                Head::parse(&start, None).map_err(|fault| self.damaged(fault))
+            }
+        }
+    }
+
+    pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+        self.object.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The whole shard, decompressed. `raw` and `zip` have the hashes that are wanted.
+    pub(super) fn read_whole(&self, head: &Head, raw: Option<&FileEntry>, zip: Option<&FileEntry>) -> Result<Vec<u8>, Error> {
+        let bytes = self.read(0, self.object.size())?;
+        let Some(compression) = &self.compression else {
+            self.check_hashes(raw, |hasher| hasher.update(&bytes))?;
+            return Ok(bytes);
+        };
+        self.check_hashes(zip, |hasher| hasher.update(&bytes))?;
+        let size = head.size();
+        let bytes = compression.decompress(&mut bytes.as_slice(), &mut |_start| Ok(size)).map_err(|error| self.undecompressed(error))?;
+        if bytes.len() as u64 != size {
+            let reason = format!("it does not give the `{size}` bytes that its offsets tell");
+            return Err(self.undecompressed(reason));
+        }
+        let now = Head::parse(&bytes, Some(size)).map_err(|fault| self.damaged(fault))?;
+        if now.digest != head.digest {
+            return Err(self.damaged(("offsets", "they changed after the file was opened".to_owned())));
+        }
+        self.check_hashes(raw, |hasher| hasher.update(&bytes))?;
+        Ok(bytes)
+    }
+
+    /// Holds the hashes against the bytes of a file that is not compressed, without keeping them.
+    pub(super) fn check_stored_hashes(&self, entry: &FileEntry) -> Result<(), Error> {
+        let mut hashers = known_hashers(entry);
+        let (size, mut offset) = (self.object.size(), 0);
+        while offset < size && !hashers.is_empty() {
+            let bytes = self.read(offset, (size - offset).min(HASHED_AT_ONCE))?;
+            hashers.iter_mut().for_each(|(.., hasher)| hasher.update(&bytes));
+            offset += bytes.len() as u64;
+        }
+        hashers.into_iter().try_for_each(|(name, expected, hasher)| self.check_hash(name, expected, hasher))
+    }
+
+    fn check_hashes(&self, entry: Option<&FileEntry>, feed: impl Fn(&mut Hasher)) -> Result<(), Error> {
+        entry.map(known_hashers).unwrap_or_default().into_iter().try_for_each(|(name, expected, mut hasher)| {
+            feed(&mut hasher);
+            self.check_hash(name, expected, hasher)
+        })
+    }
+
+    fn check_hash(&self, algorithm: &str, expected: &str, hasher: Hasher) -> Result<(), Error> {
+        let found = hasher.hex();
+        if found.eq_ignore_ascii_case(expected) {
+            return Ok(());
+        }
+        Err(Error::Hash { path: self.path().to_owned(), algorithm: algorithm.to_owned(), expected: expected.to_owned(), found })
+    }
+}
+
+/// Name, expected digest and hasher of each hash that can be computed here.
+fn known_hashers(entry: &FileEntry) -> Vec<(&str, &str, Hasher)> {
+    let known = entry.hashes.iter().filter_map(|(name, expected)| Some((name.as_str(), expected.as_str(), Hasher::new(HashAlgorithm::parse(name)?))));
+    known.collect()
+}

@@ -1,0 +1,4 @@
+mod index;
+mod peer_files;
+mod read;
+mod write;

@@ -1,0 +1,260 @@
+//! Rows become shards, which are cut where MosaicML's writer cuts them.
+
+mod arrays;
+mod values;
+
+pub(super) use values::can_encode;
+
+use super::config::ShardConfig;
+use super::{Columns, Compression, Error, FileEntry, HashAlgorithm, ShardEntry};
+use arrow_array::RecordBatch;
+use values::Values;
+
+/// What MosaicML's writer takes when it is not told.
+const DEFAULT_SIZE_LIMIT: u32 = 1 << 26;
+
+/// How shards are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardOptions {
+    /// Bytes of a shard before it is compressed; `None` and 0 mean no limit but the one of the format, 4 GiB.
+    pub size_limit: Option<u32>,
+    pub compression: Option<Compression>,
+    pub hashes: Vec<HashAlgorithm>,
+}
+
+impl Default for ShardOptions {
+    fn default() -> Self {
+        Self { size_limit: Some(DEFAULT_SIZE_LIMIT), compression: None, hashes: Vec::new() }
+    }
+}
+
+impl ShardOptions {
+    /// Options by their names: `zstd:7`, `sha1`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a name that means nothing.
+    pub fn parse(size_limit: Option<u32>, compression: Option<&str>, hashes: &[&str]) -> Result<Self, Error> {
+        let algorithm = |name: &&str| {
+            let refused = || Error::Option { option: "hashes", value: (*name).to_owned(), reason: "there is no such algorithm" };
+            HashAlgorithm::parse(name).ok_or_else(refused)
+        };
+        Ok(Self {
+            size_limit,
+            compression: compression.map(Compression::parse).transpose()?,
+            hashes: hashes.iter().map(algorithm).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// A finished shard. Nothing of it has been written anywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedShard {
+    /// Of the file to write, such as `shard.00000.mds.zstd`.
+    pub basename: String,
+    /// Of the file to write.
+    pub bytes: Vec<u8>,
+    /// For the index.
+    pub entry: ShardEntry,
+}
+
+/// A shard that is cut and neither compressed nor hashed, which any thread may do.
+#[derive(Debug)]
+pub struct UnsealedShard {
+    number: u64,
+    config: ShardConfig,
+    hashes: Vec<HashAlgorithm>,
+    config_text: String,
+    sizes: Vec<u32>,
+    samples: Vec<u8>,
+}
+
+/// Gathers samples and cuts them into shards. After an error nothing that it still holds is good.
+#[derive(Debug)]
+pub struct ShardEncoder {
+    config: ShardConfig,
+    hashes: Vec<HashAlgorithm>,
+    config_text: String,
+    variable: usize,
+    number: u64,
+    rows: u64,
+    /// Exact size of the file that the samples so far would make.
+    running: u64,
+    sizes: Vec<u32>,
+    samples: Vec<u8>,
+}
+
+impl ShardEncoder {
+    #[must_use]
+    pub fn new(columns: Columns, options: ShardOptions) -> Self {
+        let mut hashes = options.hashes;
+        hashes.sort_unstable_by_key(|algorithm| algorithm.name());
+        hashes.dedup();
+        let config = ShardConfig {
+            columns,
+            compression: options.compression,
+            hashes: hashes.iter().map(|algorithm| algorithm.name().to_owned()).collect(),
+            size_limit: options.size_limit.filter(|limit| *limit > 0).map(u64::from),
+        };
+        let config_text = config.to_json();
+        let variable = config.columns.iter().filter(|column| column.encoding.size().is_none()).count();
+        let running = empty_size(&config_text);
+        Self { config, hashes, config_text, variable, number: 0, rows: 0, running, sizes: Vec::new(), samples: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn columns(&self) -> &Columns {
+        &self.config.columns
+    }
+
+    /// Rows that were pushed.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Takes all rows of `batch` and gives the shards that are full. Columns that the data set lacks are left out.
+    ///
+    /// # Errors
+    /// For a missing column, a null, a value that its encoding cannot hold, and a row that no shard can hold; they name column and row, counted from the
+    /// first row of the data set.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<Vec<EncodedShard>, Error> {
+        self.push_unsealed(batch)?.into_iter().map(UnsealedShard::seal).collect()
+    }
+
+    /// As [`ShardEncoder::push`], and leaves hashes and compression to the caller's threads.
+    ///
+    /// # Errors
+    /// As [`ShardEncoder::push`].
+    pub fn push_unsealed(&mut self, batch: &RecordBatch) -> Result<Vec<UnsealedShard>, Error> {
+        let columns = self.config.columns.clone();
+        let mut values = Vec::with_capacity(columns.len());
+        for column in columns.iter() {
+            let array = batch.column_by_name(&column.name).ok_or_else(|| Error::MissingColumn { column: column.name.clone() })?;
+            values.push((column.encoding.size().is_none(), Values::new(column, array, self.rows)?));
+        }
+        let mut full = Vec::new();
+        for row in 0..batch.num_rows() {
+            let start = self.samples.len();
+            append_sample(&values, self.variable, row, self.rows, &mut self.samples)?;
+            let bytes = (self.samples.len() - start) as u64;
+            let limit = self.config.size_limit;
+            if limit.is_some_and(|limit| limit < self.running.saturating_add(bytes).saturating_add(4)) {
+                let tail = self.samples.split_off(start);
+                full.push(self.cut());
+                self.samples = tail;
+            }
+            self.running = self.running.saturating_add(bytes).saturating_add(4);
+            let too_large = |_above| Error::ShardTooLarge { row: self.rows, bytes: self.running };
+            u32::try_from(self.running).map_err(too_large)?;
+            self.sizes.push(u32::try_from(bytes).map_err(too_large)?);
+            self.rows += 1;
+        }
+        Ok(full)
+    }
+
+    /// The last shard, if there are rows for one. Without any row there is none.
+    ///
+    /// # Errors
+    /// When it cannot be compressed.
+    pub fn finish(self) -> Result<Vec<EncodedShard>, Error> {
+        self.finish_unsealed().into_iter().map(UnsealedShard::seal).collect()
+    }
+
+    /// As [`ShardEncoder::finish`], and leaves hashes and compression to the caller's threads.
+    #[must_use]
+    pub fn finish_unsealed(mut self) -> Option<UnsealedShard> {
+        (!self.sizes.is_empty()).then(|| self.cut())
+    }
+
+    /// As if the shard had so many bytes already.
+    #[cfg(test)]
+    pub(super) fn pretend_size(&mut self, bytes: u64) {
+        self.running = bytes;
+    }
+
+    fn cut(&mut self) -> UnsealedShard {
+        let number = self.number;
+        self.number += 1;
+        self.running = empty_size(&self.config_text);
+        UnsealedShard {
+            number,
+            config: self.config.clone(),
+            hashes: self.hashes.clone(),
+            config_text: self.config_text.clone(),
+            sizes: std::mem::take(&mut self.sizes),
+            samples: std::mem::take(&mut self.samples),
+        }
+    }
+}
+
+fn empty_size(config_text: &str) -> u64 {
+    8 + config_text.len() as u64
+}
+
+/// Lengths of the values of variable size, then all values. `row` counts within the batch, `number` from the first row of the data set.
+fn append_sample(values: &[(bool, Values<'_>)], variable: usize, row: usize, number: u64, samples: &mut Vec<u8>) -> Result<(), Error> {
+    let mut length_at = samples.len();
+    samples.resize(length_at + 4 * variable, 0);
+    for (is_variable, values) in values {
+        let start = samples.len();
+        values.append(row, number, samples)?;
+        if *is_variable {
+            let bytes = samples.len() - start;
+            let len = u32::try_from(bytes).map_err(|_above| Error::ShardTooLarge { row: number, bytes: bytes as u64 })?;
+            if let Some(place) = samples.get_mut(length_at..length_at + 4) {
+                place.copy_from_slice(&len.to_le_bytes());
+            }
+            length_at += 4;
+        }
+    }
+    Ok(())
+}
+
+impl UnsealedShard {
+    /// Rows in it.
+    #[must_use]
+    pub fn samples(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Lays the file out, hashes and compresses it.
+    ///
+    /// # Errors
+    /// When it cannot be compressed.
+    pub fn seal(self) -> Result<EncodedShard, Error> {
+        let samples = self.sizes.len() as u64;
+        let basename = format!("shard.{:05}.mds", self.number);
+        let raw = self.lay_out();
+        let entry_of = |basename: &str, bytes: &[u8]| FileEntry {
+            basename: basename.to_owned(),
+            bytes: bytes.len() as u64,
+            hashes: self.hashes.iter().map(|algorithm| (algorithm.name().to_owned(), algorithm.hex(bytes))).collect(),
+        };
+        let raw_data = entry_of(&basename, &raw);
+        let Some(compression) = &self.config.compression else {
+            return Ok(EncodedShard { basename, bytes: raw, entry: ShardEntry { config: self.config, raw_data, zip_data: None, samples } });
+        };
+        let failed = |source| Error::Compress { basename: basename.clone(), compression: compression.name().to_owned(), source };
+        let bytes = compression.compress(&raw).map_err(failed)?;
+        let basename = format!("{basename}.{}", compression.extension());
+        let zip_data = Some(entry_of(&basename, &bytes));
+        Ok(EncodedShard { basename, bytes, entry: ShardEntry { config: self.config, raw_data, zip_data, samples } })
+    }
+
+    fn lay_out(&self) -> Vec<u8> {
+        let head = 4 * (self.sizes.len() + 2) + self.config_text.len();
+        let mut file = Vec::with_capacity(head + self.samples.len());
+        // The sum of all was held against 32 bits, sample by sample.
+        let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        file.extend_from_slice(&word(self.sizes.len()).to_le_bytes());
+        let mut offset = word(head);
+        file.extend_from_slice(&offset.to_le_bytes());
+        for size in &self.sizes {
+            offset = offset.saturating_add(*size);
+            file.extend_from_slice(&offset.to_le_bytes());
+        }
+        file.extend_from_slice(self.config_text.as_bytes());
+        file.extend_from_slice(&self.samples);
+        file
+    }
+}

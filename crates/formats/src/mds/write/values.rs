@@ -1,0 +1,282 @@
+//! The values of one column of a batch, ready to be put into samples.
+
+use super::arrays::Arrays;
+use crate::mds::encoding::Encoding;
+use crate::mds::{Column, Error, Number, json};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, types};
+use arrow_buffer::Buffer;
+use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
+use arrow_schema::DataType;
+
+/// How values of a type become bytes of an encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Way {
+    /// Bytes or text that are passed through.
+    Blobs,
+    Numbers(Number),
+    /// As `json.dumps` writes them.
+    Json,
+    /// As `str` shows a float.
+    FloatText,
+    /// As the cast to text shows them.
+    CastText,
+    /// Lists of numbers, of so many levels.
+    Arrays,
+    BlobLists {
+        has_placeholder: bool,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Values<'a> {
+    column: &'a Column,
+    /// As it came, for nulls.
+    array: ArrayRef,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Blobs { values: LargeBinaryArray, is_checked: bool },
+    Numbers { bytes: Buffer, width: usize },
+    Json(ArrayRef),
+    FloatText(ArrayRef),
+    Arrays(Arrays),
+    BlobLists { lists: ArrayRef, values: LargeBinaryArray, has_placeholder: bool },
+}
+
+/// Whether values of this type can be written with the encoding.
+pub(in crate::mds) fn can_encode(encoding: &Encoding, data_type: &DataType) -> bool {
+    way(encoding, unpacked(data_type)).is_some()
+}
+
+/// Without a dictionary around it.
+fn unpacked(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    }
+}
+
+fn is_blob(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Whether numbers of a type may stand where `wanted` ones are: every value is checked, and no fraction is ever lost.
+pub(super) fn becomes(data_type: &DataType, wanted: Number) -> bool {
+    let is_number = data_type.is_integer() || *data_type == DataType::Boolean || (data_type.is_floating() && wanted.is_float());
+    is_number && can_cast_types(data_type, &wanted.data_type())
+}
+
+fn way(encoding: &Encoding, data_type: &DataType) -> Option<Way> {
+    if is_blob(data_type) {
+        return Some(Way::Blobs);
+    }
+    let of_text = is_text(data_type);
+    match encoding {
+        Encoding::Str | Encoding::Json | Encoding::StrInt | Encoding::StrFloat | Encoding::StrDecimal if of_text => Some(Way::Blobs),
+        Encoding::Json => json::is_writable(data_type).then_some(Way::Json),
+        Encoding::StrInt | Encoding::StrDecimal if data_type.is_integer() => Some(Way::Json),
+        Encoding::StrFloat if data_type.is_floating() => Some(Way::FloatText),
+        Encoding::StrDecimal if data_type.is_decimal() => Some(Way::CastText),
+        Encoding::Int => (data_type.is_integer() || *data_type == DataType::Boolean).then_some(Way::Numbers(Number::Int64)),
+        Encoding::Number(number) => becomes(data_type, *number).then_some(Way::Numbers(*number)),
+        Encoding::NdArray { number, shape } => Arrays::fits(data_type, *number, shape.as_deref()).then_some(Way::Arrays),
+        Encoding::JpegArray => is_blob(item_of(data_type)?).then_some(Way::BlobLists { has_placeholder: false }),
+        Encoding::ListPil | Encoding::ListJpeg | Encoding::ListPng => {
+            is_blob(item_of(data_type)?).then_some(Way::BlobLists { has_placeholder: true })
+        }
+        _ => None,
+    }
+}
+
+fn item_of(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new(column: &'a Column, array: &ArrayRef, first_row: u64) -> Result<Self, Error> {
+        let unsupported =
+            || Error::UnsupportedType { column: column.name.clone(), encoding: column.encoding_name.clone(), data_type: array.data_type().clone() };
+        let data_type = unpacked(array.data_type());
+        let cast =
+            |array: &ArrayRef, data_type: &DataType| cast(array, data_type).map_err(|(at, source)| failed(column, first_row + at as u64, source));
+        let flat = cast(array, data_type)?;
+        let form = match way(&column.encoding, data_type).ok_or_else(unsupported)? {
+            Way::Blobs => {
+                // Text that came as text needs no check of its characters.
+                let is_checked = !(is_text(data_type) && column.encoding == Encoding::Str);
+                Form::Blobs { values: blobs(&flat, &cast)?, is_checked }
+            }
+            Way::Numbers(number) => {
+                let numbers = cast(&flat, &number.data_type())?;
+                Form::Numbers { bytes: number_bytes(numbers.as_ref(), number), width: number.width() }
+            }
+            Way::Json => Form::Json(flat),
+            Way::FloatText => Form::FloatText(cast(&flat, &DataType::Float64)?),
+            Way::CastText => Form::Blobs { values: blobs(&cast(&flat, &DataType::LargeUtf8)?, &cast)?, is_checked: false },
+            Way::Arrays => Form::Arrays(Arrays::new(&column.encoding, &flat, &cast)?.ok_or_else(unsupported)?),
+            Way::BlobLists { has_placeholder } => {
+                let values = match data_type {
+                    DataType::LargeList(_) => flat.as_list::<i64>().values(),
+                    DataType::FixedSizeList(..) => flat.as_fixed_size_list().values(),
+                    _ => flat.as_list::<i32>().values(),
+                };
+                Form::BlobLists { values: blobs(values, &cast)?, lists: flat, has_placeholder }
+            }
+        };
+        Ok(Self { column, array: std::sync::Arc::clone(array), form })
+    }
+
+    /// `row` counts within the batch, `number` from the first row of the data set.
+    pub(super) fn append(&self, row: usize, number: u64, samples: &mut Vec<u8>) -> Result<(), Error> {
+        let null = || Error::Null { column: self.column.name.clone(), row: number };
+        let refused =
+            |reason: String| Error::Value { column: self.column.name.clone(), row: number, encoding: self.column.encoding_name.clone(), reason };
+        if self.array.is_null(row) {
+            return Err(null());
+        }
+        match &self.form {
+            Form::Blobs { values, is_checked } => {
+                let value = values.value(row);
+                if *is_checked {
+                    check(&self.column.encoding, value).map_err(|reason| refused(reason.to_owned()))?;
+                }
+                samples.extend_from_slice(value);
+            }
+            Form::Numbers { bytes, width } => samples.extend_from_slice(bytes.get(row * width..(row + 1) * width).unwrap_or_default()),
+            Form::Json(array) => {
+                let mut text = String::new();
+                json::write_value(array.as_ref(), row, &mut text);
+                samples.extend_from_slice(text.as_bytes());
+            }
+            Form::FloatText(array) => {
+                let mut text = String::new();
+                json::write_float_text(array.as_primitive::<types::Float64Type>().value(row), &mut text);
+                samples.extend_from_slice(text.as_bytes());
+            }
+            Form::Arrays(arrays) => {
+                if arrays.holds_null(row) {
+                    return Err(null());
+                }
+                arrays.append(row, samples).map_err(refused)?;
+            }
+            Form::BlobLists { lists, values, has_placeholder } => {
+                let (start, len) = list_range(lists.as_ref(), row);
+                let word = |number: usize| u32::try_from(number).map_err(|_above| Error::ShardTooLarge { row: number as u64, bytes: number as u64 });
+                if *has_placeholder {
+                    samples.extend_from_slice(&[0; 4]);
+                }
+                samples.extend_from_slice(&word(len)?.to_le_bytes());
+                for item in start..start + len {
+                    if values.is_null(item) {
+                        return Err(null());
+                    }
+                    samples.extend_from_slice(&word(values.value(item).len())?.to_le_bytes());
+                }
+                for item in start..start + len {
+                    samples.extend_from_slice(values.value(item));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn list_range(lists: &dyn Array, row: usize) -> (usize, usize) {
+    let range = |start: i64, len: i64| (usize::try_from(start).unwrap_or(0), usize::try_from(len).unwrap_or(0));
+    match lists.data_type() {
+        DataType::LargeList(_) => {
+            let lists = lists.as_list::<i64>();
+            range(lists.value_offsets().get(row).copied().unwrap_or(0), lists.value_length(row))
+        }
+        DataType::FixedSizeList(..) => {
+            let lists = lists.as_fixed_size_list();
+            range(i64::from(lists.value_offset(row)), i64::from(lists.value_length()))
+        }
+        _ => {
+            let lists = lists.as_list::<i32>();
+            range(i64::from(lists.value_offsets().get(row).copied().unwrap_or(0)), i64::from(lists.value_length(row)))
+        }
+    }
+}
+
+fn failed(column: &Column, row: u64, source: arrow_schema::ArrowError) -> Error {
+    Error::Cast { column: column.name.clone(), row, encoding: column.encoding_name.clone(), source }
+}
+
+/// No value changes but for the precision of floats; else the place of the first that would.
+pub(super) fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, (usize, arrow_schema::ArrowError)> {
+    if array.data_type() == data_type {
+        return Ok(std::sync::Arc::clone(array));
+    }
+    let options = |safe| CastOptions { safe, ..CastOptions::default() };
+    cast_with_options(array, data_type, &options(false)).map_err(|source| {
+        let lost = cast_with_options(array, data_type, &options(true));
+        let first = lost.ok().and_then(|lost| (0..array.len()).find(|row| lost.is_null(*row) && !array.is_null(*row)));
+        (first.unwrap_or(0), source)
+    })
+}
+
+fn blobs(array: &ArrayRef, cast: &dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, Error>) -> Result<LargeBinaryArray, Error> {
+    let array = match array.data_type() {
+        DataType::FixedSizeBinary(_) => cast(&cast(array, &DataType::Binary)?, &DataType::LargeBinary)?,
+        DataType::Utf8View => cast(&cast(array, &DataType::LargeUtf8)?, &DataType::LargeBinary)?,
+        DataType::BinaryView => cast(&cast(array, &DataType::LargeBinary)?, &DataType::LargeBinary)?,
+        _ => cast(array, &DataType::LargeBinary)?,
+    };
+    Ok(array.as_binary::<i64>().clone())
+}
+
+/// The numbers of an array of exactly this type, as they stand in memory, which is how they stand in samples.
+pub(super) fn number_bytes(array: &dyn Array, number: Number) -> Buffer {
+    const { assert!(cfg!(target_endian = "little"), "shards hold little-endian numbers") };
+    macro_rules! bytes {
+        ($type:ty) => {
+            array.as_primitive::<$type>().values().inner().clone()
+        };
+    }
+    match number {
+        Number::UInt8 => bytes!(types::UInt8Type),
+        Number::Int8 => bytes!(types::Int8Type),
+        Number::UInt16 => bytes!(types::UInt16Type),
+        Number::Int16 => bytes!(types::Int16Type),
+        Number::Float16 => bytes!(types::Float16Type),
+        Number::UInt32 => bytes!(types::UInt32Type),
+        Number::Int32 => bytes!(types::Int32Type),
+        Number::Float32 => bytes!(types::Float32Type),
+        Number::UInt64 => bytes!(types::UInt64Type),
+        Number::Int64 => bytes!(types::Int64Type),
+        Number::Float64 => bytes!(types::Float64Type),
+    }
+}
+
+/// Whether bytes that are passed through can be a value of this encoding, as far as its readers rely on it.
+fn check(encoding: &Encoding, value: &[u8]) -> Result<(), &'static str> {
+    let text = || std::str::from_utf8(value).map_err(|_invalid| "it is not UTF-8");
+    let holds = |is_good: bool, reason| if is_good { Ok(()) } else { Err(reason) };
+    match encoding {
+        Encoding::Str => text().map(|_| ()),
+        Encoding::Json => holds(json::is_json(text()?), "it is no JSON text"),
+        Encoding::StrInt => {
+            let text = text()?;
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+            holds(!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()), "it is no integer")
+        }
+        Encoding::StrFloat => holds(text()?.parse::<f64>().is_ok(), "it is no number"),
+        // Decimals have a second kind of NaN.
+        Encoding::StrDecimal => holds(text()?.trim_start_matches(['-', 's']).parse::<f64>().is_ok(), "it is no number"),
+        _ => match encoding.size() {
+            Some(size) => holds(value.len() == size, "its length is not that of the encoding"),
+            None => Ok(()),
+        },
+    }
+}

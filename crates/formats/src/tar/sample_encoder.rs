@@ -1,0 +1,243 @@
+//! Rows as WebDataset samples.
+//!
+//! Arrow columns enter, members leave: `key.column` with the value as its payload, in the order of the columns' names. Binaries and texts stay as they are,
+//! integers become decimal digits, and other values JSON where the name of the column ends in `json`. The invariant: a reader finds the same samples with
+//! the same keys; what it would read otherwise is refused.
+
+use super::{MemberStamp, StampedHeaders, padding};
+use crate::jsonl::{Unwritable as NoJson, ValueEncoder};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+
+/// Of the column that names samples.
+const KEY: &str = "__key__";
+const REPEATED: &str = "is that of the row before: readers would make one sample of both";
+
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Unwritable {
+    #[error("Column `{column}` cannot be the extension of a member: {reason}")]
+    Extension { column: String, reason: &'static str },
+    #[error("Column `{column}` is {data_type}, and a member is bytes")]
+    Type { column: String, data_type: String },
+    #[error("Row {row} has the key {key:?}, which {reason}")]
+    Key { row: u64, key: String, reason: &'static str },
+    #[error("Row {row} has no values, and a sample without members does not exist")]
+    Empty { row: u64 },
+    #[error(transparent)]
+    Json(#[from] NoJson),
+}
+
+impl Unwritable {
+    /// What a user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Extension { .. } => Some("rename the column to an extension such as txt, jpg or json"),
+            Self::Type { .. } => Some("name the column \"….json\" to write its values as JSON, or make bytes of them"),
+            Self::Key { .. } => Some("keys are unique names without dots; without a column __key__ they are numbers"),
+            Self::Empty { .. } => Some("leave such rows out"),
+            Self::Json(error) => error.hint(),
+        }
+    }
+}
+
+/// Why a reader of samples would not see a column of this name as it is.
+#[must_use]
+pub fn extension_problem(column: &str) -> Option<&'static str> {
+    if column.is_empty() || column.starts_with('.') || column.ends_with('.') {
+        Some("it is empty, or begins or ends with a dot")
+    } else if column.starts_with('_') {
+        Some("names that begin with an underscore are left out by readers")
+    } else if column.contains(['/', '\0']) {
+        Some("it has a slash")
+    } else if column.chars().any(char::is_uppercase) {
+        Some("readers make it lower case")
+    } else {
+        None
+    }
+}
+
+/// Makes members of rows.
+#[derive(Debug, Clone)]
+pub struct SampleEncoder {
+    headers: StampedHeaders,
+}
+
+impl SampleEncoder {
+    #[must_use]
+    pub fn new(stamp: &MemberStamp) -> Self {
+        Self { headers: StampedHeaders::new(stamp) }
+    }
+
+    /// Appends the members of the rows to `archive`, and where each row ends to `ends`. Without a column `__key__`, keys are numbers from `first_row` on.
+    /// Tells the keys of the first and the last row.
+    ///
+    /// # Errors
+    /// For columns and values that a sample cannot hold.
+    pub fn encode(
+        &self,
+        rows: &RecordBatch,
+        first_row: u64,
+        archive: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) -> Result<Option<(String, String)>, Unwritable> {
+        let schema = rows.schema();
+        let mut keys = None;
+        let mut members = Vec::with_capacity(rows.num_columns());
+        for (field, column) in schema.fields().iter().zip(rows.columns()) {
+            let name = field.name();
+            match name.as_str() {
+                KEY => keys = Some(Bytes::new(name, column)?),
+                "__url__" | "__local_path__" => {}
+                _ => {
+                    if let Some(reason) = extension_problem(name) {
+                        return Err(Unwritable::Extension { column: name.clone(), reason });
+                    }
+                    members.push((name.as_str(), Payload::new(name, column)?));
+                }
+            }
+        }
+        members.sort_unstable_by_key(|(name, _)| *name);
+        let mut scratch = Vec::new();
+        let mut member_name = String::new();
+        let mut last: Option<String> = None;
+        let mut first: Option<String> = None;
+        for row in 0..rows.num_rows() {
+            let number = first_row + row as u64;
+            let key = match &keys {
+                Some(keys) => checked_key(keys.get(row), number, last.as_deref())?.to_owned(),
+                None => format!("{number:09}"),
+            };
+            let start = archive.len();
+            for (name, payload) in &members {
+                let Some(body) = payload.get(row, first_row, &mut scratch)? else { continue };
+                member_name.clear();
+                for part in [&key, ".", name] {
+                    member_name.push_str(part);
+                }
+                let size = body.len() as u64;
+                self.headers.append(&member_name, size, archive);
+                archive.extend_from_slice(body);
+                archive.resize(archive.len() + padding(size), 0);
+            }
+            if archive.len() == start {
+                return Err(Unwritable::Empty { row: number });
+            }
+            ends.push(archive.len());
+            first.get_or_insert_with(|| key.clone());
+            last = Some(key);
+        }
+        Ok(first.zip(last))
+    }
+
+    /// What is wrong with the key of `row` when the row before had it too; two encoders in turn do not see that.
+    #[must_use]
+    pub fn repeated_key(row: u64, key: String) -> Unwritable {
+        Unwritable::Key { row, key, reason: REPEATED }
+    }
+}
+
+fn checked_key<'a>(key: Option<&'a [u8]>, row: u64, last: Option<&str>) -> Result<&'a str, Unwritable> {
+    let shown = || key.map(|key| String::from_utf8_lossy(key).into_owned()).unwrap_or_default();
+    let refused = |reason| Unwritable::Key { row, key: shown(), reason };
+    let Some(text) = key.and_then(|key| std::str::from_utf8(key).ok()) else { return Err(refused("is null or no UTF-8")) };
+    let base = text.rsplit('/').next().unwrap_or_default();
+    let top = text.split('/').next().unwrap_or_default();
+    if base.is_empty() {
+        Err(refused("has no name behind its last slash"))
+    } else if base.contains('.') {
+        Err(refused("has a dot, where readers begin the extension"))
+    } else if text.contains('\0') || text.starts_with('/') || text.contains('\n') {
+        Err(refused("is no name of a file"))
+    } else if top.starts_with("__") && top.ends_with("__") {
+        Err(refused("is one that readers skip"))
+    } else if last == Some(text) {
+        Err(refused(REPEATED))
+    } else {
+        Ok(text)
+    }
+}
+
+/// The values of one column as payloads.
+enum Payload {
+    Bytes(Bytes),
+    Json(Box<ValueEncoder>),
+}
+
+impl Payload {
+    fn new(name: &str, column: &ArrayRef) -> Result<Self, Unwritable> {
+        let is_json = name.rsplit('.').next().is_some_and(|last| matches!(last, "json" | "jsn"));
+        match column.data_type() {
+            DataType::Dictionary(_, value) => {
+                let values = cast(column, value).map_err(|_unknown| refused_type(name, column))?;
+                Self::new(name, &values)
+            }
+            data_type if is_json && !is_bytes(data_type) => Ok(Self::Json(Box::new(ValueEncoder::new(name, column)?))),
+            data_type if data_type.is_integer() => {
+                Ok(Self::Bytes(Bytes::new(name, &cast(column, &DataType::Utf8).map_err(|_unknown| refused_type(name, column))?)?))
+            }
+            _ => Bytes::new(name, column).map(Self::Bytes),
+        }
+    }
+
+    fn get<'a>(&'a self, row: usize, first_row: u64, scratch: &'a mut Vec<u8>) -> Result<Option<&'a [u8]>, Unwritable> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes.get(row)),
+            Self::Json(values) if values.is_null(row) => Ok(None),
+            Self::Json(values) => {
+                scratch.clear();
+                values.write(row, first_row, scratch)?;
+                Ok(Some(scratch.as_slice()))
+            }
+        }
+    }
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary, LargeUtf8, Utf8, Utf8View};
+    matches!(data_type, Binary | BinaryView | FixedSizeBinary(_) | LargeBinary | LargeUtf8 | Utf8 | Utf8View)
+}
+
+fn refused_type(name: &str, column: &ArrayRef) -> Unwritable {
+    Unwritable::Type { column: name.to_owned(), data_type: column.data_type().to_string() }
+}
+
+/// Binaries and texts of any layout.
+enum Bytes {
+    Small(BinaryArray),
+    Large(LargeBinaryArray),
+    View(BinaryViewArray),
+    Fixed(FixedSizeBinaryArray),
+    /// Of a column without values.
+    Nothing,
+}
+
+impl Bytes {
+    fn new(name: &str, column: &ArrayRef) -> Result<Self, Unwritable> {
+        let as_type = |data_type: DataType| cast(column, &data_type).map_err(|_unknown| refused_type(name, column));
+        Ok(match column.data_type() {
+            DataType::Binary => Self::Small(column.as_binary::<i32>().clone()),
+            DataType::Utf8 => Self::Small(as_type(DataType::Binary)?.as_binary::<i32>().clone()),
+            DataType::LargeBinary => Self::Large(column.as_binary::<i64>().clone()),
+            DataType::LargeUtf8 => Self::Large(as_type(DataType::LargeBinary)?.as_binary::<i64>().clone()),
+            DataType::BinaryView => Self::View(column.as_binary_view().clone()),
+            DataType::Utf8View => Self::View(as_type(DataType::BinaryView)?.as_binary_view().clone()),
+            DataType::FixedSizeBinary(_) => Self::Fixed(column.as_fixed_size_binary().clone()),
+            DataType::Null => Self::Nothing,
+            _ => return Err(refused_type(name, column)),
+        })
+    }
+
+    fn get(&self, row: usize) -> Option<&[u8]> {
+        match self {
+            Self::Small(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
+            Self::Large(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
+            Self::View(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
+            Self::Fixed(values) => (row < values.len() && values.is_valid(row)).then(|| values.value(row)),
+            Self::Nothing => None,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Formats whose rows stand one behind the other: threads encode batches, then whole rows are put into files, in order.
+//!
+//! The invariant: where a file ends depends on the rows alone: before the row that would take it beyond the limit.
+
+use crate::columns::weight;
+use crate::compressed::{CompressedFile, FileCompression};
+use crate::encoded::Encoded;
+use crate::file_set::FileSet;
+use crate::follower::Follower;
+use crate::place::Place;
+use crate::staged::Finished;
+use crate::{Error, Result};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use shardmill_formats::jsonl::encode_lines;
+use shardmill_formats::tar::{MemberStamp, SampleEncoder, end_of_archive};
+use std::sync::Arc;
+
+/// Rows of one job, in memory.
+const JOB_BYTES: u64 = 1 << 20;
+/// Pieces that wait for the disk.
+const WAITING_PIECES: usize = 4;
+
+/// How rows become bytes.
+#[derive(Debug, Clone)]
+pub(crate) enum Framing {
+    Lines,
+    Samples(SampleEncoder),
+}
+
+/// Whole rows.
+#[derive(Debug, Default)]
+struct Frames {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    first_row: u64,
+    /// Of the first and the last sample.
+    keys: Option<(String, String)>,
+}
+
+pub(crate) struct FramedFiles {
+    framing: Arc<Framing>,
+    compression: FileCompression,
+    schema: Option<SchemaRef>,
+    queue: Option<Encoded<Result<Frames>>>,
+    open: Option<OpenFile>,
+    last_key: Option<String>,
+}
+
+struct OpenFile {
+    path: String,
+    sink: Sink,
+    rows: u64,
+    /// Before compression.
+    bytes: u64,
+}
+
+enum Sink {
+    Thread(Follower<Piece, Finished>),
+    Caller(CompressedFile),
+}
+
+enum Piece {
+    Bytes(Vec<u8>),
+    Rows(u64),
+}
+
+impl Framing {
+    pub(crate) fn samples(stamp: &MemberStamp) -> Self {
+        Self::Samples(SampleEncoder::new(stamp))
+    }
+
+    fn encode(&self, rows: &RecordBatch, first_row: u64) -> Result<Frames> {
+        let mut frames = Frames { first_row, ..Frames::default() };
+        let capacity = usize::try_from(weight(rows)).unwrap_or_default();
+        match self {
+            Self::Lines => {
+                frames.bytes.reserve(capacity + rows.num_rows() * 16);
+                encode_lines(rows, first_row, &mut frames.bytes, &mut frames.ends).map_err(Error::NoJson)?;
+            }
+            Self::Samples(encoder) => {
+                frames.bytes.reserve(capacity + rows.num_rows() * rows.num_columns() * 1024);
+                frames.keys = encoder.encode(rows, first_row, &mut frames.bytes, &mut frames.ends).map_err(Error::NoSample)?;
+            }
+        }
+        Ok(frames)
+    }
+
+    /// What follows the last row of a file of so many bytes.
+    fn tail(&self, bytes: u64) -> Vec<u8> {
+        match self {
+            Self::Lines => Vec::new(),
+            Self::Samples(_) => end_of_archive(bytes),
+        }
+    }
+}
+
+impl FramedFiles {
+    pub(crate) fn new(framing: Framing, compression: FileCompression, threads: usize) -> Self {
+        let queue = (threads > 1).then(|| Encoded::new(threads * 2));
+        Self { framing: Arc::new(framing), compression, schema: None, queue, open: None, last_key: None }
+    }
+
+    fn append_ready(&mut self, all: bool, place: &mut Place) -> Result<()> {
+        while let Some(frames) = self.queue.as_mut().map(|queue| queue.take(all)).transpose()?.flatten() {
+            self.append(frames?, place)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, frames: Frames, place: &mut Place) -> Result<()> {
+        if let Some((first, last)) = frames.keys {
+            if self.last_key.as_ref() == Some(&first) {
+                return Err(Error::NoSample(SampleEncoder::repeated_key(frames.first_row, first)));
+            }
+            self.last_key = Some(last);
+        }
+        let size_limit = place.size_limit();
+        let (mut start, mut rest) = (0, frames.ends.as_slice());
+        let mut bytes = frames.bytes;
+        while !rest.is_empty() {
+            let open = self.open(place)?;
+            let room = size_limit.saturating_sub(open.bytes);
+            let fits = |end: &usize| (*end - start) as u64 <= room;
+            // A row that is larger than the limit has a file of its own.
+            let least = usize::from(open.rows == 0);
+            let count = rest.partition_point(fits).max(least).min(rest.len());
+            let (taken, behind) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+            if let Some(end) = taken.last() {
+                let remaining = bytes.split_off((*end - start).min(bytes.len()));
+                open.write(std::mem::replace(&mut bytes, remaining), taken.len() as u64)?;
+                start = *end;
+            }
+            rest = behind;
+            if !rest.is_empty() {
+                self.end_file(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, place: &mut Place) -> Result<&mut OpenFile> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => OpenFile::create(place, self.compression)?,
+        };
+        Ok(self.open.insert(open))
+    }
+
+    fn end_file(&mut self, place: &mut Place) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        open.write(self.framing.tail(open.bytes), 0)?;
+        match open.sink {
+            Sink::Caller(file) => place.keep_whole(file.finish(&open.path, open.rows)?),
+            Sink::Thread(mut file) => {
+                file.send(Piece::Rows(open.rows))?;
+                place.keep(file.end())
+            }
+        }
+    }
+}
+
+impl FileSet for FramedFiles {
+    fn write(&mut self, rows: &RecordBatch, first_row: u64, place: &mut Place) -> Result<()> {
+        // Rows of one output have the same columns, whatever the format would let pass.
+        let schema = rows.schema();
+        match &self.schema {
+            Some(known) if known.fields() != schema.fields() => {
+                RecordBatch::try_new(Arc::clone(known), rows.columns().to_vec())
+                    .map_err(|source| Error::Rows { path: place.path().to_owned(), source })?;
+                if known.fields().iter().zip(schema.fields()).any(|(known, field)| known.name() != field.name()) {
+                    return Err(Error::OtherColumns { path: place.path().to_owned() });
+                }
+            }
+            Some(_) => {}
+            None => self.schema = Some(schema),
+        }
+        let (count, bytes) = (rows.num_rows(), weight(rows).max(1));
+        let jobs = usize::try_from(bytes.div_ceil(JOB_BYTES)).unwrap_or(usize::MAX).clamp(1, count.max(1));
+        let step = count.div_ceil(jobs).max(1);
+        for start in (0..count).step_by(step) {
+            let part = rows.slice(start, step.min(count - start));
+            let (framing, first_row) = (Arc::clone(&self.framing), first_row + start as u64);
+            let job = move || framing.encode(&part, first_row);
+            match &mut self.queue {
+                Some(queue) => queue.give(job)?,
+                None => {
+                    let frames = job()?;
+                    self.append(frames, place)?;
+                }
+            }
+            self.append_ready(false, place)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, place: &mut Place) -> Result<()> {
+        self.append_ready(true, place)?;
+        if place.made() == 0 {
+            self.open(place)?;
+        }
+        self.end_file(place)
+    }
+
+    fn forget(&mut self) {
+        std::mem::forget(self.open.take());
+        std::mem::forget(self.queue.take());
+    }
+}
+
+impl OpenFile {
+    fn create(place: &mut Place, compression: FileCompression) -> Result<Self> {
+        let path = place.next_path();
+        let file = CompressedFile::create(&path, compression)?;
+        let sink = if place.threads > 1 {
+            let path = path.clone();
+            Sink::Thread(Follower::start(WAITING_PIECES, move |pieces| {
+                let (mut file, mut rows) = (file, 0);
+                while let Some(piece) = pieces.next()? {
+                    match piece {
+                        Piece::Bytes(bytes) => file.append(&bytes, &path)?,
+                        Piece::Rows(count) => rows = count,
+                    }
+                }
+                file.finish(&path, rows)
+            })?)
+        } else {
+            Sink::Caller(file)
+        };
+        Ok(Self { path, sink, rows: 0, bytes: 0 })
+    }
+
+    fn write(&mut self, bytes: Vec<u8>, rows: u64) -> Result<()> {
+        self.rows += rows;
+        self.bytes += bytes.len() as u64;
+        match &mut self.sink {
+            Sink::Thread(file) => file.send(Piece::Bytes(bytes)),
+            Sink::Caller(file) => file.append(&bytes, &self.path),
+        }
+    }
+}
+
+impl std::fmt::Debug for FramedFiles {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("FramedFiles").field("compression", &self.compression).finish_non_exhaustive()
+    }
+}

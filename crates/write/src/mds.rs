@@ -1,0 +1,123 @@
+//! MDS shards: one thread gathers samples and cuts them, others compress, hash and write.
+
+use crate::file_set::FileSet;
+use crate::follower::{Follower, Outcome};
+use crate::place::Place;
+use crate::staged::{Finished, StagedFile};
+use crate::{Error, Result};
+use arrow_array::RecordBatch;
+use shardmill_formats::mds::{Columns, EncodedShard, ShardEncoder, ShardOptions, UnsealedShard, index_json};
+use std::collections::VecDeque;
+use std::io::Write;
+
+/// Batches that wait for the encoder.
+const WAITING_BATCHES: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct MdsFiles {
+    columns: Option<Columns>,
+    options: ShardOptions,
+    cutter: Option<Cutter>,
+    ended: bool,
+}
+
+/// Who cuts the shards: a thread, or the caller.
+#[derive(Debug)]
+enum Cutter {
+    Thread(Follower<RecordBatch, Vec<Finished>>),
+    Caller(Box<ShardEncoder>, Vec<Finished>),
+}
+
+impl MdsFiles {
+    pub(crate) fn new(columns: Option<Columns>, options: ShardOptions) -> Self {
+        Self { columns, options, cutter: None, ended: false }
+    }
+
+    fn start(&mut self, rows: &RecordBatch, place: &Place) -> Result<Cutter> {
+        place.clear_first();
+        let columns = match self.columns.take() {
+            Some(columns) => columns,
+            None => Columns::of_schema(&rows.schema())?,
+        };
+        let mut encoder = ShardEncoder::new(columns, self.options.clone());
+        if place.threads <= 1 {
+            return Ok(Cutter::Caller(Box::new(encoder), Vec::new()));
+        }
+        let (folder, limit) = (place.path().to_owned(), place.threads);
+        Ok(Cutter::Thread(Follower::start(WAITING_BATCHES, move |batches| {
+            let mut sealing: VecDeque<Outcome<Finished>> = VecDeque::new();
+            let mut finished = Vec::new();
+            let mut seal = |shard: Option<UnsealedShard>| -> Result<()> {
+                // Few at once keep the memory within bounds.
+                while sealing.len() >= limit || (shard.is_none() && !sealing.is_empty()) {
+                    if let Some(mut shard) = sealing.pop_front() {
+                        finished.push(shard.take()?);
+                    }
+                }
+                if let Some(shard) = shard {
+                    let folder = folder.clone();
+                    sealing.push_back(Outcome::of(move || written(shard, &folder))?);
+                }
+                Ok(())
+            };
+            while let Some(rows) = batches.next()? {
+                encoder.push_unsealed(&rows)?.into_iter().try_for_each(|shard| seal(Some(shard)))?;
+            }
+            if let Some(last) = encoder.finish_unsealed() {
+                seal(Some(last))?;
+            }
+            seal(None)?;
+            Ok(finished)
+        })?))
+    }
+}
+
+fn written(shard: UnsealedShard, folder: &str) -> Result<Finished> {
+    let EncodedShard { basename, bytes, entry } = shard.seal()?;
+    let path = format!("{}/{basename}", folder.trim_end_matches('/'));
+    let mut file = StagedFile::create(&path)?;
+    file.write_all(&bytes).map_err(|source| StagedFile::failed(&path, source))?;
+    let mut finished = file.finish(entry.samples)?;
+    finished.summary.entry = Some(index_json(&[entry]));
+    Ok(finished)
+}
+
+impl FileSet for MdsFiles {
+    fn write(&mut self, rows: &RecordBatch, _first_row: u64, place: &mut Place) -> Result<()> {
+        let cutter = match self.cutter.take() {
+            Some(cutter) => cutter,
+            None => self.start(rows, place)?,
+        };
+        match self.cutter.insert(cutter) {
+            Cutter::Thread(encoder) => encoder.send(rows.clone()),
+            Cutter::Caller(encoder, finished) => {
+                for shard in encoder.push_unsealed(rows)? {
+                    finished.push(written(shard, place.path())?);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Without rows there are no files, only an index.
+    fn end(&mut self, place: &mut Place) -> Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Err(Error::Closed { path: place.path().to_owned() });
+        }
+        let finished = match self.cutter.take() {
+            None => Vec::new(),
+            Some(Cutter::Thread(encoder)) => encoder.end().take()?,
+            Some(Cutter::Caller(encoder, mut finished)) => {
+                if let Some(last) = encoder.finish_unsealed() {
+                    finished.push(written(last, place.path())?);
+                }
+                finished
+            }
+        };
+        finished.into_iter().try_for_each(|file| place.keep_whole(file))
+    }
+
+    fn forget(&mut self) {
+        std::mem::forget(self.cutter.take());
+    }
+}

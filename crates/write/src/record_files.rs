@@ -1,0 +1,82 @@
+//! ArrayRecord files: rows of one column are records.
+
+use crate::arrayrecord::ArrayRecordWriter;
+use crate::columns::for_each_record;
+use crate::file_set::FileSet;
+use crate::place::Place;
+use crate::{Gather, Result};
+use arrow_array::RecordBatch;
+use shardmill_formats::arrayrecord::WriterOptions;
+
+#[derive(Debug)]
+pub(crate) struct RecordFiles {
+    options: WriterOptions,
+    open: Option<OpenFile>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    writer: ArrayRecordWriter,
+    /// Of records, before compression.
+    bytes: u64,
+}
+
+impl RecordFiles {
+    pub(crate) fn new(options: WriterOptions) -> Self {
+        Self { options, open: None }
+    }
+
+    fn open(&mut self, place: &mut Place) -> Result<&mut OpenFile> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let path = place.next_path();
+                OpenFile { writer: ArrayRecordWriter::create(&path, self.options.clone(), place.threads)?, bytes: 0 }
+            }
+        };
+        Ok(self.open.insert(open))
+    }
+
+    fn end_file(&mut self, place: &mut Place) -> Result<()> {
+        match self.open.take() {
+            Some(mut open) => place.keep_whole(open.writer.finish()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FileSet for RecordFiles {
+    fn write(&mut self, rows: &RecordBatch, first_row: u64, place: &mut Place) -> Result<()> {
+        for_each_record(rows, first_row, |record| match self.gather(record, place)? {
+            true => self.flush(place),
+            false => Ok(()),
+        })
+    }
+
+    fn gather(&mut self, record: &[u8], place: &mut Place) -> Result<bool> {
+        let size_limit = place.size_limit();
+        let open = self.open(place)?;
+        let is_due = open.writer.gather(record)?;
+        open.bytes = open.bytes.saturating_add(record.len() as u64);
+        Ok(is_due || open.bytes >= size_limit)
+    }
+
+    fn flush(&mut self, place: &mut Place) -> Result<()> {
+        let size_limit = place.size_limit();
+        match &mut self.open {
+            Some(open) if open.bytes < size_limit => open.writer.flush(),
+            _ => self.end_file(place),
+        }
+    }
+
+    fn end(&mut self, place: &mut Place) -> Result<()> {
+        if place.made() == 0 {
+            self.open(place)?;
+        }
+        self.end_file(place)
+    }
+
+    fn forget(&mut self) {
+        std::mem::forget(self.open.take());
+    }
+}

@@ -1,0 +1,140 @@
+"""Python values that are no Arrow values, as the bytes or the text that a format has for them."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shardmill.errors import OptionError
+
+#: Makes bytes or text of a value that is neither ``None`` nor bytes.
+Cell = Callable[[Any], Any]
+
+#: Code of each type of numbers, where MDS stores it beside the values.
+_NUMBER_CODES = {
+    name: code
+    for code, name in (
+        *enumerate(("uint8", "int8"), 8),
+        *enumerate(("uint16", "int16", "float16"), 16),
+        *enumerate(("uint32", "int32", "float32"), 32),
+        *enumerate(("uint64", "int64", "float64"), 64),
+    )
+}
+_DIMENSION_FORMATS = "BHIQ"
+
+
+def mds_cell(encoding: str) -> Cell | None:
+    """What makes bytes or text of a value for an MDS encoding; ``None`` where Arrow has the value itself."""
+    if encoding == "json":
+        return json.dumps
+    if encoding in ("str_int", "str_float", "str_decimal"):
+        return str
+    if encoding == "ndarray" or encoding.startswith("ndarray:"):
+        return _array_cell(encoding)
+    if encoding == "pil":
+        return _pixels
+    if encoding in ("jpeg", "png"):
+        return lambda image: _image_file(image, encoding)
+    if encoding in ("jpeg_array", "jpegarray"):
+        return lambda images: _blobs(images, lambda image: _image_file(image, "jpeg"), b"")
+    if encoding.startswith("list["):
+        kind = encoding[5:-1]
+        of_one = _pixels if kind == "pil" else lambda image: _image_file(image, kind)
+        return lambda images: _blobs(images, of_one, bytes(4))
+    return None
+
+
+def webdataset_cell(column: str) -> Cell | None:
+    """What makes the payload of a member called after ``column``; ``None`` where Arrow has the value itself."""
+    kind = column.rpartition(".")[2]
+    if kind in ("json", "jsn"):
+        return json.dumps
+    if kind in ("jpg", "jpeg", "png"):
+        return lambda image: _image_file(image, "png" if kind == "png" else "jpeg")
+    if kind == "npy":
+        return _npy
+    return None
+
+
+def encoding_of(value: Any) -> str | None:
+    """The MDS encoding that fits a Python value; ``None`` for a value that Arrow tells the type of."""
+    if isinstance(value, dict | list | tuple):
+        return "json"
+    kind = type(value).__module__.partition(".")[0]
+    if kind == "numpy" and getattr(value, "shape", ()) != ():
+        return f"ndarray:{value.dtype}"
+    return "pil" if kind == "PIL" else None
+
+
+def _array_cell(encoding: str) -> Cell:
+    import numpy
+
+    _, _, rest = encoding.partition(":")
+    dtype, _, shape_text = rest.partition(":")
+    shape = tuple(int(size) for size in shape_text.split(",")) if shape_text else None
+
+    def encoded(value: Any) -> bytes:
+        array = numpy.asarray(value, dtype=None if isinstance(value, numpy.ndarray) or not dtype else dtype)
+        if array.dtype.name not in _NUMBER_CODES or (dtype and array.dtype.name != dtype):
+            raise TypeError(f"an array of {array.dtype}")
+        if array.ndim == 0 or array.ndim > 63 or 0 in array.shape or shape not in (None, array.shape):
+            raise TypeError(f"an array of the shape {array.shape}")
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        head = b"" if dtype else bytes([_NUMBER_CODES[array.dtype.name]])
+        return head + (b"" if shape else _shape_block(array.shape)) + little.tobytes()
+
+    return encoded
+
+
+def _shape_block(shape: tuple[int, ...]) -> bytes:
+    width = next(width for width in range(4) if max(shape) < 1 << (8 << width))
+    return struct.pack(f"<B{len(shape)}{_DIMENSION_FORMATS[width]}", len(shape) << 2 | width, *shape)
+
+
+def _pixels(image: Any) -> bytes:
+    mode = image.mode.encode()
+    return struct.pack("<3I", *image.size, len(mode)) + mode + image.tobytes()
+
+
+def _image_file(image: Any, kind: str) -> bytes:
+    if isinstance(image, bytes):
+        return image
+    path = getattr(image, "filename", "")
+    # A picture that came from a file of this kind has its bytes already, and encoding it again would lose quality.
+    if kind == "jpeg" and getattr(image, "format", None) == "JPEG" and path:
+        return Path(path).read_bytes()
+    out = io.BytesIO()
+    image.save(out, format=kind.upper())
+    return out.getvalue()
+
+
+def _blobs(images: Any, of_one: Cell, head: bytes) -> bytes:
+    blobs = [image if isinstance(image, bytes) else of_one(image) for image in images]
+    return head + struct.pack(f"<{len(blobs) + 1}I", len(blobs), *map(len, blobs)) + b"".join(blobs)
+
+
+def _npy(array: Any) -> bytes:
+    import numpy
+
+    out = io.BytesIO()
+    numpy.save(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def check_encoding(column: str, encoding: Any) -> str:
+    """``encoding`` of a column, which is text.
+
+    Raises:
+        ValueError: for what is no text, and for pickles, which nothing here writes.
+    """
+    if not isinstance(encoding, str):
+        raise OptionError(f"columns gives {column!r} the type {encoding!r}, which is no text")
+    if encoding == "pkl":
+        raise OptionError(
+            f"column {column!r} would hold pickles, which run code when they are read\nhint: use json, or bytes"
+        )
+    return encoding

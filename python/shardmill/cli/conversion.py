@@ -1,0 +1,159 @@
+"""What a format can hold of the rows of another, and how both sides are compared afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardmill._native import write as _native
+from shardmill.errors import FormatError, OptionError
+
+_OF_WEBDATASET = {"__key__", "__url__", "__local_path__"}
+
+
+class Conversion:
+    """The columns of a data set on their way to a format.
+
+    Args:
+        dataset: the rows that are read.
+        format: the one that is written.
+
+    Raises:
+        ValueError: when the format cannot hold a column; nothing was written then.
+    """
+
+    def __init__(self, dataset: Any, format: str) -> None:
+        import pyarrow as pa
+
+        self._pa, self._dataset, self._format = pa, dataset, format
+        self._schema = dataset.schema
+        #: What is different about the rows that were written.
+        self.notes: list[str] = []
+        self._encodings: dict[str, str] = {}
+        check = getattr(self, f"_check_{format}", None)
+        if check is not None:
+            check()
+        #: Columns that are compared, with the type that both sides have then. ``None`` compares all as they are.
+        self._held = None if format in ("arrayrecord", "parquet") else self._held_types()
+
+    def written(self, out: str, files: list[str]) -> Any:
+        """The data set of what was written."""
+        from shardmill import Dataset
+
+        if self._format == "jsonl":
+            fields = [self._pa.field(field.name, _plain(self._pa, field.type)) for field in self._schema]
+            return Dataset(files, format="jsonl", schema=self._pa.schema(fields))
+        return Dataset(out if self._format == "mds" else files, format=self._format)
+
+    def held(self, batch: Any) -> Any:
+        """The columns that both sides have alike."""
+        if self._held is None:
+            return batch
+        arrays = [self._cast(batch.column(name), data_type) for name, data_type in self._held.items()]
+        if not arrays:
+            arrays, names = [self._pa.nulls(batch.num_rows)], [""]
+        else:
+            names = list(self._held)
+        return self._pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _cast(self, array: Any, data_type: Any) -> Any:
+        types = self._pa.types
+        if isinstance(array.type, self._pa.DictionaryType):
+            array = array.dictionary_decode()
+        if types.is_binary(data_type) and types.is_integer(array.type):
+            array = array.cast(self._pa.string())
+        return array if array.type == data_type else array.cast(data_type)
+
+    def _held_types(self) -> dict[str, Any]:
+        held = {}
+        for field in self._schema:
+            if field.name in _OF_WEBDATASET and self._format == "webdataset":
+                continue
+            if (data_type := self._held_type(field)) is not None:
+                held[field.name] = data_type
+            else:
+                self.notes.append(f"column {field.name!r} is written as JSON, and compared by the number of rows only")
+        return held
+
+    def _held_type(self, field: Any) -> Any:
+        pa, plain = self._pa, _plain(self._pa, field.type)
+        if self._format == "webdataset":
+            return pa.binary() if _is_scalar(pa, plain) else None
+        if self._format == "mds":
+            encoding = self._encodings[field.name]
+            if encoding == "json":
+                return None
+            return {"uint8": pa.uint8(), "str_decimal": pa.string(), "bytes": pa.binary()}.get(encoding, plain)
+        return plain
+
+    def _check_arrayrecord(self) -> None:
+        if len(self._schema) != 1:
+            names = ", ".join(self._schema.names)
+            raise OptionError(f"ArrayRecord has one column; pick one of {names} with --column")
+
+    def _check_jsonl(self) -> None:
+        refused = _native.column_without_json(self._schema)
+        if refused is not None:
+            name, data_type = refused
+            raise FormatError(
+                f"column {name!r} is {data_type}, and JSON has no such values\n"
+                "hint: leave it out with --columns, or write Parquet, MDS or WebDataset"
+            )
+
+    def _check_mds(self) -> None:
+        self._encodings = dict(_native.mds_encodings(self._schema))
+        self._refuse_nulls()
+
+    def _refuse_nulls(self) -> None:
+        from shardmill import Dataset, col
+
+        for field in self._schema:
+            if not field.nullable:
+                continue
+            condition = col(field.name).is_null()
+            if self._dataset.filter is not None:
+                condition = condition & self._dataset.filter
+            nulls = len(Dataset(self._dataset.files, format=self._dataset.format, filter=condition))
+            if nulls:
+                raise FormatError(
+                    f"column {field.name!r} has {nulls:,} nulls, and MDS has none\n"
+                    f'hint: leave such rows out with --filter "{field.name} is not null", or the column with --columns'
+                )
+
+    def _check_webdataset(self) -> None:
+        pa = self._pa
+        for field in self._schema:
+            name, kind = field.name, field.name.rpartition(".")[2]
+            if name in _OF_WEBDATASET:
+                continue
+            if name.startswith("_") or "/" in name or name != name.lower():
+                raise FormatError(
+                    f"column {name!r} cannot be the extension of a member\n"
+                    "hint: extensions are lower case, have no slash and begin with no underscore; leave it out with --columns"
+                )
+            if kind not in ("json", "jsn") and not _is_scalar(pa, _plain(pa, field.type)):
+                raise FormatError(
+                    f"column {name!r} is {field.type}, and a member of WebDataset is bytes, text or a whole number\n"
+                    'hint: a column called "….json" is written as JSON; or leave it out with --columns'
+                )
+
+
+def _is_scalar(pa: Any, data_type: Any) -> bool:
+    types = pa.types
+    return types.is_integer(data_type) or types.is_string(data_type) or types.is_binary(data_type)
+
+
+def _plain(pa: Any, data_type: Any) -> Any:
+    """The type without what only concerns its layout."""
+    types = pa.types
+    if types.is_dictionary(data_type):
+        return _plain(pa, data_type.value_type)
+    if types.is_struct(data_type):
+        return pa.struct([pa.field(field.name, _plain(pa, field.type)) for field in data_type])
+    if types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type):
+        return pa.list_(_plain(pa, data_type.value_type))
+    text = str(data_type)
+    if text in ("large_string", "string_view"):
+        return pa.string()
+    if "binary" in text:
+        return pa.binary()
+    return data_type

@@ -1,0 +1,218 @@
+//! The values of one column, as they come.
+
+use arrow_array::builder::{BooleanBuilder, GenericByteBuilder, PrimitiveBuilder};
+use arrow_array::types::{
+    ArrowPrimitiveType, BinaryType, ByteArrayType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType,
+    LargeUtf8Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, Field};
+use arrow_select::concat::concat;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
+use pyo3_arrow::PyArray;
+use std::sync::Arc;
+
+/// What offsets of 32 bits can count, less a value.
+const MAX_TEXT_BYTES: usize = 1 << 30;
+
+/// Values gathered so far.
+pub(super) struct Column {
+    plain: Option<Box<dyn Plain>>,
+    /// What came from the first value on that is not plain.
+    objects: Option<Vec<Py<PyAny>>>,
+}
+
+/// Values of one type that need no thought.
+trait Plain: Send {
+    /// About how many bytes it takes; `None` when the value is not plain, and was not taken.
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize>;
+    fn append_null(&mut self);
+    fn finish(&mut self) -> ArrayRef;
+}
+
+impl Column {
+    pub(super) fn new(data_type: &DataType) -> Self {
+        let plain = plain_of(data_type);
+        Self { objects: plain.is_none().then(Vec::new), plain }
+    }
+
+    /// Takes a value; tells about how many bytes it takes.
+    pub(super) fn append(&mut self, py: Python<'_>, value: Option<Bound<'_, PyAny>>) -> usize {
+        let value = value.filter(|value| !value.is_none());
+        if let Some(objects) = &mut self.objects {
+            objects.push(value.map_or_else(|| py.None(), Bound::unbind));
+            return 64;
+        }
+        let Some(plain) = &mut self.plain else { return 0 };
+        match value {
+            None => {
+                plain.append_null();
+                1
+            }
+            Some(value) => plain.append(&value).unwrap_or_else(|| {
+                self.objects = Some(vec![value.unbind()]);
+                64
+            }),
+        }
+    }
+
+    /// All values as one array.
+    pub(super) fn finish(self, field: &Field, first_row: u64, convert: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+        let plain = self.plain.map(|mut plain| plain.finish());
+        let Some(objects) = self.objects else { return plain.ok_or_else(|| super::invalid("a column has no values")) };
+        let before = plain.as_ref().map_or(0, |plain| plain.len());
+        let values = PyList::new(convert.py(), objects)?;
+        let (converted, _field) = convert.call1((field.name(), values, first_row + before as u64))?.extract::<PyArray>()?.into_inner();
+        match plain.filter(|plain| !plain.is_empty()) {
+            Some(plain) => concat(&[plain.as_ref(), converted.as_ref()]).map_err(super::invalid),
+            None => Ok(converted),
+        }
+    }
+}
+
+fn plain_of(data_type: &DataType) -> Option<Box<dyn Plain>> {
+    Some(match data_type {
+        DataType::Boolean => Box::new(Booleans(BooleanBuilder::new())),
+        DataType::Int8 => Integers::<Int8Type>::boxed(),
+        DataType::Int16 => Integers::<Int16Type>::boxed(),
+        DataType::Int32 => Integers::<Int32Type>::boxed(),
+        DataType::Int64 => Integers::<Int64Type>::boxed(),
+        DataType::UInt8 => Integers::<UInt8Type>::boxed(),
+        DataType::UInt16 => Integers::<UInt16Type>::boxed(),
+        DataType::UInt32 => Integers::<UInt32Type>::boxed(),
+        DataType::UInt64 => Integers::<UInt64Type>::boxed(),
+        DataType::Float32 => Box::new(Singles(PrimitiveBuilder::new())),
+        DataType::Float64 => Box::new(Doubles(PrimitiveBuilder::new())),
+        DataType::Utf8 => Box::new(Texts::<Utf8Type>::default()),
+        DataType::LargeUtf8 => Box::new(Texts::<LargeUtf8Type>::default()),
+        DataType::Binary => Box::new(Binaries::<BinaryType>::default()),
+        DataType::LargeBinary => Box::new(Binaries::<LargeBinaryType>::default()),
+        _ => return None,
+    })
+}
+
+struct Booleans(BooleanBuilder);
+struct Integers<T: ArrowPrimitiveType>(PrimitiveBuilder<T>);
+struct Singles(PrimitiveBuilder<Float32Type>);
+struct Doubles(PrimitiveBuilder<Float64Type>);
+struct Texts<T: ByteArrayType>(GenericByteBuilder<T>, usize);
+struct Binaries<T: ByteArrayType>(GenericByteBuilder<T>, usize);
+
+impl<T: ByteArrayType> Default for Texts<T> {
+    fn default() -> Self {
+        Self(GenericByteBuilder::new(), 0)
+    }
+}
+
+impl<T: ByteArrayType> Default for Binaries<T> {
+    fn default() -> Self {
+        Self(GenericByteBuilder::new(), 0)
+    }
+}
+
+impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Integers<T> {
+    fn boxed() -> Box<dyn Plain>
+    where
+        T: Send,
+    {
+        Box::new(Self(PrimitiveBuilder::new()))
+    }
+}
+
+impl Plain for Booleans {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        self.0.append_value(value.cast_exact::<PyBool>().ok()?.is_true());
+        Some(1)
+    }
+
+    fn append_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        let value = value.cast_exact::<PyInt>().ok()?.extract::<i64>().ok()?;
+        self.0.append_value(<T::Native as TryFrom<i64>>::try_from(value).ok()?);
+        Some(8)
+    }
+
+    fn append_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+impl Plain for Singles {
+    #[expect(clippy::cast_possible_truncation, reason = "a column of single precision rounds, as it does everywhere")]
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        self.0.append_value(value.cast_exact::<PyFloat>().ok()?.value() as f32);
+        Some(4)
+    }
+
+    fn append_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+impl Plain for Doubles {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        self.0.append_value(value.cast_exact::<PyFloat>().ok()?.value());
+        Some(8)
+    }
+
+    fn append_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+impl<T: ByteArrayType<Native = str>> Plain for Texts<T> {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        let text = value.cast_exact::<PyString>().ok()?;
+        let text = text.to_str().ok()?;
+        self.1 = self.1.checked_add(text.len()).filter(|bytes| *bytes < MAX_TEXT_BYTES)?;
+        self.0.append_value(text);
+        Some(text.len() + 4)
+    }
+
+    fn append_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}
+
+impl<T: ByteArrayType<Native = [u8]>> Plain for Binaries<T> {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        let bytes = value.cast_exact::<PyBytes>().ok()?.as_bytes();
+        self.1 = self.1.checked_add(bytes.len()).filter(|all| *all < MAX_TEXT_BYTES)?;
+        self.0.append_value(bytes);
+        Some(bytes.len() + 4)
+    }
+
+    fn append_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
+    }
+}

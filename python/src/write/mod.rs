@@ -1,0 +1,278 @@
+//! `shardmill._native.write`
+
+mod columns;
+mod rows;
+
+use crate::error::{PyShardmillError, PyShardmillResult};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3_arrow::PySchema;
+use pyo3_arrow::input::AnyArray;
+use rows::PyRowBuffer;
+use serde::Deserialize;
+use shardmill_formats::arrayrecord::WriterOptions;
+use shardmill_formats::jsonl::holds;
+use shardmill_formats::mds::{Columns, HashAlgorithm, ShardOptions};
+use shardmill_formats::tar::MemberStamp;
+use shardmill_storage::{Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
+use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Of the only column of rows that come as an array without a name.
+const COLUMN: &str = "record";
+
+/// What a format wants to know beyond the columns, as Python tells it.
+#[derive(Deserialize)]
+#[serde(tag = "format", rename_all = "lowercase")]
+enum FormatOptions {
+    ArrayRecord { options: String },
+    Parquet { compression: String },
+    Jsonl { compression: String },
+    WebDataset { compression: String, modified: u64 },
+    Mds { columns: Option<Vec<(String, String)>>, size_limit: Option<u32>, compression: Option<String>, hashes: Vec<String> },
+}
+
+#[pyclass(name = "Writer", module = "shardmill._native.write", frozen)]
+struct PyWriter(Mutex<Shards>);
+
+#[pymethods]
+impl PyWriter {
+    /// Shards of a folder are called after `prefix`, which one file has not. `options` is JSON.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "they are those of the Python class")]
+    #[pyo3(signature = (path, *, options, columns, schema, prefix, size_limit, replaces, threads))]
+    fn new(
+        path: String,
+        options: &str,
+        columns: Option<Vec<String>>,
+        schema: Option<PySchema>,
+        prefix: Option<String>,
+        size_limit: u64,
+        replaces: bool,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let format = format_of(serde_json::from_str(options).map_err(refused)?, schema)?;
+        let (target, name_prefix) = match prefix {
+            Some(prefix) => (Target::Folder { path, size_limit }, prefix),
+            None => (Target::File(path), String::new()),
+        };
+        let replace = if replaces { Replace::Atomically } else { Replace::Never };
+        Ok(Self(Mutex::new(Shards::new(target, format, ShardsOptions { name_prefix, columns, replace, threads }))))
+    }
+
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.lock().rows())
+    }
+
+    fn write_record(&self, py: Python<'_>, record: &Bound<'_, PyBytes>) -> PyResult<()> {
+        Ok(write_record(py, &self.0, record.as_bytes())?)
+    }
+
+    /// Anything with the Arrow PyCapsule methods: a batch, a table, a reader; an array is one column without a name.
+    fn write_batch(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        for batch in batches(rows)? {
+            let batch = batch.map_err(invalid)?;
+            py.detach(|| self.lock().write(&batch)).map_err(PyShardmillError::from)?;
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the rows out of `buffer`.
+    fn write_buffer(&self, py: Python<'_>, buffer: &PyRowBuffer) -> PyResult<()> {
+        let batch = buffer.take(py, py.detach(|| self.lock().rows()))?;
+        py.detach(|| self.lock().write(&batch)).map_err(PyShardmillError::from)?;
+        py.check_signals()
+    }
+
+    /// Writes what is missing; tells of each file rows, bytes and what an index says of it.
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, Option<String>)>> {
+        let files = py.detach(|| self.lock().finish()).map_err(PyShardmillError::from)?;
+        Ok(files.into_iter().map(|file| (file.rows, file.bytes, file.entry)).collect())
+    }
+
+    /// Gives the files their names, with numbers from `first` on, and tells their paths.
+    fn publish(&self, py: Python<'_>, first: u64) -> PyResult<Vec<String>> {
+        Ok(py.detach(|| self.lock().publish(first)).map_err(PyShardmillError::from)?)
+    }
+
+    /// Removes what was written.
+    fn abandon(&self, py: Python<'_>) {
+        py.detach(|| self.lock().abandon());
+    }
+}
+
+fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Format> {
+    Ok(match options {
+        FormatOptions::ArrayRecord { options } => Format::ArrayRecord(WriterOptions::parse(&options).map_err(refused)?),
+        FormatOptions::Parquet { compression } => {
+            Format::Parquet { compression: compression.parse().map_err(refused)?, schema: schema.map(PySchema::into_inner) }
+        }
+        FormatOptions::Jsonl { compression } => Format::Jsonl { compression: compression.parse().map_err(refused)? },
+        FormatOptions::WebDataset { compression, modified } => Format::WebDataset {
+            compression: compression.parse().map_err(refused)?,
+            stamp: MemberStamp { mode: 0o444, owner: "bigdata".to_owned(), modified },
+        },
+        FormatOptions::Mds { columns, size_limit, compression, hashes } => {
+            let hashes: Vec<&str> = hashes.iter().map(String::as_str).collect();
+            let columns = columns.map(|columns| Columns::new(columns.iter().map(|(name, encoding)| (name.as_str(), encoding.as_str()))));
+            Format::Mds {
+                columns: columns.transpose().map_err(explained)?,
+                options: ShardOptions::parse(size_limit, compression.as_deref(), &hashes).map_err(explained)?,
+            }
+        }
+    })
+}
+
+fn refused(error: impl std::fmt::Display) -> PyErr {
+    PyShardmillError::option(error.to_string()).into()
+}
+
+fn explained(error: shardmill_formats::mds::Error) -> PyErr {
+    let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+    PyShardmillError::option(format!("{error}{hint}")).into()
+}
+
+/// Data that is not what it should be.
+fn invalid(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// Encodings of MDS for the columns of a schema.
+#[pyfunction]
+fn mds_encodings(schema: PySchema) -> PyResult<Vec<(String, String)>> {
+    let columns = Columns::of_schema(&schema.into_inner()).map_err(explained)?;
+    Ok(columns.iter().map(|column| (column.name.clone(), column.encoding_name.clone())).collect())
+}
+
+/// Why JSON lacks values of a column of this schema: its name and type.
+#[pyfunction]
+fn column_without_json(schema: PySchema) -> Option<(String, String)> {
+    let schema = schema.into_inner();
+    let refused = schema.fields().iter().find(|field| !holds(field.data_type()))?;
+    Some((refused.name().clone(), refused.data_type().to_string()))
+}
+
+/// Digests of a file, in hexadecimal digits, in the order of the algorithms.
+#[pyfunction]
+fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<Vec<String>> {
+    let algorithms = algorithms
+        .iter()
+        .map(|name| HashAlgorithm::parse(name).ok_or_else(|| refused(format!("hashes names {name:?}, and there is no such algorithm"))))
+        .collect::<PyResult<Vec<_>>>()?;
+    if algorithms.is_empty() {
+        return Ok(Vec::new());
+    }
+    let bytes = py.detach(|| std::fs::read(path))?;
+    Ok(py.detach(|| algorithms.iter().map(|algorithm| algorithm.hex(&bytes)).collect()))
+}
+
+/// Writes a small file at once, durably: whole or not at all.
+#[pyfunction]
+fn publish_bytes(py: Python<'_>, path: &str, content: &[u8], replaces: bool) -> PyResult<()> {
+    let replace = if replaces { Replace::Atomically } else { Replace::Never };
+    let publish = || {
+        let mut staged = store_of(path)?.stage(path, &Unpublished::default())?;
+        staged.write_all(content).map_err(|source| StorageError::Write { path: path.to_owned(), source })?;
+        staged.publish(replace)
+    };
+    Ok(py.detach(publish).map_err(PyShardmillError::from)?)
+}
+
+/// Removes what killed writers left in a folder.
+#[pyfunction]
+fn remove_leftovers(py: Python<'_>, folder: &str) -> usize {
+    py.detach(|| remove_stale_staging(folder))
+}
+
+impl Drop for PyWriter {
+    fn drop(&mut self) {
+        // Threads that give Arrow data of Python back need the interpreter, and whoever waits for them must not hold it.
+        Python::attach(|py| py.detach(|| self.lock().abandon()));
+    }
+}
+
+impl PyWriter {
+    fn lock(&self) -> MutexGuard<'_, Shards> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds a record to a writer, and lets it work when enough have gathered.
+pub(crate) fn write_record(py: Python<'_>, writer: &Mutex<impl Gather + Send>, record: &[u8]) -> PyShardmillResult<()> {
+    // Whoever holds the lock may be waiting for the interpreter.
+    let is_due = match writer.try_lock() {
+        Ok(mut writer) => writer.gather(record),
+        Err(_busy) => py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).gather(record)),
+    };
+    if is_due? {
+        py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).flush())?;
+    }
+    Ok(())
+}
+
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+
+fn batches(rows: &Bound<'_, PyAny>) -> PyResult<Batches> {
+    let Ok(array) = rows.extract::<AnyArray>() else {
+        return Err(PyTypeError::new_err(format!("{} holds no Arrow data", rows.get_type().name()?)));
+    };
+    let reader = array.into_reader()?;
+    let data_type = reader.field().data_type().clone();
+    if matches!(data_type, DataType::Struct(_)) {
+        return Ok(Box::new(reader.map(|array| match array?.as_struct_opt() {
+            Some(rows) if rows.null_count() == 0 => Ok(RecordBatch::from(rows)),
+            _ => Err(ArrowError::InvalidArgumentError("a row is null as a whole".to_owned())),
+        })));
+    }
+    let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, data_type, true)]));
+    Ok(Box::new(reader.map(move |array| RecordBatch::try_new(Arc::clone(&schema), vec![array?]))))
+}
+
+/// Compares what was written with what was to be written.
+#[pyclass(name = "RowDigest", module = "shardmill._native.write", frozen)]
+struct PyRowDigest(Mutex<RowDigest>);
+
+#[pymethods]
+impl PyRowDigest {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    fn update(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        for batch in batches(rows)? {
+            let batch = batch.map_err(invalid)?;
+            py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).update(&batch)).map_err(PyShardmillError::from)?;
+        }
+        Ok(())
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).rows()
+    }
+
+    #[getter]
+    fn value(&self) -> String {
+        format!("{:032x}", self.0.lock().unwrap_or_else(PoisonError::into_inner).value())
+    }
+}
+
+pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
+    let module = crate::submodule(parent, "write")?;
+    module.add_class::<PyWriter>()?;
+    module.add_class::<PyRowBuffer>()?;
+    module.add_function(wrap_pyfunction!(mds_encodings, &module)?)?;
+    module.add_function(wrap_pyfunction!(column_without_json, &module)?)?;
+    module.add_function(wrap_pyfunction!(file_hashes, &module)?)?;
+    module.add_function(wrap_pyfunction!(publish_bytes, &module)?)?;
+    module.add_function(wrap_pyfunction!(remove_leftovers, &module)?)?;
+    module.add_class::<PyRowDigest>()
+}

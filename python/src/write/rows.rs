@@ -1,0 +1,146 @@
+//! Rows of Python objects, gathered as Arrow columns.
+//!
+//! A mapping of column to value enters, a record batch leaves. Plain values of the column's type are copied as they come; all others wait as objects and
+//! become Arrow data through pyarrow, so that there is one answer to what an object means. The invariant: a row is taken whole or not at all.
+
+use super::columns::Column;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use pyo3_arrow::PySchema;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Rows gathered, and bytes of their texts, after which they are worth writing.
+const FULL_ROWS: usize = 16 << 10;
+const FULL_BYTES: usize = 2 << 20;
+
+/// What became of a row.
+const TAKEN: u8 = 0;
+const TAKEN_AND_FULL: u8 = 1;
+const OTHER_COLUMNS: u8 = 2;
+
+#[pyclass(name = "RowBuffer", module = "shardmill._native.write", frozen)]
+pub(super) struct PyRowBuffer(Mutex<RowBuffer>);
+
+struct RowBuffer {
+    schema: SchemaRef,
+    names: Vec<Py<PyString>>,
+    columns: Vec<Column>,
+    /// Whether a row has all columns and may have more; else it may lack some and has no others.
+    selects: bool,
+    /// Called with name, values and the row of the first value; gives an Arrow array.
+    convert: Py<PyAny>,
+    rows: usize,
+    bytes: usize,
+}
+
+#[pymethods]
+impl PyRowBuffer {
+    #[new]
+    #[pyo3(signature = (schema, *, selects, convert))]
+    fn new(py: Python<'_>, schema: PySchema, selects: bool, convert: Py<PyAny>) -> Self {
+        let schema = schema.into_inner();
+        let names = schema.fields().iter().map(|field| PyString::intern(py, field.name()).unbind()).collect();
+        let columns = schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
+        Self(Mutex::new(RowBuffer { schema, names, columns, selects, convert, rows: 0, bytes: 0 }))
+    }
+
+    fn __len__(&self) -> usize {
+        self.lock().rows
+    }
+
+    /// Takes a row: 0, or 1 when there are enough to be written. 2 when its columns are not those of the buffer; it is then not taken.
+    fn append(&self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
+        self.lock().append(row)
+    }
+}
+
+impl PyRowBuffer {
+    /// The rows so far; `first_row` is the number of the first of them.
+    pub(super) fn take(&self, py: Python<'_>, first_row: u64) -> PyResult<RecordBatch> {
+        // Conversion runs Python code, which may come back to this buffer: what it works on is taken out first.
+        let (schema, columns, rows, convert) = {
+            let mut buffer = self.lock();
+            let fresh = buffer.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
+            let columns = std::mem::replace(&mut buffer.columns, fresh);
+            buffer.bytes = 0;
+            (Arc::clone(&buffer.schema), columns, std::mem::take(&mut buffer.rows), buffer.convert.clone_ref(py))
+        };
+        let arrays = schema
+            .fields()
+            .iter()
+            .zip(columns)
+            .map(|(field, column)| column.finish(field, first_row, convert.bind(py)))
+            .collect::<PyResult<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(super::invalid)
+    }
+
+    #[new]
+    #[pyo3(signature = (schema, *, selects, convert))]
+    fn new(py: Python<'_>, schema: PySchema, selects: bool, convert: Py<PyAny>) -> Self {
+        let schema = schema.into_inner();
+        let names = schema.fields().iter().map(|field| PyString::intern(py, field.name()).unbind()).collect();
+        let columns = schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
+        Self(Mutex::new(RowBuffer { schema, names, columns, selects, convert, rows: 0, bytes: 0 }))
+    }
+
+    fn __len__(&self) -> usize {
+        self.lock().rows
+    }
+
+    /// Takes a row: 0, or 1 when there are enough to be written. 2 when its columns are not those of the buffer; it is then not taken.
+    fn append(&self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
+        self.lock().append(row)
+    }
+
+    /// The rows so far, as a record batch; `first_row` is the number of the first of them.
+    fn take(&self, py: Python<'_>, first_row: u64) -> PyResult<PyRecordBatch> {
+        // Conversion runs Python code, which may come back to this buffer: what it works on is taken out first.
+        let (schema, columns, rows, convert) = {
+            let mut buffer = self.lock();
+            let fresh = buffer.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
+            let columns = std::mem::replace(&mut buffer.columns, fresh);
+            buffer.bytes = 0;
+            (Arc::clone(&buffer.schema), columns, std::mem::take(&mut buffer.rows), buffer.convert.clone_ref(py))
+        };
+        let arrays = schema
+            .fields()
+            .iter()
+            .zip(columns)
+            .map(|(field, column)| column.finish(field, first_row, convert.bind(py)))
+            .collect::<PyResult<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options).map_err(super::invalid)?;
+        Ok(PyRecordBatch::new(batch))
+    }
+}
+
+impl PyRowBuffer {
+    fn lock(&self) -> MutexGuard<'_, RowBuffer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RowBuffer {
+    fn append(&mut self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
+        let py = row.py();
+        let mut values = Vec::with_capacity(self.names.len());
+        let mut found = 0;
+        for name in &self.names {
+            let value = row.get_item(name.bind(py))?;
+            found += usize::from(value.is_some());
+            values.push(value);
+        }
+        let needed = if self.selects { values.len() } else { row.len() };
+        if found < needed {
+            return Ok(OTHER_COLUMNS);
+        }
+        for (column, value) in self.columns.iter_mut().zip(values) {
+            self.bytes += column.append(py, value);
+        }
+        self.rows += 1;
+        Ok(if self.rows >= FULL_ROWS || self.bytes >= FULL_BYTES { TAKEN_AND_FULL } else { TAKEN })
+    }
+}

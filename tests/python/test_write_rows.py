@@ -1,0 +1,149 @@
+"""`Writer.write_rows`: a transform runs in other processes, rows keep their order, and what goes wrong is told."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+
+
+def kept_unless_fifth(number: int) -> dict | None:
+    time.sleep(0.001 * (number % 3))
+    return None if number % 5 == 0 else {"x": number, "process": os.getpid()}
+
+
+def failing_at_100(number: int) -> dict:
+    if number == 100:
+        raise ZeroDivisionError("the hundredth")
+    return {"x": number}
+
+
+def dying_at_50(number: int) -> dict:
+    if number == 50:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"x": number}
+
+
+def unpicklable(number: int) -> object:
+    return lambda: number
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_results_keep_the_order_of_the_rows_and_none_is_left_out(tmp_path: Path, workers: int) -> None:
+    with sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write_rows(range(300), workers=workers, transform=kept_unless_fifth)
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert table.column("x").to_pylist() == [number for number in range(300) if number % 5]
+    assert (os.getpid() in table.column("process").to_pylist()) == (workers == 0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_exception_names_the_row_and_leaves_nothing(tmp_path: Path, workers: int) -> None:
+    with pytest.raises(ZeroDivisionError, match="the hundredth") as raised, sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write_rows(range(1_000), workers=workers, transform=failing_at_100)
+    assert "row 100 of write_rows" in raised.value.__notes__[-1]
+    assert names(tmp_path) == []
+
+
+def test_exception_of_the_rows_comes_behind_those_before_it(tmp_path: Path) -> None:
+    def rows():
+        yield from range(40)
+        raise OSError("the source is gone")
+
+    with pytest.raises(OSError, match="the source is gone"), sm.Writer(tmp_path / "a.parquet") as writer:
+        try:
+            writer.write_rows(rows(), workers=2, transform=kept_unless_fifth)
+        finally:
+            assert writer.num_rows == 32
+    assert names(tmp_path) == []
+
+
+def test_rows_are_taken_only_a_little_ahead(tmp_path: Path) -> None:
+    taken = 0
+
+    def numbers():
+        nonlocal taken
+        while taken < 1_000_000:
+            taken += 1
+            yield taken
+
+    with pytest.raises(ZeroDivisionError), sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write_rows(numbers(), workers=2, transform=failing_at_100)
+    assert taken < 20_000
+
+
+def test_worker_that_dies_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="a worker of write_rows died"), sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write_rows(range(100), workers=2, transform=dying_at_50)
+    assert names(tmp_path) == []
+
+
+def test_function_that_cannot_be_sent_is_refused_with_a_hint(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            ValueError, match="cannot be sent to other processes(.|\n)*hint: define it at the top of a module"
+        ),
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
+        writer.write_rows(range(10), workers=1, transform=lambda number: {"x": number})
+
+
+def test_result_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="pickle"), sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write_rows(range(10), workers=1, transform=unpicklable)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("workers", [-1, True, 1.5])
+def test_workers_that_are_no_number_are_refused(tmp_path: Path, workers) -> None:
+    with pytest.raises(ValueError, match="workers is a whole number"), sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write_rows([], workers=workers, transform=failing_at_100)
+
+
+INTERRUPTED = """
+import sys, time
+import shardmill as sm
+
+def slow(number):
+    time.sleep(0.05)
+    return {"x": number}
+
+def rows():
+    for number in range(100_000):
+        if number == 20:
+            print("ready", flush=True)
+        yield number
+
+if __name__ == "__main__":
+    with sm.Writer(sys.argv[1]) as writer:
+        writer.write_rows(rows(), workers=2, transform=slow)
+"""
+
+
+def test_ctrl_c_ends_workers_and_leaves_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    command = [sys.executable, str(script), str(tmp_path / "out.parquet")]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in errors
+    assert process.returncode != 0
+    assert names(tmp_path) == ["interrupted.py"]
+    with pytest.raises(ProcessLookupError):
+        for _ in range(50):
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)

@@ -1,0 +1,238 @@
+"""Folders of `sm.Writer`: appending, two writers at once, kills, and the indexes that list shards."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+
+FORMATS = ["parquet", "jsonl", "webdataset", "mds"]
+SHARDS = {
+    "parquet": ("part-", ".parquet"),
+    "jsonl": ("part-", ".jsonl"),
+    "webdataset": ("part-", ".tar"),
+    "mds": ("shard.", ".mds"),
+}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def written(folder: Path, format: str, *texts: str, **options) -> sm.Writer:
+    # A shard a row.
+    limit = 1 if format != "mds" else 200
+    with sm.Writer(folder, format=format, size_limit=limit, **options) as writer:
+        writer.write_rows({"txt": text * 60} for text in texts)
+    return writer
+
+
+def shard_names(format: str, count: int) -> list[str]:
+    before, after = SHARDS[format]
+    return [f"{before}{number:05}{after}" for number in range(count)]
+
+
+def listed(folder: Path) -> list[str]:
+    return [shard["raw_data"]["basename"] for shard in json.loads((folder / "index.json").read_text())["shards"]]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_append_adds_shards_behind_those_that_are_there(tmp_path: Path, format: str) -> None:
+    written(tmp_path, format, "a", "b")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "index.json"}
+    with pytest.raises(FileExistsError, match="data files already"):
+        written(tmp_path, format, "c")
+    written(tmp_path, format, "c", mode="append")
+    expected = shard_names(format, 3)
+    assert [name for name in names(tmp_path) if name != "index.json"] == expected
+    assert all(path.read_bytes() == content for path, content in before.items())
+    if format == "mds":
+        assert listed(tmp_path) == expected
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_two_appending_writers_end_with_shards_of_their_own(tmp_path: Path, format: str) -> None:
+    with sm.Writer(tmp_path, format=format, mode="append") as first:
+        first.write({"txt": "first"})
+        with sm.Writer(tmp_path, format=format, mode="append") as second:
+            second.write({"txt": "second"})
+    assert [Path(path).name for path in [*second.files, *first.files]] == shard_names(format, 2)
+    if format == "mds":
+        assert listed(tmp_path) == shard_names(format, 2)
+
+
+@pytest.mark.parametrize("mode", ["error", "overwrite"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_of_two_writers_that_want_the_folder_the_later_is_refused(tmp_path: Path, format: str, mode: str) -> None:
+    if mode == "overwrite":
+        written(tmp_path, format, "old")
+    late = sm.Writer(tmp_path, format=format, mode=mode)
+    late.write({"txt": "late"})
+    written(tmp_path, format, "first", mode=mode)
+    content = {path: path.read_bytes() for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    with pytest.raises(FileExistsError):
+        late.close()
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == content
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_overwrite_leaves_the_new_shards_alone(tmp_path: Path, format: str) -> None:
+    written(tmp_path, format, "a", "b", "c")
+    with pytest.raises(ZeroDivisionError), sm.Writer(tmp_path, format=format, mode="overwrite") as writer:
+        writer.write({"txt": "x"})
+        raise ZeroDivisionError
+    assert [name for name in names(tmp_path) if name != "index.json"] == shard_names(format, 3)
+    written(tmp_path, format, "z", mode="overwrite")
+    assert [name for name in names(tmp_path) if name != "index.json"] == shard_names(format, 1)
+    if format == "mds":
+        assert listed(tmp_path) == shard_names(format, 1)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_exception_in_the_block_publishes_nothing(tmp_path: Path, format: str) -> None:
+    with pytest.raises(KeyboardInterrupt), sm.Writer(tmp_path / "out", format=format, size_limit=1000) as writer:
+        writer.write_rows({"txt": f"text {number}" * 100} for number in range(3_000))
+        raise KeyboardInterrupt
+    assert not (tmp_path / "out").exists() or names(tmp_path / "out") == []
+
+
+KILLED = """
+import sys, time, shardmill as sm
+writer = sm.Writer(sys.argv[1], format=sys.argv[2], size_limit=1000)
+for number in range(3000):
+    writer.write({"txt": "x" * 500})
+writer.write_batch({"txt": ["x" * 500] * 1000})
+time.sleep(float(sys.argv[3]))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_killed_writer_leaves_hidden_files_that_the_next_removes(tmp_path: Path, format: str) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path), format, "0.2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert names(tmp_path)
+    assert all(name.startswith(".shardmill-") for name in names(tmp_path))
+    written(tmp_path, format, "a")
+    assert [name for name in names(tmp_path) if name != "index.json"] == shard_names(format, 1)
+
+
+def test_append_to_mds_wants_the_same_columns_and_an_index(tmp_path: Path) -> None:
+    written(tmp_path, "mds", "a")
+    before = (tmp_path / "index.json").read_bytes()
+    with (
+        pytest.raises(ValueError, match="do not fit those that are there"),
+        sm.Writer(tmp_path, format="mds", mode="append") as w,
+    ):
+        w.write({"other": 1})
+    assert (tmp_path / "index.json").read_bytes() == before
+    assert names(tmp_path) == ["index.json", "shard.00000.mds"]
+    (tmp_path / "index.json").unlink()
+    with (
+        pytest.raises(ValueError, match="has shards and no index"),
+        sm.Writer(tmp_path, format="mds", mode="append") as w,
+    ):
+        w.write({"txt": "x"})
+    assert names(tmp_path) == ["shard.00000.mds"]
+
+
+def test_index_of_chinidataset_lists_parquet_shards(tmp_path: Path) -> None:
+    columns = {"text": "str", "ids": "uint32[]", "label": "int64"}
+    options = {"format": "parquet", "index": "chinidataset", "columns": columns, "hashes": ["sha1"]}
+    for first in (0, 3):
+        with sm.Writer(tmp_path, size_limit=1, mode="append", **options) as writer:
+            writer.write_batch({"text": ["a", "b", "c"], "ids": [[1], [], [2, 3]], "label": [first, 1, 2]})
+    text = (tmp_path / "index.json").read_text()
+    index = json.loads(text)
+    assert text == json.dumps(index, sort_keys=True, indent=2)
+    assert listed(tmp_path) == [f"shard.{number:05}.parquet" for number in range(6)]
+    shard = index["shards"][0]
+    assert shard["column_names"] == list(columns)
+    assert shard["column_encodings"] == ["str", "ndarray:uint32", "int64"]
+    assert shard["column_sizes"] == [None, None, None]
+    assert (shard["format"], shard["samples"], shard["version"], shard["zip_data"]) == ("parquet", 1, 2, None)
+    assert shard["raw_data"]["bytes"] == (tmp_path / "shard.00000.parquet").stat().st_size
+    assert len(shard["raw_data"]["hashes"]["sha1"]) == 40
+    assert [row["label"] for row in sm.Dataset([*map(str, sorted(tmp_path.glob("*.parquet")))])] == [0, 1, 2, 3, 1, 2]
+    with (
+        pytest.raises(ValueError, match="has an index, which would not know"),
+        sm.Writer(tmp_path, format="parquet", mode="append") as w,
+    ):
+        w.write({"text": "x"})
+
+
+def part(folder: Path, *texts: str, format: str = "mds", **options) -> None:
+    with sm.Writer(folder, format=format, **options) as writer:
+        writer.write_rows({"txt": text} for text in texts)
+
+
+def test_merged_index_lists_shards_of_all_parts_in_the_order_of_paths(tmp_path: Path) -> None:
+    for name in ("b", "a/2", "a/10"):
+        part(tmp_path / name, name)
+    contents = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    files = sm.merge(tmp_path)
+    expected = ["a/10/shard.00000.mds", "a/2/shard.00000.mds", "b/shard.00000.mds"]
+    assert files == [f"{tmp_path}/{name}" for name in expected]
+    assert listed(tmp_path) == expected
+    assert all(path.read_bytes() == content for path, content in contents.items())
+    assert sm.merge(tmp_path) == files, "its own index is no part"
+
+
+def test_given_parts_keep_their_order_and_count_once(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        part(tmp_path / name, name)
+    sm.merge(tmp_path, [tmp_path / "c", tmp_path / "a" / "index.json", str(tmp_path / "c")])
+    assert listed(tmp_path) == ["c/shard.00000.mds", "a/shard.00000.mds"]
+
+
+def test_parts_that_do_not_fit_are_refused_and_the_index_stays(tmp_path: Path) -> None:
+    part(tmp_path / "a", "x")
+    sm.merge(tmp_path)
+    before = (tmp_path / "index.json").read_bytes()
+    with sm.Writer(tmp_path / "b", format="mds", columns={"txt": "bytes"}) as writer:
+        writer.write({"txt": b"x"})
+    with pytest.raises(ValueError, match="the parts differ: shard 'b/shard.00000.mds' has column_encodings"):
+        sm.merge(tmp_path)
+    (tmp_path / "b" / "shard.00000.mds").unlink()
+    with pytest.raises(FileNotFoundError, match="lists 'shard.00000.mds', and there is no such file"):
+        sm.merge(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no part"):
+        sm.merge(tmp_path, [tmp_path / "z"])
+    (tmp_path / "b" / "index.json").write_text("{}")
+    with pytest.raises(ValueError, match="lists no shards"):
+        sm.merge(tmp_path)
+    part(tmp_path.with_name(f"{tmp_path.name}-else"), "x")
+    with pytest.raises(ValueError, match="does not lie below"):
+        sm.merge(tmp_path, [tmp_path.with_name(f"{tmp_path.name}-else")])
+    assert (tmp_path / "index.json").read_bytes() == before
+
+
+def test_parts_of_chinidataset_are_merged_too(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        part(tmp_path / name, name, format="parquet", index="chinidataset")
+    sm.merge(tmp_path)
+    assert listed(tmp_path) == ["0/shard.00000.parquet", "1/shard.00000.parquet"]
+
+
+def test_parts_without_an_index_are_compared_and_listed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        part(tmp_path / name, name, format="parquet")
+    assert sm.merge(tmp_path) == [f"{tmp_path}/{name}/part-00000.parquet" for name in ("a", "b")]
+    assert not (tmp_path / "index.json").exists()
+    pq.write_table(pa.table({"txt": [1]}), tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match="differ|contradict|type"):
+        sm.merge(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.warns(UserWarning, match="no data files"), pytest.raises(FileNotFoundError):
+        sm.merge(tmp_path / "empty")
