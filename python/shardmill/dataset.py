@@ -211,6 +211,9 @@ class Dataset:
             epoch: each has an order of its own.
             start: so many rows of the epoch are left out at its start.
 
+        Raises:
+            ValueError: for an option that means nothing.
+
         Example:
             >>> import pyarrow as pa, pyarrow.parquet as pq
             >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
@@ -221,6 +224,9 @@ class Dataset:
         """
         from shardmill.loader import Loader
 
+        for name, value in (("epoch", epoch), ("start", start)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise OptionError(f"{name} is a whole number of at least 0, not {value!r}")
         loader = Loader(self, batch_size=_ROWS_AT_ONCE, output="rows", shuffle=shuffle, seed=seed, rank=0, world_size=1)
         return chain.from_iterable(loader.every(1, first=0, epoch=epoch, consumed=start))
 

@@ -29,8 +29,8 @@ class TableSource(Source):
         columns: names of the columns to read, in this order; all, when nothing is said.
         filter: an expression such as ``sm.col("words") > 10``, or a list of ``(column, op, value)``; other rows are left
             out before any stage. It may use any column of the files.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"``, ``"jsonl"`` or ``"arrayrecord"``; by the files' names, when
-            nothing is said.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"``, ``"jsonl"``, ``"arrayrecord"`` or ``"webdataset"``; by the files'
+            names, when nothing is said.
         files_per_partition: so many consecutive files make one output file.
         blocksize: files are packed in their order up to so many bytes (``128_000_000`` or ``"128MB"``); 32 MB, when nothing
             is said.
