@@ -78,37 +78,30 @@ pub(super) struct Fitting {
     open_packs: usize,
     long: Long,
     row: u32,
-    /// Tokens that fit into each open pack, in the order of opening.
-    rooms: Vec<u32>,
-    packs: Vec<OpenPack>,
-    opened: u64,
-    /// Emptied, for the next that is opened.
-    spare: Vec<Vec<(u32, u32)>>,
+    /// In the order in which they are tried.
+    open: Vec<OpenPack>,
+    /// Row and first token of each piece, by the slot of an open pack.
+    pieces: Vec<Vec<(u32, u32)>>,
+    /// Slots that no pack has.
+    free: Vec<u32>,
+    opened: u32,
     closed: Fitted,
 }
 
+#[derive(Debug, Clone, Copy)]
 struct OpenPack {
+    /// Tokens that still fit.
+    room: u32,
     /// How many were opened before.
-    number: u64,
-    /// Row and first token of each piece.
-    pieces: Vec<(u32, u32)>,
+    number: u32,
+    slot: u32,
 }
 
 impl Fitting {
     pub(super) fn new(length: u32, choice: Choice, open_packs: usize, long: Long) -> Self {
         let open_packs = open_packs.max(1);
-        Self {
-            length,
-            choice,
-            open_packs,
-            long,
-            row: 0,
-            rooms: Vec::new(),
-            packs: Vec::new(),
-            opened: 0,
-            spare: Vec::new(),
-            closed: Fitted::default(),
-        }
+        let (open, pieces, free) = (Vec::new(), Vec::new(), Vec::new());
+        Self { length, choice, open_packs, long, row: 0, open, pieces, free, opened: 0, closed: Fitted::default() }
     }
 
     /// The next row. Returns how many of its tokens are packed.
@@ -139,7 +132,8 @@ impl Fitting {
     }
 
     pub(super) fn finish(mut self) -> Fitted {
-        while !self.packs.is_empty() {
+        self.open.sort_unstable_by_key(|pack| pack.number);
+        while !self.open.is_empty() {
             self.close(0);
         }
         self.closed.finish()
@@ -151,48 +145,72 @@ impl Fitting {
             all if all == self.length => return self.closed.push(&[(row, first)]),
             _ => {}
         }
-        let chosen = match self.choice {
-            Choice::Best => self.fullest(tokens),
-            Choice::First => self.rooms.iter().position(|room| *room >= tokens),
-        };
-        let place = chosen.unwrap_or_else(|| self.open());
-        if let (Some(pack), Some(room)) = (self.packs.get_mut(place), self.rooms.get_mut(place)) {
-            pack.pieces.push((row, first));
-            *room -= tokens;
-            if *room == 0 {
-                self.close(place);
-            }
+        let place = self.with_room(tokens).unwrap_or_else(|| self.open());
+        let Some(pack) = self.open.get_mut(place) else { return };
+        pack.room -= tokens;
+        let (is_full, slot) = (pack.room == 0, pack.slot);
+        if let Some(pieces) = self.slot(slot) {
+            pieces.push((row, first));
+        }
+        if is_full {
+            self.close(place);
+        } else if self.choice == Choice::Best {
+            self.move_forward(place);
         }
     }
 
-    /// The pack with the least room of those with room for `tokens`; the oldest of several.
-    fn fullest(&self, tokens: u32) -> Option<usize> {
-        // Two plain passes over few numbers are vectorised, one that keeps the place is not.
-        let least = self.rooms.iter().map(|room| if *room >= tokens { *room } else { u32::MAX }).min()?;
-        if least == u32::MAX { None } else { self.rooms.iter().position(|room| *room == least) }
+    /// The first open pack with room for `tokens`, in the order in which they are tried.
+    fn with_room(&self, tokens: u32) -> Option<usize> {
+        match self.choice {
+            Choice::Best => Some(self.open.partition_point(|pack| pack.room < tokens)).filter(|place| *place < self.open.len()),
+            Choice::First => self.open.iter().position(|pack| pack.room >= tokens),
+        }
+    }
+
+    /// The fullest pack is tried first, the older of two that are equally full. One that became fuller goes where it belongs.
+    fn move_forward(&mut self, place: usize) {
+        let Some(pack) = self.open.get(place).copied() else { return };
+        let to = self.open.get(..place).unwrap_or_default().partition_point(|other| (other.room, other.number) < (pack.room, pack.number));
+        if let Some(between) = self.open.get_mut(to..=place) {
+            between.rotate_right(1);
+        }
     }
 
     fn open(&mut self) -> usize {
-        if self.packs.len() >= self.open_packs {
-            if let Some(fullest) = self.fullest(0) {
-                self.close(fullest);
-            }
+        let least =
+            |packs: &[OpenPack], key: fn(&OpenPack) -> (u32, u32)| packs.iter().enumerate().min_by_key(|(_, pack)| key(pack)).map(|(place, _)| place);
+        if self.open.len() >= self.open_packs {
+            let fullest = if self.choice == Choice::Best { Some(0) } else { least(&self.open, |pack| (pack.room, pack.number)) };
+            fullest.into_iter().for_each(|place| self.close(place));
         }
         let most = MOST_OPENED_SINCE.saturating_mul(self.open_packs as u64);
-        if self.packs.first().is_some_and(|oldest| self.opened - oldest.number >= most) {
-            self.close(0);
+        if u64::from(self.opened) >= most {
+            let oldest = if self.choice == Choice::First { Some(0) } else { least(&self.open, |pack| (pack.number, 0)) };
+            let is_due = |place: &usize| self.open.get(*place).is_some_and(|pack| u64::from(self.opened - pack.number) >= most);
+            if let Some(oldest) = oldest.filter(is_due) {
+                self.close(oldest);
+            }
         }
-        self.packs.push(OpenPack { number: self.opened, pieces: self.spare.pop().unwrap_or_default() });
-        self.rooms.push(self.length);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.pieces.push(Vec::new());
+            // No more than there are open packs.
+            u32::try_from(self.pieces.len() - 1).unwrap_or(u32::MAX)
+        });
+        // The emptiest and the youngest: the last one in either order.
+        self.open.push(OpenPack { room: self.length, number: self.opened, slot });
         self.opened += 1;
-        self.packs.len() - 1
+        self.open.len() - 1
     }
 
     fn close(&mut self, place: usize) {
-        self.rooms.remove(place);
-        let mut pieces = self.packs.remove(place).pieces;
-        self.closed.push(&pieces);
+        let slot = self.open.remove(place).slot;
+        let Some(pieces) = usize::try_from(slot).ok().and_then(|slot| self.pieces.get_mut(slot)) else { return };
+        self.closed.push(pieces);
         pieces.clear();
-        self.spare.push(pieces);
+        self.free.push(slot);
+    }
+
+    fn slot(&mut self, slot: u32) -> Option<&mut Vec<(u32, u32)>> {
+        self.pieces.get_mut(usize::try_from(slot).ok()?)
     }
 }
