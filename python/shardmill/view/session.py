@@ -22,6 +22,7 @@ from shardmill.view.numbering import Division, FileOrder, FileRows, Rows
 
 _CONDITIONS_KEPT = 4
 _SUBSETS_KEPT = 16
+_CHANGED = "The files changed after they were opened. Reload the page to see them as they are."
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Opened:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.dataset = source.open()
-        self._files = _file_facts(self.dataset.files, source.paths)
+        self._files = _facts(self.dataset.files)
+        self._folders = _facts(_folders(self.dataset.files, source.paths))
         self._lock = RLock()
         self._divisions: OrderedDict[str, Division] = OrderedDict()
         self._subsets: OrderedDict[tuple[str, ...], Any] = OrderedDict()
@@ -71,18 +73,24 @@ class Opened:
     @property
     def stored_bytes(self) -> int:
         """Of all files that can be asked for their size."""
-        return sum(facts[0] for path, facts in self._files.items() if facts and not FilePath(path).is_dir())
+        return sum(facts[0] for facts in self._files.values() if facts)
 
     def is_unchanged(self) -> bool:
-        """Whether every file and folder is still what it was."""
-        return _file_facts(self.dataset.files, self._source.paths) == self._files
+        """Whether every file is still what it was."""
+        return _facts(self.dataset.files) == self._files
+
+    def is_complete(self) -> bool:
+        """Whether no folder has got or lost a file, as far as its time tells."""
+        return _facts(_folders(self.dataset.files, self._source.paths)) == self._folders
 
     def subset(self, columns: Sequence[str]) -> Any:
         """The same rows with fewer columns."""
         key = tuple(columns)
+        if key == tuple(self.dataset.columns):
+            return self.dataset
         with self._lock:
             if key not in self._subsets:
-                self._subsets[key] = self._source.open(columns=key)
+                self._subsets[key] = self._again(columns=key)
                 if len(self._subsets) > _SUBSETS_KEPT:
                     self._subsets.popitem(last=False)
             return self._subsets[key]
@@ -104,17 +112,28 @@ class Opened:
                 self._divisions.move_to_end(key)
                 return self._divisions[key]
         order, shown = self._numbering()
-        division = Division(shown, self._rows(self._source.open(condition=condition), order))
+        division = Division(shown, self._rows(self._again(condition=condition), order))
         with self._lock:
             self._divisions[key] = division
             if len(self._divisions) > _CONDITIONS_KEPT:
                 self._divisions.popitem(last=False)
         return division
 
+    def _again(self, **options: Any) -> Any:
+        """The same files, opened with other options.
+
+        Raises:
+            Refused: when there are others by now.
+        """
+        dataset = self._source.open(**options)
+        if not set(dataset.files) <= set(self.dataset.files):
+            raise Refused(409, _CHANGED)
+        return dataset
+
     def _numbering(self) -> tuple[FileOrder, Rows]:
         with self._lock:
             if self._shown is None:
-                whole = self.dataset if self.dataset.filter is None else self._source.open(is_whole=True)
+                whole = self.dataset if self.dataset.filter is None else self._again(is_whole=True)
                 order = FileOrder(whole)
                 self._shown = (order, self._rows(self.dataset, order))
             return self._shown
@@ -147,7 +166,7 @@ class Session:
     def latest(self) -> Opened:
         """The data set as it is now."""
         with self._lock:
-            if not self._opened.is_unchanged():
+            if not (self._opened.is_unchanged() and self._opened.is_complete()):
                 self._opened = Opened(self.source)
             return self._opened
 
@@ -159,15 +178,18 @@ class Session:
         """
         with self._lock:
             if not self._opened.is_unchanged():
-                raise Refused(409, "The files changed after they were opened. Reload the page to see them as they are.")
+                raise Refused(409, _CHANGED)
             return self._opened
 
 
-def _file_facts(files: Sequence[str], paths: Sequence[str]) -> dict[str, tuple[int, int, int] | None]:
-    """Size, time and number of each file, and of each folder, whose time tells of new files."""
-    folders = {str(FilePath(file).parent) for file in files} | {str(path) for path in paths}
+def _folders(files: Sequence[str], paths: Sequence[str]) -> list[str]:
+    return sorted({str(FilePath(file).parent) for file in files} | {str(path) for path in paths})
+
+
+def _facts(paths: Sequence[str]) -> dict[str, tuple[int, int, int] | None]:
+    """Size, time and number of each file; a folder's time tells of new files."""
     facts: dict[str, tuple[int, int, int] | None] = {}
-    for path in [*files, *sorted(folders)]:
+    for path in paths:
         try:
             status = os.stat(path)  # noqa: PTH116 - thousands of them, before each page
             facts[path] = (status.st_size, status.st_mtime_ns, status.st_ino)
