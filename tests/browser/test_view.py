@@ -123,9 +123,9 @@ def test_images_are_displayed_beside_their_texts(window):
     window.run("for (const image of document.images) image.loading = 'eager'")
     # All but the broken one; the TIFFs were converted.
     window.until(f"{shown} === 19")
+    window.until("return document.querySelector('[data-row=\"9\"] .unseen') !== null")
     sizes = window.run("return [...document.images].map((image) => [image.naturalWidth, image.naturalHeight])")
     assert sizes == [[240, 150]] * 19
-    window.until("return document.querySelector('[data-row=\"9\"] .unseen') !== null")
     first = window.run(
         "const at = (name) => document.querySelector(`[data-row='0'] ${name}`).getBoundingClientRect(); return [at('.text').left, at('img').left, at('.text').top, at('img').bottom]"
     )

@@ -86,6 +86,8 @@ class Opened:
     def subset(self, columns: Sequence[str]) -> Any:
         """The same rows with fewer columns."""
         key = tuple(columns)
+        if key == tuple(self.dataset.columns):
+            return self.dataset
         with self._lock:
             if key not in self._subsets:
                 self._subsets[key] = self._again(columns=key)
