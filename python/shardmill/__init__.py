@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.mds import rebuild_index
     from shardmill.writer import Writer
 
 _LOCATIONS = {
@@ -47,6 +48,7 @@ _LOCATIONS = {
     "StorageError": "shardmill.errors",
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
+    "rebuild_index": "shardmill.mds",
 }
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "arrayrecord",
     "col",
     "curate",
+    "rebuild_index",
     "resume",
 ]
 

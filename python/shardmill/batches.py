@@ -9,6 +9,7 @@ from typing import Any
 
 from shardmill.arrow import as_pyarrow
 from shardmill.columns import check_torch, split
+from shardmill.encoded_values import Decoders, decode_batch
 from shardmill.errors import OptionError
 
 OUTPUTS = ("torch", "numpy", "arrow", "dict")
@@ -39,6 +40,8 @@ class Cutter:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.names: list[str] = []
+        #: Of columns whose values are stored as text.
+        self.decoders: Decoders = {}
 
     def check(self, outlet: Any) -> None:
         """Raises what would else fail at the first batch."""
@@ -49,7 +52,10 @@ class Cutter:
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """The batches of a slab."""
-        return split(self.names, content, sizes, self.kind)
+        batches = split(self.names, content, sizes, self.kind)
+        if self.kind != "dict" or not self.decoders:
+            return batches
+        return (decode_batch(self.decoders, batch) for batch in batches)
 
     def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         """Batches where the trainer wants them."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from shardmill._native import load as _native
 from shardmill.arrow import as_pyarrow
-from shardmill.errors import OptionError
+from shardmill.encoded_values import decode_row, decoders_of
+from shardmill.errors import FormatError, OptionError
 from shardmill.expressions import Expression, expression_of
 from shardmill.threads import checked_threads
 
@@ -22,7 +23,7 @@ _ROWS_AT_ONCE = 1024
 
 
 class Dataset:
-    """Rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. Opening reads metadata; rows are read when they are asked for.
+    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord or MDS files. Opening reads metadata; rows are read when they are asked for.
 
     Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered
     file after file. Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out. Columns are
@@ -30,8 +31,9 @@ class Dataset:
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), or ``"arrayrecord"``, whose
-            rows have one binary column, ``record``; by the files' names when ``None``.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), ``"arrayrecord"``, whose
+            rows have one binary column, ``record``, or ``"mds"``; by the files' names when ``None``. A folder with an ``index.json`` of
+            MDS shards has the shards that the index lists, in its order, and each is held against what the index says of it.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
@@ -40,6 +42,8 @@ class Dataset:
         bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for
             the value.
         on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
+        pickles: of columns of pickles in MDS shards, which are never decoded: ``"error"`` refuses a data set that would deliver one,
+            ``"bytes"`` gives them as they are stored.
         threads: for reading; as many as there are cores when ``None``.
 
     Raises:
@@ -68,8 +72,11 @@ class Dataset:
         schema: Any = None,
         bad_lines: str = "error",
         on_bad_file: str = "error",
+        pickles: str = "error",
         threads: int | None = None,
     ) -> None:
+        if pickles not in ("error", "bytes"):
+            raise OptionError(f"pickles is 'error' or 'bytes', not {pickles!r}")
         if on_bad_file not in ("error", "skip"):
             raise OptionError(f"on_bad_file is 'error' or 'skip', not {on_bad_file!r}")
         if partitioning not in (None, "hive"):
@@ -87,15 +94,20 @@ class Dataset:
             schema=schema,
             bad_lines=bad_lines,
             skip_bad_files=on_bad_file == "skip",
+            has_pickle_bytes=pickles == "bytes",
             threads=max(self._threads, 4),
         )
-        if self._native.format in ("parquet", "orc", "arrayrecord") and (schema is not None or bad_lines != "error"):
+        if self._native.format in ("parquet", "orc", "arrayrecord", "mds") and (schema is not None or bad_lines != "error"):
             raise OptionError(
                 f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
             )
         names = self._native.column_names
         self._columns = list(names) if columns is None else column_names(columns)
         self._column_numbers = self._numbers_of(self._columns)
+        encodings = self._native.encodings
+        self._decoders = decoders_of(encodings, self._columns)
+        if pickles != "bytes":
+            _refuse_pickles(encodings, self._columns, self._paths)
         self._arguments = {
             "path": self._paths,
             "format": format,
@@ -105,6 +117,7 @@ class Dataset:
             "schema": schema,
             "bad_lines": bad_lines,
             "on_bad_file": on_bad_file,
+            "pickles": pickles,
             "threads": threads,
         }
         self._rows: _native.RowPlan | None = None
@@ -157,7 +170,8 @@ class Dataset:
         index, rows = operator.index(index), len(self)
         if not -rows <= index < rows:
             raise IndexError(f"row {index} of {rows}")
-        return dict(zip(self._columns, self.row_plan().row(index % rows, self._column_numbers), strict=True))
+        row = dict(zip(self._columns, self.row_plan().row(index % rows, self._column_numbers), strict=True))
+        return decode_row(self._decoders, row)
 
     def take(self, indices: Sequence[int]) -> Any:
         """Rows by number, in the order given, as an Arrow record batch; a number may repeat.
@@ -219,6 +233,15 @@ def column_names(columns: Sequence[str]) -> list[str]:
     if isinstance(columns, str):
         raise OptionError(f"columns is a list of names, not {columns!r}\nhint: write columns=[{columns!r}]")
     return list(columns)
+
+
+def _refuse_pickles(encodings: dict[str, str], columns: Sequence[str], paths: Sequence[str]) -> None:
+    for name in columns:
+        if encodings.get(name) == "pkl":
+            raise FormatError(
+                f"column {name!r} of {', '.join(paths)} holds pickles, which are never decoded"
+                "\nhint: leave it out with columns=, or take its bytes with pickles='bytes'"
+            )
 
 
 def _paths(path: PathLike | Sequence[PathLike]) -> list[str]:

@@ -15,6 +15,7 @@ from shardmill._native import load as _native
 from shardmill.batches import Cutter, Delivery, close, cutter_of
 from shardmill.columns import plain_fill_values
 from shardmill.dataset import Dataset, PathLike, column_names
+from shardmill.encoded_values import decoders_of
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
@@ -79,12 +80,13 @@ class Loader:
         transform_workers: processes that run ``transform``; 0 runs it here.
         pin_memory: torch tensors in page-locked memory.
         device: torch tensors on this device, copied one batch ahead.
-        format: as for :class:`Dataset`, and so are the next five; for a path only.
+        format: as for :class:`Dataset`, and so are the next six; for a path only.
         storage_options: see there.
         partitioning: see there.
         schema: see there.
         bad_lines: see there.
         on_bad_file: see there.
+        pickles: see there.
 
     Raises:
         ValueError: for an option that means nothing.
@@ -138,6 +140,7 @@ class Loader:
         schema: Any = None,
         bad_lines: str = "error",
         on_bad_file: str = "error",
+        pickles: str = "error",
     ) -> None:
         batch_size = _at_least("batch_size", batch_size, 1)
         prefetch_bytes = _at_least("prefetch_bytes", prefetch_bytes, 1)
@@ -163,13 +166,19 @@ class Loader:
         }
         if isinstance(path, Dataset):
             given = [name for name, value in options_of_dataset.items() if value is not None]
-            if given or (bad_lines, on_bad_file) != ("error", "error"):
-                names = ", ".join([*options_of_dataset, "bad_lines and on_bad_file"])
+            if given or (bad_lines, on_bad_file, pickles) != ("error", "error", "error"):
+                names = ", ".join([*options_of_dataset, "bad_lines, on_bad_file and pickles"])
                 raise OptionError(f"{names} belong to the Dataset; give them there")
             self._dataset = path
         else:
             self._dataset = Dataset(
-                path, **options_of_dataset, bad_lines=bad_lines, on_bad_file=on_bad_file, threads=threads
+                path,
+                **options_of_dataset,
+                columns=columns,
+                bad_lines=bad_lines,
+                on_bad_file=on_bad_file,
+                pickles=pickles,
+                threads=threads,
             )
         self._columns = self._dataset.columns if columns is None else column_names(columns)
         self._batch_size = batch_size
@@ -194,6 +203,7 @@ class Loader:
         }
         self._outlet = _native.Outlet(self._dataset._native, **self._outlet_arguments)
         self._cutter.check(self._outlet)
+        self._cutter.decoders = decoders_of(self._dataset._native.encodings, self._columns)
         self._position = _Position()
         self._metrics = LoaderMetrics()
         self._rows: _native.RowPlan | None = None

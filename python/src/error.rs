@@ -7,6 +7,7 @@ use pyo3::types::PyType;
 use shardmill_curate::Error as CurateError;
 use shardmill_engine::Error as EngineError;
 use shardmill_formats::arrayrecord::Error as ArrayRecordError;
+use shardmill_formats::mds::Error as MdsError;
 use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
@@ -162,6 +163,8 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Table(inner) => match inner.as_ref() {
             TableError::Storage(inner) => storage_class(inner),
             TableError::ArrayRecord(inner) => arrayrecord_class(inner),
+            TableError::Mds(MdsError::Storage(inner)) => storage_class(inner),
+            TableError::Mds(MdsError::Option { .. } | MdsError::Encoding { .. }) => "OptionError",
             _ => "FormatError",
         },
         LoadError::Plan(inner) => plan_class(inner),

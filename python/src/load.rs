@@ -3,20 +3,23 @@
 use crate::columns::{fill_values, kind, nulls, slab_to_python, value_at};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{SIGNAL_POLL, interruptible};
+use arrow_schema::FieldRef;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
 use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
+use shardmill_formats::mds::ENCODING_KEY;
 use shardmill_formats::records::BadLines;
 use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
     Dataset, DatasetOptions, Delivery, Error, Format, Outlet, OutletKind, Pass, PassOptions, RowSet, Slab, TableColumn, TableDataFile, TableOptions,
-    explain, fingerprint, take,
+    explain, fingerprint, rebuild_index, take,
 };
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Lanes, ORDER_VERSION, RowOrder, Steps, Tail};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +32,7 @@ struct PyDataset(Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, has_pickle_bytes=false, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
@@ -40,6 +43,7 @@ impl PyDataset {
         schema: Option<PySchema>,
         bad_lines: &str,
         skip_bad_files: bool,
+        has_pickle_bytes: bool,
         threads: usize,
     ) -> PyResult<Self> {
         let bad_lines = match bad_lines {
@@ -57,6 +61,7 @@ impl PyDataset {
             text_schema: schema.map(PySchema::into_inner),
             bad_lines,
             skip_bad_files,
+            has_pickle_bytes,
             threads: threads.max(1),
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
@@ -105,6 +110,16 @@ impl PyDataset {
     #[getter]
     fn column_names(&self) -> Vec<String> {
         self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// How MDS shards store the columns; empty for other formats.
+    #[getter]
+    fn encodings(&self) -> HashMap<String, String> {
+        if self.0.format() != Some(Format::Mds) {
+            return HashMap::new();
+        }
+        let encoding = |field: &FieldRef| Some((field.name().clone(), field.metadata().get(ENCODING_KEY)?.clone()));
+        self.0.schema().fields().iter().filter_map(encoding).collect()
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -454,11 +469,19 @@ impl PyPass {
     }
 }
 
+/// Makes the index of a folder of MDS shards anew; gives its numbers of shards and samples.
+#[pyfunction]
+#[pyo3(signature = (path, *, threads=1))]
+fn rebuild_mds_index(py: Python<'_>, path: String, threads: usize) -> PyResult<(u64, u64)> {
+    interruptible(py, move |cancel| rebuild_index(&path, threads, cancel).map_err(PyShardmillError::from))
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "load")?;
     module.add("ORDER_VERSION", ORDER_VERSION)?;
     module.add_class::<PyDataset>()?;
     module.add_class::<PyOutlet>()?;
     module.add_class::<PyRowPlan>()?;
-    module.add_class::<PyPass>()
+    module.add_class::<PyPass>()?;
+    module.add_function(wrap_pyfunction!(rebuild_mds_index, &module)?)
 }

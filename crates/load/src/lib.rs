@@ -15,7 +15,10 @@ pub mod pass;
 pub mod row_set;
 mod take;
 
-pub use dataset::{Dataset, DatasetOptions, FileOpener, Format, TableColumn, TableDataFile, TableOptions, files_of_one_format};
+pub use dataset::{
+    Dataset, DatasetOptions, FileOpener, Format, IndexedFile, MdsShards, TableColumn, TableDataFile, TableOptions, files_of_one_format,
+    indexed_files, rebuild_index,
+};
 pub use error::{Error, Result};
 pub use outlet::{Delivery, Outlet, OutletKind, PADDED};
 pub use pass::{Pass, PassOptions, Slab};

@@ -1,6 +1,7 @@
 //! Which format a file has, by its name.
 
 use crate::{Error, Result};
+use shardmill_formats::mds::Compression;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -9,6 +10,7 @@ pub enum Format {
     Csv,
     Jsonl,
     ArrayRecord,
+    Mds,
 }
 
 impl Format {
@@ -22,6 +24,7 @@ impl Format {
             // Both names mean one JSON document a line.
             "json" | "jsonl" => Ok(Self::Jsonl),
             "arrayrecord" | "array_record" => Ok(Self::ArrayRecord),
+            "mds" => Ok(Self::Mds),
             _ => Err(Error::NoSuchFormat { name: name.to_owned() }),
         }
     }
@@ -34,6 +37,7 @@ impl Format {
             Self::Csv => "csv",
             Self::Jsonl => "jsonl",
             Self::ArrayRecord => "arrayrecord",
+            Self::Mds => "mds",
         }
     }
 
@@ -45,6 +49,9 @@ impl Format {
         match extension.split_once('-').map_or(extension.as_str(), |(extension, _shard)| extension) {
             "array_record" | "arrayrecord" | "arecord" => return Some(Self::ArrayRecord),
             _ => {}
+        }
+        if extension == "mds" || Compression::of_path(path).is_some() {
+            return Some(Self::Mds);
         }
         match extension.as_str() {
             "parquet" | "pq" => Some(Self::Parquet),
