@@ -97,7 +97,9 @@ class Dataset:
             has_pickle_bytes=pickles == "bytes",
             threads=max(self._threads, 4),
         )
-        if self._native.format in ("parquet", "orc", "arrayrecord", "mds") and (schema is not None or bad_lines != "error"):
+        if self._native.format in ("parquet", "orc", "arrayrecord", "mds") and (
+            schema is not None or bad_lines != "error"
+        ):
             raise OptionError(
                 f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
             )

@@ -77,7 +77,12 @@ def row(number: int) -> dict:
         "int8": edge,
         "jpeg": jpeg,
         "jpegs": [jpeg] * (number % 3 + 1),
-        "json": {"b": [1, 2.5, None, 1e22, 0.1], "a": "é\n\"\U0001f600", "n": number, "deep": {"x": [{"y": number % 2 == 0}]}},
+        "json": {
+            "b": [1, 2.5, None, 1e22, 0.1],
+            "a": 'é\n"\U0001f600',
+            "n": number,
+            "deep": {"x": [{"y": number % 2 == 0}]},
+        },
         "list_jpeg": [image] * (number % 3 + 1),
         "list_pil": [image] * (number % 3 + 1),
         "list_png": [image] * (number % 2 + 1),

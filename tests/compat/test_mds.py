@@ -15,7 +15,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-
 import shardmill as sm
 
 np = pytest.importorskip("numpy")
