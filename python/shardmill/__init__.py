@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
+    from shardmill.mds import rebuild_index
     from shardmill.merge import merge
     from shardmill.mixture import Mixture
     from shardmill.packing import Packing
@@ -61,6 +62,7 @@ _LOCATIONS = {
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
     "merge": "shardmill.merge",
+    "rebuild_index": "shardmill.mds",
 }
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "col",
     "curate",
     "merge",
+    "rebuild_index",
     "resume",
 ]
 

@@ -14,7 +14,7 @@ from typing import Any
 from shardmill._native import load as _native
 from shardmill.arrow import as_pyarrow
 from shardmill.decodings import Decoding, decoded, decodings_of
-from shardmill.errors import OptionError
+from shardmill.errors import FormatError, OptionError
 from shardmill.expressions import Expression, expression_of
 from shardmill.threads import checked_threads
 from shardmill.token_lengths import TokenLengths
@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 256
 
 
 class Dataset:
-    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord or WebDataset files. Opening reads metadata; rows are read when they are asked for.
+    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files. Opening reads metadata; rows are read when they are asked for.
 
     Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered
     file after file. Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out. Columns are
@@ -35,7 +35,9 @@ class Dataset:
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these.
         format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), ``"arrayrecord"``, whose
-            rows have one binary column, ``record``, or ``"webdataset"``; by the files' names when ``None``.
+            rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by the files' names when ``None``.
+            A folder with an ``index.json`` of MDS shards has the shards that the index lists, in its order, and each is held against what
+            the index says of it.
             Samples of WebDataset tars are rows: ``__key__`` and a column for each extension, in byte order. The last part of the extension
             says what it holds: ``txt``, ``text`` and ``transcript`` text, ``cls``, ``class``, ``count``, ``index``, ``inx`` and ``id`` whole
             numbers, ``json`` and ``jsn`` JSON, which is decoded in rows and in dicts, and all others bytes. Pickles stay bytes. Reading a plain
@@ -48,6 +50,8 @@ class Dataset:
         bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for
             the value.
         on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
+        pickles: of columns of pickles in MDS shards, which are never decoded: ``"error"`` refuses a data set that would deliver one,
+            ``"bytes"`` gives them as they are stored.
         threads: for reading; as many as there are cores when ``None``.
 
     Raises:
@@ -76,8 +80,11 @@ class Dataset:
         schema: Any = None,
         bad_lines: str = "error",
         on_bad_file: str = "error",
+        pickles: str = "error",
         threads: int | None = None,
     ) -> None:
+        if pickles not in ("error", "bytes"):
+            raise OptionError(f"pickles is 'error' or 'bytes', not {pickles!r}")
         if on_bad_file not in ("error", "skip"):
             raise OptionError(f"on_bad_file is 'error' or 'skip', not {on_bad_file!r}")
         if partitioning not in (None, "hive"):
@@ -95,6 +102,7 @@ class Dataset:
             schema=schema,
             bad_lines=bad_lines,
             skip_bad_files=on_bad_file == "skip",
+            has_pickle_bytes=pickles == "bytes",
             threads=max(self._threads, 4),
         )
         if self._native.format not in ("csv", "jsonl", None) and (schema is not None or bad_lines != "error"):
@@ -104,6 +112,8 @@ class Dataset:
         names = self._native.column_names
         self._columns = list(names) if columns is None else column_names(columns)
         self._column_numbers = self._numbers_of(self._columns)
+        if pickles != "bytes" and self._native.format == "mds":
+            self._refuse_pickles()
         self._decodings = self.decodings(self._columns)
         self._arguments = {
             "path": self._paths,
@@ -114,6 +124,7 @@ class Dataset:
             "schema": schema,
             "bad_lines": bad_lines,
             "on_bad_file": on_bad_file,
+            "pickles": pickles,
             "threads": threads,
         }
         self._rows: _native.RowPlan | None = None
@@ -249,6 +260,14 @@ class Dataset:
     def _numbers_of(self, names: list[str]) -> list[int]:
         # An empty folder has no columns, and the job that will fill it asks for some.
         return self._native.column_numbers(names) if self._native.files else []
+
+    def _refuse_pickles(self) -> None:
+        for name, metadata in zip(self._columns, self._native.metadata(self._column_numbers), strict=False):
+            if metadata.get("mds.encoding") == "pkl":
+                raise FormatError(
+                    f"column {name!r} of {', '.join(self._paths)} holds pickles, which are never decoded"
+                    "\nhint: leave it out with columns=, or take its bytes with pickles='bytes'"
+                )
 
     @property
     def _filter_json(self) -> str | None:

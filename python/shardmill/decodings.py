@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from shardmill.errors import FormatError
@@ -35,7 +36,10 @@ def _of_text(name: str) -> Decoding | None:
 
 
 #: By key of the metadata: what finds the decoding that a value of it names.
-DECODINGS: dict[str, Callable[[str], Decoding | None]] = {"shardmill.decoding": _of_text}
+DECODINGS: dict[str, Callable[[str], Decoding | None]] = {
+    "shardmill.decoding": _of_text,
+    "mds.encoding": {"json": json_value, "str_int": int, "str_float": float, "str_decimal": Decimal}.get,
+}
 
 
 def decodings_of(metadata: Sequence[Mapping[str, str]]) -> list[Decoding | None]:

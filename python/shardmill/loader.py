@@ -99,12 +99,13 @@ class Loader:
         max_bad_rows: more of them in an epoch of this rank are an error: a number, or as a float a part of the rows of the epoch.
         audit: sums up which rows are delivered, for :meth:`audit`.
         stall_seconds: a batch that takes longer to come is warned of, with what the threads are at; never when ``None``.
-        format: as for :class:`Dataset`, and so are the next five; for a path only.
+        format: as for :class:`Dataset`, and so are the next six; for a path only.
         storage_options: see there.
         partitioning: see there.
         schema: see there.
         bad_lines: see there.
         on_bad_file: see there.
+        pickles: see there.
 
     Raises:
         ValueError: for an option that means nothing.
@@ -163,6 +164,7 @@ class Loader:
         schema: Any = None,
         bad_lines: str = "error",
         on_bad_file: str = "error",
+        pickles: str = "error",
     ) -> None:
         batch_size = _at_least("batch_size", batch_size, 1)
         prefetch_bytes = _at_least("prefetch_bytes", prefetch_bytes, 1)
@@ -189,13 +191,19 @@ class Loader:
         self._dataset: Dataset | Mixture
         if isinstance(path, Dataset | Mixture):
             given = [name for name, value in options_of_dataset.items() if value is not None]
-            if given or (bad_lines, on_bad_file) != ("error", "error"):
-                names = ", ".join([*options_of_dataset, "bad_lines and on_bad_file"])
+            if given or (bad_lines, on_bad_file, pickles) != ("error", "error", "error"):
+                names = ", ".join([*options_of_dataset, "bad_lines, on_bad_file and pickles"])
                 raise OptionError(f"{names} belong to the {type(path).__name__}; give them there")
             self._dataset = path
         else:
             self._dataset = Dataset(
-                path, **options_of_dataset, bad_lines=bad_lines, on_bad_file=on_bad_file, threads=threads
+                path,
+                **options_of_dataset,
+                columns=columns,
+                bad_lines=bad_lines,
+                on_bad_file=on_bad_file,
+                pickles=pickles,
+                threads=threads,
             )
         if packing is not None:
             columns = packed_columns(packing, columns, fill_values)

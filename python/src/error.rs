@@ -167,6 +167,8 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Table(inner) => match inner.as_ref() {
             TableError::Storage(inner) => storage_class(inner),
             TableError::ArrayRecord(inner) => arrayrecord_class(inner),
+            TableError::Mds(MdsError::Storage(inner)) => storage_class(inner),
+            TableError::Mds(MdsError::Option { .. } | MdsError::Encoding { .. }) => "OptionError",
             _ => "FormatError",
         },
         LoadError::Plan(inner) => plan_class(inner),

@@ -15,7 +15,7 @@ use shardmill_load::packing::Packs;
 use shardmill_load::pass::MetricsReport;
 use shardmill_load::{
     Audit, AuditIds, BadRowPolicy, Dataset, DatasetOptions, Delivery, Error, Format, MixedSource, OnBadRows, Outlet, OutletKind, Pass, PassOptions,
-    RowSet, Slab, TableColumn, TableDataFile, TableOptions, expected_audit, explain, fingerprint, take,
+    RowSet, Slab, TableColumn, TableDataFile, TableOptions, expected_audit, explain, fingerprint, rebuild_index, take,
 };
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, Lanes, MixtureOptions, ORDER_VERSION, RowOrder, Steps, Tail};
@@ -33,7 +33,7 @@ pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, has_pickle_bytes=false, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
@@ -44,6 +44,7 @@ impl PyDataset {
         schema: Option<PySchema>,
         bad_lines: &str,
         skip_bad_files: bool,
+        has_pickle_bytes: bool,
         threads: usize,
     ) -> PyResult<Self> {
         let bad_lines = match bad_lines {
@@ -61,6 +62,7 @@ impl PyDataset {
             text_schema: schema.map(PySchema::into_inner),
             bad_lines,
             skip_bad_files,
+            has_pickle_bytes,
             threads: threads.max(1),
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
@@ -655,11 +657,19 @@ impl PyPass {
     }
 }
 
+/// Makes the index of a folder of MDS shards anew; gives its numbers of shards and samples.
+#[pyfunction]
+#[pyo3(signature = (path, *, threads=1))]
+fn rebuild_mds_index(py: Python<'_>, path: String, threads: usize) -> PyResult<(u64, u64)> {
+    interruptible(py, move |cancel| rebuild_index(&path, threads, cancel).map_err(PyShardmillError::from))
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "load")?;
     module.add("ORDER_VERSION", ORDER_VERSION)?;
     module.add_class::<PyDataset>()?;
     module.add_class::<PyOutlet>()?;
     module.add_class::<PyRowPlan>()?;
-    module.add_class::<PyPass>()
+    module.add_class::<PyPass>()?;
+    module.add_function(wrap_pyfunction!(rebuild_mds_index, &module)?)
 }

@@ -1,10 +1,11 @@
-//! What a file is: a tar, a Parquet file, an ArrayRecord file, or one image.
+//! What a file is: a tar, a Parquet file, an ArrayRecord file, an MDS shard or index, or one image.
 //!
 //! A name and the first bytes enter, a [`FileFormat`] leaves; called by verify and inspect, which take any file. The invariant: a name that says what
 //! the file should be is believed, so that a damaged file is judged as what it was meant to be.
 
 use crate::source::tokens::content_type;
 use serde::Serialize;
+use shardmill_formats::mds::{INDEX_NAME, Index};
 use shardmill_plan::{Error as PlanError, list_files, without_shard_number};
 use shardmill_storage::{RangeRead, Result, store_of};
 
@@ -12,6 +13,9 @@ const TAR_SUFFIXES: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
 const PARQUET_SUFFIX: &str = ".parquet";
 /// Also in front of the number of a shard: `train.array_record-00000-of-00010`.
 const ARRAY_RECORD_SUFFIXES: [&str; 3] = [".array_record", ".arrayrecord", ".arecord"];
+
+/// A shard, and what it is compressed with.
+const MDS_SUFFIXES: [&str; 6] = [".mds", ".mds.br", ".mds.bz2", ".mds.gz", ".mds.snappy", ".mds.zstd"];
 
 /// Up to the magic number in the first header of a tar.
 const PREFIX_LEN: u64 = 512;
@@ -24,6 +28,9 @@ pub enum FileFormat {
     Parquet,
     #[serde(rename = "arrayrecord")]
     ArrayRecord,
+    Mds,
+    /// It stands for all shards that it lists.
+    MdsIndex,
     Image,
     Unknown,
 }
@@ -41,6 +48,12 @@ impl FileFormat {
         }
         if ARRAY_RECORD_SUFFIXES.iter().any(|suffix| without_shard_number(&path).ends_with(suffix)) {
             return Self::ArrayRecord;
+        }
+        if is_mds_shard(&path) {
+            return Self::Mds;
+        }
+        if path.rsplit('/').next() == Some(INDEX_NAME) && is_mds_index(object) {
+            return Self::MdsIndex;
         }
         let mut prefix = Vec::new();
         if crate::payload::append_range(object, &(0..object.size().min(PREFIX_LEN)), &mut prefix).is_err() {
@@ -73,12 +86,38 @@ pub fn shard_files(paths: Vec<String>) -> std::result::Result<Vec<String>, PlanE
         if is_file(&path)? {
             files.push(path);
         } else {
-            files.extend(list_files(std::slice::from_ref(&path), &suffixes)?);
+            files.extend(listed(&path, &suffixes)?);
         }
     }
     files.sort_unstable();
     files.dedup();
     Ok(files)
+}
+
+/// An index stands for the shards at or below its folder; shards without one are taken each by itself.
+fn listed(path: &str, suffixes: &[String]) -> std::result::Result<Vec<String>, PlanError> {
+    let mut wanted = suffixes.to_vec();
+    wanted.extend(MDS_SUFFIXES.iter().map(|suffix| (*suffix).to_owned()));
+    wanted.push(format!("/{INDEX_NAME}"));
+    let mut found = list_files(std::slice::from_ref(&path.to_owned()), &wanted)?;
+    let is_index = |file: &String| file.ends_with(&format!("/{INDEX_NAME}"));
+    found.retain(|file| !is_index(file) || store_of(file).and_then(|store| store.open(file)).is_ok_and(|object| is_mds_index(&*object)));
+    let folders: Vec<String> =
+        found.iter().filter(|file| is_index(file)).filter_map(|file| Some(file.strip_suffix(INDEX_NAME)?.to_owned())).collect();
+    found.retain(|file| !(is_mds_shard(&file.to_ascii_lowercase()) && folders.iter().any(|folder| file.starts_with(folder))));
+    if found.is_empty() {
+        return Err(PlanError::NoInput { paths: path.to_owned(), wanted: wanted.join(" / ") });
+    }
+    Ok(found)
+}
+
+fn is_mds_shard(path: &str) -> bool {
+    MDS_SUFFIXES.iter().any(|suffix| path.ends_with(suffix))
+}
+
+fn is_mds_index(object: &dyn RangeRead) -> bool {
+    let mut bytes = Vec::new();
+    crate::payload::append_range(object, &(0..object.size()), &mut bytes).is_ok() && Index::is_mds(&bytes)
 }
 
 fn is_file(path: &str) -> Result<bool> {

@@ -16,7 +16,10 @@ pub mod pass;
 pub mod row_set;
 mod take;
 
-pub use dataset::{Dataset, DatasetOptions, FileOpener, Format, MixedSource, TableColumn, TableDataFile, TableOptions, files_of_one_format};
+pub use dataset::{
+    Dataset, DatasetOptions, FileOpener, Format, IndexedFile, MdsShards, MixedSource, TableColumn, TableDataFile, TableOptions, files_of_one_format,
+    indexed_files, rebuild_index,
+};
 pub use error::{Error, Result};
 pub use outlet::{Delivery, Outlet, OutletKind, PADDED};
 pub use pass::{Audit, AuditIds, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Slab, expected_audit};

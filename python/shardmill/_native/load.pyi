@@ -2,7 +2,7 @@ from typing import Any, final
 
 from shardmill._native.packing import PackColumns
 
-__all__ = ["ORDER_VERSION", "Dataset", "Outlet", "Pass", "RowPlan"]
+__all__ = ["ORDER_VERSION", "Dataset", "Outlet", "Pass", "RowPlan", "rebuild_mds_index"]
 
 ORDER_VERSION: int
 
@@ -18,6 +18,7 @@ class Dataset:
         schema: Any | None = None,
         bad_lines: str = "error",
         skip_bad_files: bool = False,
+        has_pickle_bytes: bool = False,
         threads: int = 1,
     ) -> Dataset: ...
     @staticmethod
@@ -122,3 +123,5 @@ class Pass:
     ) -> tuple[Any, list[int], list[int], list[tuple[int, str, int, str]], list[tuple[int, int, int]]] | None: ...
     def stop(self) -> None: ...
     def metrics(self) -> dict[str, float]: ...
+
+def rebuild_mds_index(path: str, *, threads: int = 1) -> tuple[int, int]: ...

@@ -14,8 +14,9 @@ _COMMANDS = {
     "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Tell which rows a rank gets in one step, and why.",
-    "head": "Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files.",
+    "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord or MDS files.",
     "inspect": "Say what is in tars, Parquet files, ArrayRecord files and images.",
+    "repair-index": "Make the index of a folder of MDS shards anew.",
     "verify": "Check shards completely: order, structure, image headers, hashes.",
     "view": "Page through samples in the browser: texts, images, columns, filters.",
 }
@@ -32,7 +33,7 @@ class LazyGroup(click.Group):
         """The command of that name, imported now."""
         if cmd_name not in _COMMANDS:
             return None
-        return import_module(f"shardmill.cli.{cmd_name}").command
+        return import_module(f"shardmill.cli.{cmd_name.replace('-', '_')}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands without importing them."""

@@ -39,7 +39,7 @@ def dataset_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'),
             click.option(
                 "--format",
-                type=click.Choice(["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "webdataset"]),
+                type=click.Choice(["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]),
                 help="What the files are; else their names tell.",
             ),
             click.option("--hive", is_flag=True, help="Folders called key=value are columns."),

@@ -4,6 +4,7 @@
 //! column only until [`InspectOptions::measure_bytes`]; damage is told, never raised.
 
 mod arrayrecord;
+mod mds;
 mod parquet;
 mod summary;
 mod tar;
@@ -79,6 +80,8 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
         FileFormat::Tar => tar::inspect_tar(&object, options, cancel, &mut inspection)?,
         FileFormat::Parquet => parquet::inspect_parquet(object, options, cancel, &mut inspection)?,
         FileFormat::ArrayRecord => arrayrecord::inspect_arrayrecord(object, options, cancel, &mut inspection)?,
+        FileFormat::Mds => mds::inspect_shard(object, &mut inspection),
+        FileFormat::MdsIndex => mds::inspect_index(&*object, &mut inspection),
         FileFormat::Image => {
             let mut measures = Measures::default();
             let header = ImageHeader::read(ImageBytes::Member(&*object, &(0..object.size())), Depth::Sizes);
@@ -95,7 +98,7 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
             inspection.images = measures.finish();
             inspection.bytes_by_modality.image = object.size();
         }
-        FileFormat::Unknown => inspection.damaged("neither a tar nor Parquet nor ArrayRecord nor an image"),
+        FileFormat::Unknown => inspection.damaged("neither a tar nor Parquet nor ArrayRecord nor MDS nor an image"),
     }
     Ok(inspection)
 }

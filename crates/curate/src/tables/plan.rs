@@ -7,7 +7,7 @@ use super::TableOptions;
 use crate::Result;
 use arrow_schema::SchemaRef;
 use shardmill_formats::records::BadLines;
-use shardmill_load::{Error as LoadError, FileOpener, Format, files_of_one_format};
+use shardmill_load::{Error as LoadError, FileOpener, Format, MdsShards, files_of_one_format};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
 use shardmill_storage::{OpenFiles, store_of};
 
@@ -40,6 +40,9 @@ pub fn cut(files: Vec<InputFile>, options: &TableOptions, by: &Partitioning) -> 
     }
 }
 
+/// One of so many shards at the begin of a job has a sample.
+const FIRST_SHARDS: usize = 16;
+
 /// Opens the files of a job. Text has the types of `text_schema`, or those that the starts of all files of the job allow: splits must not disagree.
 ///
 /// # Errors
@@ -47,6 +50,13 @@ pub fn cut(files: Vec<InputFile>, options: &TableOptions, by: &Partitioning) -> 
 pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_schema: Option<SchemaRef>) -> Result<FileOpener> {
     let by_name = || split.files.first().and_then(|file| Format::of(&file.path));
     let format = options.format()?.or_else(by_name).ok_or_else(|| LoadError::UnknownFormat { paths: paths.join(", ") })?;
+    if format == Format::Mds {
+        // The first samples of the whole job decide about arrays, as those of a data set do.
+        let files = files_of_one_format(paths, Some(format))?.1;
+        let objects =
+            files.iter().take(FIRST_SHARDS).map(|file| store_of(&file.path)?.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
+        return Ok(FileOpener::of_mds(MdsShards::below(paths)?, false, &objects));
+    }
     let is_inferred = matches!(format, Format::Csv | Format::Jsonl) && text_schema.is_none();
     let files = if is_inferred { files_of_one_format(paths, Some(format))?.1 } else { Vec::new() };
     let open = OpenFiles::default();

@@ -1,10 +1,11 @@
-//! Checks whole files: all of a tar, a Parquet file or an ArrayRecord file, the header of an image.
+//! Checks whole files: all of a tar, a Parquet file, an ArrayRecord file or the shards of an MDS index, the header of an image.
 //!
 //! A path enters, a [`FileCheck`] leaves; called by the binding and by tests of the writers. The invariants: damage is a problem in the result, never
 //! an error; every member and every row is looked at; memory is bounded by one JSON or one record batch.
 
 mod arrayrecord;
 mod document_order;
+mod mds;
 mod parquet;
 mod problem;
 mod tar;
@@ -91,11 +92,16 @@ pub fn verify_file(path: &str, options: &VerifyOptions, cancel: &Cancel) -> Resu
         FileFormat::Tar => tar::verify_tar(path, options, cancel, &mut check)?,
         FileFormat::Parquet => parquet::verify_parquet(object, options, cancel, &mut check)?,
         FileFormat::ArrayRecord => arrayrecord::verify_arrayrecord(object, cancel, &mut check)?,
+        FileFormat::MdsIndex => mds::verify_index(path, cancel, &mut check)?,
+        FileFormat::Mds => {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            mds::verify_shard(object, None, name, &mut check);
+        }
         FileFormat::Image => {
             let whole = 0..object.size();
             report_image(ImageBytes::Member(&*object, &whole), &mut check, |problem| problem);
         }
-        FileFormat::Unknown => check.report(Problem::new(Rule::Readable, "neither a tar nor Parquet nor ArrayRecord nor an image")),
+        FileFormat::Unknown => check.report(Problem::new(Rule::Readable, "neither a tar nor Parquet nor ArrayRecord nor MDS nor an image")),
     }
     Ok(check)
 }

@@ -1,6 +1,7 @@
 //! Which format a file has, by its name.
 
 use crate::{Error, Result};
+use shardmill_formats::mds::Compression;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -10,6 +11,7 @@ pub enum Format {
     Jsonl,
     ArrayRecord,
     WebDataset,
+    Mds,
 }
 
 impl Format {
@@ -24,6 +26,7 @@ impl Format {
             "json" | "jsonl" => Ok(Self::Jsonl),
             "arrayrecord" | "array_record" => Ok(Self::ArrayRecord),
             "webdataset" => Ok(Self::WebDataset),
+            "mds" => Ok(Self::Mds),
             _ => Err(Error::NoSuchFormat { name: name.to_owned() }),
         }
     }
@@ -37,6 +40,7 @@ impl Format {
             Self::Jsonl => "jsonl",
             Self::ArrayRecord => "arrayrecord",
             Self::WebDataset => "webdataset",
+            Self::Mds => "mds",
         }
     }
 
@@ -52,6 +56,9 @@ impl Format {
         match extension.split_once('-').map_or(extension, |(extension, _shard)| extension) {
             "array_record" | "arrayrecord" | "arecord" => return Some(Self::ArrayRecord),
             _ => {}
+        }
+        if extension == "mds" || Compression::of_path(path).is_some() {
+            return Some(Self::Mds);
         }
         match extension {
             "parquet" | "pq" => Some(Self::Parquet),

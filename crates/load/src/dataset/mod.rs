@@ -3,6 +3,8 @@
 //! Opening reads footers, in parallel, and no row. The files of a directory stand in byte order of their names; rows are numbered file after file.
 
 mod format;
+mod mds;
+mod mds_index;
 mod mixed;
 mod open;
 mod opener;
@@ -11,6 +13,8 @@ mod schema;
 mod table;
 
 pub use format::Format;
+pub use mds::{IndexedFile, MdsShards, indexed_files};
+pub use mds_index::rebuild_index;
 pub use mixed::MixedSource;
 pub use open::{DatasetOptions, files_of_one_format};
 pub use opener::FileOpener;

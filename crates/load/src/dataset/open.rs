@@ -1,7 +1,7 @@
 //! Opens the files of a data set: lists them, reads their footers in parallel, agrees on one schema.
 
 use super::schema::unify;
-use super::{Dataset, FileOpener, Format, OpenFile, Origin};
+use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
@@ -12,7 +12,7 @@ use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::{DataFile, Expression, Partitions, data_files};
 use shardmill_storage::{Identity, OpenFiles, RangeRead};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +34,8 @@ pub struct DatasetOptions {
     pub bad_lines: BadLines,
     /// Leave out files that cannot be opened; [`Dataset::skipped`] lists them.
     pub skip_bad_files: bool,
+    /// Deliver columns of pickles, in MDS shards, as the bytes that they are; else they cannot be read.
+    pub has_pickle_bytes: bool,
     /// For reading footers.
     pub threads: usize,
 }
@@ -42,7 +44,8 @@ impl Dataset {
     /// # Errors
     /// For a path that does not exist, files of several or unknown formats, a file that cannot be opened, and schemas that contradict each other.
     pub fn open(options: &DatasetOptions, cancel: &Cancel) -> Result<Self> {
-        let (format, files) = files_of_one_format(&options.paths, options.format)?;
+        let mut shards = MdsShards::default();
+        let (format, files) = find_files(&options.paths, options.format, &mut shards)?;
         let Some(format) = format else {
             let schema = unify(std::iter::empty())?;
             return Ok(Self { format: options.format, files: Vec::new(), schema, skipped: Vec::new(), bytes_read: Vec::new() });
@@ -52,7 +55,7 @@ impl Dataset {
         let wanted = wanted_files(&partitions, options.filter.as_ref(), files.len())?;
         let mut listed: Vec<(usize, DataFile)> = files.into_iter().enumerate().filter(|(number, _)| wanted.get(*number) != Some(&false)).collect();
         let bytes_read = Arc::default();
-        let tables = open_all(format, &listed, options, &bytes_read, cancel)?;
+        let tables = open_all(format, &listed, options, shards, &bytes_read, cancel)?;
         let mut opened = Vec::with_capacity(listed.len());
         let mut skipped = Vec::new();
         for ((number, file), table) in listed.drain(..).zip(tables) {
@@ -124,9 +127,22 @@ fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expressio
 /// # Errors
 /// For a path that does not exist, and files of several or unknown formats.
 pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(Option<Format>, Vec<DataFile>)> {
-    let files = data_files(paths)?;
+    find_files(paths, format, &mut MdsShards::default())
+}
+
+/// As [`files_of_one_format`]; `shards` learns what indexes say of the files.
+fn find_files(paths: &[String], format: Option<Format>, shards: &mut MdsShards) -> Result<(Option<Format>, Vec<DataFile>)> {
+    let mut files = Vec::new();
+    let mut is_indexed = false;
+    for path in paths {
+        let listed = if format.is_none_or(|format| format == Format::Mds) { shards.list(path)? } else { None };
+        is_indexed |= listed.is_some();
+        files.extend(listed.map_or_else(|| data_files(std::slice::from_ref(path)), Ok)?);
+    }
+    let mut seen = HashSet::new();
+    files.retain(|file| seen.insert(file.path.clone()));
     if files.is_empty() {
-        return Ok((None, files));
+        return Ok((is_indexed.then_some(Format::Mds).filter(|_| format.is_none()), files));
     }
     if let Some(format) = format {
         // The format decides, not the name. But beside files that are called after it, those called after another one are something else: a manifest.
@@ -155,6 +171,7 @@ pub(super) fn open_all(
     format: Format,
     files: &[(usize, DataFile)],
     options: &DatasetOptions,
+    shards: MdsShards,
     bytes_read: &Arc<AtomicU64>,
     cancel: &Cancel,
 ) -> Result<Vec<Opened>> {
@@ -163,7 +180,10 @@ pub(super) fn open_all(
     let objects: Vec<Result<Arc<dyn RangeRead>>> = files.iter().map(|(_, file)| object(&file.path)).collect();
     let readable: Vec<Arc<dyn RangeRead>> = objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
     // The types of text are decided over all files, before any of them is indexed.
-    let opener = FileOpener::new(format, options.text_schema.clone(), options.bad_lines, &readable)?;
+    let opener = match format {
+        Format::Mds => FileOpener::of_mds(shards, options.has_pickle_bytes, &readable),
+        _ => FileOpener::new(format, options.text_schema.clone(), options.bad_lines, &readable)?,
+    };
     let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
     let work = move |number: usize| {
         let opened = objects.get(number).map(|object| {

@@ -4,6 +4,7 @@
 //! are decided over all files that are given here, so that every file is read with the same.
 
 use super::Format;
+use super::mds::{MdsOpener, MdsShards};
 use crate::Result;
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::ArrayRecordTable;
@@ -29,6 +30,7 @@ enum Kind {
     WebDataset,
     Csv(SchemaRef, CsvOptions),
     Jsonl(SchemaRef, JsonlOptions),
+    Mds(MdsOpener),
 }
 
 impl FileOpener {
@@ -52,7 +54,14 @@ impl FileOpener {
                 let inferred = || jsonl::infer(objects, &jsonl).map_err(TableError::from);
                 Kind::Jsonl(text_schema.map_or_else(inferred, Ok)?, jsonl)
             }
+            Format::Mds => Kind::Mds(MdsOpener::new(MdsShards::default(), false, objects)),
         }))
+    }
+
+    /// Of MDS shards: each is held against what an index says of it in `shards`. The first of `objects` that has a sample decides about the types of arrays.
+    #[must_use]
+    pub fn of_mds(shards: MdsShards, has_pickle_bytes: bool, objects: &[Arc<dyn RangeRead>]) -> Self {
+        Self(Kind::Mds(MdsOpener::new(shards, has_pickle_bytes, objects)))
     }
 
     /// # Errors
@@ -65,6 +74,7 @@ impl FileOpener {
             Kind::WebDataset => Arc::new(WebDatasetFile::open(object).map_err(TableError::from)?),
             Kind::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
             Kind::Jsonl(schema, options) => Arc::new(JsonlFile::open(object, schema, options.clone()).map_err(TableError::from)?),
+            Kind::Mds(opener) => opener.open(object).map_err(TableError::from)?,
         })
     }
 }

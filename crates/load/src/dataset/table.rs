@@ -4,7 +4,7 @@
 //! type it has them in.
 
 use super::open::{DatasetOptions, open_all};
-use super::{Dataset, Format, OpenFile, Origin};
+use super::{Dataset, Format, MdsShards, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
@@ -58,7 +58,7 @@ impl Dataset {
         let bytes_read = Arc::default();
         let listed: Vec<(usize, DataFile)> =
             options.files.iter().map(|file| DataFile { path: file.path.clone(), relative: file.relative.clone() }).enumerate().collect();
-        let tables = open_all(Format::Parquet, &listed, &parquet(options.threads), &bytes_read, cancel)?;
+        let tables = open_all(Format::Parquet, &listed, &parquet(options.threads), MdsShards::default(), &bytes_read, cancel)?;
         let mut files = Vec::with_capacity(tables.len());
         for (file, opened) in options.files.iter().zip(tables) {
             let (table, size) = opened?;
@@ -82,6 +82,7 @@ fn parquet(threads: usize) -> DatasetOptions {
         text_schema: None,
         bad_lines: BadLines::Error,
         skip_bad_files: false,
+        has_pickle_bytes: false,
         threads: threads.max(1),
     }
 }

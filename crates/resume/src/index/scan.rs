@@ -90,6 +90,7 @@ fn together(source: &IndexSource, format: Format, paths: Vec<String>, options: &
         text_schema: None,
         bad_lines: BadLines::Error,
         skip_bad_files: false,
+        has_pickle_bytes: false,
         threads: options.threads,
     };
     let dataset = Dataset::open(&options_of, &options.cancel)?;

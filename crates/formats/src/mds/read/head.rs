@@ -15,6 +15,10 @@ pub(super) struct Head {
 /// Suffices for the head of most shards.
 pub(super) const FIRST_BYTES: u64 = 64 << 10;
 
+/// No data set has so many columns, or so many samples in a shard.
+const MAX_CONFIG_BYTES: u64 = 16 << 20;
+const MAX_TABLE_BYTES: u64 = 512 << 20;
+
 impl Head {
     /// How many bytes the head has, as far as its first bytes tell.
     pub(super) fn len(start: &[u8]) -> Result<u64, FieldFault> {
@@ -22,6 +26,10 @@ impl Head {
         let table = 8 + 4 * u64::from(samples);
         if u64::from(first) < table {
             return Err(("offset 0", format!("`{first}` lies within the offsets of `{samples}` samples")));
+        }
+        // A compressed file of a few bytes may unpack to any number of them.
+        if u64::from(first) - table > MAX_CONFIG_BYTES || table > MAX_TABLE_BYTES {
+            return Err(("offset 0", format!("`{first}` is too far from the begin for `{samples}` samples")));
         }
         Ok(u64::from(first))
     }

@@ -4,6 +4,7 @@ use super::head::{FIRST_BYTES, Head};
 use crate::mds::hashing::Hasher;
 use crate::mds::{Compression, Error, FileEntry, HashAlgorithm};
 use shardmill_storage::RangeRead;
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Stored {
         Error::Shard { path: self.path().to_owned(), field, reason }
     }
 
-    fn undecompressed(&self, reason: impl ToString) -> Error {
+    fn undecompressed(&self, reason: &dyn Display) -> Error {
         let compression = self.compression.as_ref().map_or("", Compression::name).to_owned();
         Error::Decompress { path: self.path().to_owned(), compression, reason: reason.to_string() }
     }
@@ -65,7 +66,7 @@ impl Stored {
                 if let Some(fault) = fault {
                     return Err(self.damaged(fault));
                 }
-                let start = start.map_err(|error| self.undecompressed(error))?;
+                let start = start.map_err(|error| self.undecompressed(&error))?;
                 Head::parse(&start, None).map_err(|fault| self.damaged(fault))
             }
         }
@@ -86,10 +87,10 @@ impl Stored {
         };
         self.check_hashes(zip, |hasher| hasher.update(&bytes))?;
         let size = head.size();
-        let bytes = compression.decompress(&mut bytes.as_slice(), &mut |_start| Ok(size)).map_err(|error| self.undecompressed(error))?;
+        let bytes = compression.decompress(&mut bytes.as_slice(), &mut |_start| Ok(size)).map_err(|error| self.undecompressed(&error))?;
         if bytes.len() as u64 != size {
             let reason = format!("it does not give the `{size}` bytes that its offsets tell");
-            return Err(self.undecompressed(reason));
+            return Err(self.undecompressed(&reason));
         }
         let now = Head::parse(&bytes, Some(size)).map_err(|fault| self.damaged(fault))?;
         if now.digest != head.digest {

@@ -1,0 +1,58 @@
+//! Checks MDS shards: the index against its shards, every hash, and the structure of every sample.
+
+use super::{FileCheck, Problem, Rule};
+use crate::Result;
+use crate::error::reason;
+use shardmill_engine::Cancel;
+use shardmill_formats::mds::{Error, HashAlgorithm, MdsFile, MdsOptions, ShardEntry};
+use shardmill_load::indexed_files;
+use shardmill_storage::{RangeRead, store_of};
+use std::sync::Arc;
+
+/// All shards that the index at `path` lists.
+pub(super) fn verify_index(path: &str, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
+    let folder = path.rsplit_once('/').map_or(".", |(folder, _name)| folder);
+    let files = match indexed_files(folder) {
+        Ok(files) => files.unwrap_or_default(),
+        Err(error) => {
+            check.report(Problem::new(Rule::Readable, reason(&error)));
+            return Ok(());
+        }
+    };
+    for indexed in files {
+        cancel.check()?;
+        let place = &indexed.file.relative;
+        for algorithm in unknown_hashes(&indexed.entry) {
+            check.report(Problem::new(Rule::Structure, format!("hash `{algorithm}` cannot be computed here")).at_member(place, 0));
+        }
+        match store_of(&indexed.file.path).and_then(|store| store.open(&indexed.file.path)) {
+            Ok(object) => verify_shard(object, Some(Arc::clone(&indexed.entry)), place, check),
+            Err(error) => check.report(Problem::new(Rule::Readable, reason(&error)).at_member(place, 0)),
+        }
+    }
+    Ok(())
+}
+
+/// One shard, by itself or against its entry.
+pub(super) fn verify_shard(object: Arc<dyn RangeRead>, entry: Option<Arc<ShardEntry>>, place: &str, check: &mut FileCheck) {
+    let options = MdsOptions { entry, has_pickle_bytes: true, ..MdsOptions::default() };
+    let verified = MdsFile::open(object, &options).and_then(|file| file.verify().map(|()| file.num_samples()));
+    match verified {
+        Ok(samples) => {
+            check.samples += samples;
+            check.rows.other += samples;
+        }
+        Err(error) => {
+            let rule = if matches!(error, Error::IndexMismatch { .. } | Error::Hash { .. }) { Rule::Structure } else { Rule::Readable };
+            check.report(Problem::new(rule, reason(&error)).at_member(place, 0));
+        }
+    }
+}
+
+fn unknown_hashes(entry: &ShardEntry) -> Vec<String> {
+    let names = entry.raw_data.hashes.keys().chain(entry.zip_data.iter().flat_map(|file| file.hashes.keys()));
+    let mut unknown: Vec<String> = names.filter(|name| HashAlgorithm::parse(name).is_none()).cloned().collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    unknown
+}

@@ -1,0 +1,66 @@
+//! Makes the index of a folder of MDS shards again from the shards.
+//!
+//! Every shard is read completely before anything is written; the invariant: an index appears whole, or the old one stays.
+
+use super::mds::whole;
+use crate::{Error, Result};
+use shardmill_engine::{Cancel, run_in_order};
+use shardmill_formats::mds::{Compression, Error as MdsError, INDEX_NAME, Index, RebuiltShard, rebuild_shard};
+use shardmill_formats::table::TableError;
+use shardmill_plan::data_files;
+use shardmill_storage::{Error as StorageError, Replace, Unpublished, store_of};
+use std::ops::ControlFlow;
+
+/// Rebuilds `index.json` of a folder from the shards that lie in it, and gives how many shards and samples it lists.
+///
+/// # Errors
+/// For a folder without shards, and the first shard that is damaged or of other columns; nothing is written then.
+pub fn rebuild_index(folder: &str, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
+    let folder = folder.trim_end_matches('/');
+    let files = data_files(&[folder.to_owned()])?;
+    let is_shard = |name: &str| name.starts_with("shard.") && (name.ends_with(".mds") || Compression::of_path(name).is_some());
+    let mut names: Vec<String> = files.into_iter().map(|file| file.relative).filter(|name| !name.contains('/') && is_shard(name)).collect();
+    // Of a shard that lies there twice, what is stored counts, not the copy that a reader unpacked.
+    let stored: Vec<String> =
+        names.iter().filter_map(|name| Some(name.strip_suffix(Compression::of_path(name)?.extension())?.trim_end_matches('.').to_owned())).collect();
+    names.retain(|name| !stored.contains(name));
+    if names.is_empty() {
+        let reason = "there are no files `shard.*.mds` beside it".to_owned();
+        return Err(TableError::from(MdsError::Index { path: format!("{folder}/{INDEX_NAME}"), reason }).into());
+    }
+    let paths: Vec<(String, String)> = names.into_iter().map(|name| (format!("{folder}/{name}"), name)).collect();
+    let count = paths.len();
+    let work = move |number: usize| -> Result<RebuiltShard> {
+        let Some((path, name)) = paths.get(number) else { return Err(shardmill_engine::Error::Cancelled.into()) };
+        let rebuilt = rebuild_shard(store_of(path)?.open(path)?, name).map_err(TableError::from)?;
+        if rebuilt.is_uncompressed_copy {
+            let reason = "its config names a compression, and only a copy without it is there".to_owned();
+            return Err(TableError::from(MdsError::Shard { path: path.clone(), field: "compression", reason }).into());
+        }
+        Ok(rebuilt)
+    };
+    let rebuilt = run_in_order(count, threads.max(1), cancel, move |number| ControlFlow::Continue(work(number)))?;
+    let mut index = Index::default();
+    for shard in rebuilt {
+        let entry = shard.map_err(Error::from)??.entry;
+        if let Some(first) = index.shards.first() {
+            first.config.columns.check_equal(&entry.config.columns).map_err(TableError::from)?;
+        }
+        index.shards.push(entry);
+    }
+    let samples = index.shards.iter().map(|shard| shard.samples).sum();
+    publish(&format!("{folder}/{INDEX_NAME}"), index.to_json().as_bytes())?;
+    Ok((index.shards.len() as u64, samples))
+}
+
+fn publish(path: &str, content: &[u8]) -> Result<()> {
+    let store = store_of(path)?;
+    // What is there already is left alone, so that a second call changes nothing.
+    if store.open(path).is_ok_and(|object| whole(object.as_ref()).is_ok_and(|old| old == content)) {
+        return Ok(());
+    }
+    let mut staged = store.stage(path, &Unpublished::default())?;
+    staged.write_all(content).map_err(|source| StorageError::Stage { path: path.to_owned(), source })?;
+    staged.publish(Replace::Atomically)?;
+    Ok(())
+}
