@@ -234,7 +234,7 @@ class Loader:
         }
         self._packed = None
         if packing is not None:
-            self._packed = PackedRows(packing, self._dataset, nulls=nulls)
+            self._packed = PackedRows(packing, self._dataset, nulls=nulls, threads=max(self._threads, 1))
         self._outlet = self._new_outlet()
         self._cutter.check(self._outlet)
         self._position = _Position()
@@ -406,6 +406,11 @@ class Loader:
             the shuffle of a window moves a row on the average. All are 0 without shuffle.
 
             Of a mixture: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
+
+            With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each lane, and ``packs`` lists
+            the pieces of each pack of the batch as ``(file, row, first token, tokens)``. Of the epoch there are also
+            ``packs_of_epoch``, ``tokens_of_epoch``, ``fill_rate`` (tokens over what packs have room for),
+            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` say what each does at most.
 
         Example:
             >>> import pyarrow as pa, pyarrow.parquet as pq

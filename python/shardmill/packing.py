@@ -15,6 +15,9 @@ from shardmill.errors import MissingColumnError, OptionError
 if TYPE_CHECKING:
     from shardmill._native import load
 
+#: Of the algorithms: a change of which tokens stand together needs a new number, which old states refuse.
+PACKING_VERSION = 1
+
 STRATEGIES = ("concat", "best_fit", "first_fit")
 LONG = ("split", "truncate", "drop", "error")
 
@@ -194,13 +197,14 @@ class PackedRows:
         packing: what the user asked for.
         dataset: whose rows are packed.
         nulls: the policy of the loader: with "fill", a null list is an empty row.
+        threads: that plan the packs of a shuffled epoch.
     """
 
-    def __init__(self, packing: Packing, dataset: Dataset, *, nulls: str) -> None:
+    def __init__(self, packing: Packing, dataset: Dataset, *, nulls: str, threads: int) -> None:
         if nulls not in ("error", "fill"):
             raise OptionError(f"packed rows have nulls='error', or 'fill' for empty rows in their place, not {nulls!r}")
         self.packing, self._dataset = packing, dataset
-        self._nulls_are_empty = nulls == "fill"
+        self._nulls_are_empty, self._threads = nulls == "fill", threads
         self._plans: dict[int, _native.PackPlan] = {}
         self._rows: load.RowPlan | None = None
         self.column_numbers = dataset._numbers_of(list(packing.columns))
@@ -229,6 +233,7 @@ class PackedRows:
                 strategy=packing.strategy,
                 open_packs=packing.open_packs or 1,
                 long=packing.long or "split",
+                threads=self._threads,
             )
             while len(self._plans) >= _EPOCHS_KEPT:
                 del self._plans[next(iter(self._plans))]
@@ -239,6 +244,7 @@ class PackedRows:
         """What a state has to agree about: all that decides which tokens stand together."""
         packing = self.packing
         return {
+            "version": PACKING_VERSION,
             "column": packing.columns[0],
             "length": packing.length,
             "strategy": packing.strategy,

@@ -6,7 +6,7 @@ use crate::interrupt::interruptible;
 use crate::load::{Passage, PyAudit, PyDataset, PyOutlet, PyPass, PyRowPlan, Share, rank_cost, ratio, sums};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shardmill_load::packing::{Lengths, LengthsSource, PackColumns, Packs, explain};
+use shardmill_load::packing::{Lengths, LengthsSource, PackColumns, Packs, PlannedRows, explain};
 use shardmill_load::{AuditIds, Error, OnBadRows, expected_audit, explain as rows_explained};
 use shardmill_plan::order::Steps;
 use shardmill_plan::packing::{Choice, Long, Packing, Strategy};
@@ -60,7 +60,7 @@ struct PyPackPlan {
 #[pymethods]
 impl PyPackPlan {
     #[new]
-    #[pyo3(signature = (rows, columns, lengths, *, epoch, length, strategy, open_packs, long))]
+    #[pyo3(signature = (rows, columns, lengths, *, epoch, length, strategy, open_packs, long, threads))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
@@ -73,11 +73,19 @@ impl PyPackPlan {
         strategy: &str,
         open_packs: usize,
         long: &str,
+        threads: usize,
     ) -> PyResult<Self> {
         let packing = Packing { length, strategy: strategy_of(strategy, open_packs, long)? };
         let (rows, columns, lengths) = (rows.clone_of(), Arc::clone(&columns.0), Arc::clone(&lengths.0));
-        let plan = py.detach(|| Packs::plan(&rows.dataset, &rows.rows, &rows.order(epoch), &rows.row_lanes(), packing, &lengths));
-        let plan = Arc::new(plan.map_err(PyShardmillError::from)?);
+        let planned = PlannedRows {
+            dataset: Arc::clone(&rows.dataset),
+            rows: Arc::clone(&rows.rows),
+            order: Arc::new(rows.order(epoch)),
+            lanes: rows.row_lanes(),
+            lengths: Arc::clone(&lengths),
+        };
+        let plan = interruptible(py, move |cancel| Packs::plan(packing, &planned, threads, cancel).map_err(PyShardmillError::from));
+        let plan = Arc::new(plan?);
         Ok(Self { rows, packs: Packs { plan, lengths, columns }, epoch })
     }
 
@@ -139,18 +147,15 @@ impl PyPackPlan {
     /// Which tokens a batch holds, and what an epoch costs.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: Share, columns: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
-        let (order, steps, row_steps) = (self.rows.order(epoch), self.steps(&share), share.steps(self.rows.row_lanes()));
+        let (order, steps) = (self.rows.order(epoch), self.steps(&share));
         let (dataset, rows) = (&self.rows.dataset, &self.rows.rows);
-        let batch = py.detach(|| explain::batch(dataset, rows, &order, &self.packs, &steps, step, share.rank));
-        let cost = |rank| {
-            let cost = rows_explained::cost(dataset, rows, &order, &row_steps, &columns, rank);
-            rows_explained::RankCost { batches: steps.batches(0, rank), ..cost }
-        };
-        let costs: Vec<_> = py.detach(|| (0..share.world_size).map(cost).collect());
+        let packed = explain::PackedEpoch { dataset, rows, order: &order, packs: &self.packs, steps: &steps };
+        let batch = py.detach(|| packed.batch(step, share.rank));
+        let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| packed.cost(&columns, rank)).collect());
         let mixing = rows_explained::mixing(dataset, rows, &order, &columns);
         let all: u64 = rows.blocks().iter().map(|block| block.delivered_bytes(dataset, &columns)).sum();
         let decoded: u64 = costs.iter().map(|cost| cost.decoded_bytes).sum();
-        let (plan, own_lanes) = (&self.packs.plan, row_steps.lanes_of(share.rank));
+        let (plan, own_lanes) = (&self.packs.plan, share.steps(self.rows.row_lanes()).lanes_of(share.rank));
         let totals = plan.totals();
         let answer = PyDict::new(py);
         let places = batch.as_ref().map(|batch| (batch.places.start, batch.places.end));

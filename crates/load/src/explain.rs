@@ -94,9 +94,13 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
 /// What `rank` does in a whole epoch, as planned: each block that holds a row of its lanes is decoded once.
 #[must_use]
 pub fn cost(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, columns: &[usize], rank: u64) -> RankCost {
-    let positions: Vec<Range<u64>> = steps.lanes_of(rank).map(|lane| steps.lanes.positions(lane)).collect();
-    let visits: BTreeSet<usize> = positions.into_iter().flat_map(|positions| order.visits(positions)).collect();
-    let mut cost = RankCost { batches: steps.batches(0, rank), blocks: 0, decoded_bytes: 0, stored_bytes: 0 };
+    let visits = steps.lanes_of(rank).flat_map(|lane| order.visits(steps.lanes.positions(lane))).collect();
+    RankCost { batches: steps.batches(0, rank), ..cost_of_visits(dataset, rows, order, columns, visits) }
+}
+
+/// What it costs to read the blocks of these visits, once each.
+pub(crate) fn cost_of_visits(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize], visits: BTreeSet<usize>) -> RankCost {
+    let mut cost = RankCost { batches: 0, blocks: 0, decoded_bytes: 0, stored_bytes: 0 };
     for block in visits.into_iter().filter_map(|visit| rows.blocks().get(order.block(visit)?)) {
         let stored =
             dataset.files().get(block.place.file).and_then(|file| file.table.blocks().get(block.place.block)).map_or(0, |block| block.stored_bytes);

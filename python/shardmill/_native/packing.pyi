@@ -37,6 +37,7 @@ class PackPlan:
         strategy: str,
         open_packs: int,
         long: str,
+        threads: int,
     ) -> PackPlan: ...
     @property
     def num_places(self) -> int: ...

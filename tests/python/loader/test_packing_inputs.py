@@ -1,5 +1,6 @@
 """Packing: types, nulls, outputs, what is refused and how, and what `explain` and states say."""
 
+import hashlib
 import json
 import pickle
 from pathlib import Path
@@ -261,6 +262,7 @@ def test_state_of_another_packing_is_refused_by_name(tmp_path: Path) -> None:
     next(iter(loader))
     state = loader.state_dict()
     assert state["packing"] | {"lengths_digest": ""} == {
+        "version": 1,
         "column": "tokens", "length": 5, "strategy": "best_fit", "open_packs": 64, "long": "split", "lengths_digest": "",
     }  # fmt: skip
     others: list[tuple[dict[str, Any], str]] = [
@@ -282,6 +284,8 @@ def test_state_of_another_packing_is_refused_by_name(tmp_path: Path) -> None:
         loader.load_state_dict(plain.state_dict())
     with pytest.raises(sm.CheckpointMismatchError, match="lengths_digest"):
         loader.load_state_dict({**state, "packing": {**state["packing"], "lengths_digest": "0" * 32}})
+    with pytest.raises(sm.CheckpointMismatchError, match="packing version=2, this loader has version=1"):
+        loader.load_state_dict({**state, "packing": {**state["packing"], "version": 2}})
     with pytest.raises(sm.CheckpointMismatchError, match="damaged: place 99 of"):
         loader.load_state_dict({**state, "consumed": 99})
     with pytest.raises(sm.CheckpointMismatchError, match="damaged: packing is 3"):
@@ -438,3 +442,21 @@ def test_states_are_taken_quickly_and_stay_small(tmp_path: Path) -> None:
     packing = sm.Packing(["tokens", "labels"], length=64, strategy="best_fit", lengths="n_tokens")
     loader = loader_of(path, packing, shuffle=True, lanes=64, filter=sm.col("n_tokens") > 0)
     assert len(json.dumps(loader.state_dict())) < 4096
+
+
+@pytest.mark.parametrize(
+    ("packing", "count", "digest"),
+    [
+        ({"strategy": "concat"}, 187, "d76142bf1527f35c"),
+        ({"strategy": "best_fit", "open_packs": 4}, 203, "8673fa8c6c939000"),
+        ({"strategy": "first_fit", "open_packs": 4, "long": "truncate"}, 159, "7f90b93f8a8667d7"),
+    ],
+)
+def test_packs_of_version_one_stay_what_they_are(
+    tmp_path: Path, packing: dict[str, Any], count: int, digest: str
+) -> None:
+    """States count packs: what they hold may never change under one `PACKING_VERSION`. The digests are those of the model."""
+    path = write_documents(tmp_path, [number * number * 7 % 61 for number in range(200)])
+    packs = all_packs(list(loader_of(path, {"length": 32, **packing}, batch_size=2, lanes=2)), 32)
+    assert len(packs) == count
+    assert hashlib.sha256(json.dumps(packs).encode()).hexdigest()[:16] == digest

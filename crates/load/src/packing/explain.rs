@@ -1,7 +1,7 @@
 //! Which tokens a batch of packs holds, and how full packs are: answers from the plan, no row is read.
 
 use super::Packs;
-use crate::explain::FileRows;
+use crate::explain::{FileRows, RankCost, cost_of_visits};
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, Steps};
 use std::ops::Range;
@@ -46,25 +46,57 @@ impl PackBatch {
     }
 }
 
-/// The packs of `rank` in step number `step` of an epoch that is begun at its start; `None` behind the last step.
-#[must_use]
-pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, packs: &Packs, steps: &Steps, step: u64, rank: u64) -> Option<PackBatch> {
-    if step >= steps.remaining(0) {
-        return None;
-    }
-    let step = steps.step(step.saturating_mul(steps.global_batch()))?;
-    let slice = steps.slice(step, rank);
-    let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
-    let (mut lanes, mut found) = (Vec::new(), Vec::new());
-    for run in slice.rows {
-        if new > 0 {
-            let lane = steps.lanes.lane_of(run.start);
-            lanes.push((lane, run.start - steps.lanes.positions(lane).start, run.end - run.start));
-            new = new.saturating_sub(run.end - run.start);
+/// The packs of an epoch, and how they are dealt out.
+#[derive(Debug, Clone, Copy)]
+pub struct PackedEpoch<'a> {
+    pub dataset: &'a Dataset,
+    pub rows: &'a RowSet,
+    pub order: &'a RowOrder,
+    pub packs: &'a Packs,
+    pub steps: &'a Steps,
+}
+
+impl PackedEpoch<'_> {
+    /// The packs of `rank` in step number `step`, if the epoch is begun at its start; `None` behind the last step.
+    #[must_use]
+    pub fn batch(&self, step: u64, rank: u64) -> Option<PackBatch> {
+        let steps = self.steps;
+        if step >= steps.remaining(0) {
+            return None;
         }
-        found.extend(run.map(|pack| pieces(dataset, rows, order, packs, pack)));
+        let step = steps.step(step.saturating_mul(steps.global_batch()))?;
+        let slice = steps.slice(step, rank);
+        let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
+        let (mut lanes, mut found) = (Vec::new(), Vec::new());
+        for run in slice.rows {
+            if new > 0 {
+                let lane = steps.lanes.lane_of(run.start);
+                lanes.push((lane, run.start - steps.lanes.positions(lane).start, run.end - run.start));
+                new = new.saturating_sub(run.end - run.start);
+            }
+            found.extend(run.map(|pack| pieces(self.dataset, self.rows, self.order, self.packs, pack)));
+        }
+        Some(PackBatch { places: step.start..step.start + step.len, lanes, packs: found, repeats: slice.repeats })
     }
-    Some(PackBatch { places: step.start..step.start + step.len, lanes, packs: found, repeats: slice.repeats })
+
+    /// What `rank` does at most in a whole epoch: it reads its own lanes, and of all lanes what is left when the first of them has ended.
+    #[must_use]
+    pub fn cost(&self, columns: &[usize], rank: u64) -> RankCost {
+        let (steps, plan) = (self.steps, &self.packs.plan);
+        let (lanes, row_lanes) = (&steps.lanes, plan.row_lanes());
+        let of_rows = Steps { lanes: row_lanes.clone(), ..steps.clone() };
+        let shortest = (0..lanes.num_lanes()).map(|lane| lanes.positions(lane)).map(|packs| packs.end - packs.start).min().unwrap_or_default();
+        let in_turns = shortest.saturating_mul(lanes.num_lanes());
+        let whole_steps = in_turns - in_turns % steps.global_batch();
+        let is_left = whole_steps < steps.end(0);
+        let own = of_rows.lanes_of(rank).map(|lane| row_lanes.positions(lane));
+        let left = (0..lanes.num_lanes()).filter(|_| is_left).map(|lane| {
+            let end = row_lanes.positions(lane).end;
+            plan.needed_from(lane, lanes.cursor(lane, whole_steps)).min(end)..end
+        });
+        let visits = own.chain(left).flat_map(|positions| self.order.visits(positions)).collect();
+        RankCost { batches: steps.batches(0, rank), ..cost_of_visits(self.dataset, self.rows, self.order, columns, visits) }
+    }
 }
 
 fn pieces(dataset: &Dataset, rows: &RowSet, order: &RowOrder, packs: &Packs, pack: u64) -> Vec<FilePiece> {

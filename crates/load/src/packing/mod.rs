@@ -19,4 +19,4 @@ pub(crate) use assemble::SlabParts;
 pub use columns::{DOCUMENT_LENGTHS, POSITIONS, PackColumns, SEGMENT_IDS};
 pub use error::{Error, Result};
 pub use lengths::{Lengths, LengthsSource};
-pub use packs::Packs;
+pub use packs::{Packs, PlannedRows};

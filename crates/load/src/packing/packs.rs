@@ -2,9 +2,14 @@
 
 use super::{Error, Lengths, PackColumns};
 use crate::{Dataset, Result, RowSet};
+use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::{Lanes, RowOrder};
 use shardmill_plan::packing::{PackPlan, Packing, Refused};
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+
+/// A thread finds the tokens of so many rows at a time.
+const ROWS_AT_ONCE: u64 = 1 << 18;
 
 /// What a pass needs to deliver packs instead of rows.
 #[derive(Debug, Clone)]
@@ -19,17 +24,67 @@ impl Packs {
     ///
     /// # Errors
     /// For rows that the packing refuses.
-    pub fn plan(dataset: &Dataset, rows: &RowSet, order: &RowOrder, lanes: &Lanes, packing: Packing, lengths: &Lengths) -> Result<PackPlan> {
-        let ids = RowIds::new(rows, order);
-        let planned = PackPlan::build(packing, lanes, |positions, each| order.for_each(positions, |visit, row| each(lengths.of(ids.id(visit, row)))));
+    pub fn plan(packing: Packing, rows: &PlannedRows, threads: usize, cancel: &Cancel) -> Result<PackPlan> {
+        let tokens =
+            Arc::new(TokensInOrder { ids: RowIds::new(&rows.rows, &rows.order), order: Arc::clone(&rows.order), lengths: Arc::clone(&rows.lengths) });
+        let mut failure = None;
+        let planned = PackPlan::build(packing, &rows.lanes, |positions, each| {
+            if failure.is_none() {
+                failure = tokens.for_each(positions, threads, cancel, each).err();
+            }
+        });
         let refused = |reason| match reason {
             Refused::LongRow { position, tokens } => {
-                let (path, row) = row_at(dataset, rows, order, position);
+                let (path, row) = row_at(&rows.dataset, &rows.rows, &rows.order, position);
                 Error::LongRow { path, row, tokens, length: packing.length }
             }
             Refused::LongLane { rows } => Error::LongLane { rows },
         };
-        Ok(planned.map_err(refused)?)
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(planned.map_err(refused)?),
+        }
+    }
+}
+
+/// The rows that are packed.
+#[derive(Debug, Clone)]
+pub struct PlannedRows {
+    pub dataset: Arc<Dataset>,
+    pub rows: Arc<RowSet>,
+    pub order: Arc<RowOrder>,
+    pub lanes: Lanes,
+    pub lengths: Arc<Lengths>,
+}
+
+/// The tokens of rows by their plan position.
+struct TokensInOrder {
+    ids: RowIds,
+    order: Arc<RowOrder>,
+    lengths: Arc<Lengths>,
+}
+
+impl TokensInOrder {
+    /// Calls `each` with the tokens of the rows at these plan positions, in order.
+    fn for_each(self: &Arc<Self>, positions: Range<u64>, threads: usize, cancel: &Cancel, each: &mut dyn FnMut(u32)) -> Result<()> {
+        let parts = usize::try_from((positions.end - positions.start).div_ceil(ROWS_AT_ONCE)).unwrap_or(usize::MAX);
+        // To shuffle costs more than to pack; without it, neighbours are found at once.
+        if parts < 2 || self.order.num_windows() == 0 {
+            self.order.for_each(positions, |visit, row| each(self.lengths.of(self.ids.id(visit, row))));
+            return Ok(());
+        }
+        let own = Arc::clone(self);
+        let work = move |part: usize| {
+            let start = positions.start + part as u64 * ROWS_AT_ONCE;
+            let end = (start + ROWS_AT_ONCE).min(positions.end);
+            let mut tokens = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
+            own.order.for_each(start..end, |visit, row| tokens.push(own.lengths.of(own.ids.id(visit, row))));
+            ControlFlow::Continue(tokens)
+        };
+        for tokens in run_in_order(parts, threads.max(1), cancel, work)? {
+            tokens?.into_iter().for_each(&mut *each);
+        }
+        Ok(())
     }
 }
 
