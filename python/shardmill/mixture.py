@@ -183,10 +183,11 @@ class Mixture:
                 raise OptionError(f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0")
         if len(self._blend.stages) > 1:
             return
+        _, parts = self._blend.stages[-1]
         for number, (name, count) in enumerate(self.counts().items()):
             if self._blend.is_drawn(number) and count == 0:
                 raise OptionError(
-                    f"source {name!r} has a weight of {float(self._blend.stages[0][1][number]):.3g},"
+                    f"source {name!r} has a weight of {float(parts[number]):.3g},"
                     f" which is no row of the {self.num_rows} of an epoch\nhint: raise epoch_rows, or give it the weight 0"
                 )
 

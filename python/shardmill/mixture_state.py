@@ -99,7 +99,9 @@ def _consumed(state: dict[str, Any], plan: Any) -> Any:
 def _named(name: str, saved: dict[str, Any], current: dict[str, Any]) -> str:
     """Which source it is, where that is known."""
     old, new, names = saved.get(name), current[name], current["sources"]
-    if not all(isinstance(part, list) for part in (old, new, names)) or not len(old) == len(new) == len(names):
+    if not (isinstance(old, list) and isinstance(new, list) and isinstance(names, list)):
+        return ""
+    if not len(old) == len(new) == len(names):
         return ""
     changed = [source for source, before, after in zip(names, old, new, strict=True) if before != after]
     return f" (source {', '.join(map(repr, changed))})" if name in ("rows", "fingerprints", "filters") else ""

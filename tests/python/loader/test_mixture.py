@@ -370,7 +370,7 @@ def test_state_of_another_mixture_is_refused_by_name(tmp_path, name):
 
 def test_state_of_a_mixture_and_of_a_data_set_are_not_mistaken(tmp_path):
     path = write_source(tmp_path, 0, [50])
-    one, mixed = sm.Loader(path, batch_size=8), sm.Loader(sm.Mixture([path]), batch_size=8)
+    one, mixed = sm.Loader(path, output="numpy"), sm.Loader(sm.Mixture([path]), output="numpy")
     with pytest.raises(sm.CheckpointMismatchError, match="saved with one data set, this loader has a mixture"):
         mixed.load_state_dict(one.state_dict())
     with pytest.raises(sm.CheckpointMismatchError, match="saved with a mixture, this loader has one data set"):
@@ -378,7 +378,9 @@ def test_state_of_a_mixture_and_of_a_data_set_are_not_mistaken(tmp_path):
 
 
 def test_counters_that_do_not_fit_the_position_are_refused(tmp_path):
-    loader = sm.Loader(sm.Mixture([write_source(tmp_path, 0, [50]), write_source(tmp_path, 1, [50])]), batch_size=8)
+    loader = sm.Loader(
+        sm.Mixture([write_source(tmp_path, 0, [50]), write_source(tmp_path, 1, [50])]), batch_size=8, output="numpy"
+    )
     next(iter(loader))
     state = loader.state_dict()
     assert sum(state["mixture"]["consumed"]) == 8

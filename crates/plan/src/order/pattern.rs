@@ -361,6 +361,28 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_rounding_left_with_the_wrong_source_are_moved_within_the_bounds_of_their_windows() {
+        let blend = Blend::fixed(vec![1_500, 1_501, 1_502, 800]);
+        let grid = Grid { lanes: Lanes::new(blend.rows(), 1) };
+        let mut ledger = Ledger::new(&blend, 0, grid);
+        (0..grid.num_windows()).for_each(|window| ledger.add(window));
+        // As if the last windows had been rounded to the good of one source.
+        let swap = (0..grid.num_windows()).find(|window| ledger.can_swap(*window, 0, 3)).unwrap();
+        for later in swap + 1..=grid.num_windows() {
+            ledger.change(later, 0, -1);
+            ledger.change(later, 3, 1);
+        }
+        assert_eq!(ledger.count(0..grid.num_windows(), 3), 801);
+        ledger.settle();
+        assert_eq!((0..4).map(|source| ledger.count(0..grid.num_windows(), source)).collect::<Vec<_>>(), blend.counts(0));
+        for window in 0..grid.num_windows() {
+            let parts = ledger.parts(window);
+            let over: Vec<u64> = (0..4).map(|source| ledger.count(window..window + 1, source) - parts.whole[source]).collect();
+            assert!(over.iter().all(|over| *over <= 1), "{over:?}");
+        }
+    }
+
+    #[test]
     fn sources_are_mixed_within_a_window() {
         let pattern = Pattern::new(&Blend::fixed(vec![512, 512]), 7, 0, 1);
         let sources = pattern.sources(0);
