@@ -13,10 +13,12 @@ from shardmill.view.documents import is_interleaved, is_sample_json, row_documen
 from shardmill.view.errors import Refused
 from shardmill.view.images import displayable
 from shardmill.view.session import Opened
+from shardmill.view.statistics import holds_bytes
 
 MOST_ROWS = 200
 _MOST_CHARACTERS = 500_000
 _FILES_LISTED = 200
+_HEAVY_ROWS = 20
 
 
 def overview(opened: Opened) -> dict[str, Any]:
@@ -75,17 +77,24 @@ def samples(opened: Opened, numbers: Sequence[int], marks: Sequence[bool] | None
     if not numbers:
         return []
     columns = opened.dataset.columns
-    batch = opened.take(numbers) if columns else None
     limits = Limits.for_page(len(numbers) * len(columns))
+    # Images of a long page need not be in memory all at once.
+    at_once = _HEAVY_ROWS if any(holds_bytes(field.type) for field in opened.dataset.schema) else MOST_ROWS
     rows = []
-    for place, number in enumerate(numbers):
-        file, row = opened.place_of(number)
-        content = {} if batch is None else {name: batch.column(at)[place] for at, name in enumerate(columns)}
-        cells = Cells(number, limits, _keeping(opened))
-        rows.append({"row": number, "file": file, "file_row": row, "fields": _fields(cells, content)})
-        if marks is not None:
-            rows[-1]["kept"] = marks[place]
+    for first in range(0, len(numbers), at_once):
+        piece = numbers[first : first + at_once]
+        batch = opened.take(piece) if columns else None
+        for place, number in enumerate(piece):
+            content = {} if batch is None else {name: batch.column(at)[place] for at, name in enumerate(columns)}
+            rows.append(_sample(opened, Cells(number, limits, _keeping(opened)), content))
+    for row, mark in zip(rows, marks or [], strict=False):
+        row["kept"] = mark
     return rows
+
+
+def _sample(opened: Opened, cells: Cells, content: dict[str, Any]) -> dict[str, Any]:
+    file, file_row = opened.place_of(cells.row)
+    return {"row": cells.row, "file": file, "file_row": file_row, "fields": _fields(cells, content)}
 
 
 def _fields(cells: Cells, content: dict[str, Any]) -> list[list[Any]]:

@@ -36,7 +36,7 @@ def _figures(opened: Opened) -> dict[str, Any]:
 
     schema, total = opened.dataset.schema, len(opened.dataset)
     fields = [schema.field(place) for place in range(len(schema.names))]
-    heavy = [field.name for field in fields if _holds_bytes(field.type)]
+    heavy = [field.name for field in fields if holds_bytes(field.type)]
     light = [field.name for field in fields if field.name not in heavy]
     batches = list(_sampled(opened, light, total)) if light else []
     sampled = sum(batch.num_rows for batch in batches)
@@ -72,13 +72,14 @@ def _sampled(opened: Opened, columns: list[str], total: int) -> Iterator[Any]:
             return
 
 
-def _holds_bytes(data_type: Any) -> bool:
+def holds_bytes(data_type: Any) -> bool:
+    """Whether values of a type are bytes, or have bytes in them."""
     import pyarrow.types as types
 
     if types.is_struct(data_type):
-        return any(_holds_bytes(data_type.field(place).type) for place in range(data_type.num_fields))
+        return any(holds_bytes(data_type.field(place).type) for place in range(data_type.num_fields))
     if _is_list(data_type):
-        return _holds_bytes(data_type.value_type)
+        return holds_bytes(data_type.value_type)
     kinds = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
     return any(is_kind(data_type) for is_kind in kinds)
 
@@ -120,7 +121,7 @@ def _column(values: Any) -> dict[str, Any]:
         if _is_list(data_type):
             lengths = pc.call_function("list_value_length", [values])
             return found | {"lengths": _spread(lengths.cast(pa.float64()), _number_text)}
-        if _holds_bytes(data_type) and not types.is_struct(data_type):
+        if holds_bytes(data_type) and not types.is_struct(data_type):
             lengths = pc.call_function("binary_length", [values.cast(pa.large_binary())])
             return found | {"lengths": _spread(lengths.cast(pa.float64()), _number_text)}
     except pa.ArrowException as error:
