@@ -77,47 +77,6 @@ impl PyRowBuffer {
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(super::invalid)
     }
 
-    #[new]
-    #[pyo3(signature = (schema, *, selects, convert))]
-    fn new(py: Python<'_>, schema: PySchema, selects: bool, convert: Py<PyAny>) -> Self {
-        let schema = schema.into_inner();
-        let names = schema.fields().iter().map(|field| PyString::intern(py, field.name()).unbind()).collect();
-        let columns = schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
-        Self(Mutex::new(RowBuffer { schema, names, columns, selects, convert, rows: 0, bytes: 0 }))
-    }
-
-    fn __len__(&self) -> usize {
-        self.lock().rows
-    }
-
-    /// Takes a row: 0, or 1 when there are enough to be written. 2 when its columns are not those of the buffer; it is then not taken.
-    fn append(&self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
-        self.lock().append(row)
-    }
-
-    /// The rows so far, as a record batch; `first_row` is the number of the first of them.
-    fn take(&self, py: Python<'_>, first_row: u64) -> PyResult<PyRecordBatch> {
-        // Conversion runs Python code, which may come back to this buffer: what it works on is taken out first.
-        let (schema, columns, rows, convert) = {
-            let mut buffer = self.lock();
-            let fresh = buffer.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
-            let columns = std::mem::replace(&mut buffer.columns, fresh);
-            buffer.bytes = 0;
-            (Arc::clone(&buffer.schema), columns, std::mem::take(&mut buffer.rows), buffer.convert.clone_ref(py))
-        };
-        let arrays = schema
-            .fields()
-            .iter()
-            .zip(columns)
-            .map(|(field, column)| column.finish(field, first_row, convert.bind(py)))
-            .collect::<PyResult<Vec<ArrayRef>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(schema, arrays, &options).map_err(super::invalid)?;
-        Ok(PyRecordBatch::new(batch))
-    }
-}
-
-impl PyRowBuffer {
     fn lock(&self) -> MutexGuard<'_, RowBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
