@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
-    from shardmill.merge import merge
+    from shardmill.merging import merge
     from shardmill.writer import Writer
 
 _LOCATIONS = {
@@ -48,7 +48,7 @@ _LOCATIONS = {
     "StorageError": "shardmill.errors",
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
-    "merge": "shardmill.merge",
+    "merge": "shardmill.merging",
 }
 
 __all__ = [
