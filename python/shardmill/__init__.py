@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
     from shardmill.mds import rebuild_index
-    from shardmill.merge import merge
+    from shardmill.merging import merge
     from shardmill.mixture import Mixture
     from shardmill.packing import Packing
     from shardmill.stall import StallWarning
@@ -61,7 +61,7 @@ _LOCATIONS = {
     "StorageError": "shardmill.errors",
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
-    "merge": "shardmill.merge",
+    "merge": "shardmill.merging",
     "rebuild_index": "shardmill.mds",
 }
 

@@ -43,10 +43,7 @@ class RowBatches:
     def learn(self, schema: Any) -> None:
         """Takes the schema of data that came as Arrow data, unless one is known."""
         if self.schema is None:
-            try:
-                known = _pyarrow().schema(schema)
-            except ImportError:
-                return
+            known = _pyarrow().schema(schema)
             self._schema = known if self._columns is None else _selected(known, self._columns)
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]], *, first_row: int) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from shardmill._native import write as _native
@@ -277,8 +278,10 @@ class Writer:
     def _write_batch(self, batch: Any) -> None:
         self._flush_rows()
         if not isinstance(batch, Mapping):
-            if self._format != "arrayrecord" and hasattr(batch, "schema") and self._batches.schema is None:
-                self._batches.learn(batch.schema)
+            if self._format != "arrayrecord" and self._batches.schema is None:
+                # Data of a library that is not all there has no schema to show, and needs none.
+                with suppress(AttributeError, ImportError):
+                    self._batches.learn(batch.schema)
             self._native.write_batch(batch)
         elif self._format != "arrayrecord":
             self._learn_cells(batch)

@@ -66,9 +66,9 @@ def native_options(
         raise OptionError("group_size is for ArrayRecord")
     if modified is not None and format != "webdataset":
         raise OptionError("modified is for WebDataset")
-    options: dict[str, Any] = {"format": format}
+    options: dict[str, Any] = {}
     if format == "mds":
-        options |= {
+        options = {
             "columns": None if encodings is None else list(encodings.items()),
             "size_limit": size_limit,
             "compression": None if compression == "none" else compression,
@@ -82,7 +82,7 @@ def native_options(
         options["compression"] = _stream_codec(format, out, compression)
         if format == "webdataset":
             options["modified"] = _seconds(modified)
-    return json.dumps(options)
+    return json.dumps({format: options})
 
 
 def _seconds(modified: float | None) -> int:

@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 def written(folder: Path, format: str, *texts: str, **options) -> sm.Writer:
     # A shard a row.
-    limit = 1 if format != "mds" else 200
+    limit = 1 if format != "mds" else 260
     with sm.Writer(folder, format=format, size_limit=limit, **options) as writer:
         writer.write_rows({"txt": text * 60} for text in texts)
     return writer
@@ -105,7 +105,7 @@ def test_exception_in_the_block_publishes_nothing(tmp_path: Path, format: str) -
 KILLED = """
 import sys, time, shardmill as sm
 writer = sm.Writer(sys.argv[1], format=sys.argv[2], size_limit=1000)
-for number in range(3000):
+for number in range(12_000):
     writer.write({"txt": "x" * 500})
 writer.write_batch({"txt": ["x" * 500] * 1000})
 time.sleep(float(sys.argv[3]))

@@ -20,9 +20,9 @@ pub enum Target {
 /// How the files of a folder are called: their numbers stand between these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShardNames {
-    pub before: String,
+    pub(crate) before: String,
     /// With the dot.
-    pub extension: String,
+    pub(crate) extension: String,
 }
 
 impl ShardNames {

@@ -28,7 +28,7 @@ const COLUMN: &str = "record";
 
 /// What a format wants to know beyond the columns, as Python tells it.
 #[derive(Deserialize)]
-#[serde(tag = "format", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 enum FormatOptions {
     ArrayRecord { options: String },
     Parquet { compression: String },

@@ -76,9 +76,7 @@ impl PyRowBuffer {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(super::invalid)
     }
-}
 
-impl PyRowBuffer {
     fn lock(&self) -> MutexGuard<'_, RowBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
