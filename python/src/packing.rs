@@ -80,7 +80,7 @@ impl PyPackPlan {
         let planned = PlannedRows {
             dataset: Arc::clone(&rows.dataset),
             rows: Arc::clone(&rows.rows),
-            order: Arc::new(rows.order(epoch)),
+            order: rows.order(epoch),
             lanes: rows.row_lanes(),
             lengths: Arc::clone(&lengths),
         };

@@ -364,7 +364,7 @@ mod tests {
     fn rows_that_rounding_left_with_the_wrong_source_are_moved_within_the_bounds_of_their_windows() {
         let blend = Blend::fixed(vec![1_500, 1_501, 1_502, 800]);
         let grid = Grid { lanes: Lanes::new(blend.rows(), 1) };
-        let mut ledger = Ledger::new(&blend, 0, grid);
+        let mut ledger = Ledger::new(&blend, 0, grid.clone());
         (0..grid.num_windows()).for_each(|window| ledger.add(window));
         // As if the last windows had been rounded to the good of one source.
         let swap = (0..grid.num_windows()).find(|window| ledger.can_swap(*window, 0, 3)).unwrap();
