@@ -53,9 +53,9 @@ class RowBatches:
             ValueError: for a column that the schema lacks, and for values that do not fit a column.
             KeyError: for a row without one of ``columns``.
         """
-        for number, row in enumerate(rows, first_row):
-            self.check(row, number, rows)
         names = self._names(rows)
+        for number, row in enumerate(rows, first_row):
+            self._check(row, number, names)
         return self._batch({name: [row.get(name) for row in rows] for name in names}, first_row)
 
     def of_columns(self, columns: Mapping[str, Any], *, first_row: int) -> Any:
@@ -75,16 +75,18 @@ class RowBatches:
         }
         return self._batch(columns, first_row)
 
-    def check(self, row: Mapping[str, Any], number: int, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+    def check(self, row: Mapping[str, Any], number: int) -> None:
         """Refuses a row of other columns.
 
         Raises:
             ValueError, KeyError: as :meth:`of_rows`.
         """
+        self._check(row, number, self._names(()))
+
+    def _check(self, row: Mapping[str, Any], number: int, names: Sequence[str]) -> None:
         if self._columns is not None:
             _check_columns(row, self._columns, f"row {number}")
             return
-        names = self._names(rows)
         unknown = [name for name in row if name not in names]
         if unknown:
             raise FormatError(

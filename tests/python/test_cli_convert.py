@@ -168,8 +168,8 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
         (["SRC", "a.array_record"], 2, "pick one of id, text, raw, holes with --column"),
         (["SRC", "a.array_record", "--column", "nome"], 1, "No column `nome`"),
         (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is Int64, a record of ArrayRecord is bytes"),
-        (["SRC", "out"], 2, "--to arrayrecord or --to parquet"),
-        (["SRC", "out", "--to", "mds"], 2, "'mds' is not one of"),
+        (["SRC", "out"], 2, "does not tell a format; give --to, one of"),
+        (["SRC", "out", "--to", "xml"], 2, "'xml' is not one of"),
         (["SRC", "a.parquet", "--group-size", "5"], 2, "group_size is for ArrayRecord"),
         (["SRC", "a.parquet", "--compression", "zip"], 2, "compression of Parquet is one of"),
         (["SRC", "a.parquet", "--size-limit", "5MB"], 2, "size_limit is for folders"),
@@ -222,9 +222,10 @@ def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signa
 
 
 def test_rows_that_come_back_changed_are_removed(source: Path, tmp_path: Path, monkeypatch) -> None:
-    from shardmill.cli import commands, convert
+    from shardmill.cli import commands, conversion
 
-    monkeypatch.setattr(convert, "_written", lambda _writer: sm.Dataset(source / "a.parquet", columns=["text"]))
+    changed = sm.Dataset(source / "a.parquet", columns=["text"])
+    monkeypatch.setattr(conversion.Conversion, "written", lambda *_arguments: changed)
     out = tmp_path / "a.array_record"
     assert commands.run(["convert", str(source), str(out), "--column", "text"]) == 1
     assert names(tmp_path) == []
@@ -236,3 +237,32 @@ def test_missing_pyarrow_is_told(source: Path, tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
     assert (result.returncode, names(tmp_path)) == (1, [])
     assert result.stderr == "error: convert needs pyarrow\nhint: pip install pyarrow\n"
+
+
+@pytest.mark.parametrize("target", ["jsonl", "tar"])
+def test_rows_go_to_text_and_archives_and_back(source: Path, tmp_path: Path, target: str) -> None:
+    there, back = tmp_path / f"there.{target}", tmp_path / "back.parquet"
+    converted(source, there, "--columns", "id,text")
+    converted(there, back, "--columns", "id,text")
+    table = pq.read_table(back)
+    rows = table.to_pylist()
+    text = [row["text"].decode() if isinstance(row["text"], bytes) else row["text"] for row in rows]
+    assert text == TEXTS
+    assert [int(row["id"]) for row in rows] == list(range(3_000))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["out.jsonl"], "column 'raw' is Binary, and JSON has no such values"),
+        (["out", "--to", "mds", "--columns", "text,holes"], "column 'holes' has 300 nulls, and MDS has none"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
+    source: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    result = shardmill("convert", source, tmp_path / arguments[0], *arguments[1:])
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "hint: " in result.stderr
+    assert names(tmp_path) == []
