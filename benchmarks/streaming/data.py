@@ -62,7 +62,7 @@ def write_source(_: Path, staging: Path, rows: int) -> None:
 
 def write_mds(out: Path, staging: Path, _: int) -> None:
     """Shards as the fair protocol has them."""
-    from streaming import MDSWriter  # pyright: ignore[reportMissingImports] - of the peers' interpreter
+    from streaming import MDSWriter  # pyright: ignore - of the peers' interpreter
 
     with MDSWriter(out=str(staging), columns={"text": "str", "label": "int"}, size_limit=SHARD_BYTES) as writer:
         for row in Source.of(out / SOURCE_SET):

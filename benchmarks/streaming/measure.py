@@ -50,7 +50,7 @@ class System:
 
     version: str
     write: Write
-    merge: Callable[[Path, list[Path]], None]
+    merge: Callable[[Path, list[Path]], Any]
     rows: Callable[[Path, bool], Iterable[Any]]
     loader: Callable[[Path, int, bool], Iterable[Any]]
     write_again: Write | None = None

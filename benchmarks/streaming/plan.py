@@ -68,8 +68,8 @@ def _plan(dataset: Any, ranks: int) -> Any:
     loader = sm.Loader(dataset, batch_size=_BATCH, shuffle=True, rank=ranks // 2, world_size=ranks, output="arrow")
     assert len(loader) > 0
     # Without threads a pass works when it is asked for a batch.
-    options = {"epoch": 0, "consumed": 0, "threads": 0, "prefetch_bytes": 1}
-    return loader, loader._plan().start(loader._outlet, loader._share(), **options)
+    options: dict[str, Any] = {"epoch": 0, "consumed": 0, "threads": 0, "prefetch_bytes": 1}
+    return loader, loader._plan(0).start(loader._outlet, loader._share(), **options)
 
 
 def _many_rows(folder: Path, rows: int) -> Path:

@@ -53,8 +53,7 @@ def system() -> System:
 def _writer(out: Path, size_limit: int | None) -> Any:
     import shardmill as sm
 
-    limit = {} if size_limit is None else {"size_limit": size_limit}
-    return sm.Writer(str(out), columns=_COLUMNS, format="parquet", compression="none", **limit)
+    return sm.Writer(str(out), columns=_COLUMNS, format="parquet", compression="none", size_limit=size_limit)
 
 
 def write(rows: Rows, out: Path, size_limit: int | None) -> None:

@@ -113,7 +113,7 @@ class Dataset:
         self._columns = list(names) if columns is None else column_names(columns)
         self._column_numbers = self._numbers_of(self._columns)
         if pickles != "bytes" and self._native.format == "mds":
-            self._refuse_pickles()
+            self.refuse_pickles(self._columns)
         self._decodings = self.decodings(self._columns)
         self._arguments = {
             "path": self._paths,
@@ -261,8 +261,13 @@ class Dataset:
         # An empty folder has no columns, and the job that will fill it asks for some.
         return self._native.column_numbers(names) if self._native.files else []
 
-    def _refuse_pickles(self) -> None:
-        for name, metadata in zip(self._columns, self._native.metadata(self._column_numbers), strict=False):
+    def refuse_pickles(self, columns: Sequence[str]) -> None:
+        """Checks that none of these columns would be delivered as pickles.
+
+        Raises:
+            ValueError: naming the column.
+        """
+        for name, metadata in zip(columns, self._native.metadata(self._numbers_of(list(columns))), strict=False):
             if metadata.get("mds.encoding") == "pkl":
                 raise FormatError(
                     f"column {name!r} of {', '.join(self._paths)} holds pickles, which are never decoded"

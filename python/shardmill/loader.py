@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,8 @@ from shardmill.dataset import Dataset, PathLike, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
+from shardmill.loader_options import at_least, tail_of
+from shardmill.loader_reports import LoaderReports
 from shardmill.loader_state import OrderSettings, parsed
 from shardmill.mixture import Mixture
 from shardmill.packing import PackedRows, Packing, packed_columns
@@ -29,9 +30,6 @@ from shardmill.transform import Transform
 
 if TYPE_CHECKING:
     from shardmill._native.packing import PackPlan
-
-#: Numbers cross into native code as 64 bits.
-_MOST = 2**63 - 1
 
 TAILS = ("uneven", "drop", "pad")
 
@@ -54,7 +52,7 @@ class _Position:
     is_loaded: bool = False
 
 
-class Loader:
+class Loader(LoaderReports):
     """Batches of one rank, decoded by native threads in this process.
 
     The sequence of global batches depends on the data, the filter, ``seed``, ``shuffle``, ``shuffle_window_bytes``,
@@ -166,11 +164,11 @@ class Loader:
         on_bad_file: str = "error",
         pickles: str = "error",
     ) -> None:
-        batch_size = _at_least("batch_size", batch_size, 1)
-        prefetch_bytes = _at_least("prefetch_bytes", prefetch_bytes, 1)
-        transform_workers = _at_least("transform_workers", transform_workers, 0)
-        lanes = None if lanes is None else _at_least("lanes", lanes, 1)
-        shuffle_window_bytes = _at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
+        batch_size = at_least("batch_size", batch_size, 1)
+        prefetch_bytes = at_least("prefetch_bytes", prefetch_bytes, 1)
+        transform_workers = at_least("transform_workers", transform_workers, 0)
+        lanes = None if lanes is None else at_least("lanes", lanes, 1)
+        shuffle_window_bytes = at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
         if not isinstance(shuffle, bool):
@@ -180,7 +178,7 @@ class Loader:
         self._rank, self._world_size = ranks.resolve(rank, world_size)
         if tail is not None and tail not in TAILS:
             raise OptionError(f"tail is one of {', '.join(TAILS)}, not {tail!r}")
-        self._tail_asked, self._tail = tail, _tail(tail, self._world_size)
+        self._tail_asked, self._tail = tail, tail_of(tail, self._world_size)
         options_of_dataset = {
             "filter": filter,
             "format": format,
@@ -199,15 +197,17 @@ class Loader:
             self._dataset = Dataset(
                 path,
                 **options_of_dataset,
-                columns=columns,
                 bad_lines=bad_lines,
                 on_bad_file=on_bad_file,
-                pickles=pickles,
+                # Which columns are delivered is known further down.
+                pickles="bytes" if columns is not None and pickles == "error" else pickles,
                 threads=threads,
             )
         if packing is not None:
             columns = packed_columns(packing, columns, fill_values)
         self._columns = self._dataset.columns if columns is None else column_names(columns)
+        if isinstance(self._dataset, Dataset) and self._dataset is not path and pickles == "error":
+            self._dataset.refuse_pickles(self._columns)
         self._batch_size = batch_size
         self._shuffle, self._seed = shuffle, seed
         self._window_bytes = shuffle_window_bytes
@@ -233,6 +233,11 @@ class Loader:
             "is_filtered": self._dataset.is_filtered,
         }
         self._packed = None
+        if packing is not None and on_bad_rows != "raise":
+            raise OptionError(
+                "packs are planned from the lengths of all rows, so a row that cannot be read is an error"
+                "\nhint: leave on_bad_rows away, or packing"
+            )
         if packing is not None:
             self._packed = PackedRows(packing, self._dataset, nulls=nulls, threads=max(self._threads, 1))
         self._outlet = self._new_outlet()
@@ -266,35 +271,6 @@ class Loader:
         """Where the loader stands: the epoch of the next batch."""
         return self._position.epoch
 
-    @property
-    def bad_rows(self) -> list[BadRow]:
-        """The rows of this epoch that could not be decoded, in batches that this rank was handed out."""
-        return list(self._ledger.rows)
-
-    def audit(self, epoch: int | None = None) -> Audit:
-        """What this rank was handed out of an epoch, since this loader was made or a state was loaded; of the last one when ``None``.
-
-        Audits add up: those of all ranks and sessions together equal :meth:`expected_audit`, if every row was delivered once and in its place.
-
-        Raises:
-            ValueError: for a loader without ``audit=True``.
-        """
-        if not self._is_audited:
-            raise OptionError("this loader keeps no audit\nhint: make it with audit=True")
-        return self._audits.get(max(self._audits, default=0) if epoch is None else epoch, Audit())
-
-    def expected_audit(self, *, start: int = 0, end: int | None = None, epoch: int | None = None) -> Audit:
-        """The audit of all ranks together between two positions of an epoch, as the plan has it. Nothing is read.
-
-        Args:
-            start: rows of the epoch, or packs, that come before, as ``state_dict()["consumed"]`` has them.
-            end: where it ends; the end of the epoch when ``None``.
-            epoch: the last one of :meth:`audit` when ``None``.
-        """
-        epoch = max(self._audits, default=self._position.epoch) if epoch is None else epoch
-        plan, share = self._plan(epoch), self._share()
-        return Audit(*plan.audit(epoch, start, plan.end(start, share) if end is None else end, share))
-
     def __len__(self) -> int:
         """Batches of one whole epoch on this rank; with ``packing`` and ``shuffle``, of the epoch that the loader is in."""
         return self._plan(self._position.epoch).batches_left(0, self._share())
@@ -326,7 +302,7 @@ class Loader:
 
         Never needed: a pass that ends moves to the next epoch by itself.
         """
-        _at_least("epoch", epoch, 0)
+        at_least("epoch", epoch, 0)
         if epoch != self._position.epoch:
             self._position = _Position(epoch)
 
@@ -369,75 +345,6 @@ class Loader:
         self._ledger.load(state.get("bad_rows"))
         self._audits.clear()
         self._normalize(self._position)
-
-    def metrics(self) -> dict[str, Any]:
-        """What the loader has done since it was made. Reading it disturbs nothing.
-
-        Returns:
-            ``rows`` and ``batches`` that were delivered; ``bytes_read`` from the files, footers included; ``elapsed_seconds``
-            of all passes; ``decode_seconds``, ``assemble_seconds`` and ``convert_seconds``, summed over threads;
-            ``wait_seconds`` that the trainer waited; ``blocks_decoded`` and ``slabs``.
-        """
-        return self._metrics.report(self._dataset._native.bytes_read)
-
-    def explain(
-        self,
-        *,
-        step: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-        batch_size: int | None = None,
-        epoch: int | None = None,
-    ) -> dict[str, Any]:
-        """Which rows a batch holds and why, for this or another topology, without reading row data.
-
-        Steps count from the start of the epoch. Lanes stay those of this loader, as they would after a resume on that topology.
-
-        Returns:
-            Of the batch: ``rows`` as ``(file, first row, count)`` in its order, ``None`` behind the last step;
-            ``repeats``, how many of them, at the end, fill up the last step; ``places`` of the global sequence that its
-            step covers; ``lanes`` as ``(lane, place in plan order, count)``.
-
-            Of the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``,
-            which has ``batches``, ``blocks``, ``decoded_bytes`` (in memory, the delivered columns) and ``stored_bytes``
-            (in the files, all columns) of each. ``decode_amplification`` is what all ranks decode, over what there is.
-
-            Of the shuffle: ``windows``, ``window_bytes`` of the largest in memory, and ``mixing_distance``, how many rows
-            the shuffle of a window moves a row on the average. All are 0 without shuffle.
-
-            Of a mixture: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
-
-            With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each lane, and ``packs`` lists
-            the pieces of each pack of the batch as ``(file, row, first token, tokens)``. Of the epoch there are also
-            ``packs_of_epoch``, ``tokens_of_epoch``, ``fill_rate`` (tokens over what packs have room for),
-            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` say what each does at most.
-
-        Example:
-            >>> import pyarrow as pa, pyarrow.parquet as pq
-            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
-            >>> import shardmill as sm
-            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
-            >>> loader.explain(step=1)["rows"]
-            [('ten.parquet', 4, 4)]
-            >>> [loader.explain(rank=rank, world_size=2, batch_size=2)["rows"] for rank in (0, 1)]
-            [[('ten.parquet', 0, 2)], [('ten.parquet', 2, 2)]]
-        """
-        _at_least("step", step, 0)
-        _at_least("epoch", 0 if epoch is None else epoch, 0)
-        _at_least("batch_size", self._batch_size if batch_size is None else batch_size, 1)
-        size = self._world_size if world_size is None else world_size
-        own = rank if rank is not None else self._rank if size == self._world_size else 0
-        ranks.resolve(own, size)
-        share = {
-            "batch_size": self._batch_size if batch_size is None else batch_size,
-            "world_size": size,
-            "rank": own,
-            "tail": _tail(self._tail_asked, size),
-        }
-        epoch = self._position.epoch if epoch is None else epoch
-        columns = self._outlet_arguments["columns"]
-        answer = self._plan(epoch).explain(epoch, step, share, columns)
-        return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}
 
     @property
     def start(self) -> tuple[int, int]:
@@ -597,24 +504,7 @@ class Loader:
         for note in notes:
             if isinstance(note, Audit):
                 self._audits[epoch] = self._audits.get(epoch, Audit()) + note
-        self._ledger.add((note for note in notes if isinstance(note, BadRow)), self._plan().num_rows)
+        self._ledger.add((note for note in notes if isinstance(note, BadRow)), self._plan(epoch).num_places)
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
-
-
-def _tail(asked: str | None, world_size: int) -> str:
-    return asked or ("uneven" if world_size == 1 else "pad")
-
-
-def _at_least(name: str, value: Any, least: int) -> int:
-    try:
-        # Also NumPy's integers.
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
-    if number > _MOST:
-        raise OptionError(f"{name} is at most 2^63 - 1, not {number}")
-    return number

@@ -181,9 +181,9 @@ class Mixture:
                 continue
             if source.num_rows == 0:
                 raise OptionError(f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0")
-        if len(self._blend.stages) > 1:
+        if len(self._blend.stages) != 1:
             return
-        _, parts = self._blend.stages[-1]
+        ((_, parts),) = self._blend.stages
         for number, (name, count) in enumerate(self.counts().items()):
             if self._blend.is_drawn(number) and count == 0:
                 raise OptionError(

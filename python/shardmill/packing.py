@@ -14,6 +14,7 @@ from shardmill.errors import MissingColumnError, OptionError
 
 if TYPE_CHECKING:
     from shardmill._native import load
+    from shardmill.mixture import Mixture
 
 #: Of the algorithms: a change of which tokens stand together needs a new number, which old states refuse.
 PACKING_VERSION = 1
@@ -200,7 +201,7 @@ class PackedRows:
         threads: that plan the packs of a shuffled epoch.
     """
 
-    def __init__(self, packing: Packing, dataset: Dataset, *, nulls: str, threads: int) -> None:
+    def __init__(self, packing: Packing, dataset: Dataset | Mixture, *, nulls: str, threads: int) -> None:
         if nulls not in ("error", "fill"):
             raise OptionError(f"packed rows have nulls='error', or 'fill' for empty rows in their place, not {nulls!r}")
         self.packing, self._dataset = packing, dataset

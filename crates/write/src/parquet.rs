@@ -51,7 +51,7 @@ type File = RowGroupFile<BufWriter<StagedFile>>;
 /// Who writes the file.
 enum Sink {
     Thread(Follower<Part, Finished>),
-    Caller(File),
+    Caller(Box<File>),
 }
 
 enum Part {
@@ -154,7 +154,7 @@ impl OpenFile {
                 Finished::of(file.finish()?, &path, rows)
             })?)
         } else {
-            Sink::Caller(file)
+            Sink::Caller(Box::new(file))
         };
         Ok(Self { path, encoders, group: None, sink, rows: 0, bytes: 0, group_bytes: 0 })
     }

@@ -61,7 +61,7 @@ impl Column {
     pub(super) fn finish(self, field: &Field, first_row: u64, convert: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
         let plain = self.plain.map(|mut plain| plain.finish());
         let Some(objects) = self.objects else { return plain.ok_or_else(|| super::invalid("a column has no values")) };
-        let before = plain.as_ref().map_or(0, |plain| plain.len());
+        let before = plain.as_ref().map_or(0, Array::len);
         let values = PyList::new(convert.py(), objects)?;
         let (converted, _field) = convert.call1((field.name(), values, first_row + before as u64))?.extract::<PyArray>()?.into_inner();
         match plain.filter(|plain| !plain.is_empty()) {

@@ -123,8 +123,8 @@ fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Forma
             let hashes: Vec<&str> = hashes.iter().map(String::as_str).collect();
             let columns = columns.map(|columns| Columns::new(columns.iter().map(|(name, encoding)| (name.as_str(), encoding.as_str()))));
             Format::Mds {
-                columns: columns.transpose().map_err(explained)?,
-                options: ShardOptions::parse(size_limit, compression.as_deref(), &hashes).map_err(explained)?,
+                columns: columns.transpose().map_err(|error| explained(&error))?,
+                options: ShardOptions::parse(size_limit, compression.as_deref(), &hashes).map_err(|error| explained(&error))?,
             }
         }
     })
@@ -134,7 +134,7 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
     PyShardmillError::option(error.to_string()).into()
 }
 
-fn explained(error: shardmill_formats::mds::Error) -> PyErr {
+fn explained(error: &shardmill_formats::mds::Error) -> PyErr {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
     PyShardmillError::option(format!("{error}{hint}")).into()
 }
@@ -147,7 +147,7 @@ fn invalid(error: impl std::fmt::Display) -> PyErr {
 /// Encodings of MDS for the columns of a schema.
 #[pyfunction]
 fn mds_encodings(schema: PySchema) -> PyResult<Vec<(String, String)>> {
-    let columns = Columns::of_schema(&schema.into_inner()).map_err(explained)?;
+    let columns = Columns::of_schema(&schema.into_inner()).map_err(|error| explained(&error))?;
     Ok(columns.iter().map(|column| (column.name.clone(), column.encoding_name.clone())).collect())
 }
 
@@ -161,6 +161,7 @@ fn column_without_json(schema: PySchema) -> Option<(String, String)> {
 
 /// Digests of a file, in hexadecimal digits, in the order of the algorithms.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
 fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<Vec<String>> {
     let algorithms = algorithms
         .iter()

@@ -37,10 +37,10 @@ impl Lengths {
         let column = match source {
             LengthsSource::Lists { column, .. } | LengthsSource::Stated { column } => column,
         };
-        if let (LengthsSource::Stated { .. }, Some(field)) = (source, dataset.schema().fields().get(column)) {
-            if !field.data_type().is_integer() {
-                return Err(Error::NotLengths { column: field.name().clone(), data_type: field.data_type().clone() }.into());
-            }
+        if let (LengthsSource::Stated { .. }, Some(field)) = (source, dataset.schema().fields().get(column))
+            && !field.data_type().is_integer()
+        {
+            return Err(Error::NotLengths { column: field.name().clone(), data_type: field.data_type().clone() }.into());
         }
         // Ids are the same, and small blocks are read together.
         let merged = Arc::new(rows.merged(1));

@@ -26,8 +26,11 @@ pub struct Activity {
 #[derive(Debug, Default)]
 struct Running {
     number: AtomicU64,
-    begun: Mutex<BTreeMap<u64, (&'static str, Option<usize>, Instant)>>,
+    begun: Mutex<BTreeMap<u64, Start>>,
 }
+
+/// Stage, visit, time.
+type Start = (&'static str, Option<usize>, Instant);
 
 /// Ends with its call, also by a panic.
 struct Begun<'a>(&'a Running, u64);
@@ -74,7 +77,7 @@ impl Metrics {
     #[must_use]
     pub fn activities(&self) -> Vec<Activity> {
         let now = Instant::now();
-        let activity = |(stage, visit, begun): &(&'static str, Option<usize>, Instant)| Activity { stage, visit: *visit, duration: now - *begun };
+        let activity = |(stage, visit, begun): &Start| Activity { stage, visit: *visit, duration: now - *begun };
         // Numbers grow with time.
         self.running.lock().values().map(activity).collect()
     }
@@ -99,7 +102,7 @@ impl Running {
         Begun(self, number)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, (&'static str, Option<usize>, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Start>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,7 +21,7 @@ fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
         let config = index.shards[0].config.clone();
         let hashes: Vec<&str> = config.hashes.iter().map(String::as_str).collect();
         let limit = config.size_limit.map(|limit| u32::try_from(limit).unwrap());
-        let options = ShardOptions::parse(limit, config.compression.as_ref().map(|compression| compression.name()), &hashes).unwrap();
+        let options = ShardOptions::parse(limit, config.compression.as_ref().map(crate::mds::Compression::name), &hashes).unwrap();
         let mut encoder = ShardEncoder::new(config.columns.clone(), options);
         let (mut written, mut types) = (Vec::new(), None);
         for entry in &index.shards {
@@ -59,7 +59,7 @@ fn values_of_the_peer_are_those_that_it_was_given() {
     let entry = Arc::new(index.shards[0].clone());
     let bytes = fs::read(folder("zstd").join(&entry.file().basename)).unwrap();
     let file = MdsFile::open(memory(&entry.file().basename, &bytes), &MdsOptions { entry: Some(entry), ..MdsOptions::default() }).unwrap();
-    let column = |name: &str| file.read(0, &[file.schema().index_of(name).unwrap()], None).unwrap().column(0).clone();
+    let column = |name: &str| Arc::clone(file.read(0, &[file.schema().index_of(name).unwrap()], None).unwrap().column(0));
     assert_eq!(column("a_str").as_string_view().value(1), "hé\0\u{1f600}1");
     assert_eq!(column("str_int").as_string_view().iter().flatten().collect::<Vec<_>>(), ["1", "10"]);
     assert_eq!(column("uint64").as_primitive::<arrow_array::types::UInt64Type>().values().as_ref(), [u64::MAX, u64::MAX - 1]);

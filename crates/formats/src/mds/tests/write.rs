@@ -30,10 +30,10 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 /// The bytes of the only value of a column, behind the length where it has one.
 fn encoded(encoding: &str, array: ArrayRef) -> Result<Vec<u8>, String> {
     let columns = Columns::new([("x", encoding)]).map_err(|error| error.to_string())?;
-    let is_variable = columns.get(0).unwrap().encoding.size().is_none();
+    let is_variable = columns.get(0).is_some_and(|column| column.encoding.size().is_none());
     let shards = shards(&[("x", encoding)], ShardOptions::default(), &[batch(vec![("x", array)])]).map_err(|error| error.to_string())?;
     let bytes = &shards[0].bytes;
-    let start = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize + if is_variable { 4 } else { 0 };
+    let start = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize + if is_variable { 4 } else { 0 };
     Ok(bytes[start..].to_vec())
 }
 
@@ -86,14 +86,16 @@ fn golden_vector_is_written_byte_for_byte() {
     expected.extend(hex("00000000 05000000 0000004000004040 ffffffffffffffff 0801010900"));
     assert_eq!(shard.bytes, expected);
     assert_eq!(shard.basename, "shard.00000.mds");
-    assert_eq!(index_json(&[shard.entry.clone()]), GOLDEN_INDEX);
+    assert_eq!(index_json(std::slice::from_ref(&shard.entry)), GOLDEN_INDEX);
     let index = Index::parse(INDEX_NAME, GOLDEN_INDEX.as_bytes()).unwrap();
     assert_eq!((index.shards.as_slice(), index.to_json().as_str()), ([shard.entry.clone()].as_slice(), GOLDEN_INDEX));
 }
 
 #[test]
 fn shards_are_cut_where_the_table_of_the_format_says() {
-    let table: &[(&[usize], u32, &[(u64, u64)])] = &[
+    /// Sizes of the rows, limit, and of each shard its samples and bytes.
+    type Case<'a> = (&'a [usize], u32, &'a [(u64, u64)]);
+    let table: &[Case<'_>] = &[
         (&[5000, 10], 1024, &[(0, 172), (1, 5180), (1, 190)]),
         (&[10, 5000, 10], 1024, &[(1, 190), (1, 5180), (1, 190)]),
         (&[100; 7], 494, &[(2, 387), (2, 387), (2, 387), (1, 279)]),

@@ -42,7 +42,8 @@ impl WebDatasetFile {
     }
 
     pub(super) fn open_with_blocks(object: Arc<dyn RangeRead>, block_bytes: u64) -> Result<Self, Error> {
-        let magic = object.read_ranges(&[0..MAGIC_LEN.min(object.size())])?.pop().unwrap_or_default();
+        let start = 0..MAGIC_LEN.min(object.size());
+        let magic = object.read_ranges(std::slice::from_ref(&start))?.pop().unwrap_or_default();
         let compression = sniff_compression(&magic);
         let index = match compression {
             Compression::None => index::index(object.as_ref())?,

@@ -41,7 +41,7 @@ fn open(bytes: &[u8]) -> Result<WebDatasetFile, Error> {
 fn rows(file: &WebDatasetFile) -> Result<RecordBatch, crate::table::TableError> {
     let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
     let batches = (0..file.blocks().len()).map(|block| file.read(block, &columns, None)).collect::<Result<Vec<_>, _>>()?;
-    Ok(concat_batches(file.schema(), &batches).unwrap())
+    Ok(concat_batches(file.schema(), &batches).unwrap_or_else(|error| panic!("{error}")))
 }
 
 fn member(name: &str, body: &[u8]) -> (String, Vec<u8>) {
