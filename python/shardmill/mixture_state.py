@@ -87,7 +87,10 @@ def by_name(explanation: dict[str, Any], dataset: Dataset | Mixture) -> dict[str
     if not isinstance(dataset, Mixture):
         return explanation
     counts = {
-        name: dict(zip(dataset.sources, explanation[name], strict=False)) for name in ("sources", "sources_of_epoch")
+        name: dict(zip(dataset.sources, explanation[name], strict=False))
+        for name in ("sources", "sources_of_epoch")
+        # Packs hold rows of several sources.
+        if name in explanation
     }
     return {**explanation, **counts}
 
