@@ -40,8 +40,8 @@ def measure(options: Options, system: System) -> dict[str, Any]:
     figures: Figures = {}
     figures["write, row by row"] = _written(whole, rows, lambda out: system.write(rows, out, SHARD_BYTES))
     figures["parallel write + merge"] = _written(parts, rows, lambda out: _write_parts(source, out, system))
-    for name, write in system.more_writes.items():
-        figures[name] = _written(options.scratch / "more", rows, lambda out, write=write: write(rows, out))
+    for number, (name, write) in enumerate(system.more_writes.items()):
+        figures[name] = _written(options.scratch / f"more{number}", rows, lambda out, write=write: write(rows, out))
     check_rows(source, system.rows(parts, False), in_order=True)
     check_rows(source, system.rows(whole, True), in_order=False)
     for name, folder, is_shuffled in (
