@@ -191,7 +191,8 @@ class Loader(LoaderReports):
             given = [name for name, value in options_of_dataset.items() if value is not None]
             if given or (bad_lines, on_bad_file, pickles) != ("error", "error", "error"):
                 names = ", ".join([*options_of_dataset, "bad_lines, on_bad_file and pickles"])
-                raise OptionError(f"{names} belong to the {type(path).__name__}; give them there")
+                owner = "Dataset" if isinstance(path, Dataset) else "sources of the Mixture, each a sm.Dataset"
+                raise OptionError(f"{names} belong to the {owner}; give them there")
             self._dataset = path
         else:
             self._dataset = Dataset(

@@ -40,6 +40,7 @@ class LoaderReports:
         """What this rank was handed out of an epoch, since this loader was made or a state was loaded; of the last one when ``None``.
 
         Audits add up: those of all ranks and sessions together equal :meth:`expected_audit`, if every row was delivered once and in its place.
+        Places follow from ``batch_size * world_size``; where that changed in the middle of the epoch, only ``rows`` and ``set`` are equal.
 
         Raises:
             ValueError: for a loader without ``audit=True``.

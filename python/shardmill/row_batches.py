@@ -7,6 +7,7 @@ from typing import Any
 
 from shardmill.cells import Cell
 from shardmill.errors import FormatError, MissingColumnError
+from shardmill.exact_values import first_changed
 
 _SHOWN_LENGTH = 60
 
@@ -121,13 +122,23 @@ class RowBatches:
             place = _first_misfit(arrow, values, data_type)
             reason = f"is no {data_type}" if data_type is not None else "is of another type than the values before it"
             raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}")) from error
-        return array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
+        array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
+        changed = first_changed(values, array)
+        if changed is not None:
+            reason = f"{array.type} holds only in part"
+            raise FormatError(_misfit(first_row + changed, name, values[changed], reason))
+        return array
 
     def _names(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
         if self._columns is not None:
             return self._columns
         schema = self.schema
-        return list(dict.fromkeys(name for row in rows for name in row)) if schema is None else schema.names
+        if schema is not None:
+            return schema.names
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if rows and not names:
+            raise FormatError("the first rows have no columns\nhint: give schema=, or columns= with types")
+        return names
 
     def _batch(self, columns: dict[str, Any], first_row: int) -> Any:
         arrow = _pyarrow()

@@ -154,7 +154,13 @@ impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
 impl Plain for Singles {
     #[expect(clippy::cast_possible_truncation, reason = "a column of single precision rounds, as it does everywhere")]
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
-        self.0.append_value(value.cast_exact::<PyFloat>().ok()?.value() as f32);
+        let value = value.cast_exact::<PyFloat>().ok()?.value();
+        let single = value as f32;
+        // What is finite must not become infinite.
+        if single.is_infinite() && value.is_finite() {
+            return None;
+        }
+        self.0.append_value(single);
         Some(4)
     }
 

@@ -5,11 +5,12 @@
 
 use super::Format;
 use crate::Result;
-use shardmill_formats::mds::{self, ArrayTypes, INDEX_NAME, Index, MdsFile, MdsOptions, ShardEntry};
+use serde::de::IgnoredAny;
+use shardmill_formats::mds::{self, ArrayTypes, Error as MdsError, INDEX_NAME, Index, MdsFile, MdsOptions, ShardEntry};
 use shardmill_formats::table::{TableError, TableFile};
-use shardmill_plan::DataFile;
+use shardmill_plan::{DataFile, data_files};
 use shardmill_storage::{Error as StorageError, RangeRead, store_of};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What indexes say of files, by path.
@@ -69,10 +70,19 @@ pub fn indexed_files(path: &str) -> Result<Option<Vec<IndexedFile>>> {
     let index_path = format!("{folder}/{INDEX_NAME}");
     let Ok(object) = store_of(&index_path)?.open(&index_path) else { return Ok(None) };
     let bytes = whole(object.as_ref())?;
+    let refused = |reason: String| TableError::from(MdsError::Index { path: index_path.clone(), reason });
     if !Index::is_mds(&bytes) {
+        // What was cut says no more whose index it is; then the files beside it do.
+        if serde_json::from_slice::<IgnoredAny>(&bytes).is_err() && holds_shards(folder)? {
+            return Err(refused("it is no JSON: it was cut, or is still being written".to_owned()).into());
+        }
         return Ok(None);
     }
     let index = Index::parse(&index_path, &bytes).map_err(TableError::from)?;
+    let mut listed = HashSet::new();
+    if let Some(entry) = index.shards.iter().find(|entry| !listed.insert(entry.file().basename.as_str())) {
+        return Err(refused(format!("it lists `{}` twice", entry.file().basename)).into());
+    }
     let files = index.shards.into_iter().map(|entry| {
         let at = |basename: &str| format!("{folder}/{basename}");
         let mut relative = entry.file().basename.clone();
@@ -86,6 +96,10 @@ pub fn indexed_files(path: &str) -> Result<Option<Vec<IndexedFile>>> {
         Ok(IndexedFile { file: DataFile { path: at(&relative), relative }, entry: Arc::new(entry) })
     });
     files.collect::<Result<Vec<_>>>().map(Some)
+}
+
+fn holds_shards(folder: &str) -> Result<bool> {
+    Ok(data_files(&[folder.to_owned()])?.iter().any(|file| Format::of(&file.path) == Some(Format::Mds)))
 }
 
 fn is_absent(path: &str) -> Result<bool> {

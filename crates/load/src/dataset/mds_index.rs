@@ -48,9 +48,35 @@ pub fn rebuild_index(folder: &str, threads: usize, cancel: &Cancel) -> Result<(u
         }
         index.shards.push(entry);
     }
+    check_old_index(folder, &index)?;
     let samples = index.shards.iter().map(|shard| shard.samples).sum();
     publish(&format!("{folder}/{INDEX_NAME}"), index.to_json().as_bytes())?;
     Ok((index.shards.len() as u64, samples))
+}
+
+/// An index that can be read still knows what its shards have to be: a new one must not make damage look whole.
+fn check_old_index(folder: &str, new: &Index) -> Result<()> {
+    let path = format!("{folder}/{INDEX_NAME}");
+    let Ok(object) = store_of(&path)?.open(&path) else { return Ok(()) };
+    let Ok(old) = Index::parse(&path, &whole(object.as_ref())?) else { return Ok(()) };
+    for entry in &old.shards {
+        let basename = &entry.file().basename;
+        let refused = |field, reason| {
+            let reason = format!("{reason}; to index what is there all the same, remove `{path}` first");
+            TableError::from(MdsError::Shard { path: format!("{folder}/{basename}"), field, reason })
+        };
+        let Some(found) = new.shards.iter().find(|shard| shard.file().basename == *basename) else {
+            return Err(refused("basename", "the index lists it, and it is not there".to_owned()).into());
+        };
+        let files = [(Some(&entry.raw_data), Some(&found.raw_data)), (entry.zip_data.as_ref(), found.zip_data.as_ref())];
+        for (listed, found) in files.into_iter().filter_map(|(listed, found)| listed.zip(found)) {
+            let differs = |(name, hash): &(&String, &String)| found.hashes.get(*name).is_some_and(|found| found != *hash);
+            if let Some((name, hash)) = listed.hashes.iter().find(differs) {
+                return Err(refused("hashes", format!("the index has {name} `{hash}`, and its content has another")).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn publish(path: &str, content: &[u8]) -> Result<()> {

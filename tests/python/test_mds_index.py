@@ -1,0 +1,62 @@
+"""An index of MDS shards that is broken, or that knows better than a damaged shard: an error, and no row is lost in silence."""
+
+import json
+from pathlib import Path
+
+import pytest
+import shardmill as sm
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "set"
+    with sm.Writer(folder, format="mds", columns={"i": "int"}, hashes=["sha1"], size_limit=600) as writer:
+        writer.write_rows([{"i": row} for row in range(300)])
+    assert len(list(folder.glob("*.mds"))) > 6
+    return folder
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(folder: Path, share: float) -> None:
+    index = folder / "index.json"
+    content = index.read_bytes()
+    index.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(sm.FormatError, match=r"index\.json.*it was cut"):
+        sm.Dataset(folder)
+    assert sm.rebuild_index(folder) is not None
+    assert index.read_bytes() == content
+
+
+def test_index_that_lists_a_shard_twice_is_an_error(folder: Path) -> None:
+    index = json.loads((folder / "index.json").read_text())
+    index["shards"].append(index["shards"][0])
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(sm.FormatError, match="twice"):
+        sm.Dataset(folder)
+
+
+def test_repair_refuses_to_hide_damage_that_the_old_index_shows(folder: Path) -> None:
+    shard = folder / "shard.00003.mds"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 8
+    shard.write_bytes(content)
+    before = (folder / "index.json").read_bytes()
+    with pytest.raises(sm.FormatError, match=r"shard\.00003\.mds.*sha1"):
+        sm.rebuild_index(folder)
+    assert (folder / "index.json").read_bytes() == before
+
+
+def test_repair_refuses_to_forget_a_shard_that_the_old_index_lists(folder: Path) -> None:
+    (folder / "shard.00003.mds").unlink()
+    with pytest.raises(sm.FormatError, match=r"shard\.00003\.mds.*not there"):
+        sm.rebuild_index(folder)
+    (folder / "index.json").unlink()
+    sm.rebuild_index(folder)
+    assert 0 < len(sm.Dataset(folder)) < 300
+
+
+def test_folder_of_another_format_may_have_a_broken_index(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path / "set", format="parquet") as writer:
+        writer.write({"x": 1})
+    (tmp_path / "set" / "index.json").write_text("{")
+    assert list(sm.Dataset(tmp_path / "set", format="parquet")) == [{"x": 1}]
