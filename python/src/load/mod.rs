@@ -1,238 +1,28 @@
 //! `shardmill._native.load`
 
-use crate::columns::{fill_values, kind, nulls, slab_to_python, value_at};
-use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::{SIGNAL_POLL, interruptible};
-use crate::packing::PyPackColumns;
+mod dataset;
+mod outlet;
+mod pass;
+
+pub(crate) use dataset::PyDataset;
+pub(crate) use outlet::PyOutlet;
+pub(crate) use pass::{PyAudit, PyPass, sums};
+
+use crate::columns::value_at;
+use crate::error::PyShardmillError;
+use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
-use shardmill_engine::{Cancel, Poll, STOP_PATIENCE};
-use shardmill_formats::records::BadLines;
+use pyo3::types::PyDict;
+use pyo3_arrow::PyRecordBatch;
+use shardmill_engine::Cancel;
 use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::packing::Packs;
-use shardmill_load::pass::MetricsReport;
-use shardmill_load::{
-    Audit, AuditIds, BadRowPolicy, Dataset, DatasetOptions, Delivery, Error, Format, MixedSource, OnBadRows, Outlet, OutletKind, Pass, PassOptions,
-    RowSet, Slab, TableColumn, TableDataFile, TableOptions, expected_audit, explain, fingerprint, rebuild_index, take,
-};
+use shardmill_load::{AuditIds, BadRowPolicy, Dataset, OnBadRows, Outlet, Pass, PassOptions, RowSet, expected_audit, explain, rebuild_index, take};
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, Lanes, MixtureOptions, ORDER_VERSION, RowOrder, Steps, Tail};
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-
-/// Path, name in states, constants by column, deleted rows.
-type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
-
-#[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
-pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
-
-#[pymethods]
-impl PyDataset {
-    #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, has_pickle_bytes=false, threads=1))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
-    fn new(
-        py: Python<'_>,
-        paths: Vec<String>,
-        format: Option<&str>,
-        hive: bool,
-        filter: Option<&str>,
-        schema: Option<PySchema>,
-        bad_lines: &str,
-        skip_bad_files: bool,
-        has_pickle_bytes: bool,
-        threads: usize,
-    ) -> PyResult<Self> {
-        let bad_lines = match bad_lines {
-            "error" => BadLines::Error,
-            "skip" => BadLines::Skip,
-            "null" => BadLines::Null,
-            other => return Err(PyShardmillError::option(format!("bad_lines is 'error', 'skip' or 'null', not {other:?}")).into()),
-        };
-        let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
-        let options = DatasetOptions {
-            paths,
-            format,
-            hive,
-            filter: filter.map(parsed).transpose()?,
-            text_schema: schema.map(PySchema::into_inner),
-            bad_lines,
-            skip_bad_files,
-            has_pickle_bytes,
-            threads: threads.max(1),
-        };
-        let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
-        if let Some(filter) = filter.map(parsed).transpose()?.filter(|_| !dataset.files().is_empty()) {
-            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
-        }
-        Ok(Self(Arc::new(dataset)))
-    }
-
-    /// The files of a table, under its own schema: `columns` are (id, names), `files` are (path, name in states, constants by column, deleted rows).
-    #[staticmethod]
-    #[pyo3(signature = (schema, columns, files, *, filter=None, threads=1))]
-    fn of_table(
-        py: Python<'_>,
-        schema: PySchema,
-        columns: Vec<(i64, Vec<String>)>,
-        files: Vec<PyTableFile>,
-        filter: Option<&str>,
-        threads: usize,
-    ) -> PyResult<Self> {
-        let columns = columns.into_iter().map(|(id, names)| TableColumn { id, names }).collect();
-        let files = files.into_iter().map(|(path, relative, constants, deleted)| {
-            let constants = constants.into_iter().map(|(column, value)| (column, value.into_inner().0)).collect();
-            TableDataFile { path, relative, constants, deleted }
-        });
-        let options = TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };
-        let dataset = interruptible(py, move |cancel| Dataset::open_table(&options, cancel).map_err(PyShardmillError::from))?;
-        if let Some(filter) = filter.map(parsed).transpose()? {
-            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
-        }
-        Ok(Self(Arc::new(dataset)))
-    }
-
-    /// Several data sets as one: (name, data set, numbers of its columns) of each.
-    #[staticmethod]
-    #[pyo3(signature = (sources, *, number_column=None))]
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn mixed(sources: Vec<(String, PyRef<'_, Self>, Vec<usize>)>, number_column: Option<&str>) -> PyShardmillResult<Self> {
-        let source = |(name, dataset, columns): &(String, PyRef<'_, Self>, Vec<usize>)| MixedSource {
-            name: name.clone(),
-            dataset: Arc::clone(&dataset.0),
-            columns: columns.clone(),
-        };
-        let sources: Vec<MixedSource> = sources.iter().map(source).collect();
-        Ok(Self(Arc::new(Dataset::mixed(&sources, number_column)?)))
-    }
-
-    #[getter]
-    fn format(&self) -> Option<&'static str> {
-        self.0.format().map(Format::name)
-    }
-
-    /// Of these columns.
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn schema(&self, columns: Vec<usize>) -> PyResult<PySchema> {
-        let schema = self.0.schema().project(&columns).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok(PySchema::new(Arc::new(schema)))
-    }
-
-    #[getter]
-    fn column_names(&self) -> Vec<String> {
-        self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
-    }
-
-    /// Metadata of each of these columns.
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn metadata(&self, columns: Vec<usize>) -> Vec<HashMap<String, String>> {
-        let fields = columns.iter().filter_map(|column| self.0.schema().fields().get(*column));
-        fields.map(|field| field.metadata().clone().into_iter().collect()).collect()
-    }
-
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn column_numbers(&self, names: Vec<String>) -> PyShardmillResult<Vec<usize>> {
-        Ok(self.0.columns(&names)?)
-    }
-
-    #[getter]
-    fn num_rows(&self) -> u64 {
-        self.0.num_rows()
-    }
-
-    #[getter]
-    fn bytes_read(&self) -> u64 {
-        self.0.bytes_read()
-    }
-
-    /// (path, path below the root, bytes, rows) of each file.
-    #[getter]
-    fn files(&self) -> Vec<(String, String, u64, u64)> {
-        self.0.files().iter().map(|file| (file.path.clone(), file.relative.clone(), file.size, file.num_rows())).collect()
-    }
-
-    /// (path, reason) of each file that was left out.
-    #[getter]
-    fn skipped(&self) -> Vec<(String, String)> {
-        self.0.skipped().iter().map(|(path, error)| (path.clone(), shardmill_curate::reason(error))).collect()
-    }
-
-    #[getter]
-    fn fingerprint(&self) -> String {
-        fingerprint::of_dataset(&self.0)
-    }
-
-    #[getter]
-    fn file_digests(&self) -> Vec<String> {
-        fingerprint::of_files(&self.0)
-    }
-}
-
-/// What becomes of the rows of a slab.
-#[pyclass(name = "Outlet", module = "shardmill._native.load", frozen)]
-pub(crate) struct PyOutlet(pub(crate) Arc<Outlet>);
-
-#[pymethods]
-impl PyOutlet {
-    #[new]
-    #[pyo3(signature = (dataset, *, columns, kind, nulls, fill_values, is_padded, is_filtered))]
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn new(
-        dataset: PyRef<'_, PyDataset>,
-        columns: Vec<usize>,
-        kind: &str,
-        nulls: &str,
-        fill_values: &Bound<'_, PyDict>,
-        is_padded: bool,
-        is_filtered: bool,
-    ) -> PyResult<Self> {
-        let kind = outlet_kind(kind, nulls, fill_values)?;
-        let outlet = Outlet::new(&dataset.0, columns, kind, is_padded, is_filtered).map_err(PyShardmillError::from)?;
-        Ok(Self(Arc::new(outlet)))
-    }
-
-    /// For packs of rows, which have no nulls.
-    #[staticmethod]
-    #[pyo3(signature = (columns, *, kind, is_padded))]
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn of_packs(py: Python<'_>, columns: PyRef<'_, PyPackColumns>, kind: &str, is_padded: bool) -> PyResult<Self> {
-        let kind = outlet_kind(kind, "error", &PyDict::new(py))?;
-        Ok(Self(Arc::new(Outlet::of_packs(&columns.0, kind, is_padded).map_err(PyShardmillError::from)?)))
-    }
-
-    /// Names of the entries of a batch.
-    #[getter]
-    fn names(&self) -> Vec<String> {
-        match self.0.converter() {
-            Some(converter) => converter.outputs().iter().map(|output| output.name.clone()).collect(),
-            None => self.0.schema().fields().iter().map(|field| field.name().clone()).collect(),
-        }
-    }
-
-    #[getter]
-    fn schema(&self) -> PySchema {
-        PySchema::new(Arc::clone(self.0.schema()))
-    }
-
-    /// The first column whose type torch has since 2.3 only.
-    #[getter]
-    fn wide_unsigned(&self) -> Option<&str> {
-        self.0.converter()?.wide_unsigned()
-    }
-}
-
-fn outlet_kind(kind: &str, nulls: &str, fill_values: &Bound<'_, PyDict>) -> PyResult<OutletKind> {
-    // Checked for Arrow as well, which has no use for them.
-    let (nulls, fill_values) = (self::nulls(nulls)?, self::fill_values(fill_values)?);
-    Ok(match kind {
-        "arrow" => OutletKind::Arrow,
-        name => OutletKind::Columns { kind: self::kind(name)?, nulls, fill_values },
-    })
-}
 
 /// The rows of an epoch, and their order.
 #[pyclass(name = "RowPlan", module = "shardmill._native.load", frozen)]
@@ -552,108 +342,12 @@ fn parsed(filter: &str) -> PyResult<Expression> {
     serde_json::from_str(filter).map_err(|error| PyShardmillError::option(format!("filter: {error}")).into())
 }
 
-/// One iteration of one rank.
-#[pyclass(name = "Pass", module = "shardmill._native.load", frozen)]
-pub(crate) struct PyPass {
-    pass: Mutex<Pass<Delivery>>,
-    outlet: Arc<Outlet>,
-    dataset: Arc<Dataset>,
-    rows: Arc<RowSet>,
-    order: Arc<RowOrder>,
-    process: u32,
-}
-
-/// Content, and of each batch: rows, rows of the epoch that are delivered with it. Then the bad rows: number of the batch, path, row, cause. Then the audit of
-/// each batch.
-type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>, Vec<(usize, String, u64, String)>, Vec<PyAudit>);
-
-/// Rows, set, sequence.
-pub(crate) type PyAudit = (u64, u128, u128);
-
-pub(crate) fn sums(audit: &Audit) -> PyAudit {
-    (audit.rows, audit.set, audit.sequence)
-}
-
 fn policy(name: &str) -> PyResult<OnBadRows> {
     match name {
         "raise" => Ok(OnBadRows::Raise),
         "skip" => Ok(OnBadRows::Skip),
         "replace" => Ok(OnBadRows::Replace),
         other => Err(PyShardmillError::option(format!("on_bad_rows is 'raise', 'skip' or 'replace', not {other:?}")).into()),
-    }
-}
-
-#[pymethods]
-impl PyPass {
-    /// The next slab, or `None` at the end. While there is none, `on_stall` is called after `stall_seconds` and then after twice the time, again and again.
-    fn next_slab(&self, py: Python<'_>, stall_seconds: f64, on_stall: &Bound<'_, PyAny>) -> PyResult<Option<PySlab>> {
-        let (begun, mut stall) = (Instant::now(), stall_seconds);
-        if self.process != std::process::id() {
-            return Err(PyRuntimeError::new_err("this iteration was begun before a fork; its threads are not in this process: iterate anew"));
-        }
-        loop {
-            match py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL)) {
-                Poll::Finished => return Ok(None),
-                Poll::Ready(result) => {
-                    let slab = result.map_err(Error::from).and_then(|slab| slab).map_err(PyShardmillError::from)?;
-                    return self.to_python(py, slab).map(Some);
-                }
-                Poll::Pending => {}
-            }
-            py.check_signals()?;
-            if begun.elapsed().as_secs_f64() >= stall {
-                on_stall.call1((begun.elapsed().as_secs_f64(), self.activities(py)?))?;
-                stall *= 2.0;
-            }
-        }
-    }
-
-    /// Ends the threads. Rows that were not delivered are forgotten.
-    fn stop(&self, py: Python<'_>) {
-        if self.process == std::process::id() {
-            py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).stop(STOP_PATIENCE));
-        }
-    }
-
-    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let MetricsReport { decode_seconds, assemble_seconds, convert_seconds, wait_seconds, blocks_decoded, slabs } =
-            py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).metrics());
-        let report = PyDict::new(py);
-        report.set_item("decode_seconds", decode_seconds)?;
-        report.set_item("assemble_seconds", assemble_seconds)?;
-        report.set_item("convert_seconds", convert_seconds)?;
-        report.set_item("wait_seconds", wait_seconds)?;
-        report.set_item("blocks_decoded", blocks_decoded)?;
-        report.set_item("slabs", slabs)?;
-        Ok(report)
-    }
-}
-
-impl PyPass {
-    fn to_python(&self, py: Python<'_>, slab: Slab<Delivery>) -> PyResult<PySlab> {
-        let content = match (slab.content, self.outlet.converter()) {
-            (Delivery::Rows(rows), _) => Py::new(py, PyRecordBatch::new(rows))?.into_any(),
-            (Delivery::Columns(columns), Some(converter)) => slab_to_python(py, converter, columns)?.into_any().unbind(),
-            (Delivery::Columns(_), None) => return Err(PyRuntimeError::new_err("columns without a converter")),
-        };
-        let rows = slab.batches.iter().map(|batch| batch.rows).collect();
-        let bad_rows = slab.bad_rows.into_iter().map(|(batch, bad)| (batch, bad.path, bad.row, bad.cause.to_string())).collect();
-        let audits = slab.audits.iter().map(sums).collect();
-        Ok((content, rows, slab.batches.iter().map(|batch| batch.consumed).collect(), bad_rows, audits))
-    }
-
-    /// (stage, seconds, path, block) of what the threads do; path and block while one is decoded.
-    fn activities<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let activities = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).activities());
-        let place = |visit: usize| {
-            let place = self.rows.blocks().get(self.order.block(visit)?)?.place;
-            Some((self.dataset.files().get(place.file)?.path.clone(), place.block))
-        };
-        let each = activities.into_iter().map(|activity| {
-            let (path, block) = activity.visit.and_then(place).unzip();
-            (activity.stage, activity.duration.as_secs_f64(), path, block).into_pyobject(py)
-        });
-        each.collect()
     }
 }
 

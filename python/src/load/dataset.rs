@@ -1,0 +1,160 @@
+//! Files of one schema.
+
+use super::parsed;
+use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::interrupt::interruptible;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3_arrow::{PyArray, PySchema};
+use shardmill_formats::records::BadLines;
+use shardmill_load::{Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, fingerprint};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Path, name in states, constants by column, deleted rows.
+type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
+
+#[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
+pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
+
+#[pymethods]
+impl PyDataset {
+    #[new]
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, has_pickle_bytes=false, threads=1))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
+    fn new(
+        py: Python<'_>,
+        paths: Vec<String>,
+        format: Option<&str>,
+        hive: bool,
+        filter: Option<&str>,
+        schema: Option<PySchema>,
+        bad_lines: &str,
+        skip_bad_files: bool,
+        has_pickle_bytes: bool,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let bad_lines = match bad_lines {
+            "error" => BadLines::Error,
+            "skip" => BadLines::Skip,
+            "null" => BadLines::Null,
+            other => return Err(PyShardmillError::option(format!("bad_lines is 'error', 'skip' or 'null', not {other:?}")).into()),
+        };
+        let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
+        let options = DatasetOptions {
+            paths,
+            format,
+            hive,
+            filter: filter.map(parsed).transpose()?,
+            text_schema: schema.map(PySchema::into_inner),
+            bad_lines,
+            skip_bad_files,
+            has_pickle_bytes,
+            threads: threads.max(1),
+        };
+        let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
+        if let Some(filter) = filter.map(parsed).transpose()?.filter(|_| !dataset.files().is_empty()) {
+            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
+        }
+        Ok(Self(Arc::new(dataset)))
+    }
+
+    /// The files of a table, under its own schema: `columns` are (id, names), `files` are (path, name in states, constants by column, deleted rows).
+    #[staticmethod]
+    #[pyo3(signature = (schema, columns, files, *, filter=None, threads=1))]
+    fn of_table(
+        py: Python<'_>,
+        schema: PySchema,
+        columns: Vec<(i64, Vec<String>)>,
+        files: Vec<PyTableFile>,
+        filter: Option<&str>,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let columns = columns.into_iter().map(|(id, names)| TableColumn { id, names }).collect();
+        let files = files.into_iter().map(|(path, relative, constants, deleted)| {
+            let constants = constants.into_iter().map(|(column, value)| (column, value.into_inner().0)).collect();
+            TableDataFile { path, relative, constants, deleted }
+        });
+        let options = TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };
+        let dataset = interruptible(py, move |cancel| Dataset::open_table(&options, cancel).map_err(PyShardmillError::from))?;
+        if let Some(filter) = filter.map(parsed).transpose()? {
+            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
+        }
+        Ok(Self(Arc::new(dataset)))
+    }
+
+    /// Several data sets as one: (name, data set, numbers of its columns) of each.
+    #[staticmethod]
+    #[pyo3(signature = (sources, *, number_column=None))]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn mixed(sources: Vec<(String, PyRef<'_, Self>, Vec<usize>)>, number_column: Option<&str>) -> PyShardmillResult<Self> {
+        let source = |(name, dataset, columns): &(String, PyRef<'_, Self>, Vec<usize>)| MixedSource {
+            name: name.clone(),
+            dataset: Arc::clone(&dataset.0),
+            columns: columns.clone(),
+        };
+        let sources: Vec<MixedSource> = sources.iter().map(source).collect();
+        Ok(Self(Arc::new(Dataset::mixed(&sources, number_column)?)))
+    }
+
+    #[getter]
+    fn format(&self) -> Option<&'static str> {
+        self.0.format().map(Format::name)
+    }
+
+    /// Of these columns.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn schema(&self, columns: Vec<usize>) -> PyResult<PySchema> {
+        let schema = self.0.schema().project(&columns).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(PySchema::new(Arc::new(schema)))
+    }
+
+    #[getter]
+    fn column_names(&self) -> Vec<String> {
+        self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// Metadata of each of these columns.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn metadata(&self, columns: Vec<usize>) -> Vec<HashMap<String, String>> {
+        let fields = columns.iter().filter_map(|column| self.0.schema().fields().get(*column));
+        fields.map(|field| field.metadata().clone().into_iter().collect()).collect()
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn column_numbers(&self, names: Vec<String>) -> PyShardmillResult<Vec<usize>> {
+        Ok(self.0.columns(&names)?)
+    }
+
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.0.num_rows()
+    }
+
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.0.bytes_read()
+    }
+
+    /// (path, path below the root, bytes, rows) of each file.
+    #[getter]
+    fn files(&self) -> Vec<(String, String, u64, u64)> {
+        self.0.files().iter().map(|file| (file.path.clone(), file.relative.clone(), file.size, file.num_rows())).collect()
+    }
+
+    /// (path, reason) of each file that was left out.
+    #[getter]
+    fn skipped(&self) -> Vec<(String, String)> {
+        self.0.skipped().iter().map(|(path, error)| (path.clone(), shardmill_curate::reason(error))).collect()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> String {
+        fingerprint::of_dataset(&self.0)
+    }
+
+    #[getter]
+    fn file_digests(&self) -> Vec<String> {
+        fingerprint::of_files(&self.0)
+    }
+}
