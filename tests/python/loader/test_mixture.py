@@ -453,7 +453,7 @@ def test_sources_that_are_none_are_refused(sources):
 
 
 def test_options_of_files_belong_to_the_data_sets(tmp_path):
-    with pytest.raises(ValueError, match="belong to the Mixture"):
+    with pytest.raises(ValueError, match="belong to the sources of the Mixture"):
         sm.Loader(sm.Mixture([write_source(tmp_path, 0, [3])]), filter=sm.col("id") > 1)
 
 
