@@ -1,0 +1,3 @@
+module shardmill/tests/remote/proxy
+
+go 1.22

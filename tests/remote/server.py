@@ -1,0 +1,143 @@
+"""An S3 server on loopback, over a temporary folder. A folder in it is a bucket, a file in that an object."""
+
+import json
+import os
+import secrets
+import socket
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .binary import gateway_path
+from .process import Process
+
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a client signs with."""
+
+    access_key: str
+    secret_key: str
+
+
+class Server:
+    """versitygw, with keys of its own. Made by `serving`."""
+
+    def __init__(self, process: Process, *, endpoint: str, keys: Keys, folder: Path, users: dict[str, Keys]) -> None:
+        self.process = process
+        self.endpoint = endpoint
+        self.keys = keys
+        self.access_key = keys.access_key
+        self.secret_key = keys.secret_key
+        self.region = REGION
+        self.folder = folder
+        self.users = users
+
+    def bucket(self, name: str) -> Path:
+        """The folder of a bucket, made where it is missing. What is copied into it is an object at once, without an ETag."""
+        path = self.folder / name
+        path.mkdir(exist_ok=True)
+        return path
+
+    def storage_options(self, *, user: str | None = None, endpoint: str | None = None) -> dict[str, str]:
+        """Options for a client, as object_store names them; ``endpoint`` is that of a proxy."""
+        keys = self.keys if user is None else self.users[user]
+        return {
+            "endpoint": endpoint or self.endpoint,
+            "access_key_id": keys.access_key,
+            "secret_access_key": keys.secret_key,
+            "region": self.region,
+            "allow_http": "true",
+        }
+
+
+@contextmanager
+def serving(*, users: tuple[str, ...] = ()) -> Iterator[Server]:
+    """A server that ends with the block, or with this process.
+
+    Users have keys and no rights: a policy of a bucket (``PUT /bucket?policy``) gives them some.
+    """
+    program = gateway_path()
+    with tempfile.TemporaryDirectory(prefix="shardmill-s3-", ignore_cleanup_errors=True) as work:
+        accounts = {name: _random_keys() for name in users}
+        start = _Start(Path(work), _random_keys(), accounts)
+        server = start.run(program)
+        try:
+            yield server
+        finally:
+            server.process.stop()
+
+
+@dataclass(frozen=True)
+class _Start:
+    work: Path
+    keys: Keys
+    users: dict[str, Keys]
+
+    def run(self, program: Path) -> Server:
+        data, accounts = self.work / "data", self.work / "accounts"
+        data.mkdir()
+        accounts.mkdir()
+        listed = {
+            keys.access_key: {"access": keys.access_key, "secret": keys.secret_key, "role": "user"}
+            for keys in self.users.values()
+        }
+        (accounts / "users.json").write_text(json.dumps({"accessAccounts": listed}))
+        backend = [str(data)]
+        if not _has_attributes(data):
+            attributes = self.work / "attributes"
+            attributes.mkdir()
+            backend = ["--sidecar", str(attributes), *backend]
+        for attempt in range(5):
+            address = f"127.0.0.1:{_free_port()}"
+            process = Process(
+                [str(program), "--port", address, "--region", REGION, "--iam-dir", str(accounts), "--keep-alive", "--quiet", "posix", *backend],
+                log=self.work / "log",
+                environment={"ROOT_ACCESS_KEY": self.keys.access_key, "ROOT_SECRET_KEY": self.keys.secret_key},
+            )
+            try:
+                process.until(lambda address=address: _answers(address), "the S3 server")
+            except RuntimeError:
+                # Another process may have taken the port between our look and its start.
+                if attempt == 4 or "address already in use" not in process.output():
+                    raise
+                continue
+            return Server(process, endpoint=f"http://{address}", keys=self.keys, folder=data, users=self.users)
+        raise AssertionError("the loop returns or raises")
+
+
+def _random_keys() -> Keys:
+    return Keys("SM" + secrets.token_hex(9).upper(), secrets.token_hex(20))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}/", timeout=5):
+            return True
+    except urllib.error.HTTPError as refusal:
+        # Nobody signed this.
+        refusal.close()
+        return True
+    except OSError:
+        return False
+
+
+def _has_attributes(folder: Path) -> bool:
+    try:
+        os.setxattr(folder, "user.shardmill", b"1")
+        os.removexattr(folder, "user.shardmill")
+    except OSError:
+        return False
+    return True
