@@ -86,6 +86,11 @@ test-python: build ## The Python tests
 browser: ## Install Chromium for the browser tests, where apt-get and the right to use it are there
 	@tests/browser/install.sh
 
+# Built beforehand, so that a build that breaks fails here and is not taken for a slow test.
+.PHONY: s3-server
+s3-server: prerequisites ## Build the S3 server and the fault proxy of tests/remote into the cache, where Go is there
+	@PYTHONPATH=tests $(PYTHON) -m remote.binary
+
 .PHONY: test-slow
 test-slow: build ## The long forms of the fault tests
 	$(BIN)/python -m pytest -m slow

@@ -1,8 +1,10 @@
 """An S3 server on loopback, over a temporary folder. A folder in it is a bucket, a file in that an object."""
 
+import hashlib
 import json
 import os
 import secrets
+import shutil
 import socket
 import tempfile
 import urllib.error
@@ -40,10 +42,33 @@ class Server:
         self.users = users
 
     def bucket(self, name: str) -> Path:
-        """The folder of a bucket, made where it is missing. What is copied into it is an object at once, without an ETag."""
+        """The folder of a bucket, made where it is missing.
+
+        A file written into it is an object at once, but one without an ETag, which conditional puts take for missing; one written
+        in place keeps the ETag of what was there. `publish` gives the right one.
+        """
         path = self.folder / name
         path.mkdir(exist_ok=True)
         return path
+
+    def publish(self, bucket: str, key: str, source: Path | bytes) -> None:
+        """Puts bytes, a file, or the files of a folder, as a client's put would, but at the speed of the disk."""
+        if isinstance(source, Path) and source.is_dir():
+            for file in sorted(path for path in source.rglob("*") if path.is_file()):
+                self.publish(bucket, f"{key}/{file.relative_to(source).as_posix()}".lstrip("/"), file)
+            return
+        target = self.bucket(bucket) / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed, so that no request sees a half of it, and beside the buckets, so that no listing does.
+        unfinished = self.folder.parent / f"unfinished-{secrets.token_hex(8)}"
+        if isinstance(source, bytes):
+            unfinished.write_bytes(source)
+        else:
+            shutil.copyfile(source, unfinished)
+        with unfinished.open("rb") as file:
+            etag = hashlib.file_digest(file, "md5").hexdigest()
+        _set_attribute(unfinished, "user.etag", f'"{etag}"'.encode())
+        unfinished.rename(target)
 
     def storage_options(self, *, user: str | None = None, endpoint: str | None = None) -> dict[str, str]:
         """Options for a client, as object_store names them; ``endpoint`` is that of a proxy."""
@@ -89,15 +114,12 @@ class _Start:
             for keys in self.users.values()
         }
         (accounts / "users.json").write_text(json.dumps({"accessAccounts": listed}))
-        backend = [str(data)]
-        if not _has_attributes(data):
-            attributes = self.work / "attributes"
-            attributes.mkdir()
-            backend = ["--sidecar", str(attributes), *backend]
+        _set_attribute(data, "user.shardmill", b"")
         for attempt in range(5):
             address = f"127.0.0.1:{_free_port()}"
+            options = ["--port", address, "--region", REGION, "--iam-dir", str(accounts), "--keep-alive", "--quiet"]
             process = Process(
-                [str(program), "--port", address, "--region", REGION, "--iam-dir", str(accounts), "--keep-alive", "--quiet", "posix", *backend],
+                [str(program), *options, "posix", str(data)],
                 log=self.work / "log",
                 environment={"ROOT_ACCESS_KEY": self.keys.access_key, "ROOT_SECRET_KEY": self.keys.secret_key},
             )
@@ -134,10 +156,9 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _has_attributes(folder: Path) -> bool:
+def _set_attribute(path: Path, name: str, value: bytes) -> None:
     try:
-        os.setxattr(folder, "user.shardmill", b"1")
-        os.removexattr(folder, "user.shardmill")
-    except OSError:
-        return False
-    return True
+        os.setxattr(path, name, value)
+    except OSError as error:
+        message = "the S3 server keeps ETags in extended attributes, which this disk lacks\nhint: set TMPDIR to a folder of another"
+        raise RuntimeError(f"{path}: {message}") from error

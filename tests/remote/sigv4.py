@@ -39,7 +39,9 @@ class Client:
         """Sends one signed request and reads the whole answer. ``path`` starts with the bucket and is not encoded yet."""
         response = self.open(method, path, query=query, headers=headers, body=body)
         try:
-            return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+            return Answer(
+                response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+            )
         except (OSError, http.client.HTTPException):
             self.close()
             raise

@@ -54,6 +54,10 @@ func (passage *passage) send(answer *http.Response) {
 		passage.proxy.record.leave(passage.entry)
 	}
 	passage.writer.WriteHeader(answer.StatusCode)
+	if answer.ContentLength < 0 {
+		// Else net/http counts a short body and gives it a length.
+		passage.flush()
+	}
 	if err := passage.move(passage.writer, body, length); err != nil {
 		panic(http.ErrAbortHandler)
 	}

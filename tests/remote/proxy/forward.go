@@ -119,8 +119,8 @@ func (passage *passage) forward() {
 func (passage *passage) ask() (*http.Response, error) {
 	request := passage.request
 	// As it was sent: the signature covers this spelling.
-	path, query, _ := strings.Cut(request.RequestURI, "?")
-	target := &url.URL{Scheme: "http", Host: passage.proxy.upstream, Opaque: path, RawQuery: query}
+	path, query, isAsked := strings.Cut(request.RequestURI, "?")
+	target := &url.URL{Scheme: "http", Host: passage.proxy.upstream, Opaque: path, RawQuery: query, ForceQuery: isAsked}
 	header := request.Header.Clone()
 	for _, name := range hopHeaders {
 		header.Del(name)
