@@ -18,7 +18,7 @@ RUST_SOURCES := $(shell find crates python/src -name '*.rs' -o -name Cargo.toml)
 
 .PHONY: help
 help: ## List the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
 
 .PHONY: demo
 demo: build ## Make a small data set, curate it four ways, write a report to look at

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -18,6 +19,7 @@ from .binary import gateway_path
 from .process import Process
 
 REGION = "us-east-1"
+BUCKET_NAME = re.compile("[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Server:
         A file written into it is an object at once, but one without an ETag, which conditional puts take for missing; one written
         in place keeps the ETag of what was there. `publish` gives the right one.
         """
+        if not BUCKET_NAME.fullmatch(name):
+            raise ValueError(f"S3 refuses {name!r} as the name of a bucket; it must be 3 to 63 of a-z, 0-9 and -")
         path = self.folder / name
         path.mkdir(exist_ok=True)
         return path

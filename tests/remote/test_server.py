@@ -179,3 +179,9 @@ def is_alive(id: int) -> bool:
         return Path(f"/proc/{id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_bucket_that_s3_would_refuse_is_not_made(server):
+    for name in ("ab", "Upper", "under_score", "a" * 64, "../up"):
+        with pytest.raises(ValueError, match="bucket"):
+            server.bucket(name)
