@@ -14,6 +14,13 @@ from .server import Server, serving
 from .sigv4 import Client
 
 NUMBERS = itertools.count(1)
+#: Why tests of this run were skipped, if they were.
+SKIPPED = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reason in SKIPPED:
+        terminalreporter.write_line(f"tests of remote storage are skipped: {reason}")
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ def server() -> Iterator[Server]:
         gateway_path()
         proxy_path()
     except MissingGoError as error:
+        SKIPPED.append(str(error))
         pytest.skip(str(error))
     with serving(users=("reader",)) as server:
         yield server

@@ -156,7 +156,7 @@ def test_two_servers_know_nothing_of_each_other(server, bucket, connect):
     assert not folder.exists()
 
 
-def test_killed_tests_leave_no_server(tmp_path):
+def test_killed_tests_leave_no_server(server, tmp_path):
     code = (
         "import time; from remote.server import serving; from remote.fault_proxy import proxying\n"
         "with serving() as server, proxying(server.endpoint) as proxy:\n"
