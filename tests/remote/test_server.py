@@ -123,12 +123,13 @@ def test_user_may_do_what_a_policy_allows(s3, bucket, server, connect):
     assert reader.request("PUT", f"/{bucket.name}/x", body=b"2").code == "AccessDenied"
 
 
-def test_pyarrow_lists_reads_and_writes(server, bucket):
+@pytest.mark.parametrize("way", ["direct", "proxied"])
+def test_pyarrow_lists_reads_and_writes(server, proxy, bucket, way):
     fs = pytest.importorskip("pyarrow.fs")
     store = fs.S3FileSystem(
         access_key=server.access_key,
         secret_key=server.secret_key,
-        endpoint_override=server.endpoint,
+        endpoint_override=(server if way == "direct" else proxy).endpoint,
         scheme="http",
         region=server.region,
     )
@@ -145,6 +146,7 @@ def test_pyarrow_lists_reads_and_writes(server, bucket):
     assert len(found) == 1100
     store.delete_file(f"{bucket.name}/deep/written")
     assert not (bucket.folder / "deep/written").exists()
+    assert bool(proxy.counters()["requests"]) == (way == "proxied")
 
 
 def test_two_servers_know_nothing_of_each_other(server, bucket, connect):
