@@ -122,8 +122,10 @@ class _Start:
         for attempt in range(5):
             address = f"127.0.0.1:{_free_port()}"
             options = ["--port", address, "--region", REGION, "--iam-dir", str(accounts), "--keep-alive", "--quiet"]
+            # It makes a buffer anew for each request: at its own 1 MiB, small ranges take six times as long.
+            store = ["posix", "--io-buffer-size", str(64 << 10), str(data)]
             process = Process(
-                [str(program), *options, "posix", str(data)],
+                [str(program), *options, *store],
                 log=self.work / "log",
                 environment={"ROOT_ACCESS_KEY": self.keys.access_key, "ROOT_SECRET_KEY": self.keys.secret_key},
             )
