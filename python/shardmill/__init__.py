@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill._native import __version__
 
 if TYPE_CHECKING:
-    from shardmill import arrayrecord, curate, resume
+    from shardmill import arrayrecord, curate, resume, storage
     from shardmill.audit import Audit
     from shardmill.bad_rows import BadRow
     from shardmill.dataset import Dataset
@@ -95,11 +95,12 @@ __all__ = [
     "merge",
     "rebuild_index",
     "resume",
+    "storage",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("arrayrecord", "curate", "resume"):
+    if name in ("arrayrecord", "curate", "resume", "storage"):
         return import_module(f"shardmill.{name}")
     if name in _LOCATIONS:
         return getattr(import_module(_LOCATIONS[name]), name)

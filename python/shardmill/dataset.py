@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from shardmill import storage
 from shardmill._native import load as _native
 from shardmill.arrow import as_pyarrow
 from shardmill.decodings import Decoding, decoded, decodings_of
@@ -44,7 +45,7 @@ class Dataset:
             tar takes the wanted members alone; one that is compressed (gzip, zstd) is decompressed from its start each time.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
-        storage_options: for object stores; local files need none.
+        storage_options: how the store of remote paths is reached, see :func:`shardmill.storage.configure`. Pickles leave secrets out.
         partitioning: ``"hive"`` turns ``key=value`` folders below the root into columns.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file when ``None``. Other formats bring their own.
         bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for
@@ -89,9 +90,8 @@ class Dataset:
             raise OptionError(f"on_bad_file is 'error' or 'skip', not {on_bad_file!r}")
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning is None or 'hive', not {partitioning!r}")
-        if storage_options:
-            raise OptionError("storage_options are for object stores; these paths are local")
         self._paths = _paths(path)
+        shown_options = storage.configure_all(self._paths, storage_options)
         self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
         self._native = _native.Dataset(
@@ -120,6 +120,8 @@ class Dataset:
             "format": format,
             "columns": columns,
             "filter": filter,
+            # Secrets do not travel: another process has its own, from its environment.
+            "storage_options": shown_options,
             "partitioning": partitioning,
             "schema": schema,
             "bad_lines": bad_lines,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use shardmill_curate::Error;
 use shardmill_resume::Error as ResumeError;
 use shardmill_resume::journal::{Fingerprint, Journal, JournalOptions, LEASE_AGE, Snapshot};
-use shardmill_storage::{LocalDisk, RealNames};
+use shardmill_storage::{AnyDisk, RealNames};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// As Python sends it.
@@ -37,7 +37,7 @@ impl PyJournal {
             reprocesses_changed: options.reprocesses_changed,
             lease_age: LEASE_AGE,
         };
-        let journal = py.detach(|| Journal::open(&options, Arc::new(LocalDisk::default())))?;
+        let journal = py.detach(|| Journal::open(&options, Arc::new(AnyDisk::default())))?;
         Ok(Self(Mutex::new(Some(journal))))
     }
 
@@ -123,7 +123,7 @@ impl PyJournal {
 #[pyo3(signature = (path, *, verifies))]
 fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyShardmillResult<String> {
     py.detach(|| {
-        let snapshot = Snapshot::read(path, Arc::new(LocalDisk::default()))?;
+        let snapshot = Snapshot::read(path, Arc::new(AnyDisk::default()))?;
         let problems = if verifies { snapshot.verify()? } else { Vec::new() };
         let problem = |problem: &shardmill_resume::journal::Problem| serde_json::json!({"path": problem.path, "unit": problem.unit, "problem": problem.problem});
         let sum = |count: fn(&shardmill_resume::journal::UnitRecord) -> u64| snapshot.records.values().map(count).sum::<u64>();
@@ -154,8 +154,8 @@ fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyShardmillResult<Str
 #[pyfunction]
 fn compact(py: Python<'_>, path: &str) -> PyShardmillResult<()> {
     py.detach(|| {
-        let disk = Arc::new(LocalDisk::default());
-        let snapshot = Snapshot::read(path, Arc::<LocalDisk>::clone(&disk))?;
+        let disk = Arc::new(AnyDisk::default());
+        let snapshot = Snapshot::read(path, Arc::<AnyDisk>::clone(&disk))?;
         let options = JournalOptions {
             path: path.to_owned(),
             fingerprint: snapshot.fingerprint,

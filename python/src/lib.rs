@@ -16,6 +16,7 @@ mod load;
 mod packing;
 mod plan;
 mod resume;
+mod storage;
 mod verify;
 mod write;
 
@@ -43,6 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     packing::init(module)?;
     plan::init(module)?;
     resume::init(module)?;
+    storage::init(module)?;
     verify::init(module)?;
     write::init(module)?;
     Ok(())

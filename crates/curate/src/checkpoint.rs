@@ -10,7 +10,7 @@ use shardmill_resume::DoneIds;
 use shardmill_resume::index::IdIndex;
 use shardmill_resume::journal::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
 use shardmill_resume::keys::IdSchema;
-use shardmill_storage::LocalDisk;
+use shardmill_storage::AnyDisk;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -66,7 +66,7 @@ impl Checkpointing {
     /// # Errors
     /// [`Error::Resume`] for an index that is missing or damaged.
     pub fn open(options: CheckpointOptions) -> Result<Self> {
-        let committer = Committer::new(options.target, Arc::new(LocalDisk::default()));
+        let committer = Committer::new(options.target, Arc::new(AnyDisk::default()));
         let types = (!options.id_columns.is_empty()).then(|| Arc::new(IdTypes { committer: committer.clone(), agreed: OnceLock::new() }));
         let no_index = IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None, types };
         let mut opened: BTreeMap<String, Arc<dyn DoneIds>> = BTreeMap::new();

@@ -73,7 +73,7 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Storage(error) => error.hint(),
+            Self::Storage(error) | Self::Plan(shardmill_plan::Error::Storage(error)) => error.hint(),
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
             Self::Packing(error) => error.hint(),

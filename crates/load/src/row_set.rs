@@ -198,13 +198,14 @@ fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, thr
     let names: Vec<String> = predicate.columns().into_iter().map(str::to_owned).collect();
     let columns = dataset.columns(&names)?;
     let kept = Arc::new(possible(dataset, &predicate, &names, all)?);
+    let threads = dataset.reading_threads(threads.max(1));
     let (count, blocks, dataset) = (kept.len(), Arc::clone(&kept), Arc::clone(dataset));
     let work = move |number: usize| {
         let selected = blocks.get(number).map(|block| select(&dataset, &predicate, &columns, block));
         ControlFlow::Continue(selected.unwrap_or(Ok(None)))
     };
     let mut selected = Vec::new();
-    for block in run_in_order(count, threads.max(1), cancel, work)? {
+    for block in run_in_order(count, threads, cancel, work)? {
         selected.extend(block??);
     }
     Ok(selected)

@@ -20,6 +20,16 @@ pub enum Error {
     /// An object store wants to know who asks, or does not let that one read.
     #[error("No permission to read `{path}` (HTTP status {status})")]
     Denied { path: String, status: u16 },
+    /// A store refuses the request, and would again.
+    #[error("{} `{path}`: {explanation}", refusal.what())]
+    Refused { path: String, refusal: Refusal, explanation: String },
+    /// The folder that keeps what was fetched cannot be used.
+    #[error("Failed to use the cache folder `{folder}`")]
+    Cache {
+        folder: String,
+        #[source]
+        source: io::Error,
+    },
     /// An object was replaced after it was opened.
     #[error("`{path}` was replaced while it was being read")]
     Changed { path: String },
@@ -70,6 +80,44 @@ pub enum Error {
     UnsupportedScheme { path: String, scheme: String },
 }
 
+/// Why a store refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    NoSuchBucket,
+    Permission,
+    Credentials,
+    NoCredentials,
+    Expired,
+    Region,
+    Clock,
+}
+
+impl Refusal {
+    fn what(self) -> &'static str {
+        match self {
+            Self::NoSuchBucket => "No such bucket:",
+            Self::Permission => "No permission for",
+            Self::Credentials => "The credentials are not accepted for",
+            Self::NoCredentials => "No credentials were found for",
+            Self::Expired => "The credentials have expired for",
+            Self::Region => "The bucket lies in another region than was asked:",
+            Self::Clock => "The clock of this machine is too far from the store's for",
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::NoSuchBucket => "check the bucket's name, and the endpoint: another service knows other buckets",
+            Self::Permission => "ask for the right to read, write or list there, or name other credentials in storage_options",
+            Self::Credentials => "check access_key_id and secret_access_key in storage_options, or in the environment",
+            Self::NoCredentials => "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give storage_options, or skip_signature=\"true\" for a public bucket",
+            Self::Expired => "get new ones and open the data set again with them; a state that was saved goes on where it was",
+            Self::Region => "name the bucket's region: storage_options={\"region\": …}, or AWS_REGION",
+            Self::Clock => "set the clock",
+        }
+    }
+}
+
 impl Error {
     /// What the user can do about it.
     #[must_use]
@@ -79,10 +127,17 @@ impl Error {
             Self::NotFound { .. } => Some("check the spelling; relative paths start at the working directory"),
             Self::ShortRead { .. } => Some("the file was cut or is still being written; run `shardmill verify` on it"),
             Self::AlreadyExists { .. } => Some("choose another output folder, or mode=\"overwrite\""),
-            Self::UnsupportedScheme { .. } => Some("local paths and gs:// objects are served; copy the data to a local folder first"),
+            Self::UnsupportedScheme { .. } => Some("local paths, s3://, gs://, az://, http:// and https:// are served"),
+            Self::Refused { refusal, .. } => Some(refusal.hint()),
             Self::Denied { .. } => {
                 Some("set GOOGLE_OAUTH_ACCESS_TOKEN to a fresh token of an account that may read it: `gcloud auth print-access-token`")
             }
+            Self::Cache { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => Some("it belongs to another user: name a folder of your own by cache_dir, or SHARDMILL_CACHE_DIR"),
+                io::ErrorKind::ReadOnlyFilesystem => Some("it lies on a file system that is read only: name another one by cache_dir, or SHARDMILL_CACHE_DIR"),
+                io::ErrorKind::StorageFull => Some("its disk is full: `shardmill cache clear`, a smaller cache_bytes, or another cache_dir"),
+                _ => Some("name another one by cache_dir, or SHARDMILL_CACHE_DIR"),
+            },
             Self::Changed { .. } => Some("open it again, when nobody writes it any more"),
             Self::List { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
                 Some("name each object, or copy the folder to a local one first")
@@ -106,11 +161,14 @@ impl Error {
             | Self::Read { source, .. }
             | Self::Stage { source, .. }
             | Self::Write { source, .. }
+            | Self::Cache { source, .. }
             | Self::Publish { source, .. } => Some(source.kind()),
             Self::NotFound { .. } => Some(io::ErrorKind::NotFound),
             Self::AlreadyExists { .. } => Some(io::ErrorKind::AlreadyExists),
             Self::ShortRead { .. } => Some(io::ErrorKind::UnexpectedEof),
             Self::Denied { .. } => Some(io::ErrorKind::PermissionDenied),
+            Self::Refused { refusal: Refusal::NoSuchBucket, .. } => Some(io::ErrorKind::NotFound),
+            Self::Refused { .. } => Some(io::ErrorKind::PermissionDenied),
             Self::UnsupportedScheme { .. } | Self::Changed { .. } => None,
         }
     }

@@ -4,9 +4,11 @@
 //! the workspace; nothing above this crate opens a file. The invariant: a final name only ever shows a file that was complete and synced before the
 //! name appeared.
 //!
-//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores implement the same two traits; a batch of ranges is
-//! announced to them at once ([`RangeRead::read_ranges`]), since a request costs what megabytes cost.
+//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores (`remote`) implement the same two traits; a batch of
+//! ranges is announced to them at once ([`RangeRead::read_ranges`]), since a request costs what megabytes cost.
 
+mod any_disk;
+mod cache;
 mod disk;
 mod error;
 mod gcs;
@@ -16,11 +18,16 @@ mod mapped;
 mod open_files;
 mod publish;
 mod real_names;
+mod remote;
+mod requests;
 mod scratch;
 mod unpublished;
+mod waiting;
 
+pub use any_disk::AnyDisk;
+pub use cache::{CacheEntry, cache_entries, clear_cache};
 pub use disk::{Disk, LocalDisk, Locked};
-pub use error::{Error, Result};
+pub use error::{Error, Refusal, Result};
 pub use gcs::GcsStore;
 pub use in_memory::{InMemory, whole_if_small};
 pub use local::{LocalFile, LocalStore};
@@ -28,8 +35,10 @@ pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
+pub use remote::{RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, options_of, request_counts};
 pub use scratch::ScratchFile;
 pub use unpublished::Unpublished;
+pub use waiting::{Waiting, with_waiting};
 
 use bytes::Bytes;
 use std::fmt::Debug;
@@ -83,6 +92,11 @@ pub trait RangeRead: Send + Sync + Debug {
     /// Whether the object is still the one of [`RangeRead::identity`], as far as that can be told without a request over a network.
     fn is_unchanged(&self) -> bool {
         true
+    }
+
+    /// Whether a read may cost a request over a network. Such an object holds no descriptor.
+    fn is_remote(&self) -> bool {
+        false
     }
 }
 
@@ -178,6 +192,12 @@ pub trait Store: Send + Sync + Debug {
     fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
 }
 
+/// Whether `path` is served over a network.
+#[must_use]
+pub fn is_remote(path: &str) -> bool {
+    remote::is_remote(path)
+}
+
 /// The store that serves `path`.
 ///
 /// # Errors
@@ -186,7 +206,8 @@ pub fn store_of(path: &str) -> Result<Arc<dyn Store>> {
     match path.split_once("://") {
         None => Ok(Arc::new(LocalStore::default())),
         Some(("file", _)) => Ok(Arc::new(LocalStore::default())),
-        Some((gcs::SCHEME, _)) => Ok(Arc::new(GcsStore::default())),
+        Some((gcs::SCHEME, _)) if options_of(path).is_none() => Ok(Arc::new(GcsStore::default())),
+        Some(_) if remote::is_remote(path) => remote::store(path),
         Some((scheme, _)) => Err(Error::UnsupportedScheme { path: path.to_owned(), scheme: scheme.to_owned() }),
     }
 }

@@ -27,7 +27,12 @@ impl OpenFiles {
     /// # Errors
     /// When it cannot be opened.
     pub fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
-        let identity = self.get(path)?.identity();
+        let file = self.get(path)?;
+        if file.is_remote() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).files.remove(path);
+            return Ok(file);
+        }
+        let identity = file.identity();
         Ok(Arc::new(Reopened { path: path.to_owned(), identity, files: self.clone() }))
     }
 

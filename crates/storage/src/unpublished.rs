@@ -41,6 +41,15 @@ impl Unpublished {
         Ok(())
     }
 
+    /// # Errors
+    /// [`Error::Stage`] when the run was abandoned.
+    pub(crate) fn check(&self, target: &str) -> Result<()> {
+        match self.lock().is_abandoned {
+            true => Err(Error::Stage { path: target.to_owned(), source: io::Error::new(io::ErrorKind::Interrupted, "the run was stopped") }),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn leave(&self, staging: &Path) {
         self.lock().staging.remove(staging);
     }

@@ -12,6 +12,7 @@ from shardmill._native import (
     packing,
     plan,
     resume,
+    storage,
     verify,
     write,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "packing",
     "plan",
     "resume",
+    "storage",
     "verify",
     "write",
 ]

@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from os import fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill._native import curate as native
@@ -15,6 +16,7 @@ from shardmill.curate.report import Report
 from shardmill.curate.sinks import Sink
 from shardmill.curate.sources import Source, absolute
 from shardmill.errors import OptionError
+from shardmill.storage import configure_all
 from shardmill.threads import available_cores
 
 if TYPE_CHECKING:
@@ -75,8 +77,8 @@ class Pipeline:
                 )
         if self.memory_bytes <= 0:
             raise OptionError("`memory_bytes` must be positive")
-        if self.source.storage_options or self.sink.storage_options:
-            raise OptionError("`storage_options` are for remote paths, which are not supported yet")
+        configure_all(self.source.paths(), self.source.storage_options)
+        configure_all([fspath(self.sink.path)], self.sink.storage_options)
         if self.source.kind == "table" and (self.sink.schema is not None or self.sink.schema_overrides is not None):
             raise OptionError("`schema` of a sink is for documents\nhint: cast rows of a TableSource in a Map stage")
         self.native(may_replace=False)

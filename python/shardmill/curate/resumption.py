@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
 from shardmill.curate.sizes import byte_count
-from shardmill.curate.sources import absolute, local
+from shardmill.curate.sources import absolute, real
 from shardmill.errors import CheckpointMismatchError, Error, FormatError, OptionError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Resumption:
         self._output = absolute(pipeline.sink.path)
         _keep_apart(self._path, pipeline, self._output)
         imports = [*([single] if single else []), *checkpoint.done_paths]
-        self._imports = [os.path.realpath(local(path)) for path in imports]
+        self._imports = [real(path) for path in imports]
         self._journal: native.Journal | None = None
         self.splits: list[str] = []
         self.plan = CommitPlan(target="")
@@ -253,7 +253,7 @@ def _first_duplicate(files: list[str], columns: list[str]) -> Any:
 
 def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
     """The folder for the journal, and the file with ids that are done when the path is one."""
-    path = os.path.realpath(local(checkpoint.path))
+    path = real(checkpoint.path)
     if Path(path).is_file():
         if not checkpoint.id_columns:
             raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` is a folder")
@@ -263,11 +263,11 @@ def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
 
 def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
     """Refuses a checkpoint or an output whose files would be read as input, and a checkpoint that would be emptied with the output."""
-    inputs = [os.path.realpath(local(source)) for source in pipeline.source.paths()]
-    real = os.path.realpath(output)
-    if Path(path).is_relative_to(real):
-        raise OptionError(f"The checkpoint `{path}` lies in the output `{real}`\nhint: give it a folder of its own")
-    for what, folder in (("checkpoint", path), ("output", real)):
+    inputs = [real(source) for source in pipeline.source.paths()]
+    place = real(output)
+    if Path(path).is_relative_to(place):
+        raise OptionError(f"The checkpoint `{path}` lies in the output `{place}`\nhint: give it a folder of its own")
+    for what, folder in (("checkpoint", path), ("output", place)):
         for source in inputs:
             if Path(folder).is_relative_to(source) or _is_reached(folder, source):
                 raise OptionError(
@@ -322,10 +322,10 @@ def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str], out
         if name in ("format", "on_materialize_error", "materialize_on_write")
     }
     return {
-        "input": sorted(os.path.realpath(local(path)) for path in pipeline.source.paths()),
+        "input": sorted(real(path) for path in pipeline.source.paths()),
         "source": {pipeline.source.kind: pipeline.source.options()},
         "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
-        "output": os.path.realpath(output),
+        "output": real(output),
         "sink": sink,
         "id_column": checkpoint.id_columns,
         "done": done,

@@ -27,7 +27,7 @@ class Sink:
             row without bytes, ``drop_row`` removes it, ``drop_sample`` removes its document.
         schema: exactly these columns (anything with ``__arrow_c_schema__``).
         schema_overrides: types and columns merged over those of the rows.
-        storage_options: for remote paths; none is supported yet.
+        storage_options: how the store of remote paths is reached, see :func:`shardmill.storage.configure`.
     """
 
     path: str | PathLike[str]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from shardmill.curate.sizes import byte_count
 from shardmill.errors import OptionError
+from shardmill.storage import is_remote
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -33,6 +34,11 @@ def absolute(path: str | PathLike[str]) -> str:
     return fspath(path) if "://" in plain else os.path.abspath(plain)  # noqa: PTH100 - links stay
 
 
+def real(path: str | PathLike[str]) -> str:
+    """The one name of a local path, without links; of a remote one, the path without a slash at its end."""
+    return fspath(path).rstrip("/") if is_remote(path) else os.path.realpath(local(path))
+
+
 _IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 
 
@@ -47,7 +53,8 @@ class Source:
         max_batch_bytes: cut a partition into output files of about this many bytes, between documents.
         schema: exactly these columns (anything with ``__arrow_c_schema__``, such as a ``pyarrow.Schema``).
         schema_overrides: types and columns merged over the inferred ones.
-        storage_options: for remote paths; none is supported yet.
+        storage_options: how the store of remote paths is reached, see :func:`shardmill.storage.configure`. Workers on other
+            machines get what is no secret, and have credentials in their environment.
     """
 
     path: Paths

@@ -36,7 +36,7 @@ class TableSource(Source):
             is said.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file, when nothing is said. Other
             formats bring their own.
-        storage_options: for remote paths; none is supported yet.
+        storage_options: how the store of remote paths is reached, see :func:`shardmill.storage.configure`.
 
     Example:
         >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm

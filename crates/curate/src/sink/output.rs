@@ -2,7 +2,7 @@
 
 use crate::sink::Mode;
 use crate::{Error, Result};
-use shardmill_storage::{Staged, create_folder, remove_stale_staging};
+use shardmill_storage::{Disk, RemoteDisk, Staged, create_folder, is_remote, remove_stale_staging};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -71,6 +71,9 @@ impl Write for Counted {
 }
 
 pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
+    if is_remote(path) {
+        return prepare_remote(path, mode, inputs);
+    }
     let path = path.strip_prefix("file://").unwrap_or(path);
     let folder = Path::new(path);
     let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
@@ -86,6 +89,22 @@ pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
     create_folder(folder).map_err(failed)?;
     let _count = remove_stale_staging(path);
     Ok(())
+}
+
+/// A bucket has no folders: what lies below the path is what there is of one.
+fn prepare_remote(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
+    let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
+    let folder = path.trim_end_matches('/');
+    let is_taken = || RemoteDisk::default().list(folder).map(|names| !names.is_empty()).map_err(failed);
+    match mode {
+        Mode::Append => Err(Error::AppendMode { path: path.to_owned() }),
+        Mode::Error if is_taken()? => Err(Error::OutputExists { path: path.to_owned() }),
+        Mode::Overwrite => match inputs.iter().find(|input| input.strip_prefix(folder).is_some_and(|below| below.is_empty() || below.starts_with('/'))) {
+            Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
+            None => RemoteDisk::default().remove_folder(folder).map_err(failed),
+        },
+        _ => Ok(()),
+    }
 }
 
 fn refuse_to_delete_inputs(folder: &Path, inputs: &[String]) -> Result<()> {

@@ -15,6 +15,9 @@ const MAX_REQUEST_BYTES: u64 = 32 << 20;
 /// # Errors
 /// When the bytes cannot be read.
 pub(super) fn fetch(object: &dyn RangeRead, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Error> {
+    if object.is_remote() {
+        return object.read_ranges(ranges);
+    }
     let mut fetched = Vec::with_capacity(ranges.len());
     let mut rest = ranges;
     while let Some(first) = rest.first() {

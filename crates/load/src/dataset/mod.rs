@@ -25,8 +25,12 @@ use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
 use shardmill_formats::table::{BlockPages, Statistics, TableFile};
+use shardmill_storage::is_remote;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Threads that share their time between waiting for a store and decoding what came.
+const READING_THREADS: usize = 8;
 
 /// Open files of one schema.
 #[derive(Debug)]
@@ -92,6 +96,18 @@ impl Dataset {
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// Whether reading may wait for requests over a network.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.files.iter().any(|file| is_remote(&file.path))
+    }
+
+    /// So many threads keep a store busy where there is one; a pass has `threads` without.
+    #[must_use]
+    pub fn reading_threads(&self, threads: usize) -> usize {
+        if threads > 0 && self.is_remote() { threads.max(READING_THREADS) } else { threads }
     }
 
     /// Bytes that were asked of the storage so far, footers included.

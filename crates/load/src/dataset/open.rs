@@ -6,14 +6,15 @@ use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat;
+use bytes::Bytes;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::{DataFile, Expression, Partitions, data_files};
-use shardmill_storage::{Identity, OpenFiles, RangeRead};
+use shardmill_storage::{Identity, OpenFiles, RangeRead, is_remote};
 use std::collections::{BTreeSet, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -164,6 +165,9 @@ fn find_files(paths: &[String], format: Option<Format>, shards: &mut MdsShards) 
     Ok((Some(format), known.into_iter().map(|(file, _)| file).collect()))
 }
 
+/// Threads that mostly wait for a store.
+pub(crate) const REQUESTING_THREADS: usize = 64;
+
 /// A file and its size.
 pub(super) type Opened = Result<(Arc<dyn TableFile>, u64)>;
 
@@ -176,8 +180,18 @@ pub(super) fn open_all(
     cancel: &Cancel,
 ) -> Result<Vec<Opened>> {
     let open = OpenFiles::default();
-    let object = |path: &str| -> Result<Arc<dyn RangeRead>> { Ok(Arc::new(Counted { object: open.open(path)?, bytes: Arc::clone(bytes_read) })) };
-    let objects: Vec<Result<Arc<dyn RangeRead>>> = files.iter().map(|(_, file)| object(&file.path)).collect();
+    let counted = Arc::clone(bytes_read);
+    let object = move |path: &str| -> Result<Arc<dyn RangeRead>> { Ok(Arc::new(Counted { object: open.open(path)?, bytes: Arc::clone(&counted) })) };
+    let is_remote = files.first().is_some_and(|(_, file)| is_remote(&file.path));
+    let threads = if is_remote { options.threads.max(REQUESTING_THREADS) } else { options.threads };
+    let objects: Vec<Result<Arc<dyn RangeRead>>> = if is_remote {
+        let paths: Vec<String> = files.iter().map(|(_, file)| file.path.clone()).collect();
+        let opened = move |number: usize| ControlFlow::Continue(paths.get(number).map(|path| object(path)));
+        let opened = run_in_order(files.len(), threads, cancel, opened)?.map(|opened| opened.map_err(Error::from)).collect::<Result<Vec<_>>>()?;
+        opened.into_iter().flatten().collect()
+    } else {
+        files.iter().map(|(_, file)| object(&file.path)).collect()
+    };
     let readable: Vec<Arc<dyn RangeRead>> = objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
     // The types of text are decided over all files, before any of them is indexed.
     let opener = match format {
@@ -192,7 +206,7 @@ pub(super) fn open_all(
         });
         opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into()))
     };
-    run_in_order(files.len(), options.threads, cancel, move |number| ControlFlow::Continue(work(number)))?
+    run_in_order(files.len(), threads, cancel, move |number| ControlFlow::Continue(work(number)))?
         .map(|opened| opened.map_err(Error::from))
         .collect()
 }
@@ -202,6 +216,17 @@ pub(super) fn open_all(
 struct Counted {
     object: Arc<dyn RangeRead>,
     bytes: Arc<AtomicU64>,
+}
+
+impl Counted {
+    /// Looked at behind the read: what was read before somebody wrote is good.
+    fn checked(&self, offset: u64, len: usize) -> shardmill_storage::Result<()> {
+        if self.object.is_unchanged() {
+            return Ok(());
+        }
+        let source = std::io::Error::other("the file was changed while it was being read");
+        Err(shardmill_storage::Error::Read { path: self.path().to_owned(), offset, len, source })
+    }
 }
 
 impl RangeRead for Counted {
@@ -216,15 +241,25 @@ impl RangeRead for Counted {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
         self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.object.read_at(offset, buffer)?;
-        // Looked at behind the read: what was read before somebody wrote is good.
-        if self.object.is_unchanged() {
-            return Ok(());
-        }
-        let source = std::io::Error::other("the file was changed while it was being read");
-        Err(shardmill_storage::Error::Read { path: self.path().to_owned(), offset, len: buffer.len(), source })
+        self.checked(offset, buffer.len())
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> shardmill_storage::Result<Vec<Bytes>> {
+        let read = self.object.read_ranges(ranges)?;
+        self.bytes.fetch_add(read.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
+        self.checked(ranges.first().map_or(0, |range| range.start), 0)?;
+        Ok(read)
+    }
+
+    fn gap_bytes(&self) -> u64 {
+        self.object.gap_bytes()
     }
 
     fn is_unchanged(&self) -> bool {
         self.object.is_unchanged()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.object.is_remote()
     }
 }

@@ -10,6 +10,7 @@ mod assemble;
 mod audit;
 mod bad_rows;
 mod blocks;
+mod cores;
 mod gather;
 mod metrics;
 mod planner;
@@ -29,6 +30,7 @@ use arrow_schema::SchemaRef;
 use assemble::assemble;
 use bad_rows::{BadRows, Salvage};
 use blocks::Blocks;
+use cores::Cores;
 use planner::{Planner, SlabPlan};
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
@@ -142,6 +144,7 @@ impl<T: Send + 'static> Pass<T> {
             blocks: Arc::clone(&blocks),
             metrics: Arc::clone(&metrics),
             cancel: cancel.clone(),
+            cores: Cores::new(dataset, options.threads, cancel),
             packs,
         };
         let source = {
@@ -153,7 +156,7 @@ impl<T: Send + 'static> Pass<T> {
             }
         };
         let make = move |job: Vec<(u64, SlabPlan)>| work.make(job, &finish);
-        let stream = stream_in_order(options.threads, cancel, source, make)?;
+        let stream = stream_in_order(dataset.reading_threads(options.threads), cancel, source, make)?;
         Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, cancel: cancel.clone() })
     }
 
@@ -216,6 +219,7 @@ struct Work {
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
     cancel: Cancel,
+    cores: Cores,
     packs: Option<Packs>,
 }
 
@@ -307,10 +311,10 @@ impl Work {
         let number = self.order.block(visit);
         let block = number.and_then(|number| Some((number, self.rows.blocks().get(number)?)));
         let (number, block) = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
-        let decoded = match block.count {
+        let decoded = self.cores.run(|| match block.count {
             1 => self.dataset.read(block.place, &self.columns, block.selection.as_ref()),
             count => self.dataset.read_run(block.place, count, &self.columns),
-        };
+        })?;
         match decoded {
             Err(error) if self.policy.on_bad_rows != OnBadRows::Raise && bad_rows::is_of_data(&error) => {
                 let salvage = Salvage { dataset: &self.dataset, rows: &self.rows, columns: &self.columns, policy: self.policy };

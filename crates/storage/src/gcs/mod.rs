@@ -3,21 +3,20 @@
 //! Opening is one GET of the object's tail, whose answer tells the size. The tail stays in memory and serves what lies in it; what lies before it costs
 //! one GET for each run of near ranges. An open object is one version over one connection: an answer about another version is an error, never data.
 //!
-//! Single objects are read. Listing and writing are refused.
+//! Single objects are read here, with a token of the environment or of an emulator. Listing and writing, and buckets that options were given for, are the
+//! business of [`crate::RemoteStore`].
 
 mod connection;
 mod content_range;
-mod fetch;
 mod object;
 mod site;
 
 #[cfg(test)]
 mod tests;
 
-use crate::{Error, RangeRead, Result, Staged, Store, Unpublished};
+use crate::{Error, RangeRead, Result, Staged, Store, Unpublished, remote};
 use object::GcsObject;
 use site::Site;
-use std::io;
 use std::sync::Arc;
 
 pub(crate) const SCHEME: &str = "gs";
@@ -40,18 +39,14 @@ impl Store for GcsStore {
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>> {
-        Err(Error::List { path: path.to_owned(), source: unsupported("buckets cannot be listed; their objects can be read one by one") })
+        remote::store(path)?.list(path)
     }
 
-    fn stage(&self, path: &str, _unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
-        Err(Error::Stage { path: path.to_owned(), source: unsupported("buckets cannot be written to") })
+    fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+        remote::store(path)?.stage(path, unpublished)
     }
 
-    fn stage_as(&self, path: &str, _hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
-        self.stage(path, unpublished)
+    fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+        remote::store(path)?.stage_as(path, hidden, unpublished)
     }
-}
-
-fn unsupported(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, what)
 }

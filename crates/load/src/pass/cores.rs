@@ -1,0 +1,45 @@
+//! How many threads decode at once where more of them read: those that wait for a store give their right to a core away.
+
+use crate::{Dataset, Result};
+use shardmill_engine::{Cancel, CoreSlot, CoreSlots};
+use shardmill_storage::{Waiting, with_waiting};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The rights of a pass; local files are read by as many threads as decode, so that none is needed.
+#[derive(Debug, Clone)]
+pub(super) struct Cores {
+    slots: Option<CoreSlots>,
+    cancel: Cancel,
+}
+
+struct Right {
+    slots: CoreSlots,
+    slot: RefCell<Option<CoreSlot>>,
+    cancel: Cancel,
+}
+
+impl Cores {
+    pub(super) fn new(dataset: &Dataset, threads: usize, cancel: &Cancel) -> Self {
+        let is_shared = dataset.reading_threads(threads) > threads;
+        Self { slots: is_shared.then(|| CoreSlots::new(threads)), cancel: cancel.clone() }
+    }
+
+    /// Runs `work` with the right to a core.
+    pub(super) fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let Some(slots) = &self.slots else { return Ok(work()) };
+        let slot = RefCell::new(Some(slots.acquire(&self.cancel)?));
+        Ok(with_waiting(Rc::new(Right { slots: slots.clone(), slot, cancel: self.cancel.clone() }), work))
+    }
+}
+
+impl Waiting for Right {
+    fn begins(&self) {
+        self.slot.take();
+    }
+
+    fn ends(&self) {
+        // Without it, whoever was cancelled goes on and finds that out.
+        self.slot.replace(self.slots.acquire(&self.cancel).ok());
+    }
+}

@@ -1,0 +1,100 @@
+//! Keeps a cache folder below its limit: what was used longest ago goes first.
+
+use super::object::{BYTES, NAME, TABLE};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+/// Looked at after so many parts of the limit were added by this process.
+const PARTS: u64 = 32;
+
+#[derive(Debug)]
+pub(super) struct Eviction {
+    limit: u64,
+    added: AtomicU64,
+}
+
+/// An object in the folder.
+#[derive(Debug)]
+pub(super) struct Kept {
+    base: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) size: u64,
+    pub(super) used: SystemTime,
+}
+
+impl Eviction {
+    pub(super) fn new(limit: u64) -> Self {
+        // The first write looks: earlier processes may have left too much.
+        Self { limit, added: AtomicU64::new(limit) }
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(super) fn is_due(&self, bytes: u64) -> bool {
+        let added = self.added.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let is_due = added >= self.limit / PARTS;
+        if is_due {
+            self.added.store(0, Ordering::Relaxed);
+        }
+        is_due
+    }
+}
+
+impl Kept {
+    pub(super) fn object_path(&self) -> String {
+        fs::read_to_string(self.base.with_extension(NAME)).unwrap_or_default()
+    }
+
+    /// The entries first: bytes without them are nothing.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        for extension in [TABLE, BYTES, NAME] {
+            match fs::remove_file(self.base.with_extension(extension)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All objects below `folder`.
+pub(super) fn kept(folder: &Path) -> io::Result<Vec<Kept>> {
+    let mut found = Vec::new();
+    for group in fs::read_dir(folder)? {
+        let Ok(objects) = fs::read_dir(group?.path()) else { continue };
+        for object in objects.filter_map(io::Result::ok) {
+            let path = object.path();
+            if path.extension().is_none_or(|extension| extension != BYTES) {
+                continue;
+            }
+            let Ok(metadata) = object.metadata() else { continue };
+            let used = fs::metadata(path.with_extension(NAME)).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            found.push(Kept { base: path.with_extension(""), bytes: metadata.blocks() * 512, size: metadata.len(), used });
+        }
+    }
+    Ok(found)
+}
+
+/// Removes what was used longest ago until a tenth of the limit is free.
+pub(super) fn evict(folder: &Path, limit: u64) {
+    let Ok(mut all) = kept(folder) else { return };
+    let mut total: u64 = all.iter().map(|kept| kept.bytes).sum();
+    if total <= limit {
+        return;
+    }
+    all.sort_by_key(|kept| kept.used);
+    for kept in all {
+        if total <= limit - limit / 10 {
+            break;
+        }
+        if kept.remove().is_ok() {
+            total = total.saturating_sub(kept.bytes);
+        }
+    }
+}

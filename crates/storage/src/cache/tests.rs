@@ -1,0 +1,144 @@
+use super::*;
+use bytes::Bytes;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+const SIZE: u64 = 1_000_003;
+
+fn content() -> Vec<u8> {
+    (0..SIZE).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect()
+}
+
+/// A store that counts what it is asked for.
+#[derive(Default)]
+struct Source(AtomicU64, Mutex<Vec<Range<u64>>>);
+
+impl Source {
+    fn fetch(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+        let content = content();
+        self.0.fetch_add(spans.iter().map(|span| span.end - span.start).sum(), Ordering::Relaxed);
+        self.1.lock().unwrap().extend(spans.iter().cloned());
+        Ok(spans.iter().map(|span| Bytes::copy_from_slice(&content[span.start as usize..span.end as usize])).collect())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn read(object: &CachedObject, source: &Source, spans: &[Range<u64>]) {
+    let content = content();
+    for (span, bytes) in spans.iter().zip(object.read(spans, |spans| source.fetch(spans)).unwrap()) {
+        assert_eq!(bytes, content[span.start as usize..span.end as usize], "{span:?}");
+    }
+}
+
+fn opened(folder: &Path) -> (Arc<Cache>, CachedObject) {
+    let cache = Cache::open(folder, 1 << 30).unwrap();
+    let object = cache.object("s3://bucket/key", "tag", SIZE).unwrap().unwrap();
+    (cache, object)
+}
+
+#[test]
+fn each_byte_is_fetched_once_by_all_who_read_it_and_survives_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::default();
+    let spans = [10..20, 65_530..200_000, 100_000..100_001, 999_999..SIZE, 0..0];
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| read(&opened(folder.path()).1, &source, &spans));
+        }
+    });
+    assert_eq!(source.bytes(), 4 * (64 << 10) + SIZE % (64 << 10), "four whole blocks and the last one");
+    read(&opened(folder.path()).1, &source, &spans);
+    read(&opened(folder.path()).1, &source, &[0..SIZE]);
+    read(&opened(folder.path()).1, &source, &[0..SIZE]);
+    assert_eq!(source.bytes(), SIZE);
+}
+
+#[test]
+fn block_that_was_damaged_is_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::default();
+    let (_cache, object) = opened(folder.path());
+    read(&object, &source, &[0..SIZE]);
+    for kept in eviction::kept(&folder.path().join(OBJECTS)).unwrap() {
+        let entry = folder.path().join(OBJECTS);
+        assert!(kept.size == SIZE && entry.exists());
+    }
+    let file = walk(folder.path(), "bytes");
+    std::fs::File::options().write(true).open(&file).unwrap().write_at(b"?", 70_000).unwrap();
+    read(&object, &source, &[0..SIZE]);
+    assert_eq!(source.bytes(), SIZE + (64 << 10));
+    read(&object, &source, &[0..SIZE]);
+    assert_eq!(source.bytes(), SIZE + (64 << 10), "it was mended");
+    // An index that was lost, or is somebody's nonsense, costs a fetch as well.
+    std::fs::write(walk(folder.path(), "blocks"), vec![7; 64]).unwrap();
+    let (_cache, object) = opened(folder.path());
+    read(&object, &source, &[0..SIZE]);
+}
+
+fn walk(folder: &Path, extension: &str) -> PathBuf {
+    let mut left = vec![folder.to_owned()];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            return path;
+        }
+    }
+    panic!("no file with {extension}");
+}
+
+#[test]
+fn another_version_is_another_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::default();
+    let (cache, object) = opened(folder.path());
+    read(&object, &source, &[0..10]);
+    let other = cache.object("s3://bucket/key", "tag 2", SIZE).unwrap().unwrap();
+    read(&other, &source, &[0..10]);
+    assert_eq!(source.bytes(), 2 * (64 << 10));
+    assert_eq!(cache_entries(&folder.path().display().to_string()).unwrap().len(), 2);
+}
+
+#[test]
+fn what_was_used_longest_ago_goes_when_the_limit_is_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::default();
+    let cache = Cache::open(folder.path(), 3 << 20).unwrap();
+    for number in 0..6 {
+        let object = cache.object(&format!("s3://bucket/{number}"), "tag", SIZE).unwrap().unwrap();
+        read(&object, &source, &[0..SIZE]);
+        drop(object);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let name = folder.path().display().to_string();
+    let entries = cache_entries(&name).unwrap();
+    assert!(entries.iter().map(|entry| entry.bytes).sum::<u64>() <= 4 << 20, "{entries:?}");
+    assert_eq!(entries[0].path, "s3://bucket/5");
+    assert!(entries.iter().all(|entry| entry.path != "s3://bucket/0"));
+    assert!(cache.object("s3://bucket/large", "tag", 4 << 20).unwrap().is_none(), "larger than the cache");
+    assert!(clear_cache(&name).unwrap() > 0 && cache_entries(&name).unwrap().is_empty());
+}
+
+#[test]
+fn object_that_is_evicted_while_it_is_read_is_still_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::default();
+    let (_cache, object) = opened(folder.path());
+    read(&object, &source, &[0..100]);
+    clear_cache(&folder.path().display().to_string()).unwrap();
+    read(&object, &source, &[0..SIZE]);
+    assert!(cache_entries(&folder.path().display().to_string()).unwrap().is_empty(), "nothing is kept without a name");
+}
+
+#[test]
+fn folder_that_cannot_be_written_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(matches!(Cache::open(&file, 1), Err(Error::Cache { folder, .. }) if folder.ends_with("file")));
+}

@@ -1,0 +1,125 @@
+//! Makes the client of a store from its options and the environment.
+
+use super::connector::{ConditionalUploads, Connector, Counts};
+use super::gate::Gate;
+use super::location::{Location, Service};
+use super::options::{Limits, StorageOptions};
+use super::profile;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::multipart::MultipartStore;
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+const CONNECT: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What one process asks a store with.
+pub(super) struct Client {
+    pub(super) objects: Arc<dyn ObjectStore>,
+    /// Of stores that take an object in parts.
+    pub(super) parts: Option<Arc<dyn MultipartStore>>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) conditional: Arc<ConditionalUploads>,
+}
+
+type Made = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>);
+
+impl Client {
+    pub(super) fn new(location: &Location, options: &StorageOptions) -> Result<Self, String> {
+        static PROVIDER: Once = Once::new();
+        // Somebody else in this process may have chosen one; any will do.
+        PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+        let (limits, named) = options.split()?;
+        let gate = Arc::new(Gate::new(limits.max_requests));
+        let counts = Arc::new(Counts::default());
+        let conditional = Arc::new(ConditionalUploads::default());
+        let connector =
+            Connector { gate: Arc::clone(&gate), counts: Arc::clone(&counts), conditional: Arc::clone(&conditional), patience: limits.request_timeout };
+        let parts = Parts { location, limits: &limits, named: &named, connector };
+        let made = match location.service {
+            Service::S3 => parts.s3(),
+            Service::Gcs => parts.gcs(),
+            Service::Azure => parts.azure(),
+            Service::Http => parts.http(),
+        };
+        let (objects, parts) = made.map_err(|error| options.scrubbed(&error.to_string()))?;
+        Ok(Self { objects, parts, gate, counts, conditional })
+    }
+}
+
+struct Parts<'a> {
+    location: &'a Location,
+    limits: &'a Limits,
+    named: &'a [(&'a str, &'a str)],
+    connector: Connector,
+}
+
+impl Parts<'_> {
+    fn retry(&self) -> RetryConfig {
+        let backoff = BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
+        // The deadline ends it, and not a number.
+        RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: self.limits.retry_timeout }
+    }
+
+    fn client(&self) -> ClientOptions {
+        let is_plain = |(name, value): &(&str, &str)| name.contains("endpoint") && value.starts_with("http://");
+        let allows_http = self.named.iter().any(is_plain) || self.location.root.starts_with("http://");
+        let options = ClientOptions::new().with_connect_timeout(CONNECT).with_timeout_disabled().with_read_timeout(self.limits.request_timeout);
+        if allows_http { options.with_allow_http(true) } else { options }
+    }
+
+    fn s3(self) -> object_store::Result<Made> {
+        let mut builder = AmazonS3Builder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
+        let names = |wanted: &str| self.named.iter().any(|(name, _)| name.contains(wanted));
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        let has_environment = is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_WEB_IDENTITY_TOKEN_FILE") || is_set("AWS_SKIP_SIGNATURE");
+        let needs_profile = self.limits.profile.is_some() || !(has_environment || names("access_key") || names("skip_signature"));
+        for (name, value) in profile::options(self.limits.profile.as_deref()).into_iter().filter(|_| needs_profile) {
+            builder = builder.with_config(name.parse::<AmazonS3ConfigKey>()?, value);
+        }
+        if std::env::var("AWS_ENDPOINT_URL").or_else(|_| std::env::var("AWS_ENDPOINT")).is_ok_and(|url| url.starts_with("http://")) {
+            builder = builder.with_allow_http(true);
+        }
+        for (name, value) in self.named {
+            builder = builder.with_config(name.parse::<AmazonS3ConfigKey>()?, *value);
+        }
+        let store = Arc::new(builder.with_http_connector(self.connector).build()?);
+        Ok((Arc::clone(&store) as _, Some(store)))
+    }
+
+    fn gcs(self) -> object_store::Result<Made> {
+        let mut builder = GoogleCloudStorageBuilder::from_env()
+            .with_client_options(self.client())
+            .with_retry(self.retry())
+            .with_url(self.location.root.replacen("gcs://", "gs://", 1));
+        for (name, value) in self.named {
+            builder = builder.with_config(name.parse::<GoogleConfigKey>()?, *value);
+        }
+        let store = Arc::new(builder.with_http_connector(self.connector).build()?);
+        Ok((Arc::clone(&store) as _, Some(store)))
+    }
+
+    fn azure(self) -> object_store::Result<Made> {
+        let mut builder =
+            MicrosoftAzureBuilder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
+        for (name, value) in self.named {
+            builder = builder.with_config(name.parse::<AzureConfigKey>()?, *value);
+        }
+        let store = Arc::new(builder.with_http_connector(self.connector).build()?);
+        Ok((Arc::clone(&store) as _, Some(store)))
+    }
+
+    fn http(self) -> object_store::Result<Made> {
+        let mut builder = HttpBuilder::new().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
+        for (name, value) in self.named {
+            builder = builder.with_config(name.parse::<ClientConfigKey>()?, *value);
+        }
+        Ok((Arc::new(builder.with_http_connector(self.connector).build()?), None))
+    }
+}

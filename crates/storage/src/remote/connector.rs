@@ -1,0 +1,166 @@
+//! What stands between the client of a store and its connections: it counts, gives up answers that do not begin, asks twice where the first answer is late,
+//! and tells the gate how the store feels.
+
+use super::gate::Gate;
+use async_trait::async_trait;
+use object_store::ClientOptions;
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService, ReqwestConnector};
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// An answer is late when it takes so many times what most took.
+const LATE: u32 = 4;
+const LEAST_PATIENCE: Duration = Duration::from_millis(100);
+const REMEMBERED: usize = 64;
+/// Fewer answers tell nothing yet.
+const TELLING: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) gate: Arc<Gate>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) conditional: Arc<ConditionalUploads>,
+    /// Without the beginning of an answer.
+    pub(super) patience: Duration,
+}
+
+/// Where nobody has ever answered, nobody is waited for as long as a store that has gone away may take to come back.
+const NOBODY_AFTER: Duration = Duration::from_secs(5);
+
+/// Requests of a process to one store.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) requests: AtomicU64,
+    pub(super) repeated: AtomicU64,
+    pub(super) bytes: AtomicU64,
+}
+
+/// Uploads whose last request may make an object and must not replace one.
+#[derive(Debug, Default)]
+pub(super) struct ConditionalUploads(Mutex<HashSet<String>>);
+
+impl ConditionalUploads {
+    pub(super) fn add(&self, upload: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(upload.to_owned());
+    }
+
+    pub(super) fn remove(&self, upload: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(upload);
+    }
+
+    fn has(&self, query: &str) -> bool {
+        let uploads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !uploads.is_empty() && url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "uploadId" && uploads.contains(&*value))
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let inner = ReqwestConnector::default().connect(options)?;
+        let (gate, counts, conditional) = (Arc::clone(&self.gate), Arc::clone(&self.counts), Arc::clone(&self.conditional));
+        Ok(HttpClient::new(Watched { inner, gate, counts, conditional, patience: self.patience, latencies: Mutex::default(), has_answered: AtomicBool::new(false), first_try: OnceLock::new() }))
+    }
+}
+
+#[derive(Debug)]
+struct Watched {
+    inner: HttpClient,
+    gate: Arc<Gate>,
+    counts: Arc<Counts>,
+    conditional: Arc<ConditionalUploads>,
+    patience: Duration,
+    latencies: Mutex<VecDeque<Duration>>,
+    has_answered: AtomicBool,
+    first_try: OnceLock<Instant>,
+}
+
+impl Watched {
+    /// An error that is not worth another try.
+    fn nobody_there(&self, error: HttpError) -> HttpError {
+        let is_hopeless = !self.has_answered.load(Ordering::Relaxed) && self.first_try.get_or_init(Instant::now).elapsed() > NOBODY_AFTER;
+        if !is_hopeless || error.kind() != HttpErrorKind::Connect {
+            return error;
+        }
+        HttpError::new(HttpErrorKind::Unknown, io::Error::new(io::ErrorKind::ConnectionRefused, format!("nobody answers there: {error}")))
+    }
+
+    /// How long the beginning of an answer may take before another request goes out; `None` while too little is known.
+    fn late_after(&self) -> Option<Duration> {
+        let latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        if latencies.len() < TELLING {
+            return None;
+        }
+        let mut sorted: Vec<Duration> = latencies.iter().copied().collect();
+        drop(latencies);
+        sorted.sort_unstable();
+        // Nine of ten answers were faster.
+        let usual = sorted.get(sorted.len() * 9 / 10).copied()?;
+        Some(usual.saturating_mul(LATE).max(LEAST_PATIENCE))
+    }
+
+    fn remember(&self, latency: Duration) {
+        let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        if latencies.len() == REMEMBERED {
+            latencies.pop_front();
+        }
+        latencies.push_back(latency);
+    }
+
+    async fn answered(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        let begun = Instant::now();
+        self.first_try.get_or_init(|| begun);
+        let answer = tokio::time::timeout(self.patience, self.inner.execute(request)).await;
+        self.remember(begun.elapsed());
+        if matches!(answer, Ok(Ok(_))) {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+        answer.map(|answer| answer.map_err(|error| self.nobody_there(error))).unwrap_or_else(|_| Err(HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))))
+    }
+
+    async fn hedged(&self, request: HttpRequest, late: Duration) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let second = HttpRequest::from_parts(parts.clone(), HttpRequestBody::empty());
+        let first = self.answered(HttpRequest::from_parts(parts, body));
+        tokio::pin!(first);
+        if let Ok(answer) = tokio::time::timeout(late, &mut first).await {
+            return answer;
+        }
+        self.counts.repeated.fetch_add(1, Ordering::Relaxed);
+        let second = self.answered(second);
+        tokio::pin!(second);
+        tokio::select! {
+            answer = &mut first => match answer {
+                Err(_) => second.await,
+                answered => answered,
+            },
+            answer = &mut second => match answer {
+                Err(_) => first.await,
+                answered => answered,
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl HttpService for Watched {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_read = request.method() == "GET" || request.method() == "HEAD";
+        if request.method() == "POST" && request.uri().query().is_some_and(|query| self.conditional.has(query)) {
+            request.headers_mut().insert("if-none-match", object_store::HeaderValue::from_static("*"));
+        }
+        let answer = match self.late_after().filter(|_| is_read) {
+            Some(late) => self.hedged(request, late).await,
+            None => self.answered(request).await,
+        };
+        match answer.as_ref().map(|answer| answer.status().as_u16()) {
+            Ok(429 | 503) => self.gate.slow_down(),
+            Ok(200..=299) => self.gate.went_well(),
+            _ => {}
+        }
+        answer
+    }
+}

@@ -1,0 +1,251 @@
+//! The steps of a commit protocol, on a store that knows no folders, no locks and no renames.
+//!
+//! What stands in for them: a new object is put on the condition that there is none; a rename is a copy that is put on that condition, and a removal. A
+//! folder exists while an object lies in it, if only the one that marks it. The promise that nothing can be made in a folder that was removed is kept by a
+//! gravestone beside it: whoever makes an object in the folder looks for it before and after, and learns from the second look that the object came too late,
+//! or just in time for whoever removed the folder to find it. The invariant: an object that was made before the gravestone is seen by the listing behind it.
+
+use super::failure::{Doing, error_of};
+use super::location::Location;
+use super::runtime;
+use super::store::RemoteStore;
+use crate::{Disk, Locked};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+const GRAVESTONE: &str = ".removed";
+const MARK: &str = ".folder";
+
+/// The objects of stores over a network.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RemoteDisk {}
+
+/// A store, and a key there.
+struct Place {
+    store: Arc<RemoteStore>,
+    path: String,
+    key: Path,
+}
+
+impl Place {
+    fn of(path: &str) -> io::Result<Self> {
+        let path = path.trim_end_matches('/');
+        let key = Location::parse(path).and_then(|location| location.object()).map_err(io::Error::other)?;
+        Ok(Self { store: RemoteStore::of(path).map_err(io::Error::other)?, path: path.to_owned(), key })
+    }
+
+    fn beside(&self, name: &str) -> io::Result<Self> {
+        Self::of(&format!("{}{name}", self.path))
+    }
+
+    fn parent(&self) -> io::Result<Self> {
+        Self::of(self.path.rsplit_once('/').map_or("", |(folder, _)| folder))
+    }
+
+    fn asked<T>(&self, request: impl Future<Output = object_store::Result<T>>) -> io::Result<object_store::Result<T>> {
+        runtime::wait(request)
+    }
+
+    fn failed(&self, error: &object_store::Error) -> io::Error {
+        let error = error_of(error, &self.path, Doing::Writing, self.store.options());
+        io::Error::new(error.io_kind().unwrap_or(ErrorKind::Other), Told(error))
+    }
+
+    fn some<T>(&self, answer: io::Result<object_store::Result<T>>) -> io::Result<Option<T>> {
+        match answer? {
+            Ok(value) => Ok(Some(value)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    fn objects(&self) -> io::Result<&dyn object_store::ObjectStore> {
+        Ok(&*self.store.client().map_err(io::Error::other)?.objects)
+    }
+
+    fn head(&self) -> io::Result<Option<ObjectMeta>> {
+        self.some(self.asked(self.objects()?.head(&self.key)))
+    }
+
+    fn get(&self) -> io::Result<Option<Bytes>> {
+        let objects = self.objects()?;
+        self.some(self.asked(async { objects.get(&self.key).await?.bytes().await }))
+    }
+
+    /// Whether the object was made; false when there is another one.
+    fn put_new(&self, content: Bytes) -> io::Result<bool> {
+        let put = self.objects()?.put_opts(&self.key, PutPayload::from(content.clone()), PutOptions::from(PutMode::Create));
+        match self.asked(put)? {
+            Ok(_) => Ok(true),
+            // A request is repeated when its answer was lost, and then finds its own work.
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(self.get()?.is_some_and(|there| there == content)),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    fn put(&self, content: Bytes) -> io::Result<()> {
+        let put = self.objects()?.put(&self.key, PutPayload::from(content));
+        self.asked(put)?.map(drop).map_err(|error| self.failed(&error))
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        let removed = self.asked(self.objects()?.delete(&self.key));
+        self.some(removed).map(drop)
+    }
+
+    /// Names in the folder, without what stands in for its existence.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let listed = self.some(self.asked(self.objects()?.list_with_delimiter(Some(&self.key))))?;
+        let Some(listed) = listed else { return Ok(Vec::new()) };
+        let removed: Vec<String> =
+            listed.objects.iter().filter_map(|meta| meta.location.filename()?.strip_suffix(GRAVESTONE).map(str::to_owned)).collect();
+        let folders = listed.common_prefixes.iter().filter_map(|prefix| prefix.filename().map(str::to_owned)).filter(|name| !removed.contains(name));
+        let files = listed.objects.iter().filter_map(|meta| meta.location.filename().map(str::to_owned));
+        let mut names: Vec<String> = files.filter(|name| name != MARK && !name.ends_with(GRAVESTONE)).chain(folders).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn is_removed(&self) -> io::Result<bool> {
+        Ok(self.beside(GRAVESTONE)?.head()?.is_some())
+    }
+
+    fn is_folder(&self) -> io::Result<bool> {
+        let objects = self.objects()?;
+        let first = self.some(self.asked(async {
+            let mut listing = objects.list(Some(&self.key));
+            listing.next().await.transpose()
+        }))?;
+        Ok(first.flatten().is_some() && !self.is_removed()?)
+    }
+}
+
+/// Keeps the explanation and the hint in an error of the disk.
+#[derive(Debug)]
+struct Told(crate::Error);
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}", self.0)?;
+        self.0.hint().map_or(Ok(()), |hint| write!(formatter, " ({hint})"))
+    }
+}
+
+impl std::error::Error for Told {}
+
+impl Disk for RemoteDisk {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        Ok(Place::of(path)?.get()?.map(Vec::from))
+    }
+
+    fn size(&self, path: &str) -> io::Result<Option<u64>> {
+        let place = Place::of(path)?;
+        match place.head()? {
+            Some(meta) => Ok(Some(meta.size)),
+            None => Ok(place.is_folder()?.then_some(0)),
+        }
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        Place::of(folder)?.names()
+    }
+
+    fn make_folder(&self, folder: &str) -> io::Result<()> {
+        Place::of(folder)?.beside(&format!("/{MARK}"))?.put(Bytes::new())
+    }
+
+    fn write_new(&self, path: &str, content: &[u8]) -> io::Result<()> {
+        match Place::of(path)?.put_new(Bytes::copy_from_slice(content))? {
+            true => Ok(()),
+            false => Err(ErrorKind::AlreadyExists.into()),
+        }
+    }
+
+    /// What a store took is durable.
+    fn sync(&self, _path: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The second look of whoever made an object.
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        match Place::of(folder)?.is_removed()? {
+            true => Err(ErrorKind::NotFound.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<bool> {
+        let (from, to) = (Place::of(from)?, Place::of(to)?);
+        let Some(content) = from.get()? else { return Err(ErrorKind::NotFound.into()) };
+        if to.parent()?.is_removed()? {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let is_made = to.put_new(content)?;
+        if is_made {
+            from.remove()?;
+        }
+        Ok(is_made)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (Place::of(from)?, Place::of(to)?);
+        let copied = from.asked(from.objects()?.copy(&from.key, &to.key));
+        from.some(copied)?.ok_or(ErrorKind::NotFound)?;
+        from.remove()
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        Place::of(path)?.remove()
+    }
+
+    fn remove_empty_folder(&self, folder: &str) -> io::Result<bool> {
+        let place = Place::of(folder)?;
+        place.beside(GRAVESTONE)?.put(Bytes::new())?;
+        if !place.names()?.is_empty() {
+            return Ok(false);
+        }
+        place.beside(&format!("/{MARK}"))?.remove()?;
+        Ok(true)
+    }
+
+    fn remove_folder(&self, folder: &str) -> io::Result<()> {
+        let place = Place::of(folder)?;
+        let objects = place.objects()?;
+        let listed = place.some(place.asked(async {
+            let mut listing = objects.list(Some(&place.key));
+            let mut found = Vec::new();
+            while let Some(meta) = listing.next().await {
+                found.push(meta?.location);
+            }
+            Ok(found)
+        }))?;
+        for key in listed.unwrap_or_default() {
+            place.some(place.asked(objects.delete(&key)))?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self, path: &str) -> io::Result<Locked> {
+        match Place::of(path)?.head()? {
+            Some(_) => Ok(Locked::Unsupported),
+            None => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn touch(&self, path: &str) -> io::Result<()> {
+        let place = Place::of(path)?;
+        let content = place.get()?.ok_or(ErrorKind::NotFound)?;
+        place.put(content)
+    }
+
+    fn age(&self, path: &str) -> io::Result<Option<Duration>> {
+        let Some(meta) = Place::of(path)?.head()? else { return Ok(None) };
+        Ok(Some(SystemTime::now().duration_since(SystemTime::from(meta.last_modified)).unwrap_or_default()))
+    }
+}

@@ -1,0 +1,113 @@
+//! One run of bytes of one version, by as many requests at once as it is worth.
+
+use super::client::Client;
+use super::version::Version;
+use bytes::{Bytes, BytesMut};
+use futures_util::future::try_join_all;
+use futures_util::stream::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStoreExt as _};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Longer runs are cut, so that several connections carry them.
+const LONG: u64 = 24 << 20;
+/// What one request of a long run asks for: so much takes far longer than its first byte does.
+const PART: u64 = 8 << 20;
+
+pub(super) enum Failure {
+    /// There is another version now.
+    Changed,
+    Store(object_store::Error),
+    /// It cannot be held.
+    Memory,
+}
+
+impl From<object_store::Error> for Failure {
+    fn from(error: object_store::Error) -> Self {
+        match error {
+            object_store::Error::Precondition { .. } | object_store::Error::NotModified { .. } => Self::Changed,
+            error => Self::Store(error),
+        }
+    }
+}
+
+/// The bytes of `span`.
+pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: Range<u64>) -> Result<Bytes, Failure> {
+    let len = usize::try_from(span.end.saturating_sub(span.start)).map_err(|_| Failure::Memory)?;
+    let mut left = room(len)?;
+    let mut parts = Vec::new();
+    let mut start = span.start;
+    while start < span.end {
+        let end = if span.end - span.start > LONG { (start + PART).min(span.end) } else { span.end };
+        let buffer = left.split_to(usize::try_from(end - start).map_err(|_| Failure::Memory)?);
+        parts.push(part(client, key, version, start..end, buffer));
+        start = end;
+    }
+    let mut whole = BytesMut::new();
+    for part in try_join_all(parts).await? {
+        // They lie one behind the other in memory, so nothing is copied.
+        whole.unsplit(part);
+    }
+    Ok(whole.freeze())
+}
+
+/// A length was said by somebody else; one that cannot be had must not end the process.
+fn room(len: usize) -> Result<BytesMut, Failure> {
+    let mut bytes: Vec<u8> = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| Failure::Memory)?;
+    bytes.resize(len, 0);
+    Ok(BytesMut::from(Bytes::from(bytes)))
+}
+
+async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, mut buffer: BytesMut) -> Result<BytesMut, Failure> {
+    let _passage = client.gate.enter().await;
+    let options = GetOptions { range: Some(GetRange::Bounded(span.clone())), if_match: version.condition(), ..GetOptions::default() };
+    let answer = client.objects.get_opts(key, options).await?;
+    if version.is_other_than(&Version::of(&answer.meta)) || answer.range != span {
+        return Err(Failure::Changed);
+    }
+    fill(client, answer, &mut buffer).await?;
+    Ok(buffer)
+}
+
+async fn fill(client: &Client, answer: GetResult, buffer: &mut [u8]) -> Result<(), Failure> {
+    let len = buffer.len();
+    let mut left = &mut *buffer;
+    let mut body = answer.into_stream();
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk?;
+        client.counts.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        let Some((target, rest)) = left.split_at_mut_checked(chunk.len()) else { return Err(wrong_length(len, "more")) };
+        target.copy_from_slice(&chunk);
+        left = rest;
+    }
+    if left.is_empty() { Ok(()) } else { Err(wrong_length(len, "fewer")) }
+}
+
+fn wrong_length(len: usize, what: &str) -> Failure {
+    Failure::Store(object_store::Error::Generic { store: "remote", source: format!("the answer held {what} bytes than the {len} it announced").into() })
+}
+
+/// Size and version of an object, with its last bytes where the store can send them unasked for where they begin.
+pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64) -> Result<(ObjectMeta, Bytes), Failure> {
+    let _passage = client.gate.enter().await;
+    let options = GetOptions { range: Some(GetRange::Suffix(tail_bytes.max(1))), ..GetOptions::default() };
+    match client.objects.get_opts(key, options).await {
+        Ok(answer) => {
+            let meta = answer.meta.clone();
+            let len = usize::try_from(answer.range.end.saturating_sub(answer.range.start)).map_err(|_| Failure::Memory)?;
+            let mut bytes = room(len)?;
+            fill(client, answer, &mut bytes).await?;
+            Ok((meta, bytes.freeze()))
+        }
+        Err(error @ (object_store::Error::NotFound { .. } | object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. })) => {
+            Err(error.into())
+        }
+        // An empty object has no last byte, and some stores know no such ranges.
+        Err(error) => match client.objects.head(key).await {
+            Ok(meta) => Ok((meta, Bytes::new())),
+            Err(_) => Err(error.into()),
+        },
+    }
+}

@@ -1,0 +1,175 @@
+//! One open object: its version, and what was read of it last.
+//!
+//! Small reads are served from a window that is fetched around them; it grows while somebody reads on in order. Large ones and batches of ranges are fetched
+//! as they are.
+
+use super::failure::{Doing, error_of, failed};
+use super::fetch::{self, Failure};
+use super::runtime;
+use super::store::RemoteStore;
+use super::version::Version;
+use crate::cache::CachedObject;
+use crate::requests::{Fetch, fetches};
+use crate::{Error, Identity, RangeRead, Result, len_within};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use object_store::path::Path;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Read along, rather than asked for apart: at 100 MB/s this takes as long as the first byte of another answer.
+const GAP: u64 = 1 << 20;
+/// What joins to one run; longer runs are cut again when they are fetched.
+const MAX_JOINED: u64 = 64 << 20;
+/// Holds the footers of most files.
+pub(super) const TAIL: u64 = 64 << 10;
+const FIRST_WINDOW: u64 = 64 << 10;
+const MAX_WINDOW: u64 = 8 << 20;
+
+#[derive(Debug)]
+pub(super) struct RemoteObject {
+    path: String,
+    key: Path,
+    store: Arc<RemoteStore>,
+    version: Version,
+    cached: Option<CachedObject>,
+    /// Never waited for: who finds it taken asks the store.
+    window: Mutex<Window>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Window {
+    start: u64,
+    bytes: Bytes,
+    /// What the next one would hold.
+    next: u64,
+}
+
+impl Window {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn slice(&self, range: &Range<u64>) -> Option<Bytes> {
+        let from = usize::try_from(range.start.checked_sub(self.start)?).ok()?;
+        let to = usize::try_from(range.end.checked_sub(self.start)?).ok()?;
+        (to <= self.bytes.len()).then(|| self.bytes.slice(from..to))
+    }
+}
+
+impl RemoteObject {
+    pub(super) fn new(store: Arc<RemoteStore>, path: &str, key: Path, version: Version, tail: Bytes) -> Result<Self> {
+        let start = version.size.saturating_sub(tail.len() as u64);
+        let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW });
+        let cached = match store.cache()? {
+            Some(cache) => cache.object(path, &version.mark(), version.size)?,
+            None => None,
+        };
+        Ok(Self { path: path.to_owned(), key, store, version, cached, window })
+    }
+
+    fn fetched(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+        let first = spans.first().cloned().unwrap_or_default();
+        let doing = Doing::Reading { offset: first.start, len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX) };
+        let client = self.store.client()?;
+        let requests = spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span));
+        let answers = runtime::wait(try_join_all(requests)).map_err(|source| failed(self.path.clone(), doing, source))?;
+        answers.map_err(|failure| match failure {
+            Failure::Changed => Error::Changed { path: self.path.clone() },
+            Failure::Store(error) => error_of(&error, &self.path, doing, self.store.options()),
+            Failure::Memory => failed(self.path.clone(), doing, io::ErrorKind::OutOfMemory.into()),
+        })
+    }
+
+    fn spans(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+        match &self.cached {
+            Some(cached) => cached.read(&spans, |missing| self.fetched(missing)),
+            None => self.fetched(spans),
+        }
+    }
+
+    fn one(&self, span: Range<u64>) -> Result<Bytes> {
+        Ok(self.spans(vec![span])?.pop().unwrap_or_default())
+    }
+
+    /// What to fetch for a small read.
+    fn around(&self, range: &Range<u64>, window: &Window) -> (Range<u64>, u64) {
+        let size = self.version.size;
+        if range.start >= size.saturating_sub(TAIL) {
+            return (size.saturating_sub(TAIL)..size, FIRST_WINDOW);
+        }
+        let reads_on = range.start >= window.start && range.start <= window.end().saturating_add(window.next) && !window.bytes.is_empty();
+        let len = if reads_on { (window.next * 2).min(MAX_WINDOW) } else { FIRST_WINDOW };
+        (range.start..range.start.saturating_add(len).max(range.end).min(size), len)
+    }
+
+    fn small(&self, range: &Range<u64>) -> Result<Bytes> {
+        let known = self.window.try_lock().map(|window| window.clone()).unwrap_or_default();
+        if let Some(bytes) = known.slice(range) {
+            return Ok(bytes);
+        }
+        let (span, next) = self.around(range, &known);
+        let window = Window { start: span.start, bytes: self.one(span)?, next };
+        let found = window.slice(range).ok_or_else(|| short(self, range))?;
+        if let Ok(mut kept) = self.window.try_lock() {
+            *kept = window;
+        }
+        Ok(found)
+    }
+}
+
+fn short(object: &RemoteObject, range: &Range<u64>) -> Error {
+    let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    Error::ShortRead { path: object.path.clone(), offset: range.start, len, end: range.end }
+}
+
+impl RangeRead for RemoteObject {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn identity(&self) -> Identity {
+        self.version.identity()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let range = offset..offset.saturating_add(buffer.len() as u64);
+        len_within(self, &range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let bytes = if buffer.len() as u64 <= FIRST_WINDOW { self.small(&range)? } else { self.read_ranges(std::slice::from_ref(&range))?.pop().unwrap_or_default() };
+        if bytes.len() != buffer.len() {
+            return Err(short(self, &range));
+        }
+        buffer.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        for range in ranges {
+            len_within(self, range)?;
+        }
+        let known = self.window.try_lock().map(|window| window.clone()).unwrap_or_default();
+        let missing: Vec<Range<u64>> = ranges.iter().filter(|range| known.slice(range).is_none()).cloned().collect();
+        let planned: Vec<Fetch> = fetches(&missing, self.version.size, GAP, MAX_JOINED);
+        let spans: Vec<Range<u64>> = planned.into_iter().map(|fetch| fetch.span).collect();
+        let answers = if spans.is_empty() { Vec::new() } else { self.spans(spans.clone())? };
+        let windows: Vec<Window> = spans.iter().zip(answers).map(|(span, bytes)| Window { start: span.start, bytes, next: 0 }).collect();
+        let read = |range: &Range<u64>| {
+            let before = windows.partition_point(|window| window.start <= range.start).checked_sub(1);
+            let found = known.slice(range).or_else(|| windows.get(before?)?.slice(range));
+            if range.is_empty() { Ok(Bytes::new()) } else { found.ok_or_else(|| short(self, range)) }
+        };
+        ranges.iter().map(read).collect()
+    }
+
+    fn gap_bytes(&self) -> u64 {
+        GAP
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+}

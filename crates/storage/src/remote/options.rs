@@ -1,0 +1,233 @@
+//! How a store is reached: endpoints, credentials, limits.
+//!
+//! Options belong to a root such as `s3://bucket` and to this process; what is opened below that root uses the latest ones. The invariant: the value of an
+//! option that may be a secret is neither shown nor given away, except to the client of the store.
+
+use super::location::Location;
+use super::store::RemoteStore;
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Everything else may be a secret.
+const SHOWN: [&str; 24] = [
+    "endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url", "region", "aws_region", "default_region", "aws_default_region", "allow_http",
+    "aws_allow_http", "azure_allow_http", "virtual_hosted_style_request", "skip_signature", "aws_skip_signature", "anon", "account_name",
+    "azure_storage_account_name", "profile", "cache_dir", "cache_bytes", "max_requests", "request_timeout", "retry_timeout", "service_account",
+];
+
+/// What `fsspec` and its file systems call them.
+const ALIASES: [(&str, &str); 3] = [("key", "access_key_id"), ("secret", "secret_access_key"), ("anon", "skip_signature")];
+
+const MAX_REQUESTS: usize = 64;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+const RETRY_TIMEOUT: Duration = Duration::from_mins(3);
+const CACHE_BYTES: u64 = 64 << 30;
+
+/// Named values, as object_store calls them, and those of our own that [`Limits`] has.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StorageOptions(BTreeMap<String, String>);
+
+/// The options that are ours and not the store's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Under way at once, for the whole process.
+    pub(super) max_requests: usize,
+    /// Without a byte from the other side.
+    pub(super) request_timeout: Duration,
+    /// For one read, with all its repetitions.
+    pub(super) retry_timeout: Duration,
+    pub(super) cache_dir: Option<PathBuf>,
+    pub(super) cache_bytes: u64,
+    /// Of `~/.aws`.
+    pub(super) profile: Option<String>,
+}
+
+impl StorageOptions {
+    #[must_use]
+    pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Self {
+        let renamed = |name: &str| ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| (*name).to_owned());
+        Self(options.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).map(|(name, value)| (renamed(&name).unwrap_or(name), value)).collect())
+    }
+
+    /// Only those that are certainly no secrets, for what is stored or sent.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        Self(self.0.iter().filter(|(name, _)| SHOWN.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// `text` without any value that may be a secret.
+    pub(super) fn scrubbed(&self, text: &str) -> String {
+        let secrets = self.0.iter().filter(|(name, value)| !SHOWN.contains(&name.as_str()) && value.len() > 3);
+        secrets.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "…"))
+    }
+
+    /// Ours, and what is left for the client of the store.
+    pub(super) fn split(&self) -> std::result::Result<(Limits, Vec<(&str, &str)>), String> {
+        let mut limits = Limits::default();
+        let mut others = Vec::new();
+        for (name, value) in self.iter() {
+            let unusable = || format!("the storage option `{name}` cannot be {value:?}");
+            let seconds = || value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).filter(|time| !time.is_zero());
+            match name {
+                "max_requests" => limits.max_requests = value.parse().ok().filter(|most| (1..=4096).contains(most)).ok_or_else(unusable)?,
+                "request_timeout" => limits.request_timeout = seconds().ok_or_else(unusable)?,
+                "retry_timeout" => limits.retry_timeout = seconds().ok_or_else(unusable)?,
+                "cache_dir" => limits.cache_dir = Some(PathBuf::from(value)),
+                "cache_bytes" => limits.cache_bytes = value.parse().map_err(|_| unusable())?,
+                "profile" => limits.profile = Some(value.to_owned()),
+                _ => others.push((name, value)),
+            }
+        }
+        Ok((limits, others))
+    }
+}
+
+impl fmt::Debug for StorageOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |name: &str, value: &str| if SHOWN.contains(&name) { value.to_owned() } else { "…".to_owned() };
+        formatter.debug_map().entries(self.iter().map(|(name, value)| (name, shown(name, value)))).finish()
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let cache_dir = std::env::var_os("SHARDMILL_CACHE_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        Self {
+            max_requests: MAX_REQUESTS,
+            request_timeout: REQUEST_TIMEOUT,
+            retry_timeout: RETRY_TIMEOUT,
+            cache_dir,
+            cache_bytes: CACHE_BYTES,
+            profile: None,
+        }
+    }
+}
+
+/// The stores of this process and their options, the latest last. Nothing is locked: a child that was forked finds it in order.
+static STORES: Link = Link(OnceLock::new());
+
+#[derive(Debug)]
+struct Link(OnceLock<Box<Node>>);
+
+#[derive(Debug)]
+struct Node {
+    root: String,
+    options: StorageOptions,
+    store: Arc<RemoteStore>,
+    next: Link,
+}
+
+fn latest(root: &str) -> Option<&'static Node> {
+    let mut link = &STORES;
+    let mut found = None;
+    while let Some(node) = link.0.get() {
+        if node.root == root {
+            found = Some(&**node);
+        }
+        link = &node.next;
+    }
+    found
+}
+
+fn add(location: &Location, options: StorageOptions) -> Result<Arc<RemoteStore>> {
+    let store = Arc::new(RemoteStore::new(location, &options)?);
+    let mut node = Box::new(Node { root: location.root.clone(), options, store: Arc::clone(&store), next: Link(OnceLock::new()) });
+    let mut link = &STORES;
+    loop {
+        match link.0.set(node) {
+            Ok(()) => return Ok(store),
+            Err(refused) => node = refused,
+        }
+        match link.0.get() {
+            Some(taken) => link = &taken.next,
+            None => return Ok(store),
+        }
+    }
+}
+
+/// From now on, what is opened below the root of `path` uses these options. Objects that are open keep theirs.
+///
+/// # Errors
+/// [`Error::Open`] for an option that the store does not know, and for a path that is not remote.
+pub fn configure(path: &str, options: StorageOptions) -> Result<()> {
+    let location = Location::parse(path)?;
+    if latest(&location.root).is_none_or(|node| node.options != options) {
+        add(&location, options)?;
+    }
+    Ok(())
+}
+
+/// What was configured for the root of `path`.
+#[must_use]
+pub fn options_of(path: &str) -> Option<StorageOptions> {
+    let location = Location::parse(path).ok()?;
+    latest(&location.root).map(|node| node.options.clone())
+}
+
+pub(super) fn store_at(location: &Location) -> Result<Arc<RemoteStore>> {
+    match latest(&location.root) {
+        Some(node) => Ok(Arc::clone(&node.store)),
+        None => add(location, StorageOptions::default()),
+    }
+}
+
+pub(super) fn refused(path: &str, what: String) -> Error {
+    Error::Open { path: path.to_owned(), source: io::Error::new(io::ErrorKind::InvalidInput, what) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pairs: &[(&str, &str)]) -> StorageOptions {
+        StorageOptions::new(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn secret_is_neither_shown_nor_kept_nor_left_in_a_message() {
+        let options = options(&[("secret", "hunter2hunter2"), ("AWS_Session_Token", "tok-tok"), ("region", "eu-1")]);
+        let shown = format!("{options:?}");
+        assert!(!shown.contains("hunter2") && !shown.contains("tok-tok") && shown.contains("eu-1") && shown.contains("secret_access_key"), "{shown}");
+        assert_eq!(options.without_secrets().iter().collect::<Vec<_>>(), [("region", "eu-1")]);
+        assert_eq!(options.scrubbed("bad hunter2hunter2 in eu-1"), "bad … in eu-1");
+    }
+
+    #[test]
+    fn limits_are_ours_and_the_rest_is_the_stores() {
+        let options = options(&[("max_requests", "3"), ("retry_timeout", "0.5"), ("region", "eu-1")]);
+        let (limits, others) = options.split().unwrap();
+        assert_eq!((limits.max_requests, limits.retry_timeout), (3, Duration::from_millis(500)));
+        assert_eq!(others, [("region", "eu-1")]);
+    }
+
+    #[test]
+    fn unusable_limit_is_named() {
+        for (name, value) in [("max_requests", "0"), ("max_requests", "many"), ("request_timeout", "-1"), ("retry_timeout", "0"), ("cache_bytes", "1.5")] {
+            assert!(options(&[(name, value)]).split().unwrap_err().contains(name));
+        }
+    }
+
+    #[test]
+    fn latest_options_of_a_root_hold_for_everything_below_it() {
+        configure("s3://of-a-test/x", options(&[("region", "eu-1"), ("key", "a"), ("secret", "b")])).unwrap();
+        configure("s3://of-a-test", options(&[("region", "eu-2"), ("key", "a"), ("secret", "b")])).unwrap();
+        assert_eq!(options_of("s3://of-a-test/deep/below").unwrap().without_secrets(), options(&[("region", "eu-2")]));
+        assert!(options_of("s3://of-a-test-2/x").is_none());
+        assert!(configure("/local", StorageOptions::default()).is_err());
+        assert!(configure("s3://of-a-test", options(&[("colour", "red")])).is_err());
+    }
+}

@@ -1,0 +1,264 @@
+//! An object in the making: its parts are uploaded while it is written, and the last request makes it visible.
+//!
+//! Until that request nobody sees anything; a writer that dies leaves an upload without a name, which the bucket's own rule for such uploads removes. Under
+//! [`Replace::Never`] the last request carries the condition that there is no such object, so of two writers one is refused.
+
+use super::failure::{Doing, error_of, failed};
+use super::location::{Location, Service};
+use super::runtime;
+use super::store::RemoteStore;
+use crate::{Error, Replace, Result, Sealed, Staged, Unpublished};
+use bytes::BytesMut;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{Attribute, Attributes, GetOptions, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// Of a part, and of an object that goes up whole.
+const PART: usize = 8 << 20;
+/// S3 takes 10,000 parts: later ones are larger, for objects up to its limit of 5 TB.
+const PARTS_OF_A_SIZE: usize = 1000;
+/// Parts on their way at once.
+const MAX_UNDER_WAY: usize = 4;
+
+const TOKEN: &str = "shardmill-writer";
+
+type Sending = JoinHandle<object_store::Result<PartId>>;
+
+/// An object that is being written.
+#[derive(Debug)]
+pub(super) struct RemoteStaged {
+    store: Arc<RemoteStore>,
+    path: String,
+    key: Path,
+    /// The whole path of the name that it has before its own.
+    hidden: Option<String>,
+    buffer: BytesMut,
+    upload: Option<String>,
+    sending: VecDeque<Sending>,
+    sent: Vec<PartId>,
+    written: u64,
+    is_done: bool,
+    unpublished: Unpublished,
+    /// Stands in the object's metadata: whoever is told that there is one already sees whether it is its own, of a request whose answer was lost.
+    token: String,
+}
+
+impl RemoteStaged {
+    /// With `hidden`, the object is made under that name beside `path`, to be renamed by whoever chose it.
+    pub(super) fn start(store: Arc<RemoteStore>, path: &str, hidden: Option<&str>, unpublished: &Unpublished) -> Result<Self> {
+        let location = Location::parse(path)?;
+        if location.service == Service::Http {
+            return Err(Error::Stage { path: path.to_owned(), source: io::Error::new(io::ErrorKind::Unsupported, "HTTP servers are read only") });
+        }
+        unpublished.check(path)?;
+        Ok(Self {
+            store,
+            path: path.to_owned(),
+            key: match hidden {
+                Some(hidden) => Location::parse(&beside(path, hidden))?.object()?,
+                None => location.object()?,
+            },
+            hidden: hidden.map(|hidden| beside(path, hidden)),
+            buffer: BytesMut::new(),
+            upload: None,
+            sending: VecDeque::new(),
+            sent: Vec::new(),
+            written: 0,
+            is_done: false,
+            unpublished: unpublished.clone(),
+            token: uuid::Uuid::new_v4().simple().to_string(),
+        })
+    }
+
+    fn part_len(&self) -> usize {
+        PART * (1 + (self.sent.len() + self.sending.len()) / PARTS_OF_A_SIZE)
+    }
+
+    fn parts(&self) -> Result<Arc<dyn MultipartStore>> {
+        let unable = || failed(self.path.clone(), Doing::Writing, io::Error::new(io::ErrorKind::Unsupported, "the store takes no parts"));
+        self.store.client()?.parts.clone().ok_or_else(unable)
+    }
+
+    fn wait<T>(&self, doing: Doing, future: impl Future<Output = object_store::Result<T>>) -> Result<T> {
+        let answer = runtime::wait(future).map_err(|source| failed(self.path.clone(), doing, source))?;
+        answer.map_err(|error| error_of(&error, &self.path, doing, self.store.options()))
+    }
+
+    /// Sends what is gathered as a part.
+    fn send(&mut self) -> Result<()> {
+        let parts = self.parts()?;
+        let upload = match self.upload.clone() {
+            Some(upload) => upload,
+            None => {
+                let options = PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
+                let upload = self.wait(Doing::Writing, parts.create_multipart_opts(&self.key, options))?;
+                self.upload = Some(upload.clone());
+                upload
+            }
+        };
+        while self.sending.len() >= MAX_UNDER_WAY {
+            self.receive()?;
+        }
+        let (key, number, payload) = (self.key.clone(), self.sent.len() + self.sending.len(), PutPayload::from(self.buffer.split().freeze()));
+        let gate = Arc::clone(&self.store.client()?.gate);
+        let request = async move {
+            let _passage = gate.enter().await;
+            parts.put_part(&key, &upload, number, payload).await
+        };
+        self.sending.push_back(runtime::spawn(request).map_err(|source| failed(self.path.clone(), Doing::Writing, source))?);
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        let Some(sending) = self.sending.pop_front() else { return Ok(()) };
+        let part = self.wait(Doing::Writing, async { sending.await? })?;
+        self.sent.push(part);
+        Ok(())
+    }
+
+    /// Everything is with the store, under no name yet. What goes up whole stays here.
+    fn finish(&mut self) -> Result<()> {
+        if self.upload.is_some() && !self.buffer.is_empty() {
+            self.send()?;
+        }
+        while !self.sending.is_empty() {
+            self.receive()?;
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, replace: Replace) -> Result<()> {
+        self.unpublished.check(&self.path)?;
+        self.finish()?;
+        let client = self.store.client()?;
+        match self.upload.clone() {
+            None => {
+                let payload = PutPayload::from(self.buffer.split().freeze());
+                let mode = if replace == Replace::Never { PutMode::Create } else { PutMode::Overwrite };
+                let options = PutOptions { mode, attributes: self.attributes(), ..PutOptions::default() };
+                let put = self.wait(Doing::Publishing, client.objects.put_opts(&self.key, payload, options)).map(drop);
+                self.unless_ours(put)?;
+            }
+            Some(upload) => {
+                let parts = self.parts()?;
+                if replace == Replace::Never {
+                    self.refuse_taken()?;
+                    client.conditional.add(&upload);
+                }
+                let completed = self.wait(Doing::Publishing, parts.complete_multipart(&self.key, &upload, self.sent.clone()));
+                client.conditional.remove(&upload);
+                self.unless_ours(completed.map(drop))?;
+            }
+        }
+        self.is_done = true;
+        Ok(())
+    }
+
+    fn attributes(&self) -> Attributes {
+        [(Attribute::Metadata(TOKEN.into()), self.token.clone())].into_iter().collect()
+    }
+
+    /// A request may have been done though its answer was lost; the same one then finds the object there.
+    fn unless_ours(&self, published: Result<()>) -> Result<()> {
+        match published {
+            Err(Error::AlreadyExists { .. } | Error::NotFound { .. }) if self.is_ours() => Ok(()),
+            published => published,
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        let Ok(client) = self.store.client() else { return false };
+        let head = client.objects.get_opts(&self.key, GetOptions { head: true, ..GetOptions::default() });
+        let token = runtime::wait(head).ok().and_then(std::result::Result::ok).and_then(|answer| answer.attributes.get(&Attribute::Metadata(TOKEN.into())).cloned());
+        token.is_some_and(|token| token.as_ref() == self.token)
+    }
+
+    /// Stores without the condition are asked before; there, two writers at one moment may both succeed.
+    fn refuse_taken(&self) -> Result<()> {
+        let client = self.store.client()?;
+        match runtime::wait(client.objects.head(&self.key)) {
+            Ok(Ok(_)) => Err(Error::AlreadyExists { path: self.path.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The path of another name in the same folder.
+fn beside(path: &str, name: &str) -> String {
+    path.rsplit_once('/').map_or_else(|| name.to_owned(), |(folder, _)| format!("{folder}/{name}"))
+}
+
+impl Write for RemoteStaged {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let room = self.part_len().saturating_sub(self.buffer.len()).min(buffer.len());
+        let part = buffer.get(..room).unwrap_or_default();
+        if self.buffer.capacity() == 0 {
+            self.buffer.reserve(buffer.len().min(PART));
+        }
+        self.buffer.extend_from_slice(part);
+        self.written += part.len() as u64;
+        if self.buffer.len() >= self.part_len() {
+            self.send().map_err(io::Error::other)?;
+        }
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Staged for RemoteStaged {
+    fn publish(mut self: Box<Self>, replace: Replace) -> Result<()> {
+        self.complete(replace)
+    }
+
+    fn seal(mut self: Box<Self>) -> Result<Sealed> {
+        self.complete(Replace::Never)?;
+        let path = self.hidden.clone().unwrap_or_else(|| self.path.clone());
+        Ok(Sealed { path, target: self.path.clone(), bytes: self.written })
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.finish()
+    }
+
+    fn name(mut self: Box<Self>, name: Option<&str>, replace: Replace) -> Result<()> {
+        let own = self.path.rsplit('/').next().unwrap_or_default();
+        let wanted = name.unwrap_or(own);
+        let renamed = (self.key.filename() != Some(wanted)).then(|| wanted.to_owned());
+        let Some(name) = renamed else { return self.complete(replace) };
+        // An upload has its key from the start: under another one, the object is copied by the store.
+        let key = self.key.clone();
+        let target = beside(&self.path, &name);
+        let target_key = Location::parse(&target)?.object()?;
+        self.complete(Replace::Atomically)?;
+        let store = Arc::clone(&self.store);
+        let client = store.client()?;
+        if replace == Replace::Never && runtime::wait(client.objects.head(&target_key)).is_ok_and(|answer| answer.is_ok()) {
+            return Err(Error::AlreadyExists { path: target });
+        }
+        self.wait(Doing::Publishing, async {
+            client.objects.copy(&key, &target_key).await?;
+            client.objects.delete(&key).await
+        })
+    }
+}
+
+impl Drop for RemoteStaged {
+    fn drop(&mut self) {
+        let (Some(upload), false) = (self.upload.take(), self.is_done) else { return };
+        let Ok(parts) = self.parts() else { return };
+        let (key, sending) = (self.key.clone(), std::mem::take(&mut self.sending));
+        let _unnamed_uploads_are_removed_by_the_bucket = runtime::wait(async move {
+            for part in sending {
+                part.abort();
+            }
+            tokio::time::timeout(std::time::Duration::from_secs(5), parts.abort_multipart(&key, &upload)).await
+        });
+    }
+}

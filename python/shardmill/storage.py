@@ -1,0 +1,86 @@
+"""How object stores are reached: endpoints, credentials, limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardmill._native import storage as _native
+from shardmill.errors import OptionError
+
+PathLike = str | os.PathLike[str]
+
+
+def configure(path: PathLike, storage_options: Mapping[str, Any]) -> None:
+    """Options for everything that is opened below the bucket of ``path`` in this process, from now on.
+
+    What takes ``storage_options`` calls this itself. Files that are open keep what they were opened with.
+
+    Args:
+        path: any path in the bucket, such as ``"s3://bucket"``.
+        storage_options: what `object_store <https://docs.rs/object_store>`_ calls its settings, e.g. ``endpoint``, ``region``,
+            ``access_key_id``, ``secret_access_key``, ``session_token``, ``skip_signature`` (public buckets), ``account_name``,
+            ``account_key``, ``service_account``; and what fsspec calls them (``key``, ``secret``, ``token``, ``endpoint_url``,
+            ``anon``, ``profile``). Ours are ``max_requests`` at once (64), ``request_timeout`` (15 s without a byte) and
+            ``retry_timeout`` (180 s for one read with its repetitions).
+
+    Raises:
+        OSError: for an option that the store does not know, or a path that is local.
+
+    Example:
+        >>> import shardmill as sm
+        >>> sm.storage.configure("s3://bucket", {"region": "eu-central-1", "skip_signature": True})
+    """
+    _native.configure(os.fspath(path), _texts(storage_options))
+
+
+def configure_all(paths: Sequence[str], storage_options: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """:func:`configure` for the remote ones of ``paths``.
+
+    Returns:
+        The options that may be stored or sent: none of them is a secret.
+
+    Raises:
+        ValueError: when there are options, and all paths are local.
+    """
+    if not storage_options:
+        return None
+    remote = [path for path in paths if _native.is_remote(path)]
+    if not remote:
+        raise OptionError("storage_options are for object stores; these paths are local")
+    options = _texts(storage_options)
+    for path in remote:
+        _native.configure(path, options)
+    return _native.without_secrets(options)
+
+
+def is_remote(path: PathLike) -> bool:
+    """Whether ``path`` is served over a network.
+
+    Example:
+        >>> import shardmill as sm
+        >>> sm.storage.is_remote("s3://bucket/train"), sm.storage.is_remote("train/")
+        (True, False)
+    """
+    return _native.is_remote(os.fspath(path))
+
+
+def request_counts(path: PathLike) -> dict[str, int]:
+    """Requests of this process to the bucket of ``path``: ``requests``, those ``hedged`` (asked twice), and ``bytes`` received."""
+    return _native.request_counts(os.fspath(path)) or {"requests": 0, "hedged": 0, "bytes": 0}
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    texts = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            texts[name] = str(value).lower()
+        elif isinstance(value, str | int | float):
+            texts[name] = str(value)
+        elif value is not None:
+            raise OptionError(
+                f"the storage option {name!r} is a text or a number, not {type(value).__name__}"
+                "\nhint: settings of botocore or of an fsspec file system have names of their own here, see sm.storage.configure"
+            )
+    return texts
