@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardmill import mixture_state, ranks
 from shardmill._native import load as _native
@@ -27,9 +27,6 @@ from shardmill.packing import PackedRows, Packing, packed_columns
 from shardmill.stall import checked_stall_seconds, warn_of_stall
 from shardmill.threads import checked_threads
 from shardmill.transform import Transform
-
-if TYPE_CHECKING:
-    from shardmill._native.packing import PackPlan
 
 TAILS = ("uneven", "drop", "pad")
 
@@ -389,7 +386,7 @@ class Loader(LoaderReports):
             return self._packed.outlet(kind=self._cutter.kind, is_padded=self._tail == "pad")
         return _native.Outlet(self._dataset._native, **self._outlet_arguments)
 
-    def _plan(self, epoch: int) -> _native.RowPlan | PackPlan:
+    def _plan(self, epoch: int) -> _native.RowPlan:
         """What steps deal out in an epoch: rows, or packs of them."""
         rows = self._row_plan()
         return rows if self._packed is None else self._packed.of_epoch(rows, epoch)
