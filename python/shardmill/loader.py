@@ -19,7 +19,7 @@ from shardmill.dataset import Dataset, PathLike, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
-from shardmill.loader_options import at_least, tail_of
+from shardmill.loader_options import at_least, dataset_of, tail_of
 from shardmill.loader_reports import LoaderReports
 from shardmill.loader_state import OrderSettings, parsed
 from shardmill.mixture import Mixture
@@ -183,24 +183,15 @@ class Loader(LoaderReports):
             "partitioning": partitioning,
             "schema": schema,
         }
-        self._dataset: Dataset | Mixture
-        if isinstance(path, Dataset | Mixture):
-            given = [name for name, value in options_of_dataset.items() if value is not None]
-            if given or (bad_lines, on_bad_file, pickles) != ("error", "error", "error"):
-                names = ", ".join([*options_of_dataset, "bad_lines, on_bad_file and pickles"])
-                owner = "Dataset" if isinstance(path, Dataset) else "sources of the Mixture, each a sm.Dataset"
-                raise OptionError(f"{names} belong to the {owner}; give them there")
-            self._dataset = path
-        else:
-            self._dataset = Dataset(
-                path,
-                **options_of_dataset,
-                bad_lines=bad_lines,
-                on_bad_file=on_bad_file,
-                # Which columns are delivered is known further down.
-                pickles="bytes" if columns is not None and pickles == "error" else pickles,
-                threads=threads,
-            )
+        self._dataset = dataset_of(
+            path,
+            columns=columns,
+            threads=threads,
+            options=options_of_dataset,
+            bad_lines=bad_lines,
+            on_bad_file=on_bad_file,
+            pickles=pickles,
+        )
         if packing is not None:
             columns = packed_columns(packing, columns, fill_values)
         self._columns = self._dataset.columns if columns is None else column_names(columns)
