@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report_conditions import failure_lines, machine_lines, versions_of
 from benchmarks.report_goals import goal_lines
 from benchmarks.report_plots import plot_bars, plot_stages
 
@@ -170,11 +171,7 @@ def _page(
     machine, disk = results.get("machine", {}), results.get("machine", {}).get("disk", {})
     lines = ["# Interleaved input and output", ""]
     lines += _summary(cases, by_system)
-    lines += [
-        f"* **failed**: {entry['name']}: {'; '.join(entry['failures'])}"
-        for entry in results["entries"]
-        if not entry["is_success"]
-    ]
+    lines += failure_lines(results)
     lines += [
         "",
         "![Wall seconds](wall_seconds.svg)",
@@ -257,15 +254,11 @@ def _row(one: Measured, by_system: dict[str, dict[str, Measured]]) -> str:
 
 
 def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
-    machine = results.get("machine", {})
     first = measured[0].metrics if measured else {}
     command = " ".join(results["command_line"])
-    memory = f"{machine.get('memory_bytes', 0) / 1e9:.0f} GB memory, Linux {machine.get('kernel', '?')}"
-    state = " with changes" if results["git"]["is_dirty"] else ""
     counts = {name: f"{first.get(name, 0):,}" for name in ("input_num_samples", "input_num_texts", "input_num_images")}
     lines = [
-        f"* {machine.get('cpu_cores', '?')} cores of {machine.get('cpu_model', '?')}, {memory}",
-        f"* commit {results['git']['commit']}{state}, started {results['started_utc']}",
+        *machine_lines(results),
         "* in: {input_num_samples} samples, {input_num_texts} texts, {input_num_images} images".format(**counts),
         f"* the aspect ratio filter 1.0 to 2.0 keeps {first.get('output_num_images', 0):,} images",
         f"* page caches: {results['caches']}; the dirty pages of an entry are flushed before the next one starts",
@@ -276,7 +269,7 @@ def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
         "* both systems read the same files; one program counts and checks every output file after the timed process",
     ]
     for system in (PEER, OURS):
-        versions = next((e["versions"] for e in results["entries"] if e["name"].endswith(f"__{system}")), None)
+        versions = versions_of(results, system)
         if versions:
             lines.append(f"* {TITLES[system]}: " + ", ".join(f"{name} {number}" for name, number in versions.items()))
     return [*lines, "", "Repeat it with:", "", "```bash", "benchmarks/peers/build.sh .peers", command, "```", "",

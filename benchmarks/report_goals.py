@@ -6,7 +6,7 @@ Invariant: a figure that was not measured is shown as missing, never as met.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,17 @@ def goal_table(held: Iterable[Goal]) -> list[str]:
     words = {True: "met", False: "**missed**", None: "not measured"}
     rows = [f"| {goal.figure} | {goal.wanted} | {goal.measured} | {words[goal.is_met]} |" for goal in held]
     return ["## Goals", "", "| figure | goal | measured | |", "|---|--:|--:|---|", *rows, ""]
+
+
+def summary(held: Sequence[Goal], *, nothing: str) -> list[str]:
+    """How many goals are met, and which are not; ``nothing`` when none was measured."""
+    unmeasured = sum(goal.is_met is None for goal in held)
+    if unmeasured == len(held):
+        return [nothing]
+    met = sum(goal.is_met is True for goal in held)
+    missed = [goal.figure for goal in held if goal.is_met is False]
+    lines = [f"tl;dr: {met} of {len(held)} goals are met, {unmeasured} were not measured."]
+    return lines + ([f"Missed: {'; '.join(missed)}."] if missed else [])
 
 
 def at_least(figure: str, value: float | None, wanted: float) -> Goal:

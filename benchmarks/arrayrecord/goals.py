@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks import report_goals
 from benchmarks.arrayrecord.rounds import OURS, PEER, Find, Rate, rate_of, shown_rate
 from benchmarks.arrayrecord.sets import CODECS, GROUPS, PUBLISHED_SIZES, RECORDS
 
@@ -26,13 +27,9 @@ _GROWTH, _OPEN_MS, _OPEN_MB, _SIZE_PERCENT = 1.5, 10.0, 10.0, 1.0
 
 
 @dataclass(frozen=True)
-class Goal:
-    """One line of the table."""
+class Goal(report_goals.Goal):
+    """One line of the table, the peers beside."""
 
-    figure: str
-    wanted: str
-    measured: str
-    is_met: bool | None
     ours: str
     theirs: str
     best: str = "-"

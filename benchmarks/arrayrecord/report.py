@@ -25,6 +25,8 @@ from benchmarks.arrayrecord.rounds import (
 )
 from benchmarks.arrayrecord.sets import CODECS, GROUPS, PUBLISHED_SIZES
 from benchmarks.report import published, run_command
+from benchmarks.report_conditions import command_lines, failure_lines, machine_lines, versions_of
+from benchmarks.report_goals import summary
 from benchmarks.report_plots import plot_bars
 
 # Title of a row and scenario; of the sequential one by group.
@@ -58,12 +60,13 @@ def write_report(results: dict[str, Any], out: Path) -> None:
 
 
 def _page(results: dict[str, Any], measured: list[Measured], find: Find) -> str:
-    lines = ["# ArrayRecord files", "", *_summary(find), ""]
-    lines += [
-        f"* **failed**: {entry['name']}: {'; '.join(entry['failures'])}"
-        for entry in results["entries"]
-        if not entry["is_success"]
+    lines = [
+        "# ArrayRecord files",
+        "",
+        *summary(goals(find), nothing="Nothing was measured for both sides in this session."),
+        "",
     ]
+    lines += failure_lines(results)
     lines += ["", *goal_lines(find), *_explained(), "", *_fastest_lines(find), ""]
     lines += [line for name in _plots(find) for line in (f"![{name}]({name}.svg)", "")]
     for codec in CODECS:
@@ -71,17 +74,6 @@ def _page(results: dict[str, Any], measured: list[Measured], find: Find) -> str:
         lines += [f"## {codec}", "", *_table("call", rows), ""] if rows else []
     lines += _length_lines(find) + _opening_lines(find) + _size_lines(find) + _grain_lines(find)
     return "\n".join([*lines, "## How it was run", "", *_conditions(results, measured)]) + "\n"
-
-
-def _summary(find: Find) -> list[str]:
-    held = goals(find)
-    unmeasured = sum(goal.is_met is None for goal in held)
-    if unmeasured == len(held):
-        return ["Nothing was measured for both sides in this session."]
-    met = sum(goal.is_met is True for goal in held)
-    missed = [goal.figure for goal in held if goal.is_met is False]
-    lines = [f"tl;dr: {met} of {len(held)} goals are met, {unmeasured} were not measured."]
-    return lines + ([f"Missed: {'; '.join(missed)}."] if missed else [])
 
 
 def _explained() -> list[str]:
@@ -234,15 +226,11 @@ def _plots(find: Find) -> dict[str, tuple[list[str], dict[str, list[float | None
 
 
 def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
-    machine = results.get("machine", {})
-    state = " with changes" if results["git"]["is_dirty"] else ""
     rounds = max((len(one.rounds) for one in measured), default=0)
     slow = next((one for one in measured if one.scenario == "individual" and one.system == PEER), None)
     calls = f"{rate.records:,}" if (rate := rate_of(slow, "ds[i]")) else "?"
     lines = [
-        f"* {machine.get('cpu_cores', '?')} cores of {machine.get('cpu_model', '?')}, "
-        f"{machine.get('memory_bytes', 0) / 1e9:.0f} GB memory, Linux {machine.get('kernel', '?')}",
-        f"* commit {results['git']['commit']}{state}, started {results['started_utc']}",
+        *machine_lines(results),
         "* a record is 200 words of lorem-text; every file was written by array_record, and both sides read the same one",
         *_data_sets(results),
         f"* rounds: {rounds}; in each, every entry is a process of its own, ours and theirs in turn; a batch is the best of "
@@ -256,15 +244,12 @@ def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
         "* sequential reading by array_record: repeated read() with its defaults; three more sets of options stand beside",
     ]
     for system in (OURS, PEER):
-        entries = (entry for entry in results["entries"] if entry["name"].endswith(f"__{system}"))
-        versions = next((entry["versions"] for entry in entries), None)
+        versions = versions_of(results, system)
         if versions:
             number = next((one.rounds[0].get("version", "") for one in measured if one.system == system), "")
             others = (f"{name} {version}" for name, version in versions.items() if name != PEER)
             lines.append(f"* {system} {number}: " + ", ".join(others))
-    command = " ".join(results["command_line"])
-    tail = "The numbers above are those of [results.json](results.json)."
-    return [*lines, "", "```bash", "make bench-arrayrecord", "# which runs", command, "```", "", tail]
+    return [*lines, *command_lines(results, "bench-arrayrecord")]
 
 
 def _data_sets(results: dict[str, Any]) -> list[str]:

@@ -14,7 +14,8 @@ from benchmarks.arrayrecord.rounds import Find, Measured, finder, measured_entri
 from benchmarks.checkpoint.goals import MANY_FILES, NONE, OURS, PEER, PLUGIN, TITLES, goals, ratio, value
 from benchmarks.checkpoint.sets import DONE_PERCENT, SHARES
 from benchmarks.report import published, run_command
-from benchmarks.report_goals import goal_table
+from benchmarks.report_conditions import command_lines, failure_lines, machine_lines, row_set_lines, versions_of
+from benchmarks.report_goals import goal_table, summary
 from benchmarks.report_plots import plot_bars
 
 _SCENARIOS = {
@@ -50,12 +51,13 @@ def write_report(results: dict[str, Any], out: Path) -> None:
 
 
 def _page(results: dict[str, Any], measured: list[Measured], find: Find, plots: list[str]) -> str:
-    lines = ["# Resume: rows that are done are not processed again", "", *_summary(find), ""]
-    lines += [
-        f"* **failed**: {entry['name']}: {'; '.join(entry['failures'])}"
-        for entry in results["entries"]
-        if not entry["is_success"]
+    lines = [
+        "# Resume: rows that are done are not processed again",
+        "",
+        *summary(goals(find), nothing="Nothing that has a goal was measured in this session."),
+        "",
     ]
+    lines += failure_lines(results)
     lines += ["", *goal_table(goals(find)), *_reference(), ""]
     lines += [line for name in plots for line in (f"![{name}]({name}.svg)", "")]
     for scenario, title in _SCENARIOS.items():
@@ -64,17 +66,6 @@ def _page(results: dict[str, Any], measured: list[Measured], find: Find, plots: 
     indexes = [_index_row(find, one) for one in _of(measured, "index")]
     lines += ["## Index alone", "", *_head(_INDEX_COLUMNS, words=1), *indexes, ""] if indexes else []
     return "\n".join([*lines, *_explained(), "", "## How it was run", "", *_conditions(results, measured)]) + "\n"
-
-
-def _summary(find: Find) -> list[str]:
-    held = goals(find)
-    unmeasured = sum(goal.is_met is None for goal in held)
-    if unmeasured == len(held):
-        return ["Nothing that has a goal was measured in this session."]
-    met = sum(goal.is_met is True for goal in held)
-    missed = [goal.figure for goal in held if goal.is_met is False]
-    lines = [f"tl;dr: {met} of {len(held)} goals are met, {unmeasured} were not measured."]
-    return lines + ([f"Missed: {'; '.join(missed)}."] if missed else [])
 
 
 def _reference() -> list[str]:
@@ -172,37 +163,22 @@ def _plots(find: Find) -> dict[str, tuple[str, list[str], dict[str, list[float |
 
 
 def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
-    machine = results.get("machine", {})
-    state = " with changes" if results["git"]["is_dirty"] else ""
     rounds = max((len(one.rounds) for one in measured), default=0)
     lines = [
-        f"* {machine.get('cpu_cores', '?')} cores of {machine.get('cpu_model', '?')}, "
-        f"{machine.get('memory_bytes', 0) / 1e9:.0f} GB memory, Linux {machine.get('kernel', '?')}",
-        f"* commit {results['git']['commit']}{state}, started {results['started_utc']}",
-        *_data_sets(results),
+        *machine_lines(results),
+        *row_set_lines(results),
         f"* rounds: {rounds}; in each, every entry is a process of its own; medians are shown",
         "* page caches are warm, except for the rows with blobs, which are dropped from the cache before the clock",
         "* the function is the identity, called with 1,000 rows; every run starts with the imported list of ids and no other",
         "* Ray Data is told of three cores: its filter and its function keep one each, and with two no task ever starts",
     ]
     for system in (OURS, PEER):
-        entries = (entry for entry in results["entries"] if entry["name"].endswith(f"__{system}"))
-        versions = next((entry["versions"] for entry in entries), None)
+        versions = versions_of(results, system)
         if versions:
             number = next((one.rounds[0].get("version", "") for one in measured if one.system == system), "")
             shown = ", ".join(f"{name} {version}" for name, version in versions.items())
             lines.append(f"* {f'{TITLES[system]} {number}'.strip()}: {shown}")
-    command = " ".join(results["command_line"])
-    tail = "The numbers above are those of [results.json](results.json)."
-    return [*lines, "", "```bash", "make bench-checkpoint", "# which runs", command, "```", "", tail]
-
-
-def _data_sets(results: dict[str, Any]) -> list[str]:
-    return [
-        f"* `{place}`: {record['rows']:,} rows in {record['files']:,} files, {record['bytes'] / 1e6:,.1f} MB"
-        for place, record in results.get("datasets", {}).items()
-        if record and "rows" in record
-    ]
+    return [*lines, *command_lines(results, "bench-checkpoint")]
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from benchmarks import report_goals
+
 Metrics = dict[str, Any]
 # Scenario, setting, system.
 Find = Callable[[str, str, str], Metrics | None]
@@ -25,13 +27,9 @@ _NOISE = 0.03
 
 
 @dataclass(frozen=True)
-class Goal:
-    """One line of the table."""
+class Goal(report_goals.Goal):
+    """One line of the table, the peers beside."""
 
-    figure: str
-    wanted: str
-    measured: str
-    is_met: bool | None
     peer: str
     loop: str
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from benchmarks.loader.goals import Find, goal_lines, goals
 from benchmarks.report import published, run_command
+from benchmarks.report_conditions import command_lines, failure_lines, machine_lines, versions_of
+from benchmarks.report_goals import summary
 from benchmarks.report_plots import Bar, plot_ranking
 
 TITLES = {
@@ -95,12 +97,13 @@ def finder(measured: Sequence[Measured]) -> Find:
 
 def _page(results: dict[str, Any], measured: list[Measured]) -> str:
     find = finder(measured)
-    lines = ["# Tables into training batches", "", *_summary(find), ""]
-    lines += [
-        f"* **failed**: {entry['name']}: {'; '.join(entry['failures'])}"
-        for entry in results["entries"]
-        if not entry["is_success"]
+    lines = [
+        "# Tables into training batches",
+        "",
+        *summary(goals(find), nothing="Only the peers were measured in this session."),
+        "",
     ]
+    lines += failure_lines(results)
     lines += ["", *goal_lines(find)]
     for scenario in _present(measured):
         entries = _of(measured, scenario)
@@ -109,17 +112,6 @@ def _page(results: dict[str, Any], measured: list[Measured]) -> str:
         lines += [_row(one) for one in entries]
         lines += ["", *_ranks(entries), *_epochs(entries), *(_naive_ddp(find) if scenario == "s4" else [])]
     return "\n".join([*lines, "## How it was run", "", *_conditions(results, measured)]) + "\n"
-
-
-def _summary(find: Find) -> list[str]:
-    held = goals(find)
-    met = sum(goal.is_met is True for goal in held)
-    measured = sum(goal.is_met is not None for goal in held)
-    if not measured:
-        return ["Only the peers were measured in this session."]
-    missed = [goal.figure for goal in held if goal.is_met is False]
-    lines = [f"tl;dr: {met} of {len(held)} goals are met, {len(held) - measured} were not measured."]
-    return lines + ([f"Missed: {'; '.join(missed)}."] if missed else [])
 
 
 def _explained(scenario: str) -> list[str]:
@@ -201,15 +193,10 @@ def _bars(scenario: str, entries: Sequence[Measured]) -> tuple[list[Bar], str]:
 
 
 def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
-    machine = results.get("machine", {})
-    state = " with changes" if results["git"]["is_dirty"] else ""
     runs = sorted({len(one.metrics["all_seconds"]) for one in measured})
     arrow = next((one.metrics["arrow_threads"] for one in measured if "arrow_threads" in one.metrics), "?")
     lines = [
-        f"* {machine.get('cpu_cores', '?')} cores of {machine.get('cpu_model', '?')}, "
-        f"{machine.get('memory_bytes', 0) / 1e9:.0f} GB memory, Linux {machine.get('kernel', '?')}; "
-        f"pyarrow uses {arrow} threads",
-        f"* commit {results['git']['commit']}{state}, started {results['started_utc']}",
+        *machine_lines(results, also=f"; pyarrow uses {arrow} threads"),
         "* each entry is a process of its own: one pass that warms up, in which the sum of all row numbers is compared "
         f"too, then {' or '.join(map(str, runs))} timed passes, each with a fresh loader; all counts are asserted",
         "* the clock starts when the loader is built, and worker processes start after that; where rows/s and rows are "
@@ -221,13 +208,10 @@ def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
         *_data_sets(results),
     ]
     for system, title in TITLES.items():
-        entries = (entry for entry in results["entries"] if entry["name"].endswith(f"__{system}"))
-        versions = next((entry["versions"] for entry in entries), None)
+        versions = versions_of(results, system)
         if versions:
             lines.append(f"* {title}: " + ", ".join(f"{name} {number}" for name, number in versions.items()))
-    command = " ".join(results["command_line"])
-    tail = "The numbers above are those of [results.json](results.json)."
-    return [*lines, "", "```bash", "make bench-loader", "# which runs", command, "```", "", tail]
+    return [*lines, *command_lines(results, "bench-loader")]
 
 
 def _data_sets(results: dict[str, Any]) -> list[str]:

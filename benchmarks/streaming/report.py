@@ -13,7 +13,8 @@ from typing import Any
 
 from benchmarks.arrayrecord.rounds import Find, Measured, finder, measured_entries, rate_of, shown_rate
 from benchmarks.report import published, run_command
-from benchmarks.report_goals import goal_table
+from benchmarks.report_conditions import command_lines, failure_lines, machine_lines, row_set_lines, versions_of
+from benchmarks.report_goals import goal_table, summary
 from benchmarks.report_plots import plot_bars
 from benchmarks.streaming.goals import CEILING, CHINI, OURS, PEER, TITLES, goals
 
@@ -61,11 +62,7 @@ def write_report(results: dict[str, Any], out: Path) -> None:
 
 def _page(results: dict[str, Any], measured: list[Measured], find: Find) -> str:
     lines = ["# Streaming: the rows of the streaming report", "", *_summary(find), ""]
-    lines += [
-        f"* **failed**: {entry['name']}: {'; '.join(entry['failures'])}"
-        for entry in results["entries"]
-        if not entry["is_success"]
-    ]
+    lines += failure_lines(results)
     lines += ["", *goal_table(goals(find))]
     lines += [line for name in _plots(find) for line in (f"![{name}]({name}.svg)", "")]
     for protocol, (title, explained) in _PROTOCOLS.items():
@@ -76,15 +73,9 @@ def _page(results: dict[str, Any], measured: list[Measured], find: Find) -> str:
 
 
 def _summary(find: Find) -> list[str]:
-    held = goals(find)
-    unmeasured = sum(goal.is_met is None for goal in held)
-    if unmeasured == len(held):
-        return ["Nothing that has a goal was measured in this session."]
-    met = sum(goal.is_met is True for goal in held)
-    missed = [goal.figure for goal in held if goal.is_met is False]
-    lines = [f"tl;dr: {met} of {len(held)} goals are met, {unmeasured} were not measured."]
-    lines += [f"Missed: {'; '.join(missed)}."] if missed else []
-    if not any(find("imdb", protocol, CHINI) for protocol in _PROTOCOLS):
+    nothing = "Nothing that has a goal was measured in this session."
+    lines = summary(goals(find), nothing=nothing)
+    if lines != [nothing] and not any(find("imdb", protocol, CHINI) for protocol in _PROTOCOLS):
         lines += [
             "ChiniDataset was not at hand in this session (it is not on PyPI; `CHINIDATASET` names a checkout), so it has no column."
         ]
@@ -186,34 +177,23 @@ def _thousands(find: Find, protocol: str, system: str, figure: str) -> float | N
 
 
 def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
-    machine = results.get("machine", {})
-    state = " with changes" if results["git"]["is_dirty"] else ""
     rounds = max((len(one.rounds) for one in measured), default=0)
     lines = [
-        f"* {machine.get('cpu_cores', '?')} cores of {machine.get('cpu_model', '?')}, "
-        f"{machine.get('memory_bytes', 0) / 1e9:.0f} GB memory, Linux {machine.get('kernel', '?')}",
-        f"* commit {results['git']['commit']}{state}, started {results['started_utc']}",
-        *[
-            f"* `{place}`: {record['rows']:,} rows in {record['files']:,} files, {record['bytes'] / 1e6:,.1f} MB"
-            for place, record in results.get("datasets", {}).items()
-            if record and "rows" in record
-        ],
+        *machine_lines(results),
+        *row_set_lines(results),
         f"* rounds: {rounds}; in each, every entry is a process of its own; medians are shown",
         "* the rows are made by a fixed seed: as many, as long and as labelled as the test split of IMDB; the source is an Arrow table, which "
         "becomes Python objects some rows at once, in place of Hugging Face datasets",
         "* nothing is compressed; ours are Parquet files; after the clock every row is held against the source",
     ]
     for system, title in TITLES.items():
-        entries = (entry for entry in results["entries"] if entry["name"].endswith(f"__{system}"))
-        versions = next((entry["versions"] for entry in entries), None)
+        versions = versions_of(results, system)
         if versions:
             number = next((one.rounds[0].get("version", "") for one in measured if one.system == system), "")
             lines.append(
                 f"* {f'{title} {number}'.strip()}: {', '.join(f'{name} {version}' for name, version in versions.items())}"
             )
-    command = " ".join(results["command_line"])
-    tail = "The numbers above are those of [results.json](results.json)."
-    return [*lines, "", "```bash", "make bench-streaming", "# which runs", command, "```", "", tail]
+    return [*lines, *command_lines(results, "bench-streaming")]
 
 
 if __name__ == "__main__":

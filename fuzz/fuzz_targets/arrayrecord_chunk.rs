@@ -10,7 +10,7 @@ use arrayrecord::container::Chunk;
 use arrayrecord::script::REFUSED_FROM;
 use arrayrecord::{Input, check, script};
 use libfuzzer_sys::fuzz_target;
-use shardmill_formats::arrayrecord::{ChunkEncoder, Compression, FileWriter, WriterOptions};
+use shardmill_formats::arrayrecord::{ChunkEncoder, Compression, EncodedChunks, FileWriter, WriterOptions};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
@@ -57,7 +57,8 @@ fn written(input: &mut Input<'_>) {
     let mut writer = FileWriter::new(Vec::new(), "memory", options).expect("memory takes all");
     for group in records.chunks(group_size as usize).take(if flags & 8 > 0 { 4 } else { usize::MAX }) {
         let lengths: Vec<u64> = group.iter().map(|record| record.len() as u64).collect();
-        let chunk = encoder.encode(&lengths, &group.concat()).expect("any records can be encoded");
+        let mut chunk = EncodedChunks::default();
+        encoder.encode(&lengths, &group.concat(), &mut chunk).expect("any records can be encoded");
         writer.append(&chunk).expect("memory takes all");
     }
     let count = writer.num_records() as usize;

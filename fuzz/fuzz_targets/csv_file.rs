@@ -1,36 +1,18 @@
 //! Any bytes as a CSV file: types are found, and every block has as many rows as it states, or an error says where it does not.
 #![no_main]
 
+mod memory;
+
 use libfuzzer_sys::fuzz_target;
+use memory::Memory;
 use shardmill_formats::csv::{CsvFile, CsvOptions, infer};
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
-use shardmill_storage::{Error, Identity, RangeRead};
+use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
-#[derive(Debug)]
-struct Memory(Vec<u8>);
-
-impl RangeRead for Memory {
-    fn path(&self) -> &str {
-        "memory"
-    }
-
-    fn identity(&self) -> Identity {
-        Identity { size: self.0.len() as u64, modified_ns: 0 }
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let short = || Error::ShortRead { path: "memory".to_owned(), offset, len: buffer.len(), end: offset };
-        let start = usize::try_from(offset).map_err(|_| short())?;
-        let end = start.checked_add(buffer.len()).ok_or_else(short)?;
-        buffer.copy_from_slice(self.0.get(start..end).ok_or_else(short)?);
-        Ok(())
-    }
-}
-
 fuzz_target!(|bytes: &[u8]| {
-    let object: Arc<dyn RangeRead> = Arc::new(Memory(bytes.to_vec()));
+    let object: Arc<dyn RangeRead> = Arc::new(Memory { path: "memory", bytes: bytes.to_vec() });
     for bad_lines in [BadLines::Error, BadLines::Skip, BadLines::Null] {
         let options = CsvOptions { bad_lines, ..CsvOptions::default() };
         let Ok(schema) = infer(&[Arc::clone(&object)], &options) else { continue };

@@ -4,8 +4,11 @@
 //! allocations beyond the limit count always.
 #![no_main]
 
+mod memory;
+
 use arrow_schema::ArrowError;
 use libfuzzer_sys::fuzz_target;
+use memory::Memory;
 use shardmill_curate::chunk::{Chunk, Lineage};
 use shardmill_curate::materialize::Bodies;
 use shardmill_curate::report::SplitReport;
@@ -16,32 +19,10 @@ use shardmill_curate::table::{from_table, to_table};
 use shardmill_engine::Cancel;
 use shardmill_formats::parquet::ParquetFile;
 use shardmill_plan::{InputFile, Split};
-use shardmill_storage::{Error, Identity, RangeRead};
 use std::io::Write;
 use std::sync::Arc;
 
 const BATCH_BYTES: u64 = 1 << 16;
-
-#[derive(Debug)]
-struct Memory(Vec<u8>);
-
-impl RangeRead for Memory {
-    fn path(&self) -> &str {
-        "memory"
-    }
-
-    fn identity(&self) -> Identity {
-        Identity { size: self.0.len() as u64, modified_ns: 0 }
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let short = || Error::ShortRead { path: "memory".to_owned(), offset, len: buffer.len(), end: offset };
-        let start = usize::try_from(offset).map_err(|_| short())?;
-        let end = start.checked_add(buffer.len()).ok_or_else(short)?;
-        buffer.copy_from_slice(self.0.get(start..end).ok_or_else(short)?);
-        Ok(())
-    }
-}
 
 fn check(chunk: &mut Chunk) -> Result<(), ArrowError> {
     assert!(chunk.rows.iter().all(|row| row.document < chunk.documents.len()));
@@ -55,7 +36,7 @@ fn check(chunk: &mut Chunk) -> Result<(), ArrowError> {
 }
 
 fn read_rows(bytes: &[u8]) {
-    let Ok(file) = ParquetFile::open(Arc::new(Memory(bytes.to_vec()))) else { return };
+    let Ok(file) = ParquetFile::open(Arc::new(Memory { path: "memory", bytes: bytes.to_vec() })) else { return };
     let schema = Arc::clone(file.schema());
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let Ok(batches) = file.batches(&names, Some("binary_content"), BATCH_BYTES) else { return };

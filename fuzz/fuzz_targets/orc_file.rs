@@ -4,32 +4,13 @@
 //! beyond the limit count always.
 #![no_main]
 
+mod memory;
+
 use libfuzzer_sys::fuzz_target;
+use memory::Memory;
 use shardmill_formats::orc::OrcFile;
 use shardmill_formats::table::TableFile;
-use shardmill_storage::{Error, Identity, RangeRead};
 use std::sync::Arc;
-
-#[derive(Debug)]
-struct Memory(Vec<u8>);
-
-impl RangeRead for Memory {
-    fn path(&self) -> &str {
-        "memory"
-    }
-
-    fn identity(&self) -> Identity {
-        Identity { size: self.0.len() as u64, modified_ns: 0 }
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let short = || Error::ShortRead { path: "memory".to_owned(), offset, len: buffer.len(), end: offset };
-        let start = usize::try_from(offset).map_err(|_| short())?;
-        let end = start.checked_add(buffer.len()).ok_or_else(short)?;
-        buffer.copy_from_slice(self.0.get(start..end).ok_or_else(short)?);
-        Ok(())
-    }
-}
 
 fuzz_target!(
     init: {
@@ -38,7 +19,7 @@ fuzz_target!(
         }
     },
     |bytes: &[u8]| {
-        let Ok(file) = OrcFile::open(Arc::new(Memory(bytes.to_vec()))) else { return };
+        let Ok(file) = OrcFile::open(Arc::new(Memory { path: "memory", bytes: bytes.to_vec() })) else { return };
         let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
         for column in &columns {
             file.statistics(*column);

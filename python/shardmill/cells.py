@@ -15,7 +15,7 @@ from shardmill.errors import OptionError
 Cell = Callable[[Any], Any]
 
 #: Code of each type of numbers, where MDS stores it beside the values.
-_NUMBER_CODES = {
+NUMBER_CODES = {
     name: code
     for code, name in (
         *enumerate(("uint8", "int8"), 8),
@@ -79,12 +79,12 @@ def _array_cell(encoding: str) -> Cell:
 
     def encoded(value: Any) -> bytes:
         array = numpy.asarray(value, dtype=None if isinstance(value, numpy.ndarray) or not dtype else dtype)
-        if array.dtype.name not in _NUMBER_CODES or (dtype and array.dtype.name != dtype):
+        if array.dtype.name not in NUMBER_CODES or (dtype and array.dtype.name != dtype):
             raise TypeError(f"an array of {array.dtype}")
         if array.ndim == 0 or array.ndim > 63 or 0 in array.shape or shape not in (None, array.shape):
             raise TypeError(f"an array of the shape {array.shape}")
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        head = b"" if dtype else bytes([_NUMBER_CODES[array.dtype.name]])
+        head = b"" if dtype else bytes([NUMBER_CODES[array.dtype.name]])
         return head + (b"" if shape else _shape_block(array.shape)) + little.tobytes()
 
     return encoded

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmill.cells import check_encoding
+from shardmill.cells import NUMBER_CODES, check_encoding
 from shardmill.errors import OptionError
 
-_NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)] + ["float16", "float32", "float64"]
 _BLOBS = ("bytes", "jpeg", "png", "pil", "jpeg_array", "jpegarray", "list[pil]", "list[jpeg]", "list[png]", "ndarray")
 _TEXTS = ("str", "string", "json", "str_int", "str_float", "str_decimal")
 
@@ -33,10 +32,10 @@ def arrow_type(column: str, name: str) -> Any:
         return pa.binary()
     if name == "bool":
         return pa.bool_()
-    if name == "int" or name in _NUMBERS:
+    if name == "int" or name in NUMBER_CODES:
         return getattr(pa, "int64" if name == "int" else name)()
     parts = name.split(":")
-    if parts[0] == "ndarray" and len(parts) in (2, 3) and parts[1] in _NUMBERS:
+    if parts[0] == "ndarray" and len(parts) in (2, 3) and parts[1] in NUMBER_CODES:
         number = getattr(pa, parts[1])()
         sizes = parts[2].split(",") if len(parts) == 3 else []
         if all(size.strip().isdigit() and int(size) > 0 for size in sizes):
@@ -58,7 +57,7 @@ def mds_encoding(column: str, name: str) -> str:
     """
     check_encoding(column, name)
     if name.endswith("[]"):
-        return "json" if name[:-2] not in _NUMBERS else f"ndarray:{name[:-2]}"
+        return "json" if name[:-2] not in NUMBER_CODES else f"ndarray:{name[:-2]}"
     return {"string": "str", "bool": "uint8"}.get(name, name)
 
 
@@ -71,7 +70,7 @@ def mds_arrow_type(encoding: str) -> Any:
 
     if encoding in _TEXTS:
         return pa.string()
-    if encoding == "int" or encoding in _NUMBERS:
+    if encoding == "int" or encoding in NUMBER_CODES:
         return getattr(pa, "int64" if encoding == "int" else encoding)()
     return pa.binary()
 

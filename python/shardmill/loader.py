@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardmill import mixture_state, ranks
 from shardmill._native import load as _native
@@ -19,7 +19,7 @@ from shardmill.dataset import Dataset, PathLike, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
-from shardmill.loader_options import at_least, tail_of
+from shardmill.loader_options import at_least, dataset_of, tail_of
 from shardmill.loader_reports import LoaderReports
 from shardmill.loader_state import OrderSettings, parsed
 from shardmill.mixture import Mixture
@@ -27,9 +27,6 @@ from shardmill.packing import PackedRows, Packing, packed_columns
 from shardmill.stall import checked_stall_seconds, warn_of_stall
 from shardmill.threads import checked_threads
 from shardmill.transform import Transform
-
-if TYPE_CHECKING:
-    from shardmill._native.packing import PackPlan
 
 TAILS = ("uneven", "drop", "pad")
 
@@ -186,24 +183,15 @@ class Loader(LoaderReports):
             "partitioning": partitioning,
             "schema": schema,
         }
-        self._dataset: Dataset | Mixture
-        if isinstance(path, Dataset | Mixture):
-            given = [name for name, value in options_of_dataset.items() if value is not None]
-            if given or (bad_lines, on_bad_file, pickles) != ("error", "error", "error"):
-                names = ", ".join([*options_of_dataset, "bad_lines, on_bad_file and pickles"])
-                owner = "Dataset" if isinstance(path, Dataset) else "sources of the Mixture, each a sm.Dataset"
-                raise OptionError(f"{names} belong to the {owner}; give them there")
-            self._dataset = path
-        else:
-            self._dataset = Dataset(
-                path,
-                **options_of_dataset,
-                bad_lines=bad_lines,
-                on_bad_file=on_bad_file,
-                # Which columns are delivered is known further down.
-                pickles="bytes" if columns is not None and pickles == "error" else pickles,
-                threads=threads,
-            )
+        self._dataset = dataset_of(
+            path,
+            columns=columns,
+            threads=threads,
+            options=options_of_dataset,
+            bad_lines=bad_lines,
+            on_bad_file=on_bad_file,
+            pickles=pickles,
+        )
         if packing is not None:
             columns = packed_columns(packing, columns, fill_values)
         self._columns = self._dataset.columns if columns is None else column_names(columns)
@@ -389,7 +377,7 @@ class Loader(LoaderReports):
             return self._packed.outlet(kind=self._cutter.kind, is_padded=self._tail == "pad")
         return _native.Outlet(self._dataset._native, **self._outlet_arguments)
 
-    def _plan(self, epoch: int) -> _native.RowPlan | PackPlan:
+    def _plan(self, epoch: int) -> _native.RowPlan:
         """What steps deal out in an epoch: rows, or packs of them."""
         rows = self._row_plan()
         return rows if self._packed is None else self._packed.of_epoch(rows, epoch)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
+from shardmill.dataset import Dataset, PathLike
 from shardmill.errors import OptionError
+from shardmill.mixture import Mixture
 
 #: Numbers cross into native code as 64 bits.
 _MOST = 2**63 - 1
@@ -32,3 +35,36 @@ def at_least(name: str, value: Any, least: int) -> int:
     if number > _MOST:
         raise OptionError(f"{name} is at most 2^63 - 1, not {number}")
     return number
+
+
+def dataset_of(
+    path: Dataset | Mixture | PathLike | Sequence[PathLike],
+    *,
+    columns: Sequence[str] | None,
+    threads: int | None,
+    options: dict[str, Any],
+    bad_lines: str,
+    on_bad_file: str,
+    pickles: str,
+) -> Dataset | Mixture:
+    """``path`` itself when it is a data set, else the one that is made of it.
+
+    Raises:
+        ValueError: for options of a data set that is there already.
+    """
+    if isinstance(path, Dataset | Mixture):
+        given = [name for name, value in options.items() if value is not None]
+        if given or (bad_lines, on_bad_file, pickles) != ("error", "error", "error"):
+            names = ", ".join([*options, "bad_lines, on_bad_file and pickles"])
+            owner = "Dataset" if isinstance(path, Dataset) else "sources of the Mixture, each a sm.Dataset"
+            raise OptionError(f"{names} belong to the {owner}; give them there")
+        return path
+    return Dataset(
+        path,
+        **options,
+        bad_lines=bad_lines,
+        on_bad_file=on_bad_file,
+        # Which columns are delivered is known further down.
+        pickles="bytes" if columns is not None and pickles == "error" else pickles,
+        threads=threads,
+    )

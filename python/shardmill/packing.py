@@ -206,7 +206,7 @@ class PackedRows:
             raise OptionError(f"packed rows have nulls='error', or 'fill' for empty rows in their place, not {nulls!r}")
         self.packing, self._dataset = packing, dataset
         self._nulls_are_empty, self._threads = nulls == "fill", threads
-        self._plans: dict[int, _native.PackPlan] = {}
+        self._plans: dict[int, load.RowPlan] = {}
         self._rows: load.RowPlan | None = None
         self.column_numbers = dataset._numbers_of(list(packing.columns))
         self._lengths_number = None if packing.lengths is None else dataset._numbers_of([packing.lengths])
@@ -218,14 +218,14 @@ class PackedRows:
 
         return load.Outlet.of_packs(self.columns, kind=kind, is_padded=is_padded)
 
-    def of_epoch(self, rows: load.RowPlan, epoch: int) -> _native.PackPlan:
-        """The packs of an epoch of ``rows``, which has the order."""
+    def of_epoch(self, rows: load.RowPlan, epoch: int) -> load.RowPlan:
+        """The plan of the packs of an epoch of ``rows``, which has the order."""
         if rows is not self._rows:
             self._rows, self._plans = rows, {}
         plan = self._plans.get(epoch)
         if plan is None:
             packing = self.packing
-            plan = _native.PackPlan(
+            plan = _native.packed(
                 rows,
                 self.columns,
                 self._lengths(),

@@ -16,6 +16,8 @@ import pytest
 # The benchmarks are no part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmark_results import results_with
+
 from benchmarks.arrayrecord.data import read_raw, write_raw, write_set
 from benchmarks.arrayrecord.goals import Goal, goals
 from benchmarks.arrayrecord.measure import System, WrongRecordsError, check_records, run_entry
@@ -253,14 +255,9 @@ def entry_of(name: str, *rounds: dict[str, float], **more: Any) -> dict[str, Any
 
 
 def results_of(*entries: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "started_utc": "2026-01-01T00:00:00+00:00",
-        "command_line": ["python", "-m", "benchmarks.run", "--config", "/home/someone/extra.yaml"],
-        "machine": {"cpu_cores": 2},
-        "git": {"commit": "c0ffee", "is_dirty": False},
-        "repository": "/home/someone/shardmill",
-        "paths": {"datasets_path": "/home/someone/data"},
-        "datasets": {
+    return results_with(
+        *entries,
+        datasets={
             "/home/someone/data/zstd_1": {
                 "name": "zstd_1",
                 "codec": "zstd",
@@ -270,8 +267,7 @@ def results_of(*entries: dict[str, Any]) -> dict[str, Any]:
                 "bytes": 52_625_408,
             }
         },
-        "entries": list(entries),
-    }
+    )
 
 
 def held(*entries: dict[str, Any]) -> dict[str, Goal]:

@@ -14,21 +14,15 @@ import pytest
 # The benchmarks are no part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmark_results import results_with
+
 from benchmarks.report import without_machine_paths, write_report
 
 
 def results_of(*entries: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "started_utc": "2026-01-01T00:00:00+00:00",
-        "command_line": ["python", "-m", "benchmarks.run", "--config", "/home/someone/extra.yaml"],
-        "machine": {"cpu_cores": 2, "disk": {"write_fsync_mb_per_s": 100.0, "read_mb_per_s": 200.0}},
-        "git": {"commit": "c0ffee", "is_dirty": False},
-        "repository": "/home/someone/shardmill",
-        "paths": {"datasets_path": "/home/someone/data"},
-        "caches": "cold",
-        "datasets": {"/home/someone/data/set": {}},
-        "entries": list(entries),
-    }
+    disk = {"write_fsync_mb_per_s": 100.0, "read_mb_per_s": 200.0}
+    machine = {"cpu_cores": 2, "disk": disk}
+    return results_with(*entries, machine=machine, caches="cold", datasets={"/home/someone/data/set": {}})
 
 
 def entry_of(system: str, seconds: float, **keys: Any) -> dict[str, Any]:

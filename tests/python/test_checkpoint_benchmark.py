@@ -16,6 +16,8 @@ import pytest
 # The benchmarks are no part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmark_results import results_with
+
 from benchmarks.arrayrecord.rounds import finder, measured_entries
 from benchmarks.checkpoint.check import check_ids, expected_ids
 from benchmarks.checkpoint.data import blobs, decimal_ids, write_sets
@@ -190,16 +192,7 @@ def entry_of(name: str, *rounds: dict[str, float]) -> dict[str, Any]:
 
 def results_of(*entries: dict[str, Any]) -> dict[str, Any]:
     record = SETS["input_100"].manifest() | {"bytes": 7_000_000}
-    return {
-        "started_utc": "2026-01-01T00:00:00+00:00",
-        "command_line": ["python", "-m", "benchmarks.run", "--config", "/home/someone/extra.yaml"],
-        "machine": {"cpu_cores": 2},
-        "git": {"commit": "c0ffee", "is_dirty": False},
-        "repository": "/home/someone/shardmill",
-        "paths": {"datasets_path": "/home/someone/data"},
-        "datasets": {"/home/someone/data/checkpoint/input_100": record},
-        "entries": list(entries),
-    }
+    return results_with(*entries, datasets={"/home/someone/data/checkpoint/input_100": record})
 
 
 def held(*entries: dict[str, Any]) -> dict[str, Goal]:

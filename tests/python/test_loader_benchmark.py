@@ -20,6 +20,8 @@ import pytest
 # The benchmarks are no part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmark_results import results_with
+
 from benchmarks.loader.data import rows_table, write_set
 from benchmarks.loader.gate import regressions
 from benchmarks.loader.goals import goals
@@ -286,19 +288,6 @@ def entry_of(name: str, **metrics: Any) -> dict[str, Any]:
     return entry | {"metrics": basis | metrics, "versions": {"python": "3.11.7"}}
 
 
-def results_of(*entries: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "started_utc": "2026-01-01T00:00:00+00:00",
-        "command_line": ["python", "-m", "benchmarks.run", "--config", "/home/someone/extra.yaml"],
-        "machine": {"cpu_cores": 2},
-        "git": {"commit": "c0ffee", "is_dirty": False},
-        "repository": "/home/someone/shardmill",
-        "paths": {"datasets_path": "/home/someone/data"},
-        "datasets": {},
-        "entries": list(entries),
-    }
-
-
 class TestPage:
     def test_goal_is_met_missed_or_not_measured(self, tmp_path: Path) -> None:
         entries = [
@@ -309,7 +298,7 @@ class TestPage:
             entry_of("s6__sorted_threads_2__shardmill", rows_per_s=7e6, asked_bytes=11),
             entry_of("s6__sorted_unfiltered_threads_2__shardmill", asked_bytes=100),
         ]
-        write_report(results_of(*entries), tmp_path)
+        write_report(results_with(*entries), tmp_path)
         page = (tmp_path / "README.md").read_text()
         assert "best number of threads or workers | ≥ 18 M/s | 19 M/s | met | 2.5 M/s | - |" in page
         assert "| S1 more threads against fewer, worst step | ≥ 0.97× | 0.789× | **missed** |" in page
@@ -322,7 +311,7 @@ class TestPage:
         settings = read_settings(load_configuration([REPOSITORY / "benchmarks" / "loader.yaml"], {}))
         more = {"rows_of_ranks": [1] * 16, "asked_bytes_of_ranks": [1] * 16, "imbalance": 0.0}
         more |= {"epoch_peak_rss_bytes": [1, 1, 1]}
-        results = results_of(*[entry_of(entry.name, **more) for entry in settings.entries])
+        results = results_with(*[entry_of(entry.name, **more) for entry in settings.entries])
         held = goals(finder(measured_entries(results)))
         assert [goal.figure for goal in held if goal.is_met is None] == []
         # The peer shuffles files only.
@@ -332,7 +321,7 @@ class TestPage:
     def test_shares_and_bytes_of_ranks_are_those_of_the_worst(self) -> None:
         ranks = entry_of("s4__ranks_16__shardmill", rows_of_ranks=[100] * 15 + [116], asked_bytes_of_ranks=[60] * 16)
         alone = entry_of("s4__rank_0_of_1__shardmill", asked_bytes=800)
-        held = {goal.figure: goal for goal in goals(finder(measured_entries(results_of(ranks, alone))))}
+        held = {goal.figure: goal for goal in goals(finder(measured_entries(results_with(ranks, alone))))}
         share = next(goal for name, goal in held.items() if name.startswith("S4 share"))
         read = next(goal for name, goal in held.items() if name.startswith("S4 bytes"))
         assert (share.is_met, share.measured) == (False, f"{(116 / 1616 - 1 / 16) * 100:.3g} points")
@@ -346,7 +335,7 @@ class TestPage:
             entry_of("s8__csv_threads_2__shardmill") | {"is_success": False, "failures": ["exit code 1"]},
         ]
         for folder in ("one", "two"):
-            write_report(results_of(*entries), tmp_path / folder)
+            write_report(results_with(*entries), tmp_path / folder)
         names = sorted(path.name for path in (tmp_path / "one").iterdir())
         assert names == ["README.md", "memory.svg", "results.json", "s2.svg", "s7.svg"]
         for name in names:
@@ -357,13 +346,13 @@ class TestPage:
         assert "| ranks 2 | shardmill | 500, 500 | 0.0% |" in page
 
     def test_gate_names_what_became_slower_or_is_missing(self) -> None:
-        stored = results_of(
+        stored = results_with(
             entry_of("s1__arrow_threads_1__shardmill", rows_per_s=100.0),
             entry_of("s1__arrow_threads_2__shardmill", rows_per_s=100.0),
             entry_of("s1__torch_threads_2__shardmill", rows_per_s=100.0),
             entry_of("s1__arrow_workers_0__torch_dataloader_utils", rows_per_s=100.0),
         )
-        now = results_of(
+        now = results_with(
             entry_of("s1__arrow_threads_1__shardmill", rows_per_s=91.0),
             entry_of("s1__arrow_threads_2__shardmill", rows_per_s=89.0),
         )

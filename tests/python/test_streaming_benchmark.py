@@ -12,6 +12,8 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("yaml")
 pytest.importorskip("matplotlib")
 
+from benchmark_results import results_with
+
 from benchmarks.arrayrecord.rounds import finder, measured_entries
 from benchmarks.runner.configuration import load_configuration
 from benchmarks.runner.settings import Settings, read_settings
@@ -189,16 +191,8 @@ def whole_session(rate: float = 1e6) -> dict[str, Any]:
         ]
         made = {"name": entry.name, "is_success": True, "failures": [], "versions": {"python": "3.11.7"}}
         entries.append(made | {"metrics": rounds[0], "all_metrics": rounds, "params": {}})
-    return {
-        "started_utc": "2026-01-01T00:00:00+00:00",
-        "command_line": ["python", "-m", "benchmarks.run", "--config", "/home/someone/extra.yaml"],
-        "machine": {"cpu_cores": 2},
-        "git": {"commit": "c0ffee", "is_dirty": False},
-        "repository": "/home/someone/shardmill",
-        "paths": {"datasets_path": "/home/someone/data"},
-        "datasets": {"/home/someone/data/streaming/source": {"rows": 25_000, "files": 1, "bytes": 32_000_000}},
-        "entries": entries,
-    }
+    record = {"rows": 25_000, "files": 1, "bytes": 32_000_000}
+    return results_with(*entries, datasets={"/home/someone/data/streaming/source": record})
 
 
 class TestPage:

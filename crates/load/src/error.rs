@@ -69,6 +69,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn assemble(source: ArrowError) -> Self {
+        Self::Assemble { source: Arc::new(source) }
+    }
+
     /// What a user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {

@@ -25,7 +25,7 @@ pub struct LaneRows {
 }
 
 /// One batch of one rank.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct BatchExplanation {
     /// The places of the global sequence that its step covers, on all ranks.
     pub places: Range<u64>,

@@ -103,19 +103,18 @@ impl Outlet {
             fields.push(Arc::new(Field::new(PADDED, DataType::Boolean, false)));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let assemble = |source| Error::Assemble { source: Arc::new(source) };
         match &self.converter {
             Some(converter) => {
-                let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(assemble)?;
+                let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(Error::assemble)?;
                 Ok(Delivery::Columns(converter.convert(rows)?))
             }
             None => {
                 let declared = |(array, field): (ArrayRef, &Arc<Field>)| match array.data_type() == field.data_type() {
                     true => Ok(array),
-                    false => cast(&array, field.data_type()).map_err(assemble),
+                    false => cast(&array, field.data_type()).map_err(Error::assemble),
                 };
                 let arrays = arrays.into_iter().zip(self.schema.fields()).map(declared).collect::<Result<_>>()?;
-                Ok(Delivery::Rows(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(assemble)?))
+                Ok(Delivery::Rows(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(Error::assemble)?))
             }
         }
     }

@@ -38,17 +38,16 @@ pub fn take(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize]) ->
     if columns.is_empty() {
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(ids.len()));
         let taken = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
-        return taken.map_err(|source| Error::Assemble { source: Arc::new(source) });
+        return taken.map_err(Error::assemble);
     }
-    let assemble = |source| Error::Assemble { source: Arc::new(source) };
-    let all = concat_batches(&dataset.view_schema(columns), &read).map_err(assemble)?;
+    let all = concat_batches(&dataset.view_schema(columns), &read).map_err(Error::assemble)?;
     let places = ids.iter().filter_map(|id| {
         let (block, row) = rows.locate(*id)?;
         wanted.get(&block)?.get(&row).map(|place| *place as u64)
     });
-    let taken = take_record_batch(&all, &UInt64Array::from_iter_values(places)).map_err(assemble)?;
+    let taken = take_record_batch(&all, &UInt64Array::from_iter_values(places)).map_err(Error::assemble)?;
     let schema = Arc::new(Schema::new(columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect::<Vec<_>>()));
-    let arrays = taken.columns().iter().zip(schema.fields()).map(|(array, field)| cast(array, field.data_type()).map_err(assemble));
+    let arrays = taken.columns().iter().zip(schema.fields()).map(|(array, field)| cast(array, field.data_type()).map_err(Error::assemble));
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(taken.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(&schema), arrays.collect::<Result<_>>()?, &options).map_err(assemble)
+    RecordBatch::try_new_with_options(Arc::clone(&schema), arrays.collect::<Result<_>>()?, &options).map_err(Error::assemble)
 }

@@ -1,7 +1,8 @@
 //! What holds of any file: every way to read it tells the same, and none takes more memory than the file and what its chunks may claim.
 
+use super::allocation::measured;
 use super::container::BLOCK;
-use super::memory::{Memory, measured};
+use super::memory::Memory;
 use super::script::{CLAIM_MAX, REFUSED_FROM};
 use arrow_array::{Array, BinaryArray, cast::AsArray};
 use arrow_buffer::BooleanBuffer;
@@ -55,33 +56,33 @@ impl Delivered {
 
 /// Opens and reads `bytes` in every way; gives the records of the chunks that can be read, when all hashes are compared.
 pub fn file(bytes: Vec<u8>) -> Option<Chunks> {
-    let object = Arc::new(Memory(bytes));
+    let object = Arc::new(Memory { path: "memory", bytes });
     let open = |verify| ArrayRecordFile::open(Arc::<Memory>::clone(&object), verify);
     let (opened, held) = measured(|| open(Verify::Full));
-    let bound = MEMORY_FLOOR + 64 * object.0.len() + PER_CLAIM * CLAIM_MAX as usize;
-    assert!(held <= bound, "{held} bytes to open {}", object.0.len());
+    let bound = MEMORY_FLOOR + 64 * object.bytes.len() + PER_CLAIM * CLAIM_MAX as usize;
+    assert!(held <= bound, "{held} bytes to open {}", object.bytes.len());
     let lax = [open(Verify::Header), open(Verify::None)];
     assert!(lax.iter().all(|lax| lax.is_ok() == opened.is_ok()), "the index is compared with its hashes always");
     let file = opened.ok()?;
-    let claims: Vec<u64> = (0..file.num_chunks()).map(|chunk| claim(&object.0, file.range_of(chunk).expect("it is there").start)).collect();
-    let limit = object.0.len() as u64 + MAX_DECODED_BYTES;
+    let claims: Vec<u64> = (0..file.num_chunks()).map(|chunk| claim(&object.bytes, file.range_of(chunk).expect("it is there").start)).collect();
+    let limit = object.bytes.len() as u64 + MAX_DECODED_BYTES;
     assert!(limit < REFUSED_FROM);
     if claims.iter().any(|claim| (CLAIM_MAX + 1..=limit).contains(claim)) {
         return None;
     }
     index(&file);
-    let full = chunks(&file, &object.0);
+    let full = chunks(&file, &object.bytes);
     for (chunk, claim) in full.iter().zip(&claims) {
         assert!(chunk.is_none() || *claim <= limit, "a claim above the limit was believed");
     }
     let [headers, none] = lax.map(|lax| lax.expect("as the first was"));
-    let (of_headers, of_none) = (chunks(&headers, &object.0), chunks(&none, &object.0));
+    let (of_headers, of_none) = (chunks(&headers, &object.bytes), chunks(&none, &object.bytes));
     for ((full, of_headers), of_none) in full.iter().zip(of_headers).zip(&of_none) {
         assert!(full.is_none() || *full == of_headers && *full == *of_none, "what passes all checks passes fewer");
         assert!(of_headers.is_none() || of_headers == *of_none, "what passes some checks passes none");
     }
-    agreement(&file, &full, &object.0);
-    agreement(&none, &of_none, &object.0);
+    agreement(&file, &full, &object.bytes);
+    agreement(&none, &of_none, &object.bytes);
     table(&object, &full);
     Some(full)
 }

@@ -1,7 +1,9 @@
 //! What the ArrayRecord targets share: files with right hashes around numbers that may lie, and what has to hold of any file.
 
+pub mod allocation;
 pub mod check;
 pub mod container;
+#[path = "../memory/mod.rs"]
 pub mod memory;
 pub mod script;
 

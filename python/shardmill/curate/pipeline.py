@@ -97,10 +97,10 @@ class Pipeline:
             "may_replace": may_replace,
         }
 
-    def native(self, *, may_replace: bool, plan: CommitPlan | None = None) -> native.Pipeline:
-        """The pipeline that does the work; with a ``plan``, its splits are committed to a journal."""
+    def native(self, *, may_replace: bool, checkpoint: str | None = None) -> native.Pipeline:
+        """The pipeline that does the work; with a ``checkpoint``, the options of a plan, its splits are committed to a journal."""
         spec = self.spec(may_replace=may_replace)
-        if plan is not None:
+        if checkpoint is not None:
             # What is recorded must not depend on the folder that a function of the user's goes to.
             spec["paths"] = [absolute(path) for path in spec["paths"]]
             spec["sink"]["path"] = absolute(spec["sink"]["path"])
@@ -111,7 +111,7 @@ class Pipeline:
             source_overrides=_overrides(self.source.schema_overrides),
             sink_schema=self.sink.schema,
             sink_overrides=_overrides(self.sink.schema_overrides),
-            checkpoint=None if plan is None else plan.options(),
+            checkpoint=checkpoint,
         )
 
     def run(
@@ -156,7 +156,7 @@ class Pipeline:
 
             with Resumption(self, Checkpoint.of(self.checkpoint), progress) as resumption:
                 report.committed_before, report.checkpoint_load_s = resumption.committed, resumption.load_s
-                pipeline = self.native(may_replace=False, plan=resumption.plan)
+                pipeline = self.native(may_replace=False, checkpoint=resumption.plan.options())
                 self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, workers, progress, report)
                 resumption.finish(report)
         report.seconds = time.perf_counter() - start

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import chdir, closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shardmill import errors
@@ -69,12 +70,19 @@ class SplitRunner:
         # Relative paths name the same files as on the driver; the name of an output is made from them.
         self._folder = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
 
+    @cached_property
+    def _checkpoint(self) -> str | None:
+        """Found once a worker process: an index may have to be built, and the files behind it are looked at."""
+        return None if self._plan is None else self._plan.options()
+
     def __call__(self, split: str) -> Outcome:
         """Runs one split. What it raises is the outcome too, save for an order to stop."""
         try:
             with chdir(self._folder):
                 # Native pipelines count errors; a repeated task starts at zero.
-                return Outcome(text=self._pipeline.native(may_replace=True, plan=self._plan).run_split(split))
+                return Outcome(
+                    text=self._pipeline.native(may_replace=True, checkpoint=self._checkpoint).run_split(split)
+                )
         except Exception as error:
             return Outcome(failure=_packed(error))
 

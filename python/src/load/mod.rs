@@ -1,30 +1,30 @@
 //! `shardmill._native.load`
 
 mod dataset;
+mod explain;
 mod outlet;
 mod pass;
 
 pub(crate) use dataset::PyDataset;
 pub(crate) use outlet::PyOutlet;
-pub(crate) use pass::{PyAudit, PyPass, sums};
 
 use crate::columns::value_at;
 use crate::error::PyShardmillError;
 use crate::interrupt::interruptible;
+use pass::{PyAudit, PyPass, sums};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::Cancel;
-use shardmill_load::explain::{BatchExplanation, RankCost};
 use shardmill_load::packing::Packs;
-use shardmill_load::{AuditIds, BadRowPolicy, Dataset, OnBadRows, Outlet, Pass, PassOptions, RowSet, expected_audit, explain, rebuild_index, take};
+use shardmill_load::{AuditIds, BadRowPolicy, Dataset, OnBadRows, Pass, PassOptions, RowSet, expected_audit, rebuild_index, take};
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, Lanes, MixtureOptions, ORDER_VERSION, RowOrder, Steps, Tail};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The rows of an epoch, and their order.
+/// The rows of an epoch, and their order; what steps deal out are these rows, or packs of them.
 #[pyclass(name = "RowPlan", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyRowPlan {
     pub(crate) dataset: Arc<Dataset>,
@@ -36,6 +36,13 @@ pub(crate) struct PyRowPlan {
     mixture: Option<Arc<Mixture>>,
     /// That of the last epoch that was asked for, unmerged.
     order: Mutex<Option<(u64, Arc<RowOrder>)>>,
+    pub(crate) packed: Option<PacksOfEpoch>,
+}
+
+/// Packs follow from the order of their rows, so they are those of one epoch.
+pub(crate) struct PacksOfEpoch {
+    pub(crate) epoch: u64,
+    pub(crate) packs: Packs,
 }
 
 /// What makes a mixture of rows of several sources.
@@ -48,15 +55,15 @@ struct Mixture {
 /// How rows are dealt out.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Share {
-    pub(crate) batch_size: u64,
-    pub(crate) world_size: u64,
-    pub(crate) rank: u64,
+struct Share {
+    batch_size: u64,
+    world_size: u64,
+    rank: u64,
     tail: String,
 }
 
 impl Share {
-    pub(crate) fn steps(&self, lanes: Lanes) -> Steps {
+    fn steps(&self, lanes: Lanes) -> Steps {
         let tail = match self.tail.as_str() {
             "drop" => Tail::Drop,
             "pad" => Tail::Pad,
@@ -64,21 +71,6 @@ impl Share {
         };
         Steps { lanes, batch_size: self.batch_size, world_size: self.world_size, tail }
     }
-}
-
-/// What a pass of one rank needs beside the rows.
-pub(crate) struct Passage {
-    pub(crate) outlet: Arc<Outlet>,
-    pub(crate) steps: Steps,
-    pub(crate) rank: u64,
-    pub(crate) epoch: u64,
-    pub(crate) consumed: u64,
-    pub(crate) threads: usize,
-    pub(crate) prefetch_bytes: u64,
-    pub(crate) stride: u64,
-    pub(crate) on_bad_rows: OnBadRows,
-    pub(crate) is_audited: bool,
-    pub(crate) packs: Option<Packs>,
 }
 
 #[pymethods]
@@ -91,7 +83,7 @@ impl PyRowPlan {
         let dataset = Arc::clone(&dataset.0);
         let opened = Arc::clone(&dataset);
         let rows = interruptible(py, move |cancel| RowSet::build(&opened, filter.as_ref(), threads, cancel).map_err(PyShardmillError::from))?;
-        Ok(Self { dataset, rows: Arc::new(rows), window_bytes: None, seed: 0, lanes: 1, mixture: None, order: Mutex::default() })
+        Ok(Self { dataset, rows: Arc::new(rows), window_bytes: None, seed: 0, lanes: 1, mixture: None, order: Mutex::default(), packed: None })
     }
 
     /// Rows of several plans, blended: `dataset` has the files of all of them in this order. `stages` are (row of the run, weights); one stage whose weights
@@ -119,6 +111,7 @@ impl PyRowPlan {
             lanes: 1,
             mixture: Some(Arc::new(Mixture { blend, first_files })),
             order: Mutex::default(),
+            packed: None,
         }
     }
 
@@ -144,7 +137,7 @@ impl PyRowPlan {
     /// Of the global sequence.
     #[getter]
     fn num_places(&self) -> u64 {
-        self.num_rows()
+        self.packed.as_ref().map_or_else(|| self.num_rows(), |packed| packed.packs.plan.num_packs())
     }
 
     /// In memory, all columns of all rows, estimated from metadata.
@@ -153,7 +146,7 @@ impl PyRowPlan {
         self.rows.blocks().iter().map(|block| block.decoded_bytes).sum()
     }
 
-    /// The same rows in another order.
+    /// The same rows in another order, not packed.
     #[pyo3(signature = (*, window_bytes, seed, lanes))]
     fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
         Self {
@@ -164,10 +157,11 @@ impl PyRowPlan {
             lanes,
             mixture: self.mixture.clone(),
             order: Mutex::default(),
+            packed: None,
         }
     }
 
-    /// Steps that are left when `consumed` rows of the epoch were delivered, the same on every rank.
+    /// Steps that are left when `consumed` places of the epoch were delivered, the same on every rank.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn steps_left(&self, consumed: u64, share: Share) -> u64 {
         self.steps(&share).remaining(consumed)
@@ -179,7 +173,7 @@ impl PyRowPlan {
         self.steps(&share).batches(consumed, share.rank)
     }
 
-    /// Rows of the epoch that are delivered when it ends, begun at `consumed`.
+    /// Places of the epoch that are delivered when it ends, begun at `consumed`.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn end(&self, consumed: u64, share: Share) -> u64 {
         self.steps(&share).end(consumed)
@@ -202,51 +196,51 @@ impl PyRowPlan {
         on_bad_rows: &str,
         is_audited: bool,
     ) -> PyResult<PyPass> {
-        let (outlet, steps, rank) = (Arc::clone(&outlet.0), self.steps(&share), share.rank);
+        self.check_epoch(epoch)?;
         let on_bad_rows = policy(on_bad_rows)?;
-        self.begin(py, Passage { outlet, steps, rank, epoch, consumed, threads, prefetch_bytes, stride, on_bad_rows, is_audited, packs: None })
+        if self.packed.is_some() && on_bad_rows != OnBadRows::Raise {
+            return Err(PyShardmillError::option("packs are planned from the lengths of all rows, so on_bad_rows is \"raise\"".to_owned()).into());
+        }
+        let outlet = Arc::clone(&outlet.0);
+        // In the order of the files, blocks decide nothing but speed.
+        let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
+        let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
+        let order = py.detach(|| if is_merged { Arc::new(self.order_of(&rows, epoch)) } else { self.order(epoch) });
+        let options = PassOptions {
+            order: Arc::clone(&order),
+            steps: self.steps(&share),
+            rank: share.rank,
+            consumed,
+            stride,
+            columns: outlet.columns().to_vec(),
+            threads,
+            prefetch_bytes,
+            bad_rows: BadRowPolicy { on_bad_rows, seed: self.seed, epoch },
+            is_audited,
+            packs: self.packed.as_ref().map(|packed| packed.packs.clone()),
+        };
+        let finish = {
+            let outlet = Arc::clone(&outlet);
+            move |rows, batches: &[_]| outlet.finish(rows, batches)
+        };
+        let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
+        let pass = Mutex::new(started.map_err(PyShardmillError::from)?);
+        Ok(PyPass { pass, outlet, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
     }
 
     /// (rows, set, sequence) of all ranks between two places of an epoch, without reading anything.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn audit(&self, py: Python<'_>, epoch: u64, start: u64, end: u64, share: Share) -> PyAudit {
+    fn audit(&self, py: Python<'_>, epoch: u64, start: u64, end: u64, share: Share) -> PyResult<PyAudit> {
+        self.check_epoch(epoch)?;
         let order = self.order(epoch);
-        sums(&py.detach(|| expected_audit(&AuditIds::Rows { order: &order, rows: &self.rows }, &self.steps(&share), start, end)))
+        let ids = if self.packed.is_some() { AuditIds::Packs } else { AuditIds::Rows { order: &order, rows: &self.rows } };
+        Ok(sums(&py.detach(|| expected_audit(&ids, &self.steps(&share), start, end))))
     }
 
-    /// Which rows a batch holds, and what an epoch costs.
+    /// Which rows or tokens a batch holds, and what an epoch costs.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: Share, columns: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
-        let (order, steps) = (py.detach(|| self.order(epoch)), self.steps(&share));
-        let (dataset, rows) = (&self.dataset, &self.rows);
-        let batch = py.detach(|| explain::batch(dataset, rows, &order, &steps, step, share.rank));
-        let costs: Vec<_> = py.detach(|| (0..share.world_size).map(|rank| explain::cost(dataset, rows, &order, &steps, &columns, rank)).collect());
-        let mixing = explain::mixing(dataset, rows, &order, &columns);
-        let all: u64 = rows.blocks().iter().map(|block| block.delivered_bytes(dataset, &columns)).sum();
-        let decoded: u64 = costs.iter().map(|cost| cost.decoded_bytes).sum();
-        let own_lanes = steps.lanes_of(share.rank);
-        let answer = PyDict::new(py);
-        let is_there = batch.is_some();
-        let batch = batch.unwrap_or(BatchExplanation { places: 0..0, lanes: Vec::new(), rows: Vec::new(), repeats: 0, sources: Vec::new() });
-        let files: Vec<_> = batch.rows.into_iter().map(|run| (run.file, run.start, run.rows)).collect();
-        answer.set_item("rows", is_there.then_some(files))?;
-        answer.set_item("repeats", batch.repeats)?;
-        answer.set_item("places", is_there.then_some((batch.places.start, batch.places.end)))?;
-        answer.set_item("lanes", batch.lanes.iter().map(|run| (run.lane, run.position, run.rows)).collect::<Vec<_>>())?;
-        answer.set_item("steps", steps.remaining(0))?;
-        answer.set_item("rows_of_epoch", order.num_rows())?;
-        if self.mixture.is_some() {
-            answer.set_item("sources", batch.sources)?;
-            answer.set_item("sources_of_epoch", self.counts(epoch))?;
-        }
-        answer.set_item("blocks", rows.blocks().len())?;
-        answer.set_item("lanes_of_rank", (own_lanes.start, own_lanes.end))?;
-        answer.set_item("windows", order.num_windows())?;
-        answer.set_item("window_bytes", mixing.window_bytes)?;
-        answer.set_item("mixing_distance", mixing.distance)?;
-        answer.set_item("decode_amplification", ratio(decoded, all))?;
-        answer.set_item("ranks", costs.into_iter().map(|cost| rank_cost(py, cost)).collect::<PyResult<Vec<_>>>()?)?;
-        Ok(answer)
+        self.explained(py, epoch, step, &share, &columns)
     }
 
     /// One row, a value for each column.
@@ -267,40 +261,7 @@ impl PyRowPlan {
     }
 }
 
-pub(crate) fn rank_cost(py: Python<'_>, cost: RankCost) -> PyResult<Bound<'_, PyDict>> {
-    let entry = PyDict::new(py);
-    entry.set_item("batches", cost.batches)?;
-    entry.set_item("blocks", cost.blocks)?;
-    entry.set_item("decoded_bytes", cost.decoded_bytes)?;
-    entry.set_item("stored_bytes", cost.stored_bytes)?;
-    Ok(entry)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
-}
-
 impl PyRowPlan {
-    pub(crate) fn begin(&self, py: Python<'_>, passage: Passage) -> PyResult<PyPass> {
-        let Passage { outlet, steps, rank, epoch, consumed, threads, prefetch_bytes, stride, on_bad_rows, is_audited, packs } = passage;
-        // In the order of the files, blocks decide nothing but speed.
-        let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
-        let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
-        let order = py.detach(|| if is_merged { Arc::new(self.order_of(&rows, epoch)) } else { self.order(epoch) });
-        let columns = outlet.columns().to_vec();
-        let bad_rows = BadRowPolicy { on_bad_rows, seed: self.seed, epoch };
-        let options =
-            PassOptions { order: Arc::clone(&order), steps, rank, consumed, stride, columns, threads, prefetch_bytes, bad_rows, is_audited, packs };
-        let finish = {
-            let outlet = Arc::clone(&outlet);
-            move |rows, batches: &[_]| outlet.finish(rows, batches)
-        };
-        let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
-        let pass = Mutex::new(started.map_err(PyShardmillError::from)?);
-        Ok(PyPass { pass, outlet, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
-    }
-
     pub(crate) fn row_lanes(&self) -> Lanes {
         Lanes::new(self.num_rows(), self.lanes)
     }
@@ -330,9 +291,19 @@ impl PyRowPlan {
     }
 
     fn steps(&self, share: &Share) -> Steps {
-        share.steps(self.row_lanes())
+        share.steps(self.packed.as_ref().map_or_else(|| self.row_lanes(), |packed| packed.packs.plan.lanes().clone()))
     }
 
+    fn check_epoch(&self, epoch: u64) -> PyResult<()> {
+        match &self.packed {
+            Some(packed) if packed.epoch != epoch => {
+                Err(PyShardmillError::option(format!("these are the packs of epoch {}, not of {epoch}", packed.epoch)).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// With packs left out.
     pub(crate) fn clone_of(&self) -> Self {
         self.ordered(self.window_bytes, self.seed, self.lanes)
     }

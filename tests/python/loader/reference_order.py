@@ -1,7 +1,8 @@
 """Lanes, global batches and tails, row by row, as the documents define them: written without a look at the native code, and slow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 def lanes_of(rows: int, lanes: int) -> list[list[int]]:
@@ -37,13 +38,12 @@ class Batch:
     padded: tuple[bool, ...]
 
 
-def steps(
-    rows: int, *, lanes: int, batch_size: int, world_size: int, tail: str, consumed: int = 0
-) -> Iterator[list[Batch]]:
-    """The batches of all ranks, step by step; a rank without rows has an empty one."""
-    sequence = global_sequence(rows, lanes)
-    whole = batch_size * world_size
-    while consumed < rows:
+def dealt(
+    sequence: Sequence[Any], *, batch_size: int, world_size: int, tail: str, consumed: int
+) -> Iterator[tuple[int, list[tuple[list[Any], list[bool]]]]]:
+    """What is consumed after each step, and of each rank its entries of the sequence and which of them are padding."""
+    count, whole = len(sequence), batch_size * world_size
+    while consumed < count:
         taken = sorted(sequence[consumed : consumed + whole])
         consumed += len(taken)
         missing = whole - len(taken)
@@ -53,11 +53,19 @@ def steps(
             sizes = [len(taken) // world_size + (rank < len(taken) % world_size) for rank in range(world_size)]
             marks = [False] * len(taken)
         else:
-            repeats = [sequence[place % rows] for place in range(missing)]
             marks = [False] * len(taken) + [True] * missing
-            taken, sizes = taken + repeats, [batch_size] * world_size
+            taken, sizes = taken + [sequence[place % count] for place in range(missing)], [batch_size] * world_size
         step, start = [], 0
         for size in sizes:
-            step.append(Batch(tuple(taken[start : start + size]), tuple(marks[start : start + size])))
+            step.append((taken[start : start + size], marks[start : start + size]))
             start += size
-        yield step
+        yield consumed, step
+
+
+def steps(
+    rows: int, *, lanes: int, batch_size: int, world_size: int, tail: str, consumed: int = 0
+) -> Iterator[list[Batch]]:
+    """The batches of all ranks, step by step; a rank without rows has an empty one."""
+    sequence = global_sequence(rows, lanes)
+    for _, step in dealt(sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed):
+        yield [Batch(tuple(positions), tuple(padded)) for positions, padded in step]

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from reference_order import dealt
+
 #: A pack: the tokens of each of its documents.
 Pack = list[list[int]]
 
@@ -95,22 +97,5 @@ def pack_steps(
         for lane, packs in enumerate(lanes)
         if number < len(packs)
     ]
-    count, whole = len(sequence), batch_size * world_size
-    while consumed < count:
-        taken = sorted(sequence[consumed : consumed + whole])
-        consumed += len(taken)
-        missing = whole - len(taken)
-        if missing and tail == "drop":
-            return
-        if missing and tail == "uneven":
-            sizes = [len(taken) // world_size + (rank < len(taken) % world_size) for rank in range(world_size)]
-            marks = [False] * len(taken)
-        else:
-            marks = [False] * len(taken) + [True] * missing
-            taken, sizes = taken + [sequence[place % count] for place in range(missing)], [batch_size] * world_size
-        step, start = [], 0
-        for size in sizes:
-            packs = [lanes[lane][number] for lane, number in taken[start : start + size]]
-            step.append(PackBatch(packs, marks[start : start + size]))
-            start += size
-        yield consumed, step
+    for end, step in dealt(sequence, batch_size=batch_size, world_size=world_size, tail=tail, consumed=consumed):
+        yield end, [PackBatch([lanes[lane][number] for lane, number in taken], marks) for taken, marks in step]

@@ -71,14 +71,15 @@ pub fn indexed_files(path: &str) -> Result<Option<Vec<IndexedFile>>> {
     let Ok(object) = store_of(&index_path)?.open(&index_path) else { return Ok(None) };
     let bytes = whole(object.as_ref())?;
     let refused = |reason: String| TableError::from(MdsError::Index { path: index_path.clone(), reason });
-    if !Index::is_mds(&bytes) {
+    let index = match Index::parse(&index_path, &bytes) {
+        Ok(index) => index,
+        Err(error) if Index::is_mds(&bytes) => return Err(TableError::from(error).into()),
         // What was cut says no more whose index it is; then the files beside it do.
-        if serde_json::from_slice::<IgnoredAny>(&bytes).is_err() && holds_shards(folder)? {
+        Err(_) if serde_json::from_slice::<IgnoredAny>(&bytes).is_err() && holds_shards(folder)? => {
             return Err(refused("it is no JSON: it was cut, or is still being written".to_owned()).into());
         }
-        return Ok(None);
-    }
-    let index = Index::parse(&index_path, &bytes).map_err(TableError::from)?;
+        Err(_) => return Ok(None),
+    };
     let mut listed = HashSet::new();
     if let Some(entry) = index.shards.iter().find(|entry| !listed.insert(entry.file().basename.as_str())) {
         return Err(refused(format!("it lists `{}` twice", entry.file().basename)).into());

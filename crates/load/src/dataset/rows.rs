@@ -90,7 +90,7 @@ impl OpenFile {
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| Error::Assemble { source: Arc::new(source) })
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Error::assemble)
     }
 
     fn in_type(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef> {

@@ -52,13 +52,12 @@ impl Packs {
         let (placements, packs) = self.placements(slab, &sources);
         let tokens = packs * small(self.columns.length);
         let mut arrays: Vec<ArrayRef> = Vec::new();
-        let assembled = |source: ArrowError| crate::Error::Assemble { source: Arc::new(source) };
         for (number, column) in self.columns.packed.iter().enumerate() {
             let lists = slab.blocks.iter().map(|block| TokenLists::of(block.column(number))).collect::<Option<Vec<_>>>();
             let lists = lists.ok_or_else(|| Error::NotTokens { column: column.name.clone(), data_type: column.element.clone() })?;
             self.check(slab, &sources, column, &lists)?;
-            let values = filled(column, &lists, &sources, &placements, tokens).map_err(assembled)?;
-            arrays.push(self.fixed(&column.element, values).map_err(assembled)?);
+            let values = filled(column, &lists, &sources, &placements, tokens).map_err(crate::Error::assemble)?;
+            arrays.push(self.fixed(&column.element, values).map_err(crate::Error::assemble)?);
         }
         let mut segments = vec![0i32; tokens];
         let mut positions = vec![0i32; tokens];
@@ -68,10 +67,10 @@ impl Packs {
             positions.get_mut(range).unwrap_or_default().iter_mut().zip(0..).for_each(|(slot, position)| *slot = position);
         }
         for values in [segments, positions] {
-            arrays.push(self.fixed(&DataType::Int32, Arc::new(Int32Array::from(values))).map_err(assembled)?);
+            arrays.push(self.fixed(&DataType::Int32, Arc::new(Int32Array::from(values))).map_err(crate::Error::assemble)?);
         }
-        arrays.push(Arc::new(document_lengths(&placements, packs).map_err(assembled)?));
-        RecordBatch::try_new(Arc::new(Schema::new(self.columns.fields().clone())), arrays).map_err(assembled)
+        arrays.push(Arc::new(document_lengths(&placements, packs).map_err(crate::Error::assemble)?));
+        RecordBatch::try_new(Arc::new(Schema::new(self.columns.fields().clone())), arrays).map_err(crate::Error::assemble)
     }
 
     /// The rows of the slab by ascending position.

@@ -1,10 +1,9 @@
 //! Which tokens a batch of packs holds, and how full packs are: answers from the plan, no row is read.
 
 use super::Packs;
-use crate::explain::{FileRows, RankCost, cost_of_visits};
+use crate::explain::{BatchExplanation, FileRows, LaneRows, RankCost, cost_of_visits};
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, Steps};
-use std::ops::Range;
 
 /// Tokens of one row in a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,30 +19,10 @@ pub struct FilePiece {
 /// One batch of one rank.
 #[derive(Debug, Clone)]
 pub struct PackBatch {
-    /// The places of the global sequence that its step covers, on all ranks.
-    pub places: Range<u64>,
-    /// In the order of the batch, repeats left out: lane, pack of the lane, packs.
-    pub lanes: Vec<(u64, u64, u64)>,
+    /// Its places are packs, and so are those of its lanes, counted from the start of each lane. Its rows are those of all pieces.
+    pub batch: BatchExplanation,
     /// In the order of the batch.
     pub packs: Vec<Vec<FilePiece>>,
-    pub repeats: u64,
-}
-
-impl PackBatch {
-    /// The rows of its pieces, runs of neighbours put together.
-    #[must_use]
-    pub fn rows(&self) -> Vec<FileRows> {
-        let mut rows: Vec<FileRows> = Vec::new();
-        for piece in self.packs.iter().flatten() {
-            match rows.last_mut() {
-                Some(last) if last.file == piece.file && last.start + last.rows == piece.row => last.rows += 1,
-                // A row that goes on in the next pack.
-                Some(last) if last.file == piece.file && last.start + last.rows == piece.row + 1 => {}
-                _ => rows.push(FileRows { file: piece.file.clone(), start: piece.row, rows: 1 }),
-            }
-        }
-        rows
-    }
 }
 
 /// The packs of an epoch, and how they are dealt out.
@@ -67,16 +46,17 @@ impl PackedEpoch<'_> {
         let step = steps.step(step.saturating_mul(steps.global_batch()))?;
         let slice = steps.slice(step, rank);
         let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
-        let (mut lanes, mut found) = (Vec::new(), Vec::new());
+        let (mut lanes, mut packs) = (Vec::new(), Vec::new());
         for run in slice.rows {
             if new > 0 {
                 let lane = steps.lanes.lane_of(run.start);
-                lanes.push((lane, run.start - steps.lanes.positions(lane).start, run.end - run.start));
+                lanes.push(LaneRows { lane, position: run.start - steps.lanes.positions(lane).start, rows: run.end - run.start });
                 new = new.saturating_sub(run.end - run.start);
             }
-            found.extend(run.map(|pack| pieces(self.dataset, self.rows, self.order, self.packs, pack)));
+            packs.extend(run.map(|pack| pieces(self.dataset, self.rows, self.order, self.packs, pack)));
         }
-        Some(PackBatch { places: step.start..step.start + step.len, lanes, packs: found, repeats: slice.repeats })
+        let places = step.start..step.start + step.len;
+        Some(PackBatch { batch: BatchExplanation { places, lanes, rows: rows_of(&packs), repeats: slice.repeats, sources: Vec::new() }, packs })
     }
 
     /// What `rank` does at most in a whole epoch: it reads its own lanes, and of all lanes what is left when the first of them has ended.
@@ -97,6 +77,20 @@ impl PackedEpoch<'_> {
         let visits = own.chain(left).flat_map(|positions| self.order.visits(positions)).collect();
         RankCost { batches: steps.batches(0, rank), ..cost_of_visits(self.dataset, self.rows, self.order, columns, visits) }
     }
+}
+
+/// The rows of all pieces, runs of neighbours put together.
+fn rows_of(packs: &[Vec<FilePiece>]) -> Vec<FileRows> {
+    let mut rows: Vec<FileRows> = Vec::new();
+    for piece in packs.iter().flatten() {
+        match rows.last_mut() {
+            Some(last) if last.file == piece.file && last.start + last.rows == piece.row => last.rows += 1,
+            // A row that goes on in the next pack.
+            Some(last) if last.file == piece.file && last.start + last.rows == piece.row + 1 => {}
+            _ => rows.push(FileRows { file: piece.file.clone(), start: piece.row, rows: 1 }),
+        }
+    }
+    rows
 }
 
 fn pieces(dataset: &Dataset, rows: &RowSet, order: &RowOrder, packs: &Packs, pack: u64) -> Vec<FilePiece> {

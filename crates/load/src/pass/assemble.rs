@@ -15,7 +15,7 @@ const MOST_PLACES: usize = 1 << 20;
 /// The rows of `plan`; `blocks` are those of `plan.visits`. Without a copy when they are one run of one block.
 pub(super) fn assemble(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> Result<RecordBatch> {
     let assembled = if order.is_scattered() { gather_rows(order, plan, blocks, schema) } else { join_ranges(order, plan, blocks, schema) };
-    assembled.map_err(|source| Error::Assemble { source: Arc::new(source) })
+    assembled.map_err(Error::assemble)
 }
 
 fn join_ranges(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> std::result::Result<RecordBatch, ArrowError> {

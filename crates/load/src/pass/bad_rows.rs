@@ -7,7 +7,7 @@ use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
-use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
 use shardmill_formats::table::TableError;
 use shardmill_plan::order::{Permutation, Purpose};
@@ -138,7 +138,7 @@ impl Salvage<'_> {
         }
         let columns = (0..self.columns.len()).map(|column| {
             let arrays: Vec<_> = sources.iter().map(|source| source.column(column).as_ref()).collect();
-            interleave(&arrays, &places).map_err(assemble)
+            interleave(&arrays, &places).map_err(Error::assemble)
         });
         Ok((self.batch(columns.collect::<Result<_>>()?, places.len())?, bad))
     }
@@ -193,12 +193,8 @@ impl Salvage<'_> {
 
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(nullable(&self.dataset.view_schema(self.columns)), columns, &options).map_err(assemble)
+        RecordBatch::try_new_with_options(nullable(&self.dataset.view_schema(self.columns)), columns, &options).map_err(Error::assemble)
     }
-}
-
-fn assemble(source: ArrowError) -> Error {
-    Error::Assemble { source: Arc::new(source) }
 }
 
 type Part<T> = (Range<u64>, Result<T>);

@@ -48,8 +48,7 @@ impl Work {
         }
         if self.policy.on_bad_rows == OnBadRows::Skip {
             let kept = kept.finish();
-            let assemble = |source| Error::Assemble { source: Arc::new(source) };
-            settled.rows = filter_record_batch(&settled.rows, &BooleanArray::new(kept.clone(), None)).map_err(assemble)?;
+            settled.rows = filter_record_batch(&settled.rows, &BooleanArray::new(kept.clone(), None)).map_err(Error::assemble)?;
             settled.kept = Some(kept);
         }
         Ok(settled)

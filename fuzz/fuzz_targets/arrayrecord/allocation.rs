@@ -1,29 +1,7 @@
-//! A file in memory, and how much memory its reading takes.
+//! How much memory the reading of a file takes.
 
-use shardmill_storage::{Error, Identity, RangeRead};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-#[derive(Debug)]
-pub struct Memory(pub Vec<u8>);
-
-impl RangeRead for Memory {
-    fn path(&self) -> &str {
-        "memory"
-    }
-
-    fn identity(&self) -> Identity {
-        Identity { size: self.0.len() as u64, modified_ns: 0 }
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let short = || Error::ShortRead { path: "memory".to_owned(), offset, len: buffer.len(), end: offset };
-        let start = usize::try_from(offset).map_err(|_| short())?;
-        let end = start.checked_add(buffer.len()).ok_or_else(short)?;
-        buffer.copy_from_slice(self.0.get(start..end).ok_or_else(short)?);
-        Ok(())
-    }
-}
 
 /// What Rust code holds now, and the most that it held since the last look.
 static HELD: AtomicUsize = AtomicUsize::new(0);
