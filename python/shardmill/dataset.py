@@ -16,6 +16,7 @@ from shardmill.arrow import as_pyarrow
 from shardmill.decodings import Decoding, decoded, decodings_of
 from shardmill.errors import FormatError, OptionError
 from shardmill.expressions import Expression, expression_of
+from shardmill.shard_index import folders_without_index
 from shardmill.threads import checked_threads
 from shardmill.token_lengths import TokenLengths
 
@@ -130,8 +131,15 @@ class Dataset:
         self._rows: _native.RowPlan | None = None
         #: For packing.
         self.token_lengths = TokenLengths(self.row_plan, self._threads)
-        if not self._native.files:
+        without_index = folders_without_index(self._paths) if self._native.format in ("mds", None) else self._paths
+        if not self._native.files and without_index:
             warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=2)
+        elif self._native.format == "mds" and without_index:
+            warnings.warn(
+                f"the MDS shards in {', '.join(without_index)} have no index.json, so that nobody would notice a shard that is missing or "
+                f"was replaced\nhint: `shardmill repair-index {without_index[0]}` makes one of the shards, sm.merge() one of parts that have theirs",
+                stacklevel=2,
+            )
 
     @property
     def format(self) -> str | None:
@@ -147,6 +155,10 @@ class Dataset:
     def schema(self) -> Any:
         """Arrow schema of the rows: a ``pyarrow.Schema`` where pyarrow is installed, else an object with ``__arrow_c_schema__``."""
         return as_pyarrow(self._native.schema(self._column_numbers))
+
+    def disagreement(self, schema: Any) -> str | None:
+        """What keeps rows of an Arrow schema from being added to the files: columns that either side lacks, or whose types differ."""
+        return self._native.disagreement(schema)
 
     @property
     def files(self) -> list[str]:

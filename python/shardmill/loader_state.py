@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardmill.errors import CheckpointMismatchError
+from shardmill.loader_options import MOST_LANES
 
 STATE_VERSION = 1
 
@@ -149,8 +150,11 @@ def parsed(state: Any) -> dict[str, Any]:
     for name in ("filter", "shuffle_window_bytes", "order_version", "file_digests"):
         if name not in state:
             raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
-    if not 1 <= state["lanes"] < 2**63:
-        raise CheckpointMismatchError(f"the state is damaged: {state['lanes']} lanes")
+    if not 1 <= state["lanes"] <= MOST_LANES:
+        raise CheckpointMismatchError(
+            f"the state is damaged: it has {state['lanes']} lanes, and a loader has from 1 to {MOST_LANES:,}\n"
+            "hint: load the state that state_dict() gave, as it was"
+        )
     if not isinstance(state.get("packing"), dict | None):
         raise CheckpointMismatchError(f"the state is damaged: packing is {state['packing']!r}")
     # How many packs the rows make is for the loader to know.

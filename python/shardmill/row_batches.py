@@ -120,7 +120,7 @@ class RowBatches:
             array = arrow.array(values, type=data_type)
         except _misfits(arrow) as error:
             place = _first_misfit(arrow, values, data_type)
-            reason = f"is no {data_type}" if data_type is not None else "is of another type than the values before it"
+            reason = _reason(arrow, values, place, data_type)
             raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}")) from error
         array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
         changed = first_changed(values, array)
@@ -194,6 +194,17 @@ def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
         except _misfits(arrow):
             high = middle
     return low
+
+
+def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any) -> str:
+    """Why a value has no place behind those before it."""
+    if data_type is not None:
+        return f"is no {data_type}"
+    try:
+        arrow.array(values[place : place + 1])
+    except _misfits(arrow):
+        return f"is a {type(values[place]).__name__}, for which there is no type of columns (make a number, a text or bytes of it)"
+    return f"is of another type than the values before it ({arrow.array(values[:place]).type})"
 
 
 def _misfit(row: int, name: str, value: Any, reason: str) -> str:
