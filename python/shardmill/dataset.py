@@ -17,6 +17,7 @@ from shardmill.decodings import Decoding, decoded, decodings_of
 from shardmill.errors import FormatError, OptionError
 from shardmill.expressions import Expression, expression_of
 from shardmill.shard_index import folders_without_index
+from shardmill.shards import INDEX_NAME
 from shardmill.threads import checked_threads
 from shardmill.token_lengths import TokenLengths
 
@@ -42,7 +43,9 @@ class Dataset:
             Samples of WebDataset tars are rows: ``__key__`` and a column for each extension, in byte order. The last part of the extension
             says what it holds: ``txt``, ``text`` and ``transcript`` text, ``cls``, ``class``, ``count``, ``index``, ``inx`` and ``id`` whole
             numbers, ``json`` and ``jsn`` JSON, which is decoded in rows and in dicts, and all others bytes. Pickles stay bytes. Reading a plain
-            tar takes the wanted members alone; one that is compressed (gzip, zstd) is decompressed from its start each time.
+            tar takes the wanted members alone; one that is compressed (gzip, zstd) is decompressed from its start each time. A tar without the
+            zeros that end one was cut, and is an error.
+            JSONL files that are compressed (``.jsonl.gz``, ``.jsonl.zst``) are unpacked once, into the folder for temporary files.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: for object stores; local files need none.
@@ -131,15 +134,7 @@ class Dataset:
         self._rows: _native.RowPlan | None = None
         #: For packing.
         self.token_lengths = TokenLengths(self.row_plan, self._threads)
-        without_index = folders_without_index(self._paths) if self._native.format in ("mds", None) else self._paths
-        if not self._native.files and without_index:
-            warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=2)
-        elif self._native.format == "mds" and without_index:
-            warnings.warn(
-                f"the MDS shards in {', '.join(without_index)} have no index.json, so that nobody would notice a shard that is missing or "
-                f"was replaced\nhint: `shardmill repair-index {without_index[0]}` makes one of the shards, sm.merge() one of parts that have theirs",
-                stacklevel=2,
-            )
+        self._warn()
 
     @property
     def format(self) -> str | None:
@@ -285,6 +280,19 @@ class Dataset:
                     f"column {name!r} of {', '.join(self._paths)} holds pickles, which are never decoded"
                     "\nhint: leave it out with columns=, or take its bytes with pickles='bytes'"
                 )
+
+    def _warn(self) -> None:
+        is_mds = self._native.format == "mds"
+        if not self._native.files:
+            # An index may list no shards, and then says that there are no rows.
+            if not is_mds or not all(Path(path, INDEX_NAME).exists() for path in self._paths):
+                warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=3)
+        elif is_mds and (folders := folders_without_index(self._paths)):
+            warnings.warn(
+                f"the MDS shards in {', '.join(folders)} have no {INDEX_NAME}, so nobody would notice that one is missing or was replaced\n"
+                f"hint: `shardmill repair-index {folders[0]}` makes one of the shards, sm.merge() one of parts that have theirs",
+                stacklevel=3,
+            )
 
     @property
     def _filter_json(self) -> str | None:

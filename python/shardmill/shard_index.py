@@ -36,7 +36,7 @@ def read_index(path: str) -> dict[str, Any]:
         raise FormatError(f"{path!r} is no index: {error}\nhint: {_INDEXES}") from error
     shards = index.get("shards") if isinstance(index, dict) else None
     if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
-        raise FormatError(f"{path!r} is no index of shards: it has no list of them\nhint: {_INDEXES}")
+        raise FormatError(f"{path!r} is no index: it lists no shards\nhint: {_INDEXES}")
     if index.get("version") != 2:
         raise FormatError(f"{path!r} is an index of version {index.get('version')!r}, and 2 is read\nhint: {_INDEXES}")
     return index
