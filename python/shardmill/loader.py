@@ -19,7 +19,7 @@ from shardmill.dataset import Dataset, PathLike, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
-from shardmill.loader_options import at_least, checked_lanes, tail_of
+from shardmill.loader_options import at_least, tail_of
 from shardmill.loader_reports import LoaderReports
 from shardmill.loader_state import OrderSettings, parsed
 from shardmill.mixture import Mixture
@@ -167,7 +167,7 @@ class Loader(LoaderReports):
         batch_size = at_least("batch_size", batch_size, 1)
         prefetch_bytes = at_least("prefetch_bytes", prefetch_bytes, 1)
         transform_workers = at_least("transform_workers", transform_workers, 0)
-        lanes = checked_lanes(lanes)
+        lanes = None if lanes is None else at_least("lanes", lanes, 1)
         shuffle_window_bytes = at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
@@ -324,7 +324,7 @@ class Loader(LoaderReports):
             CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the
                 state. It is a ``ValueError``. The loader stays as it was.
         """
-        state = parsed(state)
+        state = parsed(state, lanes=self._asked_lanes)
         if state["order_version"] != _native.ORDER_VERSION:
             raise CheckpointMismatchError(
                 f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"

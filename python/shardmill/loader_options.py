@@ -10,7 +10,7 @@ from shardmill.errors import OptionError
 #: Numbers cross into native code as 64 bits.
 _MOST = 2**63 - 1
 
-#: Each lane has a place of its own in memory, and the lanes of a run are as many as its ranks or some times that.
+#: A state may bring so many lanes. Each of them has a window in memory, and runs have as many as ranks, or some times that.
 MOST_LANES = 2**20
 
 
@@ -38,16 +38,3 @@ def at_least(name: str, value: Any, least: int) -> int:
             f"{name} is at most 2^63 - 1, not {number}\nhint: give {name} as a number of 63 bits{counted}"
         )
     return number
-
-
-def checked_lanes(lanes: Any) -> int | None:
-    """``lanes`` as a number that a loader can hold in memory.
-
-    Raises:
-        ValueError: when it is none.
-    """
-    if lanes is not None and (lanes := at_least("lanes", lanes, 1)) > MOST_LANES:
-        raise OptionError(
-            f"lanes is at most {MOST_LANES:,}, not {lanes}\nhint: some times the number of ranks is enough for an order that any of them can go on with"
-        )
-    return lanes

@@ -203,7 +203,10 @@ def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any) -> st
     try:
         arrow.array(values[place : place + 1])
     except _misfits(arrow):
-        return f"is of the Python type {type(values[place]).__name__}, for which there is no type of columns (make a number, a text or bytes of it)"
+        kind = type(values[place]).__name__
+        return (
+            f"is of the Python type {kind}, for which there is no type of columns (make a number, text or bytes of it)"
+        )
     return f"is of another type than the values before it ({arrow.array(values[:place]).type})"
 
 

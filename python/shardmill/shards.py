@@ -101,7 +101,7 @@ class OutputFolder:
         """Removes the folders that were made for files which then got no names, as far as nobody has put something there."""
         for folder in self._made:
             try:
-                os.rmdir(folder)
+                folder.rmdir()
             except OSError:
                 return
 

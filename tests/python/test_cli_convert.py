@@ -288,7 +288,11 @@ def test_encodings_of_mds_are_named_with_the_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "to", "message"),
-    [("text=nonsense", "mds", "there is no such encoding"), ("text=", "mds", "neither a name nor NAME=TYPE"), ("text=str", "parquet", "for --to mds")],
+    [
+        ("text=nonsense", "mds", "there is no such encoding"),
+        ("text=", "mds", "neither a name nor NAME=TYPE"),
+        ("text=str", "parquet", "for --to mds"),
+    ],
 )
 def test_encodings_that_mean_nothing_are_refused(tmp_path: Path, columns: str, to: str, message: str) -> None:
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
@@ -298,12 +302,26 @@ def test_encodings_that_mean_nothing_are_refused(tmp_path: Path, columns: str, t
 
 
 def test_types_that_samples_lose_are_told(tmp_path: Path) -> None:
-    table = pa.table({"caption": ["a"], "label": [1], "txt": ["b"], "cls": [2], "jpg": [b"\xff"], "id": ["7"], "meta.json": [{"x": 1}]})
+    table = pa.table(
+        {
+            "caption": ["a"],
+            "label": [1],
+            "txt": ["b"],
+            "cls": [2],
+            "jpg": [b"\xff"],
+            "id": ["7"],
+            "meta.json": [{"x": 1}],
+        }
+    )
     pq.write_table(table, tmp_path / "a.parquet")
     told = converted(tmp_path / "a.parquet", tmp_path / "out.tar")
-    assert "note: 'caption' (string), 'label' (int64) will be read as bytes: the name of a column is the extension" in told
+    assert (
+        "note: 'caption' (string), 'label' (int64) will be read as bytes: the name of a column is the extension" in told
+    )
     assert "note: 'id' (string) will be read as whole numbers: " in told
     assert "'txt'" not in told and "'cls'" not in told and "'jpg'" not in told
     converted(tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg")
-    typed = shardmill("convert", tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg", "--overwrite")
+    typed = shardmill(
+        "convert", tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg", "--overwrite"
+    )
     assert "will be read as" not in typed.stderr

@@ -37,7 +37,10 @@ def test_order_state_and_filter_are_those_of_the_plain_file(tmp_path: Path) -> N
     (tmp_path / "plain" / "a.jsonl").write_bytes(text(ROWS))
     # Several streams in a row are one file, as `cat` makes it.
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(text(ROWS[:2_000])) + gzip.compress(text(ROWS[2_000:])))
-    plain, packed = (sm.Loader(path, columns=["x"], shuffle=True, batch_size=64, output="numpy") for path in (tmp_path / "plain", tmp_path / "a.jsonl.gz"))
+    plain, packed = (
+        sm.Loader(path, columns=["x"], shuffle=True, batch_size=64, output="numpy")
+        for path in (tmp_path / "plain", tmp_path / "a.jsonl.gz")
+    )
     assert [batch["x"].tolist() for batch in packed] == [batch["x"].tolist() for batch in plain]
     assert len(sm.Dataset(tmp_path / "a.jsonl.gz", filter=sm.col("x") >= 4_000)) == 1_000
 

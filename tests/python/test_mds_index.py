@@ -62,10 +62,14 @@ def test_folder_of_another_format_may_have_a_broken_index(tmp_path: Path) -> Non
     assert list(sm.Dataset(tmp_path / "set", format="parquet")) == [{"x": 1}]
 
 
-def test_folder_without_an_index_is_read_with_a_warning_that_says_what_to_do(folder: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_folder_without_an_index_is_read_with_a_warning_that_says_what_to_do(
+    folder: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     assert len(sm.Dataset(folder)) == 300 and not recwarn
     (folder / "index.json").unlink()
-    with pytest.warns(UserWarning, match=r"in .*set have no index.json.*\nhint: `shardmill repair-index .*set`") as warned:
+    with pytest.warns(
+        UserWarning, match=r"in .*set have no index.json.*\nhint: `shardmill repair-index .*set`"
+    ) as warned:
         assert len(sm.Dataset(folder)) == 300
     assert len(warned) == 1
     recwarn.clear()
@@ -73,7 +77,9 @@ def test_folder_without_an_index_is_read_with_a_warning_that_says_what_to_do(fol
 
 
 @pytest.mark.parametrize("format", [None, "mds"])
-def test_index_without_shards_is_a_data_set_without_rows(tmp_path: Path, recwarn: pytest.WarningsRecorder, format: str | None) -> None:
+def test_index_without_shards_is_a_data_set_without_rows(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, format: str | None
+) -> None:
     with sm.Writer(tmp_path / "none", format="mds", columns={"i": "int", "t": "str"}):
         pass
     dataset = sm.Dataset(tmp_path / "none", format=format)

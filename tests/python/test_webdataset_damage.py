@@ -26,7 +26,9 @@ def archive(samples: dict[str, dict[str, bytes]]) -> tuple[bytes, list[int]]:
 
 
 def numbered(count: int) -> dict[str, dict[str, bytes]]:
-    return {f"{number:05}": {"cls": b"%d" % number, "json": json.dumps({"n": number}).encode()} for number in range(count)}
+    return {
+        f"{number:05}": {"cls": b"%d" % number, "json": json.dumps({"n": number}).encode()} for number in range(count)
+    }
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
@@ -34,7 +36,9 @@ def test_archive_cut_between_samples_is_no_smaller_archive(tmp_path: Path, pack)
     content, starts = archive(numbered(10))
     (tmp_path / "a.tar").write_bytes(pack(content))
     (tmp_path / "b.tar").write_bytes(pack(content[: starts[7]]))
-    with pytest.raises(sm.FormatError, match=rf"b.tar` ends at byte {starts[7]}, .* without the zeros .*\nhint: .*truncate"):
+    with pytest.raises(
+        sm.FormatError, match=rf"b.tar` ends at byte {starts[7]}, .* without the zeros .*\nhint: .*truncate"
+    ):
         sm.Dataset(tmp_path)
     dataset = sm.Dataset(tmp_path, on_bad_file="skip")
     assert (len(dataset), [path for path, _ in dataset.skipped]) == (10, [str(tmp_path / "b.tar")])
@@ -50,10 +54,16 @@ def test_hint_for_an_archive_without_an_end_works(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("extension", "broken", "message"),
-    [("json", b'{"n": ', "is not valid JSON: EOF"), ("txt", b"\xff", "is not valid UTF-8"), ("cls", b"x", "is not a whole number")],
+    [
+        ("json", b'{"n": ', "is not valid JSON: EOF"),
+        ("txt", b"\xff", "is not valid UTF-8"),
+        ("cls", b"x", "is not a whole number"),
+    ],
 )
 @pytest.mark.parametrize("output", ["rows", "dict", "arrow"])
-def test_broken_member_is_a_bad_row_that_is_named(tmp_path: Path, extension: str, broken: bytes, message: str, output: str) -> None:
+def test_broken_member_is_a_bad_row_that_is_named(
+    tmp_path: Path, extension: str, broken: bytes, message: str, output: str
+) -> None:
     samples = {f"{number:05}": {"cls": b"1", "json": b"{}", "txt": b"a"} for number in range(20)}
     samples["00013"][extension] = broken
     path = tmp_path / "a.tar"
@@ -80,12 +90,16 @@ def test_broken_member_is_a_bad_row_that_is_named(tmp_path: Path, extension: str
         ("json", b"{", "JSON"),
     ],
 )
-def test_value_that_readers_would_refuse_is_refused_by_the_writer(tmp_path: Path, column: str, value, wanted: str) -> None:
+def test_value_that_readers_would_refuse_is_refused_by_the_writer(
+    tmp_path: Path, column: str, value, wanted: str
+) -> None:
     good = {"txt": "a", "caption.txt": "a", "cls": "1", "json": b"{}"}[column]
     values = pa.array([good, value]) if not isinstance(value, int) else pa.array([1, value], pa.uint64())
-    with pytest.raises(sm.FormatError, match=rf"Row 1 has the value .* in column `{column}`.* for {wanted}\nhint: "):
-        with sm.Writer(tmp_path / "out", format="webdataset") as writer:
-            writer.write_batch(pa.table({column: values}))
+    with (
+        pytest.raises(sm.FormatError, match=rf"Row 1 has the value .* in column `{column}`.* for {wanted}\nhint: "),
+        sm.Writer(tmp_path / "out", format="webdataset") as writer,
+    ):
+        writer.write_batch(pa.table({column: values}))
     assert not (tmp_path / "out").exists()
 
 

@@ -248,7 +248,9 @@ def test_parts_of_two_formats_are_no_data_set(tmp_path: Path) -> None:
 def test_index_of_another_library_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "index.json").write_text('{"chunks": [], "config": {}, "updated_at": "0"}')
-    with pytest.raises(ValueError, match=r"a/index.json' is no index: .*\nhint: an index.json of MDS or of ChiniDataset is meant"):
+    with pytest.raises(
+        ValueError, match=r"a/index.json' is no index: .*\nhint: an index.json of MDS or of ChiniDataset is meant"
+    ):
         sm.merge(tmp_path)
 
 

@@ -87,7 +87,9 @@ class Conversion:
                 held[field.name] = data_type
             else:
                 kind = self._encodings.get(field.name, "json").replace("json", "JSON")
-                self.notes.append(f"column {field.name!r} is written as {kind}, and compared by the number of rows only")
+                self.notes.append(
+                    f"column {field.name!r} is written as {kind}, and compared by the number of rows only"
+                )
         return held
 
     def _held_type(self, field: Any) -> Any:

@@ -63,9 +63,7 @@ class TypedNames(click.ParamType):
 
     name = "NAME[=TYPE],…"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, str | None]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str | None]:
         """The types by name, in order; ``None`` where none was given."""
         if isinstance(value, dict):
             return value
@@ -83,7 +81,6 @@ class TypedNames(click.ParamType):
             last = name
             types[name] = of or None
         return types
-
 
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

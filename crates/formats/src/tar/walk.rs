@@ -58,7 +58,15 @@ enum Step {
 impl Walk {
     /// Starts at the first header of an archive of `archive_len` bytes.
     pub fn new(archive_len: u64) -> Self {
-        Self { archive_len, position: 0, step: Step::Header, pending: Extensions::default(), globals: Records::default(), open_end: None, is_ended: false }
+        Self {
+            archive_len,
+            position: 0,
+            step: Step::Header,
+            pending: Extensions::default(),
+            globals: Records::default(),
+            open_end: None,
+            is_ended: false,
+        }
     }
 
     /// The range that `push` wants next; `None` at the end, also after an error that ends the walk.

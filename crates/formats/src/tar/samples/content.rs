@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn json_is_what_python_reads_as_json() {
-        for text in ["1", "\u{feff}{}", "[NaN, -Infinity, Infinity]", "{\"NaN\": \"\\\"Infinity\"}", "\"\\ud800\"", "1e999", " [ ] \n", "\"é\\\\\""] {
+        for text in ["1", "\u{feff}{}", "[NaN, -Infinity, Infinity]", "{\"NaN\": \"\\\"Infinity\"}", "\"\\ud800\"", "1e999", " [ ] \n", "\"é\\\\\""]
+        {
             assert!(json_fault(text).is_none(), "{text:?}");
         }
         for text in ["", "{", "{\"a\": }", "[1,]", "1NaN", "-NaN", "[1 NaN]", "nan", "N", "Inf", "'a'", "\"\n\"", "01", "{} {}", "\"\\x\"", "\"NaN"] {
