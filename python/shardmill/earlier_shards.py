@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from shardmill._native import write as _native
 from shardmill.errors import PlanError
 from shardmill.shards import INDEX_NAME, Mode
 from shardmill.written_formats import is_one_file
@@ -42,16 +43,16 @@ class EarlierShards:
                     return int(name) + 1 if name.isdecimal() and len(name) < 19 else 0
         return 0
 
-    def check(self, schema: Any) -> None:
+    def check(self, rows: _native.Writer) -> None:
         """Compares the columns of the new rows with those of the last shard, once.
 
         Args:
-            schema: an Arrow schema of any library; ``None`` before there are rows.
+            rows: what takes the new rows, and knows their columns when there are some.
 
         Raises:
             ValueError: naming the columns that differ.
         """
-        if self._is_checked or schema is None:
+        if self._is_checked or (schema := rows.schema) is None:
             return
         self._is_checked = True
         found = self._disagreement(self._files[-1:], schema)

@@ -199,7 +199,7 @@ class Writer:
                 if taken == _OTHER_COLUMNS:
                     self._batches.check(row, self.num_rows)
                 self._native.write_buffer(buffer)
-                self._earlier.check(self._native.schema)
+                self._earlier.check(self._native)
         except BaseException:
             self._abandon()
             raise
@@ -283,7 +283,7 @@ class Writer:
     def _write_batch(self, batch: Any) -> None:
         self._flush_rows()
         self._write_columns(batch)
-        self._earlier.check(self._native.schema)
+        self._earlier.check(self._native)
 
     def _write_columns(self, batch: Any) -> None:
         if not isinstance(batch, Mapping):
@@ -391,7 +391,7 @@ class Writer:
             self._buffer = self._new_buffer()
         elif self._buffer is not None and len(self._buffer):
             self._native.write_buffer(self._buffer)
-        self._earlier.check(self._native.schema)
+        self._earlier.check(self._native)
 
 
 def _bytes_of(size_limit: int | str | None, format: str, default: int) -> int:

@@ -98,7 +98,7 @@ def test_swapped_encodings_of_mds_say_so(tmp_path):
     with (
         pytest.raises(
             ValueError,
-            match=r"row 0 has the value 'a' in column 'text', which is no int64.*\nhint: .*columns= with types",
+            match=r"row 0 has the value 'a' in column 'text', which is no int64.*\nhint: .*swapped",
         ),
         sm.Writer(tmp_path / "a", format="mds", columns={"text": "int", "label": "str"}) as writer,
     ):
