@@ -30,7 +30,7 @@ impl Content {
             Self::Bytes => None,
             Self::Text => std::str::from_utf8(bytes).is_err().then_some("text in UTF-8"),
             Self::Integer => integer(bytes).is_none().then_some("a whole number of 64 bits"),
-            Self::Json => std::str::from_utf8(bytes).map_or(true, |text| json_fault(text).is_some()).then_some("JSON"),
+            Self::Json => (!std::str::from_utf8(bytes).is_ok_and(|text| json_fault(text).is_none())).then_some("JSON"),
         }
     }
 }
