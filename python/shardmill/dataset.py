@@ -17,6 +17,8 @@ from shardmill.arrow import as_pyarrow
 from shardmill.decodings import Decoding, decoded, decodings_of
 from shardmill.errors import FormatError, OptionError
 from shardmill.expressions import Expression, expression_of
+from shardmill.shard_index import folders_without_index
+from shardmill.shards import INDEX_NAME
 from shardmill.threads import checked_threads
 from shardmill.token_lengths import TokenLengths
 
@@ -42,7 +44,9 @@ class Dataset:
             Samples of WebDataset tars are rows: ``__key__`` and a column for each extension, in byte order. The last part of the extension
             says what it holds: ``txt``, ``text`` and ``transcript`` text, ``cls``, ``class``, ``count``, ``index``, ``inx`` and ``id`` whole
             numbers, ``json`` and ``jsn`` JSON, which is decoded in rows and in dicts, and all others bytes. Pickles stay bytes. Reading a plain
-            tar takes the wanted members alone; one that is compressed (gzip, zstd) is decompressed from its start each time.
+            tar takes the wanted members alone; one that is compressed (gzip, zstd) is decompressed from its start each time. A tar without the
+            zeros that end one was cut, and is an error.
+            JSONL files that are compressed (``.jsonl.gz``, ``.jsonl.zst``) are unpacked once, into the folder for temporary files.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
         storage_options: how the store of remote paths is reached, see :func:`shardmill.storage.configure`. Pickles leave secrets out.
@@ -132,8 +136,7 @@ class Dataset:
         self._rows: _native.RowPlan | None = None
         #: For packing.
         self.token_lengths = TokenLengths(self.row_plan, self._threads)
-        if not self._native.files:
-            warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=2)
+        self._warn()
 
     @property
     def format(self) -> str | None:
@@ -149,6 +152,10 @@ class Dataset:
     def schema(self) -> Any:
         """Arrow schema of the rows: a ``pyarrow.Schema`` where pyarrow is installed, else an object with ``__arrow_c_schema__``."""
         return as_pyarrow(self._native.schema(self._column_numbers))
+
+    def disagreement(self, schema: Any) -> str | None:
+        """What keeps rows of an Arrow schema from being added to the files: columns that either side lacks, or whose types differ."""
+        return self._native.disagreement(schema)
 
     @property
     def files(self) -> list[str]:
@@ -275,6 +282,19 @@ class Dataset:
                     f"column {name!r} of {', '.join(self._paths)} holds pickles, which are never decoded"
                     "\nhint: leave it out with columns=, or take its bytes with pickles='bytes'"
                 )
+
+    def _warn(self) -> None:
+        is_mds = self._native.format == "mds"
+        if not self._native.files:
+            # An index may list no shards, and then says that there are no rows.
+            if not is_mds or not all(Path(path, INDEX_NAME).exists() for path in self._paths):
+                warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=3)
+        elif is_mds and (folders := folders_without_index(self._paths)):
+            warnings.warn(
+                f"the MDS shards in {', '.join(folders)} have no {INDEX_NAME}, so nobody would notice that one is missing or was replaced\n"
+                f"hint: `shardmill repair-index {folders[0]}` makes one of the shards, sm.merge() one of parts that have theirs",
+                stacklevel=3,
+            )
 
     @property
     def _filter_json(self) -> str | None:

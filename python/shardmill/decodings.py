@@ -25,7 +25,7 @@ def json_value(text: str) -> Any:
     """
     try:
         return json.loads(text.removeprefix("\ufeff"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(
             f"a value is no JSON: {error}: {text[:40]!r}\nhint: output='arrow' and Dataset.take() give the text as it is"
         ) from error

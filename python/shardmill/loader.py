@@ -312,7 +312,7 @@ class Loader(LoaderReports):
             CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the
                 state. It is a ``ValueError``. The loader stays as it was.
         """
-        state = parsed(state)
+        state = parsed(state, lanes=self._asked_lanes)
         if state["order_version"] != _native.ORDER_VERSION:
             raise CheckpointMismatchError(
                 f"the state has order version {state['order_version']}, this shardmill has {_native.ORDER_VERSION}"

@@ -13,6 +13,9 @@ from shardmill.mixture import Mixture
 #: Numbers cross into native code as 64 bits.
 _MOST = 2**63 - 1
 
+#: A state may bring so many lanes. Each of them has a window in memory, and runs have as many as ranks, or some times that.
+MOST_LANES = 2**20
+
 
 def tail_of(asked: str | None, world_size: int) -> str:
     """What ends an epoch, where nobody asked for anything."""
@@ -33,7 +36,10 @@ def at_least(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or number < least:
         raise OptionError(f"{name} is a whole number of at least {least}, not {value!r}")
     if number > _MOST:
-        raise OptionError(f"{name} is at most 2^63 - 1, not {number}")
+        counted = " that counts passes over the data" if name == "epoch" else ""
+        raise OptionError(
+            f"{name} is at most 2^63 - 1, not {number}\nhint: give {name} as a number of 63 bits{counted}"
+        )
     return number
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardmill.errors import CheckpointMismatchError
+from shardmill.loader_options import MOST_LANES
 
 STATE_VERSION = 1
 
@@ -121,8 +122,8 @@ class OrderSettings:
         return f"`{changed[0]}`{more} is not the file that the state knows (name, size, row groups or footer differ)"
 
 
-def parsed(state: Any) -> dict[str, Any]:
-    """``state`` when it is one that this version can read.
+def parsed(state: Any, *, lanes: int | None = None) -> dict[str, Any]:
+    """``state`` when it is one that this version can read, by a loader that was told of ``lanes``.
 
     Raises:
         ValueError: for anything else.
@@ -149,8 +150,13 @@ def parsed(state: Any) -> dict[str, Any]:
     for name in ("filter", "shuffle_window_bytes", "order_version", "file_digests"):
         if name not in state:
             raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
-    if not 1 <= state["lanes"] < 2**63:
-        raise CheckpointMismatchError(f"the state is damaged: {state['lanes']} lanes")
+    # Who asks for more lanes than that gets them; a state alone must not fill the memory.
+    most = MOST_LANES if lanes is None else 2**63 - 1
+    if not 1 <= state["lanes"] <= most:
+        raise CheckpointMismatchError(
+            f"the state is damaged: it has {state['lanes']} lanes, and a state has from 1 to {most:,}\n"
+            "hint: load the state that state_dict() gave, as it was; a run that was told of more lanes goes on with the same lanes="
+        )
     if not isinstance(state.get("packing"), dict | None):
         raise CheckpointMismatchError(f"the state is damaged: packing is {state['packing']!r}")
     # How many packs the rows make is for the loader to know.

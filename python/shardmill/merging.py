@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,10 @@ def merge(out: PathLike, parts: Iterable[PathLike] | None = None) -> list[str]:
         indexes = _named(root, given)
         folders = [part for part in given if Path(part).is_dir() and not Path(part, INDEX_NAME).exists()]
         if indexes and folders:
-            raise PlanError(f"the part {folders[0]!r} has no {INDEX_NAME}, and others have")
+            raise PlanError(
+                f"the part {folders[0]!r} has no {INDEX_NAME}, and others have\n"
+                "hint: `shardmill repair-index` makes one of MDS shards; or leave the part out of parts="
+            )
     return _merged(root, indexes) if indexes else _compared(folders)
 
 
@@ -130,19 +134,36 @@ def _compared(folders: list[str]) -> list[str]:
     files: list[str] = []
     first: Any = None
     for folder in dict.fromkeys(os.path.realpath(folder) for folder in folders):
-        dataset = Dataset(folder)
+        dataset = _part(folder)
+        if first is not None and dataset.format not in (None, first[2]):
+            raise PlanError(
+                f"the parts differ: {folder!r} has {dataset.format} files, and {first[0]!r} is {first[2]}\n"
+                "hint: a data set has one format; `shardmill convert` writes another"
+            )
         for path in dataset.files:
             schema = Dataset(path, format=dataset.format).schema
             if first is None:
-                first = (path, schema)
+                first = (path, schema, dataset.format)
             elif not schema.equals(first[1]):
                 raise PlanError(
                     f"the parts differ: {path!r} has the columns {_shown(schema)}, {first[0]!r} {_shown(first[1])}"
                 )
             files.append(path)
     if not files:
-        raise NotFoundError("there are no parts to merge")
+        raise NotFoundError(
+            f"there are no parts to merge in {', '.join(map(repr, folders))}\n"
+            f"hint: parts are folders that sm.Writer or MosaicML wrote: with an {INDEX_NAME}, or with files that sm.Dataset reads"
+        )
     return files
+
+
+def _part(folder: str) -> Any:
+    from shardmill.dataset import Dataset
+
+    with warnings.catch_warnings():
+        # Whether there are files is said below.
+        warnings.filterwarnings("ignore", message="no data files")
+        return Dataset(folder)
 
 
 def _shown(schema: Any) -> str:

@@ -106,7 +106,7 @@ class RowBatches:
         try:
             return self.cells[name](value)
         except (TypeError, ValueError, AttributeError, OSError) as error:
-            raise FormatError(_misfit(row, name, value, f"cannot be encoded: {error}")) from error
+            raise FormatError(_misfit(row, name, value, f"cannot be encoded: {error}", self._hint)) from error
 
     def array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
         """The values as an array of the column's type.
@@ -120,14 +120,24 @@ class RowBatches:
             array = arrow.array(values, type=data_type)
         except _misfits(arrow) as error:
             place = _first_misfit(arrow, values, data_type)
-            reason = f"is no {data_type}" if data_type is not None else "is of another type than the values before it"
-            raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}")) from error
+            reason = _reason(arrow, values, place, data_type)
+            raise FormatError(
+                _misfit(first_row + place, name, values[place], f"{reason}: {error}", self._hint)
+            ) from error
         array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
         changed = first_changed(values, array)
         if changed is not None:
             reason = f"{array.type} holds only in part"
-            raise FormatError(_misfit(first_row + changed, name, values[changed], reason))
+            raise FormatError(_misfit(first_row + changed, name, values[changed], reason, self._hint))
         return array
+
+    @property
+    def _hint(self) -> str:
+        if self._given is None:
+            return "give schema=, or columns= with types"
+        return (
+            "bring the values to the type that was given for the column, or give it another; are two of them swapped?"
+        )
 
     def _names(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
         if self._columns is not None:
@@ -196,11 +206,25 @@ def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
     return low
 
 
-def _misfit(row: int, name: str, value: Any, reason: str) -> str:
+def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any) -> str:
+    """Why a value has no place behind those before it."""
+    if data_type is not None:
+        return f"is no {data_type}"
+    try:
+        arrow.array(values[place : place + 1])
+    except _misfits(arrow):
+        kind = type(values[place]).__name__
+        return (
+            f"is of the Python type {kind}, for which there is no type of columns (make a number, text or bytes of it)"
+        )
+    return f"is of another type than the values before it ({arrow.array(values[:place]).type})"
+
+
+def _misfit(row: int, name: str, value: Any, reason: str, hint: str) -> str:
     shown = repr(value)
     if len(shown) > _SHOWN_LENGTH:
         shown = shown[: _SHOWN_LENGTH - 1] + "…"
-    return f"row {row} has the value {shown} in column {name!r}, which {reason}\nhint: give schema=, or columns= with types"
+    return f"row {row} has the value {shown} in column {name!r}, which {reason}\nhint: {hint}"
 
 
 def _selected(schema: Any, columns: Sequence[str]) -> Any:

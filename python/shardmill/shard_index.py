@@ -18,6 +18,11 @@ from shardmill.shards import INDEX_NAME
 #: What shards of one data set have in common.
 COLUMN_KEYS = ("format", "version", "column_names", "column_encodings", "column_sizes")
 
+_INDEXES = (
+    "an index.json of MDS or of ChiniDataset is meant; move the file of another library away, name the parts, or make the index anew by "
+    "`shardmill repair-index`"
+)
+
 
 def read_index(path: str) -> dict[str, Any]:
     """The content of an index.
@@ -28,13 +33,18 @@ def read_index(path: str) -> dict[str, Any]:
     try:
         index = json.loads(Path(path).read_bytes())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path!r} is no index: {error}") from error
+        raise FormatError(f"{path!r} is no index: {error}\nhint: {_INDEXES}") from error
     shards = index.get("shards") if isinstance(index, dict) else None
     if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
-        raise FormatError(f"{path!r} is no index: it lists no shards")
+        raise FormatError(f"{path!r} is no index: it lists no shards\nhint: {_INDEXES}")
     if index.get("version") != 2:
-        raise FormatError(f"{path!r} is an index of version {index.get('version')!r}, and 2 is read")
+        raise FormatError(f"{path!r} is an index of version {index.get('version')!r}, and 2 is read\nhint: {_INDEXES}")
     return index
+
+
+def folders_without_index(paths: Sequence[str]) -> list[str]:
+    """Those of the paths that are local folders and have no index."""
+    return [path for path in paths if Path(path).is_dir() and not Path(path, INDEX_NAME).exists()]
 
 
 def write_index(folder: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool, replaces: bool = True) -> str:

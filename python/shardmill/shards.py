@@ -48,6 +48,8 @@ class OutputFolder:
                 raise OutputExistsError(f'{out!r} exists already\nhint: mode="overwrite" replaces it')
         elif exists and not path.is_dir():
             raise OutputExistsError(f"{out!r} is a file, and shards are written to a folder")
+        #: Folders that the first file of the writer makes, the innermost first.
+        self._made = _missing(path.parent if is_file else path)
         self._seen = self.data_files()
         if mode == "error" and self._seen:
             self._refuse("already")
@@ -95,6 +97,14 @@ class OutputFolder:
                 if os.path.realpath(path) not in kept:
                     Path(path).unlink(missing_ok=True)
 
+    def remove_if_made(self) -> None:
+        """Removes the folders that were made for files which then got no names, as far as nobody has put something there."""
+        for folder in self._made:
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+
     def data_files(self) -> dict[str, tuple[int, int]]:
         """Data files of the folder, and what tells one from another of the same name."""
         if self._is_file or not Path(self._out).is_dir():
@@ -111,6 +121,15 @@ class OutputFolder:
             f"the folder {self._out!r} has {len(found):,} data files {when}, such as {first!r}\n"
             'hint: mode="overwrite" replaces them, mode="append" adds shards'
         )
+
+
+def _missing(folder: Path) -> list[Path]:
+    """The folder and those above it that are not there yet."""
+    missing: list[Path] = []
+    while not folder.exists() and folder != folder.parent:
+        missing.append(folder)
+        folder = folder.parent
+    return missing
 
 
 def _is_data(name: str) -> bool:

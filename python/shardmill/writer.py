@@ -10,6 +10,7 @@ from typing import Any
 
 from shardmill._native import write as _native
 from shardmill.curate.sizes import byte_count
+from shardmill.earlier_shards import EarlierShards
 from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
 from shardmill.row_batches import RowBatches
 from shardmill.row_workers import transformed
@@ -62,7 +63,8 @@ class Writer:
             row has; Parquet and ArrayRecord count values in memory. Each shard is an open file until :meth:`close`, so keep them below
             the limit of ``ulimit -n``.
         mode: an ``out`` that exists: ``"error"`` refuses a file, and a folder with data files; ``"overwrite"`` replaces them when the new
-            ones are whole; ``"append"`` adds shards to a folder, and to its index.
+            ones are whole; ``"append"`` adds shards to a folder, and to its index. Appended rows have the columns of those that are there,
+            and samples that are numbered go on behind the last one.
         threads: for encoding and compression; as many as there are cores when ``None``.
         hashes: algorithms such as ``"sha1"`` and ``"xxh3_64"`` whose digests the index holds.
         index: ``"chinidataset"`` gives a folder of Parquet shards the ``index.json`` of that library. MDS always has its own.
@@ -125,6 +127,8 @@ class Writer:
         self._index = WrittenIndex(
             self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
         )
+        self._folder = OutputFolder(self._out, is_file=is_file, mode=mode, prefix=prefix)
+        self._earlier = EarlierShards(self._out, self._format, mode, list(self._folder.data_files()))
         options = native_options(
             self._format,
             out=self._out,
@@ -134,8 +138,8 @@ class Writer:
             encodings=self._columns.encodings,
             size_limit=limit,
             modified=modified,
+            next_key=self._earlier.next_key,
         )
-        self._folder = OutputFolder(self._out, is_file=is_file, mode=mode, prefix=prefix)
         self._arguments = {
             "prefix": None if is_file else prefix,
             "size_limit": limit or _MDS_MOST_BYTES,
@@ -195,6 +199,7 @@ class Writer:
                 if taken == _OTHER_COLUMNS:
                     self._batches.check(row, self.num_rows)
                 self._native.write_buffer(buffer)
+                self._earlier.check(self._native)
         except BaseException:
             self._abandon()
             raise
@@ -277,6 +282,10 @@ class Writer:
 
     def _write_batch(self, batch: Any) -> None:
         self._flush_rows()
+        self._write_columns(batch)
+        self._earlier.check(self._native)
+
+    def _write_columns(self, batch: Any) -> None:
         if not isinstance(batch, Mapping):
             if self._format != "arrayrecord" and self._batches.schema is None:
                 # Data of a library that is not all there has no schema to show, and needs none.
@@ -337,6 +346,7 @@ class Writer:
         self._first = []
         self._buffer = None
         self._native.abandon()
+        self._folder.remove_if_made()
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -381,6 +391,7 @@ class Writer:
             self._buffer = self._new_buffer()
         elif self._buffer is not None and len(self._buffer):
             self._native.write_buffer(self._buffer)
+        self._earlier.check(self._native)
 
 
 def _bytes_of(size_limit: int | str | None, format: str, default: int) -> int:

@@ -56,6 +56,7 @@ def native_options(
     encodings: Mapping[str, str] | None,
     size_limit: int | None,
     modified: float | None,
+    next_key: int = 0,
 ) -> str:
     """What native code wants to know of the format, as JSON.
 
@@ -82,6 +83,7 @@ def native_options(
         options["compression"] = _stream_codec(format, out, compression)
         if format == "webdataset":
             options["modified"] = _seconds(modified)
+            options["first_key"] = next_key
     return json.dumps({format: options})
 
 

@@ -150,8 +150,7 @@ def test_order_is_that_of_the_index_and_samples_of_merged_folders_follow_one_ano
 
 def test_empty_index_has_no_rows(tmp_path):
     (tmp_path / "index.json").write_text('{"shards": [], "version": 2}')
-    with pytest.warns(UserWarning):
-        dataset = sm.Dataset(tmp_path)
+    dataset = sm.Dataset(tmp_path)
     assert (len(dataset), list(dataset), dataset.format) == (0, [], "mds")
 
 

@@ -227,7 +227,7 @@ def test_arrow_keeps_json_as_text_and_dicts_have_its_value(tmp_path):
     [
         ([("a.txt", b"\xff")], r"Member `a.txt` of `.*a.tar`, at byte \d+, is not valid UTF-8"),
         ([("a.cls", b"seven")], r"Member `a.cls` of `.*a.tar`, at byte \d+, is not a whole number of 64 bits: seven"),
-        ([("a.json", b"{")], "a value is no JSON"),
+        ([("a.json", b"{")], r"Member `a.json` of `.*a.tar`, at byte \d+, is not valid JSON: EOF"),
         ([("a.txt", b"1"), ("a.TXT", b"2")], r"Member `a.TXT` of `.*a.tar`, at byte \d+, repeats the extension `txt`"),
     ],
 )
@@ -251,7 +251,7 @@ def test_cut_and_flipped_archives_are_an_error_or_rows(tmp_path):
         try:
             rows = list(sm.Dataset(path))
         except sm.FormatError as error:
-            assert "damaged.tar" in str(error) or "no JSON" in str(error)
+            assert "damaged.tar" in str(error)
         else:
             assert len(rows) <= 8
 

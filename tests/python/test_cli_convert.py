@@ -215,10 +215,11 @@ def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signa
         time.sleep(0.01)
     process.send_signal(kill)
     _, told = process.communicate(timeout=30)
-    assert all(name.startswith(".shardmill-") for name in names(out))
+    # Who is asked to stop removes what was made; who is killed leaves hidden files.
+    assert out.exists() == (kill == signal.SIGKILL)
+    assert not out.exists() or all(name.startswith(".shardmill-") for name in names(out))
     if kill == signal.SIGINT:
         assert (process.returncode, told.strip()) == (130, "interrupted")
-        assert names(out) == []
 
 
 def test_rows_that_come_back_changed_are_removed(source: Path, tmp_path: Path, monkeypatch) -> None:
@@ -266,3 +267,61 @@ def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
     assert message in result.stderr
     assert "hint: " in result.stderr
     assert names(tmp_path) == []
+
+
+def test_encodings_of_mds_are_named_with_the_columns(tmp_path: Path) -> None:
+    boxes = [[1.5, 2.0], [], [0.25]] * 5
+    table = pa.table({"boxes": boxes, "grid": [[[1, 2, 3], [4, 5, 6]]] * 15, "text": ["a"] * 15, "day": range(15)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    refused = shardmill("convert", tmp_path / "a.parquet", tmp_path / "out", "--to", "mds")
+    assert refused.returncode != 0 and "json for lists that may be empty" in refused.stderr
+    assert not (tmp_path / "out").exists()
+    columns = "text,boxes=json,grid=ndarray:int32:2,3,day=int16"
+    told = converted(tmp_path / "a.parquet", tmp_path / "out", "--to", "mds", "--columns", columns)
+    assert "column 'boxes' is written as JSON, and compared by the number of rows only" in told
+    (shard,) = json.loads((tmp_path / "out" / "index.json").read_text())["shards"]
+    encodings = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
+    assert encodings == {"boxes": "json", "day": "int16", "grid": "ndarray:int32:2,3", "text": "str"}
+    rows = list(sm.Dataset(tmp_path / "out"))
+    assert [row["boxes"] for row in rows] == boxes and [row["day"] for row in rows] == list(range(15))
+
+
+@pytest.mark.parametrize(
+    ("columns", "to", "message"),
+    [
+        ("text=nonsense", "mds", "there is no such encoding"),
+        ("text=", "mds", "neither a name nor NAME=TYPE"),
+        ("text=str", "parquet", "for --to mds"),
+    ],
+)
+def test_encodings_that_mean_nothing_are_refused(tmp_path: Path, columns: str, to: str, message: str) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
+    result = shardmill("convert", tmp_path / "a.parquet", tmp_path / "out", "--to", to, "--columns", columns)
+    assert result.returncode != 0 and message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_types_that_samples_lose_are_told(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "caption": ["a"],
+            "label": [1],
+            "txt": ["b"],
+            "cls": [2],
+            "jpg": [b"\xff"],
+            "id": ["7"],
+            "meta.json": [{"x": 1}],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    told = converted(tmp_path / "a.parquet", tmp_path / "out.tar")
+    assert (
+        "note: 'caption' (string), 'label' (int64) will be read as bytes: the name of a column is the extension" in told
+    )
+    assert "note: 'id' (string) will be read as whole numbers: " in told
+    assert "'txt'" not in told and "'cls'" not in told and "'jpg'" not in told
+    converted(tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg")
+    typed = shardmill(
+        "convert", tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg", "--overwrite"
+    )
+    assert "will be read as" not in typed.stderr

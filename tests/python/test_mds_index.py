@@ -60,3 +60,39 @@ def test_folder_of_another_format_may_have_a_broken_index(tmp_path: Path) -> Non
         writer.write({"x": 1})
     (tmp_path / "set" / "index.json").write_text("{")
     assert list(sm.Dataset(tmp_path / "set", format="parquet")) == [{"x": 1}]
+
+
+def test_folder_without_an_index_is_read_with_a_warning_that_says_what_to_do(
+    folder: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    assert len(sm.Dataset(folder)) == 300 and not recwarn
+    (folder / "index.json").unlink()
+    with pytest.warns(
+        UserWarning, match=r"in .*set have no index.json.*\nhint: `shardmill repair-index .*set`"
+    ) as warned:
+        assert len(sm.Dataset(folder)) == 300
+    assert len(warned) == 1
+    recwarn.clear()
+    assert len(sm.Dataset(sorted(map(str, folder.glob("*.mds"))))) == 300 and not recwarn
+
+
+@pytest.mark.parametrize("format", [None, "mds"])
+def test_index_without_shards_is_a_data_set_without_rows(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, format: str | None
+) -> None:
+    with sm.Writer(tmp_path / "none", format="mds", columns={"i": "int", "t": "str"}):
+        pass
+    dataset = sm.Dataset(tmp_path / "none", format=format)
+    assert (len(dataset), list(dataset), dataset.format, dataset.files) == (0, [], "mds", [])
+    assert list(sm.Loader(dataset, batch_size=4, output="arrow")) == []
+    assert not recwarn
+
+
+def test_shards_without_samples_have_columns(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path / "set", format="mds", columns={"t": "bytes"}, size_limit=1) as writer:
+        writer.write({"t": b"x"})
+    index = json.loads((tmp_path / "set" / "index.json").read_text())
+    index["shards"] = [shard for shard in index["shards"] if shard["samples"] == 0]
+    (tmp_path / "set" / "index.json").write_text(json.dumps(index))
+    dataset = sm.Dataset(tmp_path / "set")
+    assert index["shards"] and (len(dataset), dataset.columns) == (0, ["t"])

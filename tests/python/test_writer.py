@@ -178,16 +178,15 @@ def test_output_does_not_depend_on_threads(tmp_path: Path, format: str) -> None:
 @pytest.mark.parametrize("name", ["file", "folder"])
 def test_exception_in_the_block_leaves_nothing(tmp_path: Path, format: str, name: str) -> None:
     out = tmp_path / (f"out{SUFFIX[format]}" if name == "file" else "out")
-    out_folder = tmp_path if name == "file" else out
     limit = None if name == "file" else 1000
     with pytest.raises(KeyboardInterrupt), sm.Writer(out, format=format, size_limit=limit) as writer:
         writer.write_batch(pa.table({"record": RECORDS}))
         raise KeyboardInterrupt
-    assert names(out_folder) == []
+    assert names(tmp_path) == []
     with pytest.raises(RuntimeError, match="closed"):
         writer.write_batch(pa.table({"record": RECORDS}))
     writer.close()
-    assert names(out_folder) == []
+    assert names(tmp_path) == []
 
 
 def test_existing_output_is_refused_and_replaced_when_asked(tmp_path: Path) -> None:

@@ -234,5 +234,81 @@ def test_parts_without_an_index_are_compared_and_listed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="differ|contradict|type"):
         sm.merge(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.warns(UserWarning, match="no data files"), pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="no parts to merge in '.*empty'\nhint: parts are folders"):
         sm.merge(tmp_path / "empty")
+
+
+def test_parts_of_two_formats_are_no_data_set(tmp_path: Path) -> None:
+    part(tmp_path / "a", "a", format="parquet")
+    part(tmp_path / "b", "b", format="jsonl")
+    with pytest.raises(ValueError, match=r"'.*b' has jsonl files, and '.*a/part-00000.parquet' is parquet\nhint: "):
+        sm.merge(tmp_path, [tmp_path / "a", tmp_path / "b"])
+
+
+def test_index_of_another_library_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.json").write_text('{"chunks": [], "config": {}, "updated_at": "0"}')
+    with pytest.raises(
+        ValueError, match=r"a/index.json' is no index: .*\nhint: an index.json of MDS or of ChiniDataset is meant"
+    ):
+        sm.merge(tmp_path)
+
+
+APPENDED = ["parquet", "jsonl", "webdataset"]
+
+
+def appended(folder: Path, format: str, *rows: dict) -> None:
+    with sm.Writer(folder, format=format, mode="append") as writer:
+        writer.write_rows(rows)
+
+
+@pytest.mark.parametrize("format", APPENDED)
+@pytest.mark.parametrize("whole", [False, True], ids=["rows", "batch"])
+def test_rows_of_other_columns_are_not_appended(tmp_path: Path, format: str, whole: bool) -> None:
+    appended(tmp_path, format, {"txt": "a", "cls": 1})
+    before = names(tmp_path)
+    message = r"do not fit the shards in '.*': the new rows lack the column `cls`, and the rows that are there lack the column `id`\nhint: "
+    with pytest.raises(sm.PlanError, match=message), sm.Writer(tmp_path, format=format, mode="append") as writer:
+        if whole:
+            writer.write_batch({"txt": ["b"], "id": [1]})
+        else:
+            writer.write({"txt": "b", "id": 1})
+    assert names(tmp_path) == before
+    appended(tmp_path, format, {"cls": 2, "txt": "b"})
+    assert [row["cls"] for row in sm.Dataset(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_column_of_another_type_is_not_appended(tmp_path: Path, format: str) -> None:
+    appended(tmp_path, format, {"x": 1})
+    with pytest.raises(sm.PlanError, match="the column `x` is Int64 there and Utf8 in the new rows"):
+        appended(tmp_path, format, {"x": "one"})
+    with sm.Writer(tmp_path, format=format, mode="append", schema=pa.schema([("x", pa.int8())])) as writer:
+        writer.write({"x": 2})
+    assert [row["x"] for row in sm.Dataset(tmp_path)] == [1, 2]
+
+
+def test_sample_without_a_member_is_appended_to_samples_that_have_it(tmp_path: Path) -> None:
+    appended(tmp_path, "webdataset", {"txt": "a", "cls": 1}, {"txt": "b", "cls": None})
+    appended(tmp_path, "webdataset", {"txt": "c"})
+    # The last shard has no cls, the one before has.
+    appended(tmp_path, "webdataset", {"txt": "d", "cls": 4})
+    assert [row["cls"] for row in sm.Dataset(tmp_path)] == [1, None, None, 4]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_folders_that_were_made_for_nothing_are_removed(tmp_path: Path, format: str) -> None:
+    with pytest.raises(RuntimeError), sm.Writer(tmp_path / "a" / "b", format=format) as writer:
+        writer.write_batch({"txt": ["a" * 1_000] * 10_000})
+        raise RuntimeError
+    assert names(tmp_path) == []
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(RuntimeError), sm.Writer(tmp_path / "mine", format=format) as writer:
+        writer.write_batch({"txt": ["a"]})
+        raise RuntimeError
+    assert names(tmp_path) == ["mine"]
+    with pytest.raises(RuntimeError), sm.Writer(tmp_path / "new", format=format) as writer:
+        (tmp_path / "new").mkdir()
+        (tmp_path / "new" / "notes.txt").write_text("of somebody else")
+        raise RuntimeError
+    assert names(tmp_path / "new") == ["notes.txt"]

@@ -86,7 +86,7 @@ impl Error {
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::SourceColumn { .. } => Some("choose another source_column"),
             Self::UnknownFormat { .. } => Some("name it by format="),
-            Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord"),
+            Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset"),
             Self::SchemaConflict { .. } => Some("read the files as data sets of their own, or write them again with one type"),
             _ => None,
         }

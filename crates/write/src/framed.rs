@@ -66,8 +66,8 @@ enum Piece {
 }
 
 impl Framing {
-    pub(crate) fn samples(stamp: &MemberStamp) -> Self {
-        Self::Samples(SampleEncoder::new(stamp))
+    pub(crate) fn samples(stamp: &MemberStamp, first_key: u64) -> Self {
+        Self::Samples(SampleEncoder::new(stamp, first_key))
     }
 
     fn encode(&self, rows: &RecordBatch, first_row: u64) -> Result<Frames> {

@@ -32,6 +32,8 @@ pub enum Format {
     WebDataset {
         compression: FileCompression,
         stamp: MemberStamp,
+        /// Number of the first sample, where rows bring no keys.
+        first_key: u64,
     },
     /// Without columns, the first rows tell them.
     Mds {
@@ -49,6 +51,7 @@ pub struct Shards {
     replace: Replace,
     process: u32,
     rows: u64,
+    schema: Option<SchemaRef>,
     state: State,
 }
 
@@ -82,7 +85,9 @@ impl Format {
             Self::Parquet { compression, schema } => Box::new(ParquetFiles::new(compression, schema)),
             Self::Jsonl { compression } => Box::new(FramedFiles::new(Framing::Lines, compression, threads)),
             Self::Mds { columns, options } => Box::new(MdsFiles::new(columns, options)),
-            Self::WebDataset { compression, stamp } => Box::new(FramedFiles::new(Framing::samples(&stamp), compression, threads)),
+            Self::WebDataset { compression, stamp, first_key } => {
+                Box::new(FramedFiles::new(Framing::samples(&stamp, first_key), compression, threads))
+            }
         }
     }
 }
@@ -110,6 +115,7 @@ impl Shards {
             replace: options.replace,
             process: std::process::id(),
             rows: 0,
+            schema: None,
             state: State::Open,
         }
     }
@@ -117,6 +123,12 @@ impl Shards {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Columns of the first rows, as they are written; `None` before any.
+    #[must_use]
+    pub fn schema(&self) -> Option<SchemaRef> {
+        self.schema.clone()
     }
 
     /// Takes rows.
@@ -133,6 +145,7 @@ impl Shards {
             }
             None => rows,
         };
+        self.schema.get_or_insert_with(|| rows.schema());
         let result = self.files.write(rows, self.rows, &mut self.place);
         self.rows += rows.num_rows() as u64;
         self.fail_on_error(result)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from shardmill._native import write as _native
+from shardmill.column_types import mds_encoding
 from shardmill.errors import FormatError, OptionError
 
 _OF_WEBDATASET = {"__key__", "__url__", "__local_path__"}
+
+#: What readers of WebDataset take members for, by the last part of their extension; others are bytes.
+_READ_AS = {
+    **dict.fromkeys(("txt", "text", "transcript"), "text"),
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), "whole numbers"),
+}
 
 
 class Conversion:
@@ -16,24 +24,31 @@ class Conversion:
     Args:
         dataset: the rows that are read.
         format: the one that is written.
+        encodings: of MDS, by column, where somebody named them.
 
     Raises:
         ValueError: when the format cannot hold a column; nothing was written then.
     """
 
-    def __init__(self, dataset: Any, format: str) -> None:
+    def __init__(self, dataset: Any, format: str, encodings: Mapping[str, str] | None = None) -> None:
         import pyarrow as pa
 
         self._pa, self._dataset, self._format = pa, dataset, format
         self._schema = dataset.schema
         #: What is different about the rows that were written.
         self.notes: list[str] = []
+        self._named = {name: mds_encoding(name, of) for name, of in (encodings or {}).items()}
         self._encodings: dict[str, str] = {}
         check = getattr(self, f"_check_{format}", None)
         if check is not None:
             check()
         #: Columns that are compared, with the type that both sides have then. ``None`` compares all as they are.
         self._held = None if format in ("arrayrecord", "parquet") else self._held_types()
+
+    @property
+    def encodings(self) -> dict[str, str] | None:
+        """Of all columns of MDS, where some were named."""
+        return self._encodings if self._named else None
 
     def written(self, out: str, files: list[str]) -> Any:
         """The data set of what was written."""
@@ -71,7 +86,10 @@ class Conversion:
             if (data_type := self._held_type(field)) is not None:
                 held[field.name] = data_type
             else:
-                self.notes.append(f"column {field.name!r} is written as JSON, and compared by the number of rows only")
+                kind = self._encodings.get(field.name, "json").replace("json", "JSON")
+                self.notes.append(
+                    f"column {field.name!r} is written as {kind}, and compared by the number of rows only"
+                )
         return held
 
     def _held_type(self, field: Any) -> Any:
@@ -80,7 +98,7 @@ class Conversion:
             return pa.binary() if _is_scalar(pa, plain) else None
         if self._format == "mds":
             encoding = self._encodings[field.name]
-            if encoding == "json":
+            if encoding == "json" or (encoding.startswith("str_") and field.name in self._named):
                 return None
             return {"uint8": pa.uint8(), "str_decimal": pa.string(), "bytes": pa.binary()}.get(encoding, plain)
         return plain
@@ -100,7 +118,9 @@ class Conversion:
             )
 
     def _check_mds(self) -> None:
-        self._encodings = dict(_native.mds_encodings(self._schema))
+        rest = [field for field in self._schema if field.name not in self._named]
+        known = dict(_native.mds_encodings(self._pa.schema(rest))) | self._named
+        self._encodings = {name: known[name] for name in self._schema.names}
         self._refuse_nulls()
 
     def _refuse_nulls(self) -> None:
@@ -135,6 +155,24 @@ class Conversion:
                     f"column {name!r} is {field.type}, and a member of WebDataset is bytes, text or a whole number\n"
                     'hint: a column called "….json" is written as JSON; or leave it out with --columns'
                 )
+        self._note_lost_types()
+
+    def _note_lost_types(self) -> None:
+        """Members have no types but those that their names tell."""
+        pa, lost = self._pa, dict[str, list[str]]()
+        for field in self._schema:
+            kind, plain = field.name.rpartition(".")[2], _plain(self._pa, field.type)
+            if field.name in _OF_WEBDATASET or kind in ("json", "jsn"):
+                continue
+            is_text, is_number = pa.types.is_string(plain), pa.types.is_integer(plain)
+            read_as = _READ_AS.get(kind, "bytes")
+            if read_as != ("text" if is_text else "whole numbers" if is_number else "bytes"):
+                lost.setdefault(read_as, []).append(f"{field.name!r} ({plain})")
+        for read_as, columns in lost.items():
+            self.notes.append(
+                f"{', '.join(columns)} will be read as {read_as}: the name of a column is the extension of its members, and readers take "
+                "txt for text, cls and id for whole numbers, json for JSON, and most others for bytes"
+            )
 
 
 def _is_scalar(pa: Any, data_type: Any) -> bool:

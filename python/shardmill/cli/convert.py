@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from shardmill.cli.options import Names, Size, progress_option
+from shardmill.cli.options import Names, Size, TypedNames, progress_option
 from shardmill.cli.tables import Filter, open_dataset, size_text
 from shardmill.shards import INDEX_NAME
 from shardmill.written_formats import EXTENSIONS, format_of
@@ -27,7 +28,11 @@ _HINT = "\nhint: "
 @click.argument("dst")
 @click.option("--to", type=click.Choice(sorted(EXTENSIONS)), help="What is written; else the name of DST tells.")
 @click.option("--column", metavar="NAME", help="Write this column only; ArrayRecord takes one.")
-@click.option("--columns", type=Names(), help="Write these only, in this order.")
+@click.option(
+    "--columns",
+    type=TypedNames(),
+    help="Write these only, in this order; for MDS also the encoding of a column, as in text,box=json.",
+)
 @click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
 @click.option("--compression", metavar="CODEC", help="zstd, gz, snappy, none, …; what each format has is in the guide.")
 @click.option("--group-size", type=click.IntRange(min=1), metavar="N", help="ArrayRecord: records of a chunk; else 1.")
@@ -48,6 +53,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
       shardmill convert data/ records/ --to arrayrecord --column text
       shardmill convert data/*.parquet train.array_record --column image --group-size 64
       shardmill convert data/ streaming/ --to mds --hashes sha1,xxh3_64 --compression zstd
+      shardmill convert data/ streaming/ --to mds --columns text,boxes=json,embedding=ndarray:float32
       shardmill convert shards/ table.parquet --columns txt,cls --overwrite
     """
     from shardmill import Writer
@@ -56,6 +62,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
 
     start = time.perf_counter()
+    is_new = not Path(dst).exists()
     try:
         format = format_of(dst, options["to"])
     except OptionError as error:
@@ -65,17 +72,22 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     if options["column"] and options["columns"]:
         raise click.UsageError("give --column or --columns, not both")
     _check_pyarrow()
-    columns = [options["column"]] if options["column"] else options["columns"]
+    types = options["columns"] or {}
+    columns = [options["column"]] if options["column"] else list(types) or None
+    encodings = {name: encoding for name, encoding in types.items() if encoding is not None}
+    if encodings and format != "mds":
+        raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
     dataset = open_dataset(
         {"paths": src, "columns": columns, "filter": options["filter"], "format": None, "hive": False}
     )
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
     try:
-        conversion = Conversion(dataset, format)
+        conversion = Conversion(dataset, format, encodings)
         writer = Writer(
             dst,
             format=format,
+            columns=conversion.encodings,
             schema=dataset.schema if format in ("parquet", "jsonl", "webdataset") else None,
             compression=options["compression"],
             group_size=options["group_size"],
@@ -106,6 +118,9 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
         except BaseException:
             for path in [*writer.files, *([str(Path(dst, INDEX_NAME))] if format == "mds" else [])]:
                 Path(path).unlink(missing_ok=True)
+            if is_new:
+                with suppress(OSError):
+                    Path(dst).rmdir()
             raise
     _tell(dataset, writer, read, time.perf_counter() - start)
 

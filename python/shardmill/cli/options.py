@@ -58,6 +58,31 @@ class Names(click.ParamType):
         return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
+class TypedNames(click.ParamType):
+    """Names that are separated by commas, each with a type behind ``=`` if it likes."""
+
+    name = "NAME[=TYPE],…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str | None]:
+        """The types by name, in order; ``None`` where none was given."""
+        if isinstance(value, dict):
+            return value
+        types: dict[str, str | None] = {}
+        last = ""
+        for part in (part.strip() for part in value.split(",") if part.strip()):
+            name, equals, of = (text.strip() for text in part.partition("="))
+            shaped = types.get(last)
+            # The sizes of an array have commas between them as well: ndarray:float32:2,3
+            if part.isdigit() and shaped is not None and shaped.count(":") == 2:
+                types[last] = f"{shaped},{part}"
+                continue
+            if not name or (equals and not of):
+                self.fail(f"{part!r} is neither a name nor NAME=TYPE", param, ctx)
+            last = name
+            types[name] = of or None
+        return types
+
+
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PySchema};
 use shardmill_formats::records::BadLines;
-use shardmill_load::{Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, fingerprint};
+use shardmill_load::{Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -107,6 +107,12 @@ impl PyDataset {
     fn schema(&self, columns: Vec<usize>) -> PyResult<PySchema> {
         let schema = self.0.schema().project(&columns).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(PySchema::new(Arc::new(schema)))
+    }
+
+    /// What keeps rows of such a schema from being added to the files; `None` when nothing does.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn disagreement(&self, schema: PySchema) -> Option<String> {
+        disagreement(self.0.format()?, self.0.schema(), schema.as_ref())
     }
 
     #[getter]

@@ -33,7 +33,7 @@ enum FormatOptions {
     ArrayRecord { options: String },
     Parquet { compression: String },
     Jsonl { compression: String },
-    WebDataset { compression: String, modified: u64 },
+    WebDataset { compression: String, modified: u64, first_key: u64 },
     Mds { columns: Option<Vec<(String, String)>>, size_limit: Option<u32>, compression: Option<String>, hashes: Vec<String> },
 }
 
@@ -68,6 +68,12 @@ impl PyWriter {
     #[getter]
     fn rows(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.lock().rows())
+    }
+
+    /// Of the first rows, as they are written; `None` before any.
+    #[getter]
+    fn schema(&self, py: Python<'_>) -> Option<PySchema> {
+        py.detach(|| self.lock().schema()).map(PySchema::new)
     }
 
     fn write_record(&self, py: Python<'_>, record: &Bound<'_, PyBytes>) -> PyResult<()> {
@@ -115,8 +121,9 @@ fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Forma
             Format::Parquet { compression: compression.parse().map_err(refused)?, schema: schema.map(PySchema::into_inner) }
         }
         FormatOptions::Jsonl { compression } => Format::Jsonl { compression: compression.parse().map_err(refused)? },
-        FormatOptions::WebDataset { compression, modified } => Format::WebDataset {
+        FormatOptions::WebDataset { compression, modified, first_key } => Format::WebDataset {
             compression: compression.parse().map_err(refused)?,
+            first_key,
             stamp: MemberStamp { mode: 0o444, owner: "bigdata".to_owned(), modified },
         },
         FormatOptions::Mds { columns, size_limit, compression, hashes } => {

@@ -1,7 +1,9 @@
 //! What can be wrong with a file of JSON Lines.
 
+use crate::tar::Compression;
 use arrow_schema::{ArrowError, DataType};
 use shardmill_storage::Error as StorageError;
+use std::io;
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +28,16 @@ pub enum Error {
     LineTooLong { path: String, line: u64, len: u64 },
     #[error("Field `{field}` cannot be {data_type} in a file of JSON Lines")]
     UnsupportedType { field: String, data_type: DataType },
+    /// A stream that is damaged, or ends early.
+    #[error("`{path}` cannot be decompressed behind {unpacked} bytes: {source}")]
+    Unpack {
+        path: String,
+        unpacked: u64,
+        #[source]
+        source: io::Error,
+    },
+    #[error("`{path}` is compressed by {compression:?}, which cannot be read")]
+    Compression { path: String, compression: Compression },
     /// The lines are not those that were counted when the file was opened.
     #[error("`{path}` changed after it was opened: {found} rows behind byte {offset}, expected {expected}")]
     Changed { path: String, offset: u64, found: u64, expected: u64 },
@@ -54,6 +66,8 @@ impl Error {
             Self::Value { .. } => Some("give the field another type in `schema`, or choose what happens to bad lines: skip or null"),
             Self::Conflict { .. } => Some("make the values of the field alike, or give its type in `schema`"),
             Self::InvalidUtf8 { .. } => Some("convert the file to UTF-8"),
+            Self::Unpack { .. } => Some("fetch or write the file again; on_bad_file=\"skip\" leaves such files out"),
+            Self::Compression { .. } => Some("decompress it, or compress it by gzip or zstd"),
             Self::Changed { .. } => Some("leave the files alone while they are read"),
             _ => None,
         }

@@ -3,8 +3,8 @@
 use super::borders::is_blank;
 use super::cursor::Cursor;
 use super::kind::{Members, Place, Refusal};
-use super::{Error, JsonlOptions};
-use crate::records::{BadLines, MAX_RECORD_BYTES, SAMPLE_BYTES, read_start};
+use super::{Error, JsonlOptions, unpacked};
+use crate::records::{BadLines, MAX_RECORD_BYTES, SAMPLE_BYTES};
 use arrow_schema::{Schema, SchemaRef};
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub fn infer(objects: &[Arc<dyn RangeRead>], options: &JsonlOptions) -> Result<S
     for (file, object) in objects.iter().enumerate() {
         let mut len = sample_bytes;
         loop {
-            let start = read_start(object.as_ref(), len.min(MAX_RECORD_BYTES))?;
+            let start = unpacked::start(object.as_ref(), len.min(MAX_RECORD_BYTES))?;
             let is_enough = start.is_whole || len >= MAX_RECORD_BYTES;
             let text = match memchr::memrchr(b'\n', &start.bytes) {
                 _ if is_enough => start.bytes.as_slice(),

@@ -2,7 +2,7 @@
 //!
 //! Bytes enter, typed columns leave. [`infer`] looks at the start of every file and decides the types for all of them; [`JsonlFile::open`] scans one file
 //! for its lines and cuts it into blocks; `read` parses the wanted fields of a block. A field that an object lacks is null; one that the schema lacks is
-//! skipped, also when it first appears behind the sample. Called by the `load` crate. The invariant: each line that is not blank is exactly one row.
+//! skipped, also when it first appears behind the sample. [`Unpacker`] makes plain files of compressed ones before that. Called by the `load` crate. The invariant: each line that is not blank is exactly one row.
 //!
 //! The parser is our own. arrow-json cuts 1.5 to 1 in a column of integers and takes `"5"` for 5, and names neither line nor field when it refuses a value;
 //! it is the oracle of the tests.
@@ -18,11 +18,13 @@ mod kind;
 mod nested;
 mod parse;
 mod scalar;
+mod unpacked;
 mod write;
 
 pub use error::Error;
 pub use file::JsonlFile;
 pub use infer::infer;
+pub use unpacked::Unpacker;
 pub use write::{Unwritable, ValueEncoder, encode_lines, holds};
 
 use crate::records::BadLines;

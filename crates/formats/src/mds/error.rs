@@ -99,6 +99,10 @@ impl Error {
                 Some("bytes, str, int, uint8 … float64, str_int, str_float, str_decimal, json, pkl, ndarray[:dtype[:shape]], pil, jpeg, png, …")
             }
             Self::NoEncoding { .. } => Some("give the column an encoding, or bring it to another type"),
+            Self::UnsupportedType { .. } => {
+                Some("columns= has one encoding a column: str for text, int for whole numbers, float64, bytes, json; are two of them swapped?")
+            }
+            Self::Value { .. } => Some("name the column's encoding by columns=, json for lists that may be empty; or leave such rows out"),
             Self::Null { .. } => Some("MDS has no nulls; fill them, or leave such rows out"),
             Self::ShardTooLarge { .. } => Some("give a size_limit below 4 GiB, so that shards are cut"),
             Self::IndexMismatch { .. } => Some("fetch the shard again, or rebuild the index: shardmill repair-index"),

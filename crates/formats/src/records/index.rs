@@ -108,9 +108,14 @@ pub(crate) fn read_start(object: &dyn RangeRead, len: u64) -> Result<Start, Erro
     let size = object.size();
     let mut bytes = vec![0; usize::try_from(len.min(size)).unwrap_or(usize::MAX)];
     object.read_at(0, &mut bytes)?;
+    Ok(start_of(bytes, len >= size))
+}
+
+/// Of the first bytes of a file, which may be all of them.
+pub(crate) fn start_of(mut bytes: Vec<u8>, is_whole: bool) -> Start {
     let mark_len = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     bytes.drain(..mark_len);
-    Ok(Start { bytes, mark_len: mark_len as u64, is_whole: len >= size })
+    Start { bytes, mark_len: mark_len as u64, is_whole }
 }
 
 /// The start of a file.

@@ -2,8 +2,9 @@
 //!
 //! Arrow columns enter, members leave: `key.column` with the value as its payload, in the order of the columns' names. Binaries and texts stay as they are,
 //! integers become decimal digits, and other values JSON where the name of the column ends in `json`. The invariant: a reader finds the same samples with
-//! the same keys; what it would read otherwise is refused.
+//! the same keys, and can read each member as what its extension says; other values are refused.
 
+use super::samples::Content;
 use super::{MemberStamp, StampedHeaders, padding};
 use crate::jsonl::{Unwritable as NoJson, ValueEncoder};
 use arrow_array::cast::AsArray;
@@ -24,6 +25,9 @@ pub enum Unwritable {
     Type { column: String, data_type: String },
     #[error("Row {row} has the key {key:?}, which {reason}")]
     Key { row: u64, key: String, reason: &'static str },
+    /// A reader would refuse the member, or take it for something else.
+    #[error("Row {row} has the value {value:?} in column `{column}`, and readers take such members for {wanted}")]
+    Value { row: u64, column: String, value: String, wanted: &'static str },
     #[error("Row {row} has no values, and a sample without members does not exist")]
     Empty { row: u64 },
     #[error(transparent)]
@@ -38,6 +42,9 @@ impl Unwritable {
             Self::Extension { .. } => Some("rename the column to an extension such as txt, jpg or json"),
             Self::Type { .. } => Some("name the column \"….json\" to write its values as JSON, or make bytes of them"),
             Self::Key { .. } => Some("keys are unique names without dots; without a column __key__ they are numbers"),
+            Self::Value { .. } => {
+                Some("the name of the column says what it holds (txt: text, json: JSON, cls and id: a number); name it otherwise, \"bin\" for bytes")
+            }
             Self::Empty { .. } => Some("leave such rows out"),
             Self::Json(error) => error.hint(),
         }
@@ -64,15 +71,18 @@ pub fn extension_problem(column: &str) -> Option<&'static str> {
 #[derive(Debug, Clone)]
 pub struct SampleEncoder {
     headers: StampedHeaders,
+    first_key: u64,
 }
 
 impl SampleEncoder {
+    /// Samples without a column `__key__` are numbered from `first_key` on.
     #[must_use]
-    pub fn new(stamp: &MemberStamp) -> Self {
-        Self { headers: StampedHeaders::new(stamp) }
+    pub fn new(stamp: &MemberStamp, first_key: u64) -> Self {
+        Self { headers: StampedHeaders::new(stamp), first_key }
     }
 
-    /// Appends the members of the rows to `archive`, and where each row ends to `ends`. Without a column `__key__`, keys are numbers from `first_row` on.
+    /// Appends the members of the rows to `archive`, and where each row ends to `ends`. Without a column `__key__`, keys are numbers; those of the
+    /// first key and of `first_row` together.
     /// Tells the keys of the first and the last row.
     ///
     /// # Errors
@@ -96,11 +106,11 @@ impl SampleEncoder {
                     if let Some(reason) = extension_problem(name) {
                         return Err(Unwritable::Extension { column: name.clone(), reason });
                     }
-                    members.push((name.as_str(), Payload::new(name, column)?));
+                    members.push((name.as_str(), Content::of(name), Payload::new(name, column)?));
                 }
             }
         }
-        members.sort_unstable_by_key(|(name, _)| *name);
+        members.sort_unstable_by_key(|(name, ..)| *name);
         let mut scratch = Vec::new();
         let mut member_name = String::new();
         let mut last: Option<String> = None;
@@ -109,11 +119,15 @@ impl SampleEncoder {
             let number = first_row + row as u64;
             let key = match &keys {
                 Some(keys) => checked_key(keys.get(row), number, last.as_deref())?.to_owned(),
-                None => format!("{number:09}"),
+                None => format!("{:09}", self.first_key.saturating_add(number)),
             };
             let start = archive.len();
-            for (name, payload) in &members {
+            for (name, content, payload) in &members {
                 let Some(body) = payload.get(row, first_row, &mut scratch)? else { continue };
+                if let Some(wanted) = content.missed_by(body) {
+                    let value = String::from_utf8_lossy(body.get(..body.len().min(40)).unwrap_or_default()).into_owned();
+                    return Err(Unwritable::Value { row: number, column: (*name).to_owned(), value, wanted });
+                }
                 member_name.clear();
                 for part in [&key, ".", name] {
                     member_name.push_str(part);
@@ -169,7 +183,7 @@ enum Payload {
 
 impl Payload {
     fn new(name: &str, column: &ArrayRef) -> Result<Self, Unwritable> {
-        let is_json = name.rsplit('.').next().is_some_and(|last| matches!(last, "json" | "jsn"));
+        let is_json = Content::of(name) == Content::Json;
         match column.data_type() {
             DataType::Dictionary(_, value) => {
                 let values = cast(column, value).map_err(|_unknown| refused_type(name, column))?;

@@ -42,6 +42,7 @@ pub struct Walk {
     globals: Records,
     /// Name, offset and size of the last payload, where it is not known whether the archive goes so far.
     open_end: Option<(String, u64, u64)>,
+    is_ended: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +58,15 @@ enum Step {
 impl Walk {
     /// Starts at the first header of an archive of `archive_len` bytes.
     pub fn new(archive_len: u64) -> Self {
-        Self { archive_len, position: 0, step: Step::Header, pending: Extensions::default(), globals: Records::default(), open_end: None }
+        Self {
+            archive_len,
+            position: 0,
+            step: Step::Header,
+            pending: Extensions::default(),
+            globals: Records::default(),
+            open_end: None,
+            is_ended: false,
+        }
     }
 
     /// The range that `push` wants next; `None` at the end, also after an error that ends the walk.
@@ -71,6 +80,11 @@ impl Walk {
             Step::End => return None,
         };
         Some(self.position..self.position + len)
+    }
+
+    /// Whether the zeros that end an archive were met. Without them an archive may have been cut between two members.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// Takes the bytes of the range that `needs` named, and may give the next member.
@@ -110,21 +124,21 @@ impl Walk {
     }
 
     /// The archive ends behind `archive_len` bytes, the last of which, from the start of the range that `needs` names, are `rest`. For an archive that is a
-    /// stream: its walk begins with a length of `u64::MAX`.
+    /// stream: its walk begins with a length of `u64::MAX`. Tells what [`Walk::is_ended`] would have.
     ///
     /// # Errors
     ///
     /// When it ends where a walk that knew its length would have said so.
-    pub fn end_at(mut self, archive_len: u64, rest: &[u8]) -> Result<(), TarError> {
+    pub fn end_at(mut self, archive_len: u64, rest: &[u8]) -> Result<bool, TarError> {
         self.archive_len = archive_len;
         if let Some((name, offset, size)) = self.open_end.take().filter(|(_, offset, size)| offset.saturating_add(*size) > archive_len) {
             return Err(self.truncated(Some(name), offset.min(archive_len), size));
         }
         self.position = self.position.min(archive_len);
         match mem::replace(&mut self.step, Step::End) {
-            Step::End => Ok(()),
-            Step::Header if rest.is_empty() && archive_len > 0 && self.pending.header_offset.is_none() => Ok(()),
-            Step::Header => self.take_short_block(rest).map(|_nothing| ()),
+            Step::End => Ok(self.is_ended),
+            Step::Header if rest.is_empty() && archive_len > 0 && self.pending.header_offset.is_none() => Ok(false),
+            Step::Header => self.take_short_block(rest).map(|_nothing| self.is_ended),
             Step::LongName { len } | Step::Pax { len } | Step::GlobalPax { len } => Err(self.truncated(self.pending.name(), self.position, len)),
             Step::SparseMap(member) => Err(self.truncated(Some(member.name), self.position, BLOCK)),
         }
@@ -136,7 +150,10 @@ impl Walk {
         };
         if block == &[0; BLOCK_LEN] {
             return match self.pending.header_offset {
-                None => Ok(None),
+                None => {
+                    self.is_ended = true;
+                    Ok(None)
+                }
                 Some(_) => Err(self.bad_header(Fault::NoFile)),
             };
         }
@@ -151,12 +168,13 @@ impl Walk {
     }
 
     /// The archive ends in what should be a header.
-    fn take_short_block(&self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
+    fn take_short_block(&mut self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
         if self.position == 0 {
             return Err(self.not_tar());
         }
         let is_cut_end_of_archive = bytes.iter().all(|&byte| byte == 0);
         if is_cut_end_of_archive && self.pending.header_offset.is_none() {
+            self.is_ended = !bytes.is_empty();
             return Ok(None);
         }
         Err(self.truncated(self.pending.name(), self.position, BLOCK))

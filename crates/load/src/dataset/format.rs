@@ -51,6 +51,10 @@ impl Format {
         if [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|extension| name.ends_with(extension)) {
             return Some(Self::WebDataset);
         }
+        let packed = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst"));
+        if packed.is_some_and(|name| [".jsonl", ".ndjson", ".json"].iter().any(|extension| name.ends_with(extension))) {
+            return Some(Self::Jsonl);
+        }
         let extension = name.rsplit_once('.')?.1;
         // Its users number the files behind the extension: `train.array_record-00000-of-00010`.
         match extension.split_once('-').map_or(extension, |(extension, _shard)| extension) {

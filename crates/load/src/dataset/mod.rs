@@ -2,6 +2,7 @@
 //!
 //! Opening reads footers, in parallel, and no row. The files of a directory stand in byte order of their names; rows are numbered file after file.
 
+mod addition;
 mod format;
 mod mds;
 mod mds_index;
@@ -12,6 +13,7 @@ mod rows;
 mod schema;
 mod table;
 
+pub use addition::disagreement;
 pub use format::Format;
 pub use mds::{IndexedFile, MdsShards, indexed_files};
 pub use mds_index::rebuild_index;

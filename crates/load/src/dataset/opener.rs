@@ -9,7 +9,7 @@ use crate::Result;
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::ArrayRecordTable;
 use shardmill_formats::csv::{self, CsvFile, CsvOptions};
-use shardmill_formats::jsonl::{self, JsonlFile, JsonlOptions};
+use shardmill_formats::jsonl::{self, JsonlFile, JsonlOptions, Unpacker};
 use shardmill_formats::orc::OrcFile;
 use shardmill_formats::parquet::ParquetTable;
 use shardmill_formats::records::BadLines;
@@ -29,7 +29,7 @@ enum Kind {
     ArrayRecord,
     WebDataset,
     Csv(SchemaRef, CsvOptions),
-    Jsonl(SchemaRef, JsonlOptions),
+    Jsonl(SchemaRef, JsonlOptions, Unpacker),
     Mds(MdsOpener),
 }
 
@@ -52,7 +52,7 @@ impl FileOpener {
             Format::Jsonl => {
                 let jsonl = JsonlOptions { bad_lines };
                 let inferred = || jsonl::infer(objects, &jsonl).map_err(TableError::from);
-                Kind::Jsonl(text_schema.map_or_else(inferred, Ok)?, jsonl)
+                Kind::Jsonl(text_schema.map_or_else(inferred, Ok)?, jsonl, Unpacker::default())
             }
             Format::Mds => Kind::Mds(MdsOpener::new(MdsShards::default(), false, objects)),
         }))
@@ -73,7 +73,10 @@ impl FileOpener {
             Kind::ArrayRecord => Arc::new(ArrayRecordTable::open(object).map_err(TableError::from)?),
             Kind::WebDataset => Arc::new(WebDatasetFile::open(object).map_err(TableError::from)?),
             Kind::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
-            Kind::Jsonl(schema, options) => Arc::new(JsonlFile::open(object, schema, options.clone()).map_err(TableError::from)?),
+            Kind::Jsonl(schema, options, unpacker) => {
+                let plain = unpacker.unpack(object).map_err(TableError::from)?;
+                Arc::new(JsonlFile::open(plain, schema, options.clone()).map_err(TableError::from)?)
+            }
             Kind::Mds(opener) => opener.open(object).map_err(TableError::from)?,
         })
     }

@@ -1,6 +1,7 @@
 //! Columns of samples: what an extension holds, and arrays of it.
 
 use super::Error;
+use super::content::{Content, integer, json_fault};
 use super::index::{Index, Part};
 use super::payload::{Payload, Place};
 use arrow_array::builder::make_view;
@@ -16,26 +17,7 @@ pub const KEY: &str = "__key__";
 /// Field metadata that names what a text stands for where rows become Python objects.
 pub const DECODING: &str = "shardmill.decoding";
 
-/// What members of an extension hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
-    Text,
-    Json,
-    Integer,
-    Bytes,
-}
-
 impl Content {
-    /// By the last part of the extension, as the decoder of WebDataset tells it. What is not named here stays bytes, pickles above all.
-    pub(super) fn of(extension: &str) -> Self {
-        match extension.rsplit('.').next().unwrap_or_default() {
-            "txt" | "text" | "transcript" => Self::Text,
-            "json" | "jsn" => Self::Json,
-            "cls" | "cls2" | "class" | "count" | "index" | "inx" | "id" => Self::Integer,
-            _ => Self::Bytes,
-        }
-    }
-
     fn field(self, name: &str, is_nullable: bool, has_views: bool) -> Field {
         let data_type = match (self, has_views) {
             (Self::Text | Self::Json, true) => DataType::Utf8View,
@@ -89,7 +71,7 @@ impl Arrays<'_> {
             return Ok(Arc::new(Int64Array::try_new(ScalarBuffer::from(values), nulls).map_err(|source| self.arrow(source))?));
         }
         let is_text = matches!(content, Content::Text | Content::Json);
-        let views = cells.iter().map(|cell| cell.as_ref().map_or(Ok(0), |cell| self.view(cell, is_text))).collect::<Result<Vec<u128>, Error>>()?;
+        let views = cells.iter().map(|cell| cell.as_ref().map_or(Ok(0), |cell| self.view(cell, content))).collect::<Result<Vec<u128>, Error>>()?;
         let (views, buffers): (_, Vec<Buffer>) = (ScalarBuffer::from(views), self.payload.buffers.clone());
         Ok(if is_text {
             Arc::new(StringViewArray::try_new(views, buffers, nulls).map_err(|source| self.arrow(source))?)
@@ -98,11 +80,15 @@ impl Arrays<'_> {
         })
     }
 
-    fn view(&self, cell: &(usize, Part, Place), is_text: bool) -> Result<u128, Error> {
+    fn view(&self, cell: &(usize, Part, Place), content: Content) -> Result<u128, Error> {
         let (sample, part, place) = cell;
         let (bytes, buffer, start) = self.bytes(part, *place)?;
-        if is_text && std::str::from_utf8(bytes).is_err() {
-            return Err(Error::NotText { path: self.path.to_owned(), member: self.index.name(*sample, part), offset: part.offset });
+        if matches!(content, Content::Text | Content::Json) {
+            let (path, member) = (|| self.path.to_owned(), || self.index.name(*sample, part));
+            let text = std::str::from_utf8(bytes).map_err(|_other| Error::NotText { path: path(), member: member(), offset: part.offset })?;
+            if let Some(source) = (content == Content::Json).then(|| json_fault(text)).flatten() {
+                return Err(Error::NotJson { path: path(), member: member(), offset: part.offset, source });
+            }
         }
         Ok(make_view(bytes, buffer, start))
     }
@@ -125,32 +111,5 @@ impl Arrays<'_> {
 
     pub(super) fn arrow(&self, source: ArrowError) -> Error {
         Error::Arrow { path: self.path.to_owned(), source }
-    }
-}
-
-/// As `int()` of Python reads bytes: white space around, a sign, underscores between digits.
-fn integer(bytes: &[u8]) -> Option<i64> {
-    // Python counts the vertical tab among white space.
-    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
-    let start = bytes.iter().position(|byte| !is_space(byte))?;
-    let end = bytes.iter().rposition(|byte| !is_space(byte))? + 1;
-    let text = std::str::from_utf8(bytes.get(start..end)?).ok()?;
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let is_number = digits.split('_').all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
-    if is_number { text.replace('_', "").parse().ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::integer;
-
-    #[test]
-    fn numbers_are_read_as_python_reads_them() {
-        for (text, number) in [("7", 7), (" -3\n", -3), ("+0012", 12), ("1_000", 1000), ("9223372036854775807", i64::MAX)] {
-            assert_eq!(integer(text.as_bytes()), Some(number), "{text:?}");
-        }
-        for text in ["", " ", "-", "1.0", "0x1", "1__0", "_1", "9223372036854775808", "1 2", "é"] {
-            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
-        }
     }
 }

@@ -16,6 +16,9 @@ pub enum Error {
         #[source]
         source: TarError,
     },
+    /// Cut between two members, an archive looks like a smaller one but for this.
+    #[error("`{path}` ends at byte {offset}, behind a whole member and without the zeros that end an archive: it was cut, or is still being written")]
+    NoEnd { path: String, offset: u64 },
     #[error("`{path}` is compressed by {compression:?}, which cannot be read")]
     Compression { path: String, compression: Compression },
     /// A Zstandard stream that is damaged, or ends early.
@@ -33,6 +36,14 @@ pub enum Error {
     TooLong { path: String, member: String, offset: u64, size: u64 },
     #[error("Member `{member}` of `{path}`, at byte {offset}, is not valid UTF-8")]
     NotText { path: String, member: String, offset: u64 },
+    #[error("Member `{member}` of `{path}`, at byte {offset}, is not valid JSON: {source}")]
+    NotJson {
+        path: String,
+        member: String,
+        offset: u64,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error("Member `{member}` of `{path}`, at byte {offset}, is not a whole number of 64 bits: {value}")]
     NotInteger { path: String, member: String, offset: u64, value: String },
     /// The archive is not the one that was walked when the file was opened.
@@ -57,11 +68,14 @@ impl Error {
             Self::Archive { .. } | Self::Decompress { .. } => Some(
                 "fetch or write the file again; `shardmill verify` lists all that is wrong with it, and on_bad_file=\"skip\" leaves such files out",
             ),
+            Self::NoEnd { .. } => Some(
+                "fetch or write the file again, or leave it out by on_bad_file=\"skip\"; if you know that nothing is missing, `truncate -s +1024 FILE` ends it",
+            ),
             Self::Compression { .. } => Some("decompress it, or compress it by gzip or zstd"),
             Self::RepeatedExtension { .. } => Some("names of members may differ in case only in front of the first dot; rename one of the two"),
             Self::TooLong { .. } => Some("values of 2 GiB and more do not fit an Arrow array; leave the column out by `columns`"),
-            Self::NotText { .. } | Self::NotInteger { .. } => Some(
-                "the extension says what a member holds (txt: text, cls and id: a number); rename such members, or leave the column out by `columns`",
+            Self::NotText { .. } | Self::NotInteger { .. } | Self::NotJson { .. } => Some(
+                "the extension says what a member holds (txt: text, json: JSON, cls and id: a number); rename such members, leave the column out by `columns`, or the sample by on_bad_rows=\"skip\" of a Loader",
             ),
             Self::Changed { .. } => Some("leave the files alone while they are read"),
             Self::NoSuchPart { .. } | Self::Arrow { .. } => None,

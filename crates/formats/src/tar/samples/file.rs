@@ -1,7 +1,8 @@
 //! One archive as blocks of samples.
 
 use super::Error;
-use super::columns::{Arrays, Cell, Content, schema};
+use super::columns::{Arrays, Cell, schema};
+use super::content::Content;
 use super::index::{self, Index};
 use super::payload::Reading;
 use super::stream;

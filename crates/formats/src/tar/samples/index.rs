@@ -124,6 +124,11 @@ impl Grouping {
         }
     }
 
+    /// The walk is over, behind `archive_len` bytes. Between two members a cut leaves no trace but the missing end.
+    pub(super) fn end(&self, is_ended: bool, archive_len: u64) -> Result<(), Error> {
+        if is_ended { Ok(()) } else { Err(Error::NoEnd { path: self.path.clone(), offset: archive_len }) }
+    }
+
     fn open_key(&self) -> Option<&[u8]> {
         let (end, _) = *self.ends.last()?;
         let start = self.ends.iter().rev().nth(1).map_or(0, |(end, _)| *end);
@@ -161,6 +166,7 @@ pub(super) fn index(object: &dyn RangeRead) -> Result<Index, Error> {
         let walked = walk.push(window.get(&range)?);
         grouping.take(walked)?;
     }
+    grouping.end(walk.is_ended(), object.size())?;
     Ok(grouping.finish())
 }
 

@@ -20,7 +20,9 @@ pub(super) fn index(object: &dyn RangeRead, compression: Compression) -> Result<
         return Err(failure);
     }
     decompressed?;
-    headers.walk.end_at(headers.position, &headers.window).map_err(|source| Error::Archive { path: object.path().to_owned(), source })?;
+    let ended = headers.walk.end_at(headers.position, &headers.window);
+    let is_ended = ended.map_err(|source| Error::Archive { path: object.path().to_owned(), source })?;
+    headers.grouping.end(is_ended, headers.position)?;
     Ok(headers.grouping.finish())
 }
 

@@ -1,0 +1,213 @@
+//! Compressed files of lines, as files whose lines can be reached by offset.
+//!
+//! A stream is unpacked once, piece by piece, into a file without a name on a disk; its lines are then those of a plain file. Called before a file is
+//! opened. Memory holds one piece, whatever a stream becomes. The invariant: what is not a whole stream is an error, and never a shorter file.
+
+use super::Error;
+use crate::records::{Start, start_of};
+use crate::tar::{Compression, sniff_compression};
+use flate2::bufread::MultiGzDecoder;
+use shardmill_storage::{Error as StorageError, Identity, RangeRead, ScratchFile};
+use std::io::{self, BufReader, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const PIECE_BYTES: usize = 1 << 20;
+const MAGIC_LEN: u64 = 16;
+
+/// Files are put together up to so many bytes, for each of them keeps a descriptor.
+const SCRATCH_BYTES: u64 = 1 << 30;
+
+/// Unpacks files into the folder for temporary ones (`TMPDIR`), which gets its room back when they are dropped.
+#[derive(Debug, Default)]
+pub struct Unpacker(Mutex<Option<(Arc<ScratchFile>, u64)>>);
+
+impl Unpacker {
+    /// `object` itself when it is plain, else its unpacked content.
+    ///
+    /// # Errors
+    /// When the stream is damaged or ends early, and when the disk is full.
+    pub fn unpack(&self, object: Arc<dyn RangeRead>) -> Result<Arc<dyn RangeRead>, Error> {
+        let Some(mut stream) = stream(object.as_ref())? else { return Ok(object) };
+        let scratch = self.scratch()?;
+        let (mut pieces, mut size) = (Vec::new(), 0_u64);
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        loop {
+            piece.clear();
+            let read = stream.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece);
+            read.map_err(|source| Error::Unpack { path: object.path().to_owned(), unpacked: size + piece.len() as u64, source })?;
+            if piece.is_empty() {
+                break;
+            }
+            pieces.push(scratch.append(&piece)?);
+            size += piece.len() as u64;
+        }
+        drop(stream);
+        if let Some((_, filled)) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            *filled += size;
+        }
+        Ok(Arc::new(Unpacked { object, scratch, pieces, size }))
+    }
+
+    fn scratch(&self) -> Result<Arc<ScratchFile>, Error> {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((scratch, _)) = current.as_ref().filter(|(_, filled)| *filled < SCRATCH_BYTES) {
+            return Ok(Arc::clone(scratch));
+        }
+        let made = Arc::new(ScratchFile::create_in(&std::env::temp_dir())?);
+        *current = Some((Arc::clone(&made), 0));
+        Ok(made)
+    }
+}
+
+/// The first `len` bytes of a file, unpacked where it is compressed. A stream that ends early has what could be had of it: the file says so when it is
+/// opened.
+pub(super) fn start(object: &dyn RangeRead, len: u64) -> Result<Start, Error> {
+    let Some(stream) = stream(object)? else { return Ok(crate::records::read_start(object, len)?) };
+    let mut bytes = Vec::new();
+    let is_damaged = stream.take(len).read_to_end(&mut bytes).is_err();
+    let is_whole = is_damaged || (bytes.len() as u64) < len;
+    Ok(start_of(bytes, is_whole))
+}
+
+/// `None` for a plain file.
+fn stream(object: &dyn RangeRead) -> Result<Option<Box<dyn Read + '_>>, Error> {
+    let path = || object.path().to_owned();
+    let mut magic = vec![0; usize::try_from(MAGIC_LEN.min(object.size())).unwrap_or_default()];
+    object.read_at(0, &mut magic)?;
+    let reader = BufReader::with_capacity(PIECE_BYTES, FromStart { object, offset: 0 });
+    match sniff_compression(&magic) {
+        Compression::None if magic.len() < 4 && is_named_compressed(object.path()) => {
+            Err(Error::Unpack { path: path(), unpacked: 0, source: io::ErrorKind::UnexpectedEof.into() })
+        }
+        Compression::None => Ok(None),
+        Compression::Gzip => Ok(Some(Box::new(MultiGzDecoder::new(reader)))),
+        Compression::Zstd => {
+            let decoder = zstd::stream::read::Decoder::with_buffer(reader);
+            Ok(Some(Box::new(decoder.map_err(|source| Error::Unpack { path: path(), unpacked: 0, source })?)))
+        }
+        compression => Err(Error::Compression { path: path(), compression }),
+    }
+}
+
+fn is_named_compressed(path: &str) -> bool {
+    let name = path.to_ascii_lowercase();
+    name.ends_with(".gz") || name.ends_with(".zst")
+}
+
+struct FromStart<'a> {
+    object: &'a dyn RangeRead,
+    offset: u64,
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.object.size().saturating_sub(self.offset);
+        let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let Some(target) = buffer.get_mut(..len) else { return Ok(0) };
+        self.object.read_at(self.offset, target).map_err(io::Error::other)?;
+        self.offset += len as u64;
+        Ok(len)
+    }
+}
+
+/// What a stream became.
+#[derive(Debug)]
+struct Unpacked {
+    object: Arc<dyn RangeRead>,
+    scratch: Arc<ScratchFile>,
+    /// Where each piece begins in the scratch file; all but the last have `PIECE_BYTES`.
+    pieces: Vec<u64>,
+    size: u64,
+}
+
+impl RangeRead for Unpacked {
+    fn path(&self) -> &str {
+        self.object.path()
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { size: self.size, modified_ns: self.object.identity().modified_ns }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
+        let len = buffer.len();
+        let short = || StorageError::ShortRead { path: self.path().to_owned(), offset, len, end: offset.saturating_add(len as u64) };
+        if offset.checked_add(len as u64).is_none_or(|end| end > self.size) {
+            return Err(short());
+        }
+        let (mut position, mut rest) = (usize::try_from(offset).map_err(|_beyond| short())?, buffer);
+        while !rest.is_empty() {
+            let (piece, within) = (position / PIECE_BYTES, position % PIECE_BYTES);
+            let place = self.pieces.get(piece).ok_or_else(short)?;
+            let (now, later) = rest.split_at_mut((PIECE_BYTES - within).min(rest.len()));
+            self.scratch.read_at(place + within as u64, now)?;
+            position += now.len();
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.object.is_unchanged()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::memory::memory;
+    use std::io::Write;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn content(object: &dyn RangeRead) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(object.size()).unwrap()];
+        object.read_at(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn lines() -> Vec<u8> {
+        (0..300_000).flat_map(|number| format!("{{\"x\": {number}}}\n").into_bytes()).collect()
+    }
+
+    #[test]
+    fn streams_become_what_was_compressed_and_can_be_read_at_any_offset() {
+        let plain = lines();
+        let two_streams = [gzip(&plain[..1000]), gzip(&plain[1000..])].concat();
+        let unpacker = Unpacker::default();
+        for packed in [gzip(&plain), two_streams, zstd::encode_all(plain.as_slice(), 3).unwrap(), plain.clone()] {
+            let unpacked = unpacker.unpack(memory("a.jsonl.gz", &packed)).unwrap();
+            assert!(content(unpacked.as_ref()) == plain);
+            let mut across = vec![0; 5000];
+            unpacked.read_at(PIECE_BYTES as u64 - 2500, &mut across).unwrap();
+            assert!(across == plain[PIECE_BYTES - 2500..PIECE_BYTES + 2500]);
+            assert!(unpacked.read_at(plain.len() as u64 - 1, &mut [0; 2]).is_err());
+        }
+    }
+
+    #[test]
+    fn stream_cut_anywhere_is_an_error() {
+        let plain = b"{\"x\": 1}\n".repeat(40);
+        for packed in [gzip(&plain), zstd::encode_all(plain.as_slice(), 3).unwrap()] {
+            for len in 0..packed.len() {
+                let unpacked = Unpacker::default().unpack(memory("a.jsonl.gz", &packed[..len]));
+                assert!(unpacked.is_err_and(|error| matches!(error, Error::Unpack { .. })), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn start_is_that_of_the_content_and_says_whether_it_is_all() {
+        let plain = [b"\xef\xbb\xbf".as_slice(), &b"{\"x\": 1}\n".repeat(40)].concat();
+        let packed = gzip(&plain);
+        for (len, is_whole) in [(30, false), (1000, true)] {
+            let found = start(memory("a.jsonl.gz", &packed).as_ref(), len).unwrap();
+            let expected = start(memory("a.jsonl", &plain).as_ref(), len).unwrap();
+            assert_eq!((found.bytes, found.mark_len, found.is_whole), (expected.bytes, expected.mark_len, is_whole));
+        }
+    }
+}
