@@ -88,9 +88,7 @@ def _written(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], bytes]:
     return name, tuple(tensor.shape), content.tobytes()
 
 
-def _unpacked_message(
-    layout: dict[Any, Any], parts: list[tuple[_Path, str, tuple[int, ...], bytes]]
-) -> dict[Any, Any]:
+def _unpacked_message(layout: dict[Any, Any], parts: list[tuple[_Path, str, tuple[int, ...], bytes]]) -> dict[Any, Any]:
     for path, name, shape, content in parts:
         dtype: torch.dtype = getattr(torch, name)
         if content:
