@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat;
+use bytes::Bytes;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableFile};
@@ -13,7 +14,7 @@ use shardmill_plan::prune::prune;
 use shardmill_plan::{DataFile, Expression, Partitions, data_files};
 use shardmill_storage::{Identity, OpenFiles, RangeRead};
 use std::collections::{BTreeSet, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -204,6 +205,17 @@ struct Counted {
     bytes: Arc<AtomicU64>,
 }
 
+impl Counted {
+    /// Looked at behind a read: what was read before somebody wrote is good.
+    fn check_unchanged(&self, offset: u64, len: usize) -> shardmill_storage::Result<()> {
+        if self.object.is_unchanged() {
+            return Ok(());
+        }
+        let source = std::io::Error::other("the file was changed while it was being read");
+        Err(shardmill_storage::Error::Read { path: self.object.path().to_owned(), offset, len, source })
+    }
+}
+
 impl RangeRead for Counted {
     fn path(&self) -> &str {
         self.object.path()
@@ -216,12 +228,19 @@ impl RangeRead for Counted {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
         self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.object.read_at(offset, buffer)?;
-        // Looked at behind the read: what was read before somebody wrote is good.
-        if self.object.is_unchanged() {
-            return Ok(());
-        }
-        let source = std::io::Error::other("the file was changed while it was being read");
-        Err(shardmill_storage::Error::Read { path: self.path().to_owned(), offset, len: buffer.len(), source })
+        self.check_unchanged(offset, buffer.len())
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> shardmill_storage::Result<Vec<Bytes>> {
+        let read = self.object.read_ranges(ranges)?;
+        let len = read.iter().map(Bytes::len).sum();
+        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
+        self.check_unchanged(ranges.first().map_or(0, |range| range.start), len)?;
+        Ok(read)
+    }
+
+    fn gap_bytes(&self) -> u64 {
+        self.object.gap_bytes()
     }
 
     fn is_unchanged(&self) -> bool {
