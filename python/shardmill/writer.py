@@ -9,12 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 from shardmill._native import write as _native
-from shardmill.curate.sizes import byte_count
 from shardmill.earlier_shards import EarlierShards
 from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
 from shardmill.row_batches import RowBatches
-from shardmill.row_workers import transformed
 from shardmill.shards import Mode, OutputFolder
+from shardmill.sizes import byte_count
 from shardmill.threads import checked_threads
 from shardmill.written_columns import WrittenColumns
 from shardmill.written_formats import format_of, is_one_file, native_options
@@ -235,6 +234,9 @@ class Writer:
             for row in rows:
                 self.write(row)
             return
+        # Its imports are half of those of a process that only writes.
+        from shardmill.row_workers import transformed
+
         results = transformed(rows, transform, workers)
         try:
             for row in results:

@@ -1,8 +1,11 @@
 //! Local files: opened once, read by `pread` from any thread.
 
-use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished};
+use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished, len_within};
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +54,13 @@ impl LocalFile {
         Ok(Self { path: path.to_owned(), file, identity: identity_of(&metadata) })
     }
 
+    fn failed(&self, offset: u64, len: usize, source: io::Error) -> Error {
+        match source.kind() {
+            io::ErrorKind::UnexpectedEof => Error::ShortRead { path: self.path.clone(), offset, len, end: offset.saturating_add(len as u64) },
+            _ => Error::Read { path: self.path.clone(), offset, len, source },
+        }
+    }
+
     pub(crate) fn as_file(&self) -> &File {
         &self.file
     }
@@ -76,6 +86,22 @@ pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64)
     Ok(())
 }
 
+/// As [`read_exact_at`], into new memory, which is not made zeros before.
+fn read_new_at(file: &File, len: usize, mut offset: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        match rustix::io::pread(file, spare_capacity(&mut bytes), offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => offset += read as u64,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Memory may have more room than it was asked for.
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
 fn identity_of(metadata: &Metadata) -> Identity {
     let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
     Identity { size: metadata.len(), modified_ns }
@@ -91,12 +117,17 @@ impl RangeRead for LocalFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        read_exact_at(&self.file, buffer, offset).map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                Error::ShortRead { path: self.path.clone(), offset, len: buffer.len(), end: offset.saturating_add(buffer.len() as u64) }
-            }
-            _ => Error::Read { path: self.path.clone(), offset, len: buffer.len(), source },
-        })
+        let len = buffer.len();
+        read_exact_at(&self.file, buffer, offset).map_err(|source| self.failed(offset, len, source))
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let lens: Vec<usize> = ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
+        let read = |(range, len): (&Range<u64>, usize)| {
+            let bytes = read_new_at(&self.file, len, range.start).map_err(|source| self.failed(range.start, len, source))?;
+            Ok(bytes.into())
+        };
+        ranges.iter().zip(lens).map(read).collect()
     }
 
     fn is_unchanged(&self) -> bool {
@@ -199,7 +230,22 @@ mod tests {
         fs::write(&path, [7; 50])?;
         let mut buffer = [0; 100];
         assert!(matches!(file.read_at(0, &mut buffer), Err(Error::ShortRead { end: 100, .. })));
+        assert!(matches!(file.read_ranges(&[10..20, 0..100]), Err(Error::ShortRead { end: 100, .. })));
         file.read_at(0, &mut buffer[..50])?;
+        Ok(())
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_empty_or_stand_in_any_order_are_read_as_they_stand() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.tar");
+        let content: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        fs::write(&path, &content)?;
+        let file = LocalFile::open(&path.display().to_string())?;
+        let ranges = [900..1000, 0..1000, 5..5, 3..7];
+        let expected: Vec<&[u8]> = vec![&content[900..], &content, &[], &content[3..7]];
+        assert_eq!(file.read_ranges(&ranges)?, expected);
+        assert!(matches!(file.read_ranges(std::slice::from_ref(&(990..1001))), Err(Error::ShortRead { end: 1001, .. })));
         Ok(())
     }
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from shardmill.curate.sizes import byte_count
 from shardmill.errors import OptionError
+from shardmill.sizes import byte_count
 
 
 class Range(click.ParamType):

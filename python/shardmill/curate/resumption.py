@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
-from shardmill.curate.sizes import byte_count
 from shardmill.curate.sources import absolute, real
 from shardmill.errors import CheckpointMismatchError, Error, FormatError, OptionError
+from shardmill.sizes import byte_count
 
 if TYPE_CHECKING:
     from shardmill.curate.pipeline import Pipeline

@@ -9,8 +9,8 @@ from dataclasses import KW_ONLY, dataclass
 from os import PathLike, fspath
 from typing import Any, ClassVar
 
-from shardmill.curate.sizes import byte_count
 from shardmill.errors import OptionError
+from shardmill.sizes import byte_count
 from shardmill.storage import is_remote
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]

@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass, fields
 from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
-from shardmill.curate.sizes import byte_count
 from shardmill.errors import OptionError
+from shardmill.sizes import byte_count
 
 NullIds = Literal["error", "always_process"]
 DuplicateIds = Literal["count", "strict"]

@@ -8,10 +8,10 @@ from typing import Any
 
 from shardmill._native import resume as _native
 from shardmill.arrow import as_pyarrow_array
-from shardmill.curate.sizes import byte_count
 from shardmill.dataset import PathLike, column_names
 from shardmill.errors import OptionError
 from shardmill.resume.index_cache import cached, read_index
+from shardmill.sizes import byte_count
 from shardmill.threads import available_cores, checked_threads
 
 

@@ -198,12 +198,10 @@ impl ChunkReader for ObjectReader {
             return Ok(bytes);
         }
         // A length from a damaged header must not become an allocation.
-        let end = start.checked_add(length as u64).filter(|end| *end <= self.object.size());
-        if end.is_none() {
+        let Some(end) = start.checked_add(length as u64).filter(|end| *end <= self.object.size()) else {
             return Err(ParquetError::EOF(format!("{length} bytes at {start} lie beyond the file's {} bytes", self.object.size())));
-        }
-        let mut bytes = vec![0; length];
-        self.object.read_at(start, &mut bytes).map_err(|error| ParquetError::External(Box::new(error)))?;
-        Ok(Bytes::from(bytes))
+        };
+        let read = self.object.read_ranges(std::slice::from_ref(&(start..end))).map_err(|error| ParquetError::External(Box::new(error)))?;
+        Ok(read.into_iter().next().unwrap_or_default())
     }
 }

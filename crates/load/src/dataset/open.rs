@@ -219,13 +219,13 @@ struct Counted {
 }
 
 impl Counted {
-    /// Looked at behind the read: what was read before somebody wrote is good.
-    fn checked(&self, offset: u64, len: usize) -> shardmill_storage::Result<()> {
+    /// Looked at behind a read: what was read before somebody wrote is good.
+    fn check_unchanged(&self, offset: u64, len: usize) -> shardmill_storage::Result<()> {
         if self.object.is_unchanged() {
             return Ok(());
         }
         let source = std::io::Error::other("the file was changed while it was being read");
-        Err(shardmill_storage::Error::Read { path: self.path().to_owned(), offset, len, source })
+        Err(shardmill_storage::Error::Read { path: self.object.path().to_owned(), offset, len, source })
     }
 }
 
@@ -241,13 +241,14 @@ impl RangeRead for Counted {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
         self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.object.read_at(offset, buffer)?;
-        self.checked(offset, buffer.len())
+        self.check_unchanged(offset, buffer.len())
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> shardmill_storage::Result<Vec<Bytes>> {
         let read = self.object.read_ranges(ranges)?;
-        self.bytes.fetch_add(read.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
-        self.checked(ranges.first().map_or(0, |range| range.start), 0)?;
+        let len = read.iter().map(Bytes::len).sum();
+        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
+        self.check_unchanged(ranges.first().map_or(0, |range| range.start), len)?;
         Ok(read)
     }
 

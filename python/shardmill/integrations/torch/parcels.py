@@ -16,6 +16,11 @@ _ALIGNMENT = 64
 #: Above, a shared memory file is faster than two copies through a pipe.
 _MESSAGE_BYTES = 1 << 20
 
+#: Of tensors that numpy can look at as they are.
+_NUMPY_TYPES = frozenset(
+    ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
+)
+
 
 def parcel(batch: Any) -> Any:
     """``batch`` in a form that is cheap to send, and means the same."""
@@ -29,55 +34,78 @@ def parcel(batch: Any) -> Any:
     return batch
 
 
+#: Where a tensor stands in a batch: the keys that lead to it.
+_Path = tuple[Any, ...]
+
+
 class Parcel(dict[str, Any]):
-    """A batch whose tensors are packed into one when it is pickled; unpickled it is a plain dict."""
+    """A batch whose tensors are packed together when it is pickled; unpickled it is a plain dict."""
 
     def __copy__(self) -> Parcel:
         return Parcel(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        tensors: list[torch.Tensor] = []
-        layout = _laid_out(dict(self), tensors)
+        tensors: list[tuple[_Path, torch.Tensor]] = []
+        layout = _laid_out(self, (), tensors)
+        if sum(tensor.nbytes for _, tensor in tensors) <= _MESSAGE_BYTES:
+            return _unpacked_message, (layout, [(path, *_written(tensor)) for path, tensor in tensors])
         places, size = [], 0
-        for tensor in tensors:
-            places.append((size, tensor.dtype, tuple(tensor.shape)))
-            size += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
+        for path, tensor in tensors:
+            places.append((path, size, tensor.dtype, tuple(tensor.shape)))
+            size += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
         block = torch.empty(size, dtype=torch.uint8)
-        for tensor, place in zip(tensors, places, strict=True):
+        for (_, tensor), (_, *place) in zip(tensors, places, strict=True):
             _part(block, *place).copy_(tensor)
-        if size <= _MESSAGE_BYTES:
-            return _unpacked_message, (layout, places, bytearray(block.numpy()))
-        return _unpacked, (layout, places, block)
+        return _unpacked_block, (layout, places, block)
 
 
-class _Place(int):
-    """Stands for a tensor, by its number."""
+def _laid_out(batch: dict[Any, Any], path: _Path, tensors: list[tuple[_Path, torch.Tensor]]) -> dict[Any, Any]:
+    """The batch with ``None`` where its tensors are."""
+    layout: dict[Any, Any] = {}
+    for name, value in batch.items():
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.layout == torch.strided:
+            tensors.append(((*path, name), value))
+            layout[name] = None
+        else:
+            layout[name] = _laid_out(value, (*path, name), tensors) if type(value) is dict else value
+    return layout
 
 
-def _laid_out(value: Any, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.layout == torch.strided:
-        tensors.append(value)
-        return _Place(len(tensors) - 1)
-    if type(value) is dict:
-        return {name: _laid_out(part, tensors) for name, part in value.items()}
-    return value
+def _filled(layout: dict[Any, Any], path: _Path, tensor: torch.Tensor) -> None:
+    *outer, name = path
+    for key in outer:
+        layout = layout[key]
+    layout[name] = tensor
 
 
-def _unpacked(
-    layout: dict[str, Any], places: list[tuple[int, torch.dtype, tuple[int, ...]]], block: torch.Tensor
-) -> Any:
-    def filled(value: Any) -> Any:
-        if isinstance(value, _Place):
-            return _part(block, *places[value])
-        return {name: filled(part) for name, part in value.items()} if type(value) is dict else value
+def _written(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], bytes]:
+    # What pickles as plain values is cheap: for few bytes, each call into torch costs more than the copy.
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name in _NUMPY_TYPES and not tensor.requires_grad:
+        content = tensor.resolve_conj().numpy() if tensor.is_complex() else tensor.numpy()
+    else:
+        content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return name, tuple(tensor.shape), content.tobytes()
 
-    return filled(layout)
+
+def _unpacked_message(layout: dict[Any, Any], parts: list[tuple[_Path, str, tuple[int, ...], bytes]]) -> dict[Any, Any]:
+    for path, name, shape, content in parts:
+        dtype: torch.dtype = getattr(torch, name)
+        if content:
+            # Tensors may be written to, and bytes may not.
+            tensor = torch.frombuffer(bytearray(content), dtype=dtype)
+            _filled(layout, path, tensor if len(shape) == 1 else tensor.view(shape))
+        else:
+            _filled(layout, path, torch.empty(shape, dtype=dtype))
+    return layout
 
 
-def _unpacked_message(layout: Any, places: list[tuple[int, torch.dtype, tuple[int, ...]]], message: bytearray) -> Any:
-    # Tensors may be written to, and bytearrays too.
-    block = torch.frombuffer(message, dtype=torch.uint8) if message else torch.empty(0, dtype=torch.uint8)
-    return _unpacked(layout, places, block)
+def _unpacked_block(
+    layout: dict[Any, Any], places: list[tuple[_Path, int, torch.dtype, tuple[int, ...]]], block: torch.Tensor
+) -> dict[Any, Any]:
+    for path, *place in places:
+        _filled(layout, path, _part(block, *place))
+    return layout
 
 
 def _part(block: torch.Tensor, start: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
