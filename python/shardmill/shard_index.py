@@ -14,6 +14,7 @@ from shardmill._native import write as _native
 from shardmill.column_types import encoding_of_type
 from shardmill.errors import FormatError, PlanError
 from shardmill.shards import INDEX_NAME
+from shardmill.storage import is_remote
 
 #: What shards of one data set have in common.
 COLUMN_KEYS = ("format", "version", "column_names", "column_encodings", "column_sizes")
@@ -49,7 +50,7 @@ def folders_without_index(paths: Sequence[str]) -> list[str]:
 
 def write_index(folder: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool, replaces: bool = True) -> str:
     """Writes the index of a folder, whole or not at all; gives its path."""
-    path = str(Path(folder, INDEX_NAME))
+    path = f"{folder.rstrip('/')}/{INDEX_NAME}" if is_remote(folder) else str(Path(folder, INDEX_NAME))
     text = json.dumps({"shards": list(shards), "version": 2}, sort_keys=True, indent=2 if is_indented else None)
     _native.publish_bytes(path, text.encode(), replaces)
     return path

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from shardmill.errors import OutputExistsError
+from shardmill._native import storage
+from shardmill.errors import OptionError, OutputExistsError
 
 Mode = Literal["error", "overwrite", "append"]
 
@@ -121,6 +122,46 @@ class OutputFolder:
             f"the folder {self._out!r} has {len(found):,} data files {when}, such as {first!r}\n"
             'hint: mode="overwrite" replaces them, mode="append" adds shards'
         )
+
+
+class OutputBucket(OutputFolder):
+    """As :class:`OutputFolder`, below a path of an object store. Only new names are given: of two writers, the store refuses one.
+
+    Raises:
+        ValueError: for another mode than ``"error"``.
+        FileExistsError: when there is something.
+    """
+
+    def __init__(self, out: str, *, is_file: bool, mode: Mode, prefix: str) -> None:
+        if mode != "error":
+            raise OptionError(
+                f"mode={mode!r} is for local folders; below {out!r} only new files are written\nhint: choose another path"
+            )
+        self._out, self._is_file, self._mode = out.rstrip("/"), is_file, mode
+        self._shard = re.compile(re.escape(prefix) + r"(\d+)\.[\w.]+")
+        self._made = []
+        if is_file and storage.size(out) is not None:
+            raise OutputExistsError(f"{out!r} exists already")
+        self._seen = self.data_files()
+        if self._seen:
+            self._refuse("already")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Stores know no locks, and need none."""
+        yield
+
+    def data_files(self) -> dict[str, tuple[int, int]]:
+        """Data files directly below the path."""
+        if self._is_file:
+            return {}
+        return {f"{self._out}/{name}": (0, 0) for name in storage.names(self._out) if _is_data(name)}
+
+
+def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputFolder:
+    """The place of a writer, local or not."""
+    kind = OutputBucket if storage.is_remote(out) else OutputFolder
+    return kind(out, is_file=is_file, mode=mode, prefix=prefix)
 
 
 def _missing(folder: Path) -> list[Path]:

@@ -23,7 +23,8 @@ def configure(path: PathLike, storage_options: Mapping[str, Any]) -> None:
             ``access_key_id``, ``secret_access_key``, ``session_token``, ``skip_signature`` (public buckets), ``account_name``,
             ``account_key``, ``service_account``; and what fsspec calls them (``key``, ``secret``, ``token``, ``endpoint_url``,
             ``anon``, ``profile``). Ours are ``max_requests`` at once (64), ``request_timeout`` (15 s without a byte) and
-            ``retry_timeout`` (180 s for one read with its repetitions).
+            ``retry_timeout`` (180 s for one read with its repetitions), and ``cache_dir``, a folder of this machine that keeps what was
+            fetched for all of its processes, up to ``cache_bytes`` (64 GiB); the environment variable ``SHARDMILL_CACHE_DIR`` names it too.
 
     Raises:
         OSError: for an option that the store does not know, or a path that is local.
@@ -69,6 +70,32 @@ def is_remote(path: PathLike) -> bool:
 def request_counts(path: PathLike) -> dict[str, int]:
     """Requests of this process to the bucket of ``path``: ``requests``, those ``hedged`` (asked twice), and ``bytes`` received."""
     return _native.request_counts(os.fspath(path)) or {"requests": 0, "hedged": 0, "bytes": 0}
+
+
+def cache_folder(folder: PathLike | None = None) -> str:
+    """The cache folder that is meant: the one named, or that of ``SHARDMILL_CACHE_DIR``.
+
+    Raises:
+        ValueError: when there is neither.
+    """
+    named = os.environ.get("SHARDMILL_CACHE_DIR") if folder is None else os.fspath(folder)
+    if not named:
+        raise OptionError("no cache folder is named\nhint: give one, or set SHARDMILL_CACHE_DIR")
+    return named
+
+
+def cache_entries(folder: PathLike | None = None) -> list[tuple[str, int, int, float]]:
+    """What a cache folder holds, the latest used first.
+
+    Returns:
+        Of each object its path, its bytes on the disk, its whole size, and when it was used, in seconds since 1970.
+    """
+    return _native.cache_entries(cache_folder(folder))
+
+
+def clear_cache(folder: PathLike | None = None) -> int:
+    """Empties a cache folder; gives the bytes that were there. Processes that read from it go on, and fetch what they need."""
+    return _native.clear_cache(cache_folder(folder))
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

@@ -12,8 +12,9 @@ from shardmill._native import write as _native
 from shardmill.earlier_shards import EarlierShards
 from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
 from shardmill.row_batches import RowBatches
-from shardmill.shards import Mode, OutputFolder
+from shardmill.shards import Mode, output_of
 from shardmill.sizes import byte_count
+from shardmill.storage import configure_all
 from shardmill.threads import checked_threads
 from shardmill.written_columns import WrittenColumns
 from shardmill.written_formats import format_of, is_one_file, native_options
@@ -104,10 +105,12 @@ class Writer:
         hashes: Sequence[str] = (),
         index: str | None = None,
         modified: float | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._out = os.fspath(out)
         if not isinstance(self._out, str):
             raise OptionError(f"out is a path as text, not {type(self._out).__name__}")
+        configure_all([self._out], storage_options)
         self._format = format_of(self._out, format)
         is_file = is_one_file(self._out, self._format)
         if mode not in ("error", "overwrite", "append"):
@@ -126,7 +129,7 @@ class Writer:
         self._index = WrittenIndex(
             self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
         )
-        self._folder = OutputFolder(self._out, is_file=is_file, mode=mode, prefix=prefix)
+        self._folder = output_of(self._out, is_file=is_file, mode=mode, prefix=prefix)
         self._earlier = EarlierShards(self._out, self._format, mode, list(self._folder.data_files()))
         options = native_options(
             self._format,

@@ -3,8 +3,9 @@
 use crate::error::PyShardmillResult;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shardmill_storage::StorageOptions;
+use shardmill_storage::{Disk, RemoteDisk, StorageOptions};
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 /// What is opened below the root of `path` uses these options from now on.
 #[pyfunction]
@@ -36,10 +37,40 @@ fn request_counts<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py
     Ok(Some(dict))
 }
 
+/// Names of what lies directly below a path of a store.
+#[pyfunction]
+fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
+    Ok(py.detach(|| RemoteDisk::default().list(path))?)
+}
+
+/// The size of an object; `None` when there is none.
+#[pyfunction]
+fn size(py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
+    Ok(py.detach(|| RemoteDisk::default().size(path))?)
+}
+
+/// Path, bytes on the disk, size of the whole object and seconds since 1970 of the last use, the latest first.
+#[pyfunction]
+fn cache_entries(py: Python<'_>, folder: &str) -> PyShardmillResult<Vec<(String, u64, u64, f64)>> {
+    let entries = py.detach(|| shardmill_storage::cache_entries(folder))?;
+    let used = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    Ok(entries.into_iter().map(|entry| (entry.path, entry.bytes, entry.size, used(entry.used))).collect())
+}
+
+/// Empties a cache folder, and tells how many bytes that were.
+#[pyfunction]
+fn clear_cache(py: Python<'_>, folder: &str) -> PyShardmillResult<u64> {
+    Ok(py.detach(|| shardmill_storage::clear_cache(folder))?)
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "storage")?;
     module.add_function(wrap_pyfunction!(configure, &module)?)?;
+    module.add_function(wrap_pyfunction!(cache_entries, &module)?)?;
+    module.add_function(wrap_pyfunction!(clear_cache, &module)?)?;
     module.add_function(wrap_pyfunction!(is_remote, &module)?)?;
+    module.add_function(wrap_pyfunction!(names, &module)?)?;
+    module.add_function(wrap_pyfunction!(size, &module)?)?;
     module.add_function(wrap_pyfunction!(request_counts, &module)?)?;
     module.add_function(wrap_pyfunction!(without_secrets, &module)?)
 }

@@ -8,17 +8,22 @@ import pyarrow.csv
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
-
 import shardmill as sm
 
-from .fault_proxy import Fault, mix, network, throttled
+from .fault_proxy import mix, network, throttled
 
 ROWS = 5000
 
 
 def table(rows: int = ROWS, start: int = 0) -> pa.Table:
     numbers = range(start, start + rows)
-    return pa.table({"x": list(numbers), "text": [f"row {number} " * 20 for number in numbers], "half": [number / 2 for number in numbers]})
+    return pa.table(
+        {
+            "x": list(numbers),
+            "text": [f"row {number} " * 20 for number in numbers],
+            "half": [number / 2 for number in numbers],
+        }
+    )
 
 
 def write_parquet(folder: Path, files: int = 4, row_group_size: int = 500) -> Path:
@@ -64,7 +69,9 @@ def test_every_format_is_read_from_a_bucket(kind, bucket, server, tmp_path):
     bucket.publish("data", folder)
     below = "data" if kind in ("orc", "csv") else "data/out"
     local = folder if kind in ("orc", "csv") else folder / "out"
-    assert list(sm.Dataset(f"s3://{bucket.name}/{below}", storage_options=server.storage_options())) == list(sm.Dataset(local))
+    assert list(sm.Dataset(f"s3://{bucket.name}/{below}", storage_options=server.storage_options())) == list(
+        sm.Dataset(local)
+    )
 
 
 def test_globs_and_single_files_and_lists_are_paths(parquet, server):
@@ -153,7 +160,11 @@ def test_each_refusal_says_which_and_what_to_do(bucket, server):
     refused(f"s3://{bucket.name}/a.parquet", "region", region="eu-nowhere-1")
     reader = server.users["reader"]
     refused(
-        f"s3://{bucket.name}/a.parquet", "No permission", PermissionError, access_key_id=reader.access_key, secret_access_key=reader.secret_key
+        f"s3://{bucket.name}/a.parquet",
+        "No permission",
+        PermissionError,
+        access_key_id=reader.access_key,
+        secret_access_key=reader.secret_key,
     )
 
 

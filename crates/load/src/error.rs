@@ -77,7 +77,11 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Storage(error) | Self::Plan(shardmill_plan::Error::Storage(error)) => error.hint(),
+            Self::Storage(error) => error.hint(),
+            Self::Plan(error) => match error.as_ref() {
+                shardmill_plan::Error::Storage(error) => error.hint(),
+                _ => None,
+            },
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
             Self::Packing(error) => error.hint(),

@@ -110,7 +110,9 @@ impl Refusal {
             Self::NoSuchBucket => "check the bucket's name, and the endpoint: another service knows other buckets",
             Self::Permission => "ask for the right to read, write or list there, or name other credentials in storage_options",
             Self::Credentials => "check access_key_id and secret_access_key in storage_options, or in the environment",
-            Self::NoCredentials => "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give storage_options, or skip_signature=\"true\" for a public bucket",
+            Self::NoCredentials => {
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give storage_options, or skip_signature=\"true\" for a public bucket"
+            }
             Self::Expired => "get new ones and open the data set again with them; a state that was saved goes on where it was",
             Self::Region => "name the bucket's region: storage_options={\"region\": …}, or AWS_REGION",
             Self::Clock => "set the clock",
@@ -134,7 +136,9 @@ impl Error {
             }
             Self::Cache { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("it belongs to another user: name a folder of your own by cache_dir, or SHARDMILL_CACHE_DIR"),
-                io::ErrorKind::ReadOnlyFilesystem => Some("it lies on a file system that is read only: name another one by cache_dir, or SHARDMILL_CACHE_DIR"),
+                io::ErrorKind::ReadOnlyFilesystem => {
+                    Some("it lies on a file system that is read only: name another one by cache_dir, or SHARDMILL_CACHE_DIR")
+                }
                 io::ErrorKind::StorageFull => Some("its disk is full: `shardmill cache clear`, a smaller cache_bytes, or another cache_dir"),
                 _ => Some("name another one by cache_dir, or SHARDMILL_CACHE_DIR"),
             },

@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 _COMMANDS = {
+    "cache": "Look at what was fetched from object stores and is kept on this machine, or remove it.",
     "checkpoint": "Look at the checkpoint of a job, check it, make it smaller.",
     "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from shardmill.errors import OptionError
 from shardmill.sizes import byte_count
+from shardmill.storage import is_remote
 
 NullIds = Literal["error", "always_process"]
 DuplicateIds = Literal["count", "strict"]
@@ -67,8 +68,10 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | PathLike) or not fspath(self.path):
             raise OptionError(f"`path` is {self.path!r}; it must be a folder")
-        if "://" in fspath(self.path) and not fspath(self.path).startswith("file://"):
-            raise OptionError(f"`path` is {self.path!r}; a checkpoint must be in a local or mounted folder for now")
+        if "://" in fspath(self.path) and not fspath(self.path).startswith("file://") and not is_remote(self.path):
+            raise OptionError(
+                f"`path` is {self.path!r}; a checkpoint is in a folder, or below a path of an object store"
+            )
         columns = self.id_columns
         if not all(isinstance(column, str) and column for column in columns) or (
             self.id_column is not None and not columns

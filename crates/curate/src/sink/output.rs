@@ -99,10 +99,12 @@ fn prepare_remote(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
     match mode {
         Mode::Append => Err(Error::AppendMode { path: path.to_owned() }),
         Mode::Error if is_taken()? => Err(Error::OutputExists { path: path.to_owned() }),
-        Mode::Overwrite => match inputs.iter().find(|input| input.strip_prefix(folder).is_some_and(|below| below.is_empty() || below.starts_with('/'))) {
-            Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
-            None => RemoteDisk::default().remove_folder(folder).map_err(failed),
-        },
+        Mode::Overwrite => {
+            match inputs.iter().find(|input| input.strip_prefix(folder).is_some_and(|below| below.is_empty() || below.starts_with('/'))) {
+                Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
+                None => RemoteDisk::default().remove_folder(folder).map_err(failed),
+            }
+        }
         _ => Ok(()),
     }
 }

@@ -206,9 +206,7 @@ pub(super) fn open_all(
         });
         opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into()))
     };
-    run_in_order(files.len(), threads, cancel, move |number| ControlFlow::Continue(work(number)))?
-        .map(|opened| opened.map_err(Error::from))
-        .collect()
+    run_in_order(files.len(), threads, cancel, move |number| ControlFlow::Continue(work(number)))?.map(|opened| opened.map_err(Error::from)).collect()
 }
 
 /// Counts what is asked of the storage.

@@ -1,5 +1,6 @@
 //! Locks between the processes and threads of a machine, on a fixed number of files.
 
+use crate::waiting::waiting;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -35,7 +36,8 @@ impl Locks {
             // A descriptor of its own: a lock of one that is shared would let other threads in.
             let file = self.file(&format!("{number:04}"))?;
             loop {
-                match flock(&file, FlockOperation::LockExclusive) {
+                // Whoever has it may be about to ask for the core that this thread would keep.
+                match waiting(|| flock(&file, FlockOperation::LockExclusive)) {
                     Ok(()) => break,
                     Err(rustix::io::Errno::INTR) => {}
                     // File systems without locks fetch some blocks twice.

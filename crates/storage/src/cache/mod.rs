@@ -110,7 +110,7 @@ pub fn cache_entries(folder: &str) -> Result<Vec<CacheEntry>> {
         let path = kept.object_path();
         entries.push(CacheEntry { path, bytes: kept.bytes, size: kept.size, used: kept.used });
     }
-    entries.sort_by(|first, second| second.used.cmp(&first.used));
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
     Ok(entries)
 }
 

@@ -55,7 +55,8 @@ impl CachedObject {
         let mut bytes = vec![0; usize::try_from(whole.end - whole.start).ok()?];
         read_exact_at(&self.bytes, &mut bytes, whole.start).ok()?;
         let block_len = usize::try_from(BLOCK).ok()?;
-        let is_good = bytes.chunks(block_len).zip(blocks).zip(entries.chunks_exact(ENTRY)).all(|((bytes, block), known)| entry(block, bytes) == known);
+        let is_good =
+            bytes.chunks(block_len).zip(blocks).zip(entries.chunks_exact(ENTRY)).all(|((bytes, block), known)| entry(block, bytes) == known);
         let from = usize::try_from(span.start - whole.start).ok()?;
         let len = usize::try_from(span.end - span.start).ok()?;
         is_good.then(|| Bytes::from(bytes).slice(from..from + len))
@@ -75,7 +76,9 @@ impl CachedObject {
         let mut wanted = Vec::new();
         for span in spans {
             for block in blocks_of(span) {
-                if !known.contains_key(&block) && let Some(bytes) = self.kept(&bytes_of(&(block..block + 1), self.size)) {
+                if !known.contains_key(&block)
+                    && let Some(bytes) = self.kept(&bytes_of(&(block..block + 1), self.size))
+                {
                     known.insert(block, bytes);
                 }
             }
@@ -87,7 +90,10 @@ impl CachedObject {
             self.keep(run, bytes);
             for block in run.clone() {
                 let from = usize::try_from((block - run.start) * BLOCK).unwrap_or(usize::MAX);
-                known.insert(block, bytes.slice(from.min(bytes.len())..from.saturating_add(usize::try_from(BLOCK).unwrap_or(usize::MAX)).min(bytes.len())));
+                known.insert(
+                    block,
+                    bytes.slice(from.min(bytes.len())..from.saturating_add(usize::try_from(BLOCK).unwrap_or(usize::MAX)).min(bytes.len())),
+                );
             }
         }
         Ok(spans.iter().map(|span| self.assembled(span, &runs, &fetched, &known)).collect())
@@ -120,10 +126,7 @@ impl CachedObject {
         }
         let block_len = usize::try_from(BLOCK).unwrap_or(usize::MAX);
         let entries: Vec<u8> = bytes.chunks(block_len).zip(run.clone()).flat_map(|(bytes, block)| entry(block, bytes)).collect();
-        let written = self
-            .bytes
-            .write_all_at(bytes, run.start * BLOCK)
-            .and_then(|()| self.table.write_all_at(&entries, run.start * ENTRY as u64));
+        let written = self.bytes.write_all_at(bytes, run.start * BLOCK).and_then(|()| self.table.write_all_at(&entries, run.start * ENTRY as u64));
         match written {
             Ok(()) => self.cache.grew(bytes.len() as u64),
             Err(_full_or_gone) => self.cache.disk_is_full(),
@@ -139,7 +142,8 @@ impl CachedObject {
 impl Drop for CachedObject {
     fn drop(&mut self) {
         // The time tells what was used last.
-        let _only_a_hint = File::options().append(true).open(self.base.with_extension(NAME)).and_then(|file| file.set_modified(std::time::SystemTime::now()));
+        let _only_a_hint =
+            File::options().append(true).open(self.base.with_extension(NAME)).and_then(|file| file.set_modified(std::time::SystemTime::now()));
         let _ = &self.path;
     }
 }

@@ -2,7 +2,6 @@ use super::*;
 use bytes::Bytes;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 const SIZE: u64 = 1_000_003;
@@ -13,14 +12,13 @@ fn content() -> Vec<u8> {
 
 /// A store that counts what it is asked for.
 #[derive(Default)]
-struct Source(AtomicU64, Mutex<Vec<Range<u64>>>);
+struct Source(AtomicU64);
 
 impl Source {
-    fn fetch(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+    fn fetch(&self, spans: &[Range<u64>]) -> Vec<Bytes> {
         let content = content();
         self.0.fetch_add(spans.iter().map(|span| span.end - span.start).sum(), Ordering::Relaxed);
-        self.1.lock().unwrap().extend(spans.iter().cloned());
-        Ok(spans.iter().map(|span| Bytes::copy_from_slice(&content[span.start as usize..span.end as usize])).collect())
+        spans.iter().map(|span| Bytes::copy_from_slice(&content[place(span)])).collect()
     }
 
     fn bytes(&self) -> u64 {
@@ -28,10 +26,18 @@ impl Source {
     }
 }
 
+fn place(span: &Range<u64>) -> Range<usize> {
+    usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap()
+}
+
+fn read_all(object: &CachedObject, source: &Source) {
+    read(object, source, std::slice::from_ref(&(0..SIZE)));
+}
+
 fn read(object: &CachedObject, source: &Source, spans: &[Range<u64>]) {
     let content = content();
-    for (span, bytes) in spans.iter().zip(object.read(spans, |spans| source.fetch(spans)).unwrap()) {
-        assert_eq!(bytes, content[span.start as usize..span.end as usize], "{span:?}");
+    for (span, bytes) in spans.iter().zip(object.read(spans, |spans| Ok(source.fetch(&spans))).unwrap()) {
+        assert_eq!(bytes, content[place(span)], "{span:?}");
     }
 }
 
@@ -53,8 +59,8 @@ fn each_byte_is_fetched_once_by_all_who_read_it_and_survives_them() {
     });
     assert_eq!(source.bytes(), 4 * (64 << 10) + SIZE % (64 << 10), "four whole blocks and the last one");
     read(&opened(folder.path()).1, &source, &spans);
-    read(&opened(folder.path()).1, &source, &[0..SIZE]);
-    read(&opened(folder.path()).1, &source, &[0..SIZE]);
+    read_all(&opened(folder.path()).1, &source);
+    read_all(&opened(folder.path()).1, &source);
     assert_eq!(source.bytes(), SIZE);
 }
 
@@ -63,28 +69,28 @@ fn block_that_was_damaged_is_fetched_again() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::default();
     let (_cache, object) = opened(folder.path());
-    read(&object, &source, &[0..SIZE]);
+    read_all(&object, &source);
     for kept in eviction::kept(&folder.path().join(OBJECTS)).unwrap() {
         let entry = folder.path().join(OBJECTS);
         assert!(kept.size == SIZE && entry.exists());
     }
     let file = walk(folder.path(), "bytes");
-    std::fs::File::options().write(true).open(&file).unwrap().write_at(b"?", 70_000).unwrap();
-    read(&object, &source, &[0..SIZE]);
+    File::options().write(true).open(&file).unwrap().write_at(b"?", 70_000).unwrap();
+    read_all(&object, &source);
     assert_eq!(source.bytes(), SIZE + (64 << 10));
-    read(&object, &source, &[0..SIZE]);
+    read_all(&object, &source);
     assert_eq!(source.bytes(), SIZE + (64 << 10), "it was mended");
     // An index that was lost, or is somebody's nonsense, costs a fetch as well.
-    std::fs::write(walk(folder.path(), "blocks"), vec![7; 64]).unwrap();
+    fs::write(walk(folder.path(), "blocks"), vec![7; 64]).unwrap();
     let (_cache, object) = opened(folder.path());
-    read(&object, &source, &[0..SIZE]);
+    read_all(&object, &source);
 }
 
 fn walk(folder: &Path, extension: &str) -> PathBuf {
     let mut left = vec![folder.to_owned()];
     while let Some(path) = left.pop() {
         if path.is_dir() {
-            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         } else if path.extension().is_some_and(|found| found == extension) {
             return path;
         }
@@ -97,9 +103,9 @@ fn another_version_is_another_object() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::default();
     let (cache, object) = opened(folder.path());
-    read(&object, &source, &[0..10]);
+    read(&object, &source, std::slice::from_ref(&(0..10)));
     let other = cache.object("s3://bucket/key", "tag 2", SIZE).unwrap().unwrap();
-    read(&other, &source, &[0..10]);
+    read(&other, &source, std::slice::from_ref(&(0..10)));
     assert_eq!(source.bytes(), 2 * (64 << 10));
     assert_eq!(cache_entries(&folder.path().display().to_string()).unwrap().len(), 2);
 }
@@ -111,7 +117,7 @@ fn what_was_used_longest_ago_goes_when_the_limit_is_passed() {
     let cache = Cache::open(folder.path(), 3 << 20).unwrap();
     for number in 0..6 {
         let object = cache.object(&format!("s3://bucket/{number}"), "tag", SIZE).unwrap().unwrap();
-        read(&object, &source, &[0..SIZE]);
+        read_all(&object, &source);
         drop(object);
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -129,9 +135,9 @@ fn object_that_is_evicted_while_it_is_read_is_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::default();
     let (_cache, object) = opened(folder.path());
-    read(&object, &source, &[0..100]);
+    read(&object, &source, std::slice::from_ref(&(0..100)));
     clear_cache(&folder.path().display().to_string()).unwrap();
-    read(&object, &source, &[0..SIZE]);
+    read_all(&object, &source);
     assert!(cache_entries(&folder.path().display().to_string()).unwrap().is_empty(), "nothing is kept without a name");
 }
 
@@ -139,6 +145,6 @@ fn object_that_is_evicted_while_it_is_read_is_still_read() {
 fn folder_that_cannot_be_written_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
-    std::fs::write(&file, "").unwrap();
+    fs::write(&file, "").unwrap();
     assert!(matches!(Cache::open(&file, 1), Err(Error::Cache { folder, .. }) if folder.ends_with("file")));
 }

@@ -39,8 +39,12 @@ impl Client {
         let gate = Arc::new(Gate::new(limits.max_requests));
         let counts = Arc::new(Counts::default());
         let conditional = Arc::new(ConditionalUploads::default());
-        let connector =
-            Connector { gate: Arc::clone(&gate), counts: Arc::clone(&counts), conditional: Arc::clone(&conditional), patience: limits.request_timeout };
+        let connector = Connector {
+            gate: Arc::clone(&gate),
+            counts: Arc::clone(&counts),
+            conditional: Arc::clone(&conditional),
+            patience: limits.request_timeout,
+        };
         let parts = Parts { location, limits: &limits, named: &named, connector };
         let made = match location.service {
             Service::S3 => parts.s3(),
@@ -106,8 +110,7 @@ impl Parts<'_> {
     }
 
     fn azure(self) -> object_store::Result<Made> {
-        let mut builder =
-            MicrosoftAzureBuilder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
+        let mut builder = MicrosoftAzureBuilder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
         for (name, value) in self.named {
             builder = builder.with_config(name.parse::<AzureConfigKey>()?, *value);
         }

@@ -1,10 +1,13 @@
 //! What stands between the client of a store and its connections: it counts, gives up answers that do not begin, asks twice where the first answer is late,
 //! and tells the gate how the store feels.
 
+use super::failure::NOBODY;
 use super::gate::Gate;
 use async_trait::async_trait;
 use object_store::ClientOptions;
-use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService, ReqwestConnector};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService, ReqwestConnector,
+};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,7 +64,16 @@ impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner = ReqwestConnector::default().connect(options)?;
         let (gate, counts, conditional) = (Arc::clone(&self.gate), Arc::clone(&self.counts), Arc::clone(&self.conditional));
-        Ok(HttpClient::new(Watched { inner, gate, counts, conditional, patience: self.patience, latencies: Mutex::default(), has_answered: AtomicBool::new(false), first_try: OnceLock::new() }))
+        Ok(HttpClient::new(Watched {
+            inner,
+            gate,
+            counts,
+            conditional,
+            patience: self.patience,
+            latencies: Mutex::default(),
+            has_answered: AtomicBool::new(false),
+            first_try: OnceLock::new(),
+        }))
     }
 }
 
@@ -84,7 +96,7 @@ impl Watched {
         if !is_hopeless || error.kind() != HttpErrorKind::Connect {
             return error;
         }
-        HttpError::new(HttpErrorKind::Unknown, io::Error::new(io::ErrorKind::ConnectionRefused, format!("nobody answers there: {error}")))
+        HttpError::new(HttpErrorKind::Unknown, io::Error::new(io::ErrorKind::ConnectionRefused, format!("{NOBODY}: {error}")))
     }
 
     /// How long the beginning of an answer may take before another request goes out; `None` while too little is known.
@@ -118,7 +130,9 @@ impl Watched {
         if matches!(answer, Ok(Ok(_))) {
             self.has_answered.store(true, Ordering::Relaxed);
         }
-        answer.map(|answer| answer.map_err(|error| self.nobody_there(error))).unwrap_or_else(|_| Err(HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))))
+        answer
+            .map(|answer| answer.map_err(|error| self.nobody_there(error)))
+            .unwrap_or_else(|_| Err(HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))))
     }
 
     async fn hedged(&self, request: HttpRequest, late: Duration) -> Result<HttpResponse, HttpError> {

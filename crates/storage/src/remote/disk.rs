@@ -47,8 +47,12 @@ impl Place {
         Self::of(self.path.rsplit_once('/').map_or("", |(folder, _)| folder))
     }
 
-    fn asked<T>(&self, request: impl Future<Output = object_store::Result<T>>) -> io::Result<object_store::Result<T>> {
-        runtime::wait(request)
+    /// Every request here may be made twice.
+    fn asked<T, F>(&self, request: impl FnMut() -> F) -> io::Result<object_store::Result<T>>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        runtime::wait_patiently(self.store.patience(), request)
     }
 
     fn failed(&self, error: &object_store::Error) -> io::Error {
@@ -69,38 +73,43 @@ impl Place {
     }
 
     fn head(&self) -> io::Result<Option<ObjectMeta>> {
-        self.some(self.asked(self.objects()?.head(&self.key)))
+        let objects = self.objects()?;
+        self.some(self.asked(|| objects.head(&self.key)))
     }
 
     fn get(&self) -> io::Result<Option<Bytes>> {
         let objects = self.objects()?;
-        self.some(self.asked(async { objects.get(&self.key).await?.bytes().await }))
+        self.some(self.asked(|| async { objects.get(&self.key).await?.bytes().await }))
     }
 
     /// Whether the object was made; false when there is another one.
-    fn put_new(&self, content: Bytes) -> io::Result<bool> {
-        let put = self.objects()?.put_opts(&self.key, PutPayload::from(content.clone()), PutOptions::from(PutMode::Create));
+    fn put_new(&self, content: &Bytes) -> io::Result<bool> {
+        let objects = self.objects()?;
+        let put = || objects.put_opts(&self.key, PutPayload::from(content.clone()), PutOptions::from(PutMode::Create));
         match self.asked(put)? {
             Ok(_) => Ok(true),
             // A request is repeated when its answer was lost, and then finds its own work.
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(self.get()?.is_some_and(|there| there == content)),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(self.get()?.is_some_and(|there| there == *content))
+            }
             Err(error) => Err(self.failed(&error)),
         }
     }
 
-    fn put(&self, content: Bytes) -> io::Result<()> {
-        let put = self.objects()?.put(&self.key, PutPayload::from(content));
-        self.asked(put)?.map(drop).map_err(|error| self.failed(&error))
+    fn put(&self, content: &Bytes) -> io::Result<()> {
+        let objects = self.objects()?;
+        self.asked(|| objects.put(&self.key, PutPayload::from(content.clone())))?.map(drop).map_err(|error| self.failed(&error))
     }
 
     fn remove(&self) -> io::Result<()> {
-        let removed = self.asked(self.objects()?.delete(&self.key));
-        self.some(removed).map(drop)
+        let objects = self.objects()?;
+        self.some(self.asked(|| objects.delete(&self.key))).map(drop)
     }
 
     /// Names in the folder, without what stands in for its existence.
     fn names(&self) -> io::Result<Vec<String>> {
-        let listed = self.some(self.asked(self.objects()?.list_with_delimiter(Some(&self.key))))?;
+        let objects = self.objects()?;
+        let listed = self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))?;
         let Some(listed) = listed else { return Ok(Vec::new()) };
         let removed: Vec<String> =
             listed.objects.iter().filter_map(|meta| meta.location.filename()?.strip_suffix(GRAVESTONE).map(str::to_owned)).collect();
@@ -118,7 +127,7 @@ impl Place {
 
     fn is_folder(&self) -> io::Result<bool> {
         let objects = self.objects()?;
-        let first = self.some(self.asked(async {
+        let first = self.some(self.asked(|| async {
             let mut listing = objects.list(Some(&self.key));
             listing.next().await.transpose()
         }))?;
@@ -157,11 +166,11 @@ impl Disk for RemoteDisk {
     }
 
     fn make_folder(&self, folder: &str) -> io::Result<()> {
-        Place::of(folder)?.beside(&format!("/{MARK}"))?.put(Bytes::new())
+        Place::of(folder)?.beside(&format!("/{MARK}"))?.put(&Bytes::new())
     }
 
     fn write_new(&self, path: &str, content: &[u8]) -> io::Result<()> {
-        match Place::of(path)?.put_new(Bytes::copy_from_slice(content))? {
+        match Place::of(path)?.put_new(&Bytes::copy_from_slice(content))? {
             true => Ok(()),
             false => Err(ErrorKind::AlreadyExists.into()),
         }
@@ -186,7 +195,7 @@ impl Disk for RemoteDisk {
         if to.parent()?.is_removed()? {
             return Err(ErrorKind::NotFound.into());
         }
-        let is_made = to.put_new(content)?;
+        let is_made = to.put_new(&content)?;
         if is_made {
             from.remove()?;
         }
@@ -195,8 +204,8 @@ impl Disk for RemoteDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let (from, to) = (Place::of(from)?, Place::of(to)?);
-        let copied = from.asked(from.objects()?.copy(&from.key, &to.key));
-        from.some(copied)?.ok_or(ErrorKind::NotFound)?;
+        let objects = from.objects()?;
+        from.some(from.asked(|| objects.copy(&from.key, &to.key)))?.ok_or(ErrorKind::NotFound)?;
         from.remove()
     }
 
@@ -206,7 +215,7 @@ impl Disk for RemoteDisk {
 
     fn remove_empty_folder(&self, folder: &str) -> io::Result<bool> {
         let place = Place::of(folder)?;
-        place.beside(GRAVESTONE)?.put(Bytes::new())?;
+        place.beside(GRAVESTONE)?.put(&Bytes::new())?;
         if !place.names()?.is_empty() {
             return Ok(false);
         }
@@ -217,7 +226,7 @@ impl Disk for RemoteDisk {
     fn remove_folder(&self, folder: &str) -> io::Result<()> {
         let place = Place::of(folder)?;
         let objects = place.objects()?;
-        let listed = place.some(place.asked(async {
+        let listed = place.some(place.asked(|| async {
             let mut listing = objects.list(Some(&place.key));
             let mut found = Vec::new();
             while let Some(meta) = listing.next().await {
@@ -226,7 +235,7 @@ impl Disk for RemoteDisk {
             Ok(found)
         }))?;
         for key in listed.unwrap_or_default() {
-            place.some(place.asked(objects.delete(&key)))?;
+            place.some(place.asked(|| objects.delete(&key)))?;
         }
         Ok(())
     }
@@ -241,7 +250,7 @@ impl Disk for RemoteDisk {
     fn touch(&self, path: &str) -> io::Result<()> {
         let place = Place::of(path)?;
         let content = place.get()?.ok_or(ErrorKind::NotFound)?;
-        place.put(content)
+        place.put(&content)
     }
 
     fn age(&self, path: &str) -> io::Result<Option<Duration>> {

@@ -7,6 +7,9 @@ use std::io;
 /// Longer explanations of servers are cut.
 const MAX_EXPLANATION: usize = 600;
 
+/// What an endpoint is that was never there.
+pub(super) const NOBODY: &str = "nobody answers there";
+
 /// What was being done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
@@ -31,6 +34,13 @@ pub(super) fn error_of(failure: &object_store::Error, path: &str, doing: Doing, 
         object_store::Error::Precondition { .. } => Error::AlreadyExists { path },
         _ => failed(path, doing, io::Error::other(cut(&text))),
     }
+}
+
+/// Whether the same request may go well a moment later.
+pub(super) fn may_pass(failure: &object_store::Error) -> bool {
+    let is_unclear = matches!(failure, object_store::Error::Generic { .. } | object_store::Error::JoinError { .. });
+    let text = chain(failure);
+    is_unclear && refusal(failure, &text).is_none() && !text.contains(NOBODY)
 }
 
 pub(super) fn failed(path: String, doing: Doing, source: io::Error) -> Error {

@@ -1,6 +1,7 @@
 //! One run of bytes of one version, by as many requests at once as it is worth.
 
 use super::client::Client;
+use super::failure::may_pass;
 use super::version::Version;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
@@ -9,11 +10,14 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStoreExt as _};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Longer runs are cut, so that several connections carry them.
 const LONG: u64 = 24 << 20;
 /// What one request of a long run asks for: so much takes far longer than its first byte does.
 const PART: u64 = 8 << 20;
+/// Before a request is made again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) enum Failure {
     /// There is another version now.
@@ -21,6 +25,12 @@ pub(super) enum Failure {
     Store(object_store::Error),
     /// It cannot be held.
     Memory,
+}
+
+impl Failure {
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Store(error) if may_pass(error))
+    }
 }
 
 impl From<object_store::Error> for Failure {
@@ -33,7 +43,7 @@ impl From<object_store::Error> for Failure {
 }
 
 /// The bytes of `span`.
-pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: Range<u64>) -> Result<Bytes, Failure> {
+pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: Range<u64>, patience: Duration) -> Result<Bytes, Failure> {
     let len = usize::try_from(span.end.saturating_sub(span.start)).map_err(|_| Failure::Memory)?;
     let mut left = room(len)?;
     let mut parts = Vec::new();
@@ -41,7 +51,7 @@ pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: R
     while start < span.end {
         let end = if span.end - span.start > LONG { (start + PART).min(span.end) } else { span.end };
         let buffer = left.split_to(usize::try_from(end - start).map_err(|_| Failure::Memory)?);
-        parts.push(part(client, key, version, start..end, buffer));
+        parts.push(patient_part(client, key, version, start..end, buffer, Instant::now() + patience));
         start = end;
     }
     let mut whole = BytesMut::new();
@@ -60,15 +70,32 @@ fn room(len: usize) -> Result<BytesMut, Failure> {
     Ok(BytesMut::from(Bytes::from(bytes)))
 }
 
-async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, mut buffer: BytesMut) -> Result<BytesMut, Failure> {
+/// Asks until it goes well, or wrong for certain: beyond what the client repeats, an answer may end early or be of another length than it says.
+async fn patient_part(
+    client: &Client,
+    key: &Path,
+    version: &Version,
+    span: Range<u64>,
+    mut buffer: BytesMut,
+    until: Instant,
+) -> Result<BytesMut, Failure> {
+    loop {
+        match part(client, key, version, span.clone(), &mut buffer).await {
+            Ok(()) => return Ok(buffer),
+            Err(failure) if failure.may_pass() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, buffer: &mut [u8]) -> Result<(), Failure> {
     let _passage = client.gate.enter().await;
     let options = GetOptions { range: Some(GetRange::Bounded(span.clone())), if_match: version.condition(), ..GetOptions::default() };
     let answer = client.objects.get_opts(key, options).await?;
     if version.is_other_than(&Version::of(&answer.meta)) || answer.range != span {
         return Err(Failure::Changed);
     }
-    fill(client, answer, &mut buffer).await?;
-    Ok(buffer)
+    fill(client, answer, buffer).await
 }
 
 async fn fill(client: &Client, answer: GetResult, buffer: &mut [u8]) -> Result<(), Failure> {
@@ -86,11 +113,24 @@ async fn fill(client: &Client, answer: GetResult, buffer: &mut [u8]) -> Result<(
 }
 
 fn wrong_length(len: usize, what: &str) -> Failure {
-    Failure::Store(object_store::Error::Generic { store: "remote", source: format!("the answer held {what} bytes than the {len} it announced").into() })
+    Failure::Store(object_store::Error::Generic {
+        store: "remote",
+        source: format!("the answer held {what} bytes than the {len} it announced").into(),
+    })
 }
 
 /// Size and version of an object, with its last bytes where the store can send them unasked for where they begin.
-pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64) -> Result<(ObjectMeta, Bytes), Failure> {
+pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
+    let until = Instant::now() + patience;
+    loop {
+        match one_tail(client, key, tail_bytes).await {
+            Err(failure) if failure.may_pass() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
+
+async fn one_tail(client: &Client, key: &Path, tail_bytes: u64) -> Result<(ObjectMeta, Bytes), Failure> {
     let _passage = client.gate.enter().await;
     let options = GetOptions { range: Some(GetRange::Suffix(tail_bytes.max(1))), ..GetOptions::default() };
     match client.objects.get_opts(key, options).await {
@@ -101,9 +141,11 @@ pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64) -> Result
             fill(client, answer, &mut bytes).await?;
             Ok((meta, bytes.freeze()))
         }
-        Err(error @ (object_store::Error::NotFound { .. } | object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. })) => {
-            Err(error.into())
-        }
+        Err(
+            error @ (object_store::Error::NotFound { .. }
+            | object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. }),
+        ) => Err(error.into()),
         // An empty object has no last byte, and some stores know no such ranges.
         Err(error) => match client.objects.head(key).await {
             Ok(meta) => Ok((meta, Bytes::new())),

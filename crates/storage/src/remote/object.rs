@@ -73,7 +73,7 @@ impl RemoteObject {
         let first = spans.first().cloned().unwrap_or_default();
         let doing = Doing::Reading { offset: first.start, len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX) };
         let client = self.store.client()?;
-        let requests = spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span));
+        let requests = spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span, self.store.patience()));
         let answers = runtime::wait(try_join_all(requests)).map_err(|source| failed(self.path.clone(), doing, source))?;
         answers.map_err(|failure| match failure {
             Failure::Changed => Error::Changed { path: self.path.clone() },
@@ -139,7 +139,11 @@ impl RangeRead for RemoteObject {
         if range.is_empty() {
             return Ok(());
         }
-        let bytes = if buffer.len() as u64 <= FIRST_WINDOW { self.small(&range)? } else { self.read_ranges(std::slice::from_ref(&range))?.pop().unwrap_or_default() };
+        let bytes = if buffer.len() as u64 <= FIRST_WINDOW {
+            self.small(&range)?
+        } else {
+            self.read_ranges(std::slice::from_ref(&range))?.pop().unwrap_or_default()
+        };
         if bytes.len() != buffer.len() {
             return Err(short(self, &range));
         }

@@ -15,9 +15,30 @@ use std::time::Duration;
 
 /// Everything else may be a secret.
 const SHOWN: [&str; 24] = [
-    "endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url", "region", "aws_region", "default_region", "aws_default_region", "allow_http",
-    "aws_allow_http", "azure_allow_http", "virtual_hosted_style_request", "skip_signature", "aws_skip_signature", "anon", "account_name",
-    "azure_storage_account_name", "profile", "cache_dir", "cache_bytes", "max_requests", "request_timeout", "retry_timeout", "service_account",
+    "endpoint",
+    "endpoint_url",
+    "aws_endpoint",
+    "aws_endpoint_url",
+    "region",
+    "aws_region",
+    "default_region",
+    "aws_default_region",
+    "allow_http",
+    "aws_allow_http",
+    "azure_allow_http",
+    "virtual_hosted_style_request",
+    "skip_signature",
+    "aws_skip_signature",
+    "anon",
+    "account_name",
+    "azure_storage_account_name",
+    "profile",
+    "cache_dir",
+    "cache_bytes",
+    "max_requests",
+    "request_timeout",
+    "retry_timeout",
+    "service_account",
 ];
 
 /// What `fsspec` and its file systems call them.
@@ -31,6 +52,9 @@ const CACHE_BYTES: u64 = 64 << 30;
 /// Named values, as object_store calls them, and those of our own that [`Limits`] has.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StorageOptions(BTreeMap<String, String>);
+
+/// Options of the client of a store.
+pub(super) type Named<'a> = Vec<(&'a str, &'a str)>;
 
 /// The options that are ours and not the store's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +75,13 @@ impl StorageOptions {
     #[must_use]
     pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Self {
         let renamed = |name: &str| ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| (*name).to_owned());
-        Self(options.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).map(|(name, value)| (renamed(&name).unwrap_or(name), value)).collect())
+        Self(
+            options
+                .into_iter()
+                .map(|(name, value)| (name.to_ascii_lowercase(), value))
+                .map(|(name, value)| (renamed(&name).unwrap_or(name), value))
+                .collect(),
+        )
     }
 
     /// Only those that are certainly no secrets, for what is stored or sent.
@@ -76,7 +106,7 @@ impl StorageOptions {
     }
 
     /// Ours, and what is left for the client of the store.
-    pub(super) fn split(&self) -> std::result::Result<(Limits, Vec<(&str, &str)>), String> {
+    pub(super) fn split(&self) -> std::result::Result<(Limits, Named<'_>), String> {
         let mut limits = Limits::default();
         let mut others = Vec::new();
         for (name, value) in self.iter() {
@@ -216,7 +246,9 @@ mod tests {
 
     #[test]
     fn unusable_limit_is_named() {
-        for (name, value) in [("max_requests", "0"), ("max_requests", "many"), ("request_timeout", "-1"), ("retry_timeout", "0"), ("cache_bytes", "1.5")] {
+        for (name, value) in
+            [("max_requests", "0"), ("max_requests", "many"), ("request_timeout", "-1"), ("retry_timeout", "0"), ("cache_bytes", "1.5")]
+        {
             assert!(options(&[(name, value)]).split().unwrap_err().contains(name));
         }
     }

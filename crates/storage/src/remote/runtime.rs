@@ -1,17 +1,22 @@
 //! The runtime that requests run on: two threads, started by the first request of a process.
 
+use super::failure::may_pass;
 use super::process::PerProcess;
 use crate::waiting::waiting;
 use std::future::Future;
 use std::io;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 const THREADS: usize = 2;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 static RUNTIME: PerProcess<Result<Runtime, io::ErrorKind>> = PerProcess::new();
 
 fn runtime() -> io::Result<&'static Runtime> {
-    let make = || Builder::new_multi_thread().worker_threads(THREADS).thread_name("shardmill-requests").enable_all().build().map_err(|error| error.kind());
+    let make =
+        || Builder::new_multi_thread().worker_threads(THREADS).thread_name("shardmill-requests").enable_all().build().map_err(|error| error.kind());
     RUNTIME.get_or_make(make).as_ref().map_err(|kind| io::Error::from(*kind))
 }
 
@@ -22,6 +27,27 @@ fn runtime() -> io::Result<&'static Runtime> {
 pub(super) fn wait<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = runtime()?;
     Ok(waiting(|| runtime.block_on(future)))
+}
+
+/// As [`wait`], for a request that may be made again: so it is until it goes well or wrong for certain, or `patience` is over.
+///
+/// # Errors
+/// When the system gives no threads.
+pub(super) fn wait_patiently<T, F>(patience: Duration, mut request: impl FnMut() -> F) -> io::Result<object_store::Result<T>>
+where
+    F: Future<Output = object_store::Result<T>>,
+{
+    wait(async {
+        let begun = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match request().await {
+                Err(error) if may_pass(&error) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
+                answer => return answer,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    })
 }
 
 /// Runs `future` behind the caller's back.

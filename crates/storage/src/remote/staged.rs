@@ -3,7 +3,7 @@
 //! Until that request nobody sees anything; a writer that dies leaves an upload without a name, which the bucket's own rule for such uploads removes. Under
 //! [`Replace::Never`] the last request carries the condition that there is no such object, so of two writers one is refused.
 
-use super::failure::{Doing, error_of, failed};
+use super::failure::{Doing, error_of, failed, may_pass};
 use super::location::{Location, Service};
 use super::runtime;
 use super::store::RemoteStore;
@@ -15,12 +15,15 @@ use object_store::{Attribute, Attributes, GetOptions, ObjectStoreExt as _, PutMo
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// Of a part, and of an object that goes up whole.
 const PART: usize = 8 << 20;
 /// S3 takes 10,000 parts: later ones are larger, for objects up to its limit of 5 TB.
 const PARTS_OF_A_SIZE: usize = 1000;
+/// Before a part is sent again.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Parts on their way at once.
 const MAX_UNDER_WAY: usize = 4;
 
@@ -83,8 +86,12 @@ impl RemoteStaged {
         self.store.client()?.parts.clone().ok_or_else(unable)
     }
 
-    fn wait<T>(&self, doing: Doing, future: impl Future<Output = object_store::Result<T>>) -> Result<T> {
-        let answer = runtime::wait(future).map_err(|source| failed(self.path.clone(), doing, source))?;
+    /// A request that may be made twice: what it did before is known by the token, or replaced.
+    fn wait<T, F>(&self, doing: Doing, request: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let answer = runtime::wait_patiently(self.store.patience(), request).map_err(|source| failed(self.path.clone(), doing, source))?;
         answer.map_err(|error| error_of(&error, &self.path, doing, self.store.options()))
     }
 
@@ -95,7 +102,7 @@ impl RemoteStaged {
             Some(upload) => upload,
             None => {
                 let options = PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
-                let upload = self.wait(Doing::Writing, parts.create_multipart_opts(&self.key, options))?;
+                let upload = self.wait(Doing::Writing, || parts.create_multipart_opts(&self.key, options.clone()))?;
                 self.upload = Some(upload.clone());
                 upload
             }
@@ -104,10 +111,16 @@ impl RemoteStaged {
             self.receive()?;
         }
         let (key, number, payload) = (self.key.clone(), self.sent.len() + self.sending.len(), PutPayload::from(self.buffer.split().freeze()));
-        let gate = Arc::clone(&self.store.client()?.gate);
+        let (gate, patience) = (Arc::clone(&self.store.client()?.gate), self.store.patience());
         let request = async move {
             let _passage = gate.enter().await;
-            parts.put_part(&key, &upload, number, payload).await
+            let begun = Instant::now();
+            loop {
+                match parts.put_part(&key, &upload, number, payload.clone()).await {
+                    Err(error) if may_pass(&error) && begun.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+                    answer => return answer,
+                }
+            }
         };
         self.sending.push_back(runtime::spawn(request).map_err(|source| failed(self.path.clone(), Doing::Writing, source))?);
         Ok(())
@@ -115,8 +128,9 @@ impl RemoteStaged {
 
     fn receive(&mut self) -> Result<()> {
         let Some(sending) = self.sending.pop_front() else { return Ok(()) };
-        let part = self.wait(Doing::Writing, async { sending.await? })?;
-        self.sent.push(part);
+        let part = runtime::wait(sending).map_err(|source| failed(self.path.clone(), Doing::Writing, source))?;
+        let part = part.map_err(|error| failed(self.path.clone(), Doing::Writing, io::Error::other(error)))?;
+        self.sent.push(part.map_err(|error| error_of(&error, &self.path, Doing::Writing, self.store.options()))?);
         Ok(())
     }
 
@@ -140,7 +154,7 @@ impl RemoteStaged {
                 let payload = PutPayload::from(self.buffer.split().freeze());
                 let mode = if replace == Replace::Never { PutMode::Create } else { PutMode::Overwrite };
                 let options = PutOptions { mode, attributes: self.attributes(), ..PutOptions::default() };
-                let put = self.wait(Doing::Publishing, client.objects.put_opts(&self.key, payload, options)).map(drop);
+                let put = self.wait(Doing::Publishing, || client.objects.put_opts(&self.key, payload.clone(), options.clone())).map(drop);
                 self.unless_ours(put)?;
             }
             Some(upload) => {
@@ -149,7 +163,7 @@ impl RemoteStaged {
                     self.refuse_taken()?;
                     client.conditional.add(&upload);
                 }
-                let completed = self.wait(Doing::Publishing, parts.complete_multipart(&self.key, &upload, self.sent.clone()));
+                let completed = self.wait(Doing::Publishing, || parts.complete_multipart(&self.key, &upload, self.sent.clone()));
                 client.conditional.remove(&upload);
                 self.unless_ours(completed.map(drop))?;
             }
@@ -173,7 +187,10 @@ impl RemoteStaged {
     fn is_ours(&self) -> bool {
         let Ok(client) = self.store.client() else { return false };
         let head = client.objects.get_opts(&self.key, GetOptions { head: true, ..GetOptions::default() });
-        let token = runtime::wait(head).ok().and_then(std::result::Result::ok).and_then(|answer| answer.attributes.get(&Attribute::Metadata(TOKEN.into())).cloned());
+        let token = runtime::wait(head)
+            .ok()
+            .and_then(std::result::Result::ok)
+            .and_then(|answer| answer.attributes.get(&Attribute::Metadata(TOKEN.into())).cloned());
         token.is_some_and(|token| token.as_ref() == self.token)
     }
 
@@ -242,10 +259,8 @@ impl Staged for RemoteStaged {
         if replace == Replace::Never && runtime::wait(client.objects.head(&target_key)).is_ok_and(|answer| answer.is_ok()) {
             return Err(Error::AlreadyExists { path: target });
         }
-        self.wait(Doing::Publishing, async {
-            client.objects.copy(&key, &target_key).await?;
-            client.objects.delete(&key).await
-        })
+        self.wait(Doing::Publishing, || client.objects.copy(&key, &target_key))?;
+        self.wait(Doing::Publishing, || client.objects.delete(&key))
     }
 }
 
@@ -258,7 +273,7 @@ impl Drop for RemoteStaged {
             for part in sending {
                 part.abort();
             }
-            tokio::time::timeout(std::time::Duration::from_secs(5), parts.abort_multipart(&key, &upload)).await
+            tokio::time::timeout(Duration::from_secs(5), parts.abort_multipart(&key, &upload)).await
         });
     }
 }

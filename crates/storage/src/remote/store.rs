@@ -94,6 +94,11 @@ impl RemoteStore {
         &self.options
     }
 
+    /// How long a request is made again.
+    pub(super) fn patience(&self) -> Duration {
+        self.limits.retry_timeout
+    }
+
     /// Where what is fetched is kept, when that was asked for.
     pub(super) fn cache(&self) -> Result<Option<&Arc<Cache>>> {
         let Some(folder) = &self.limits.cache_dir else { return Ok(None) };
@@ -114,7 +119,8 @@ impl RemoteStore {
             let version = Version::of(&meta);
             return RemoteObject::new(self, path, key, version, Bytes::new());
         }
-        let answer = runtime::wait(fetch::tail(self.client()?, &key, tail_bytes)).map_err(|source| failed(path.to_owned(), Doing::Opening, source))?;
+        let answer = runtime::wait(fetch::tail(self.client()?, &key, tail_bytes, self.patience()))
+            .map_err(|source| failed(path.to_owned(), Doing::Opening, source))?;
         let (meta, tail) = answer.map_err(|failure| self.unopened(failure, path))?;
         RemoteObject::new(self, path, key, Version::of(&meta), tail)
     }
@@ -131,7 +137,7 @@ impl RemoteStore {
     fn below(&self, prefix: &str, path: &str) -> Result<Vec<ObjectMeta>> {
         let client = self.client()?;
         let prefix = Path::parse(prefix).map_err(|error| refused(path, error.to_string()))?;
-        let collect = async {
+        let collect = || async {
             let mut found = Vec::new();
             let mut listing = client.objects.list(Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty()));
             while let Some(meta) = listing.next().await {
@@ -139,7 +145,7 @@ impl RemoteStore {
             }
             Ok::<_, object_store::Error>(found)
         };
-        let found = runtime::wait(collect).map_err(|source| failed(path.to_owned(), Doing::Listing, source))?;
+        let found = runtime::wait_patiently(self.patience(), collect).map_err(|source| failed(path.to_owned(), Doing::Listing, source))?;
         found.map_err(|error| error_of(&error, path, Doing::Listing, &self.options))
     }
 
@@ -192,7 +198,7 @@ impl Store for Shared {
             found.retain(|meta| pattern.matches_with(meta.location.as_ref(), options));
         }
         // Consoles make empty objects for folders.
-        found.retain(|meta| !(meta.size == 0 && meta.location.as_ref() == key) && !meta.location.as_ref().contains(".sgwtmp/"));
+        found.retain(|meta| meta.size > 0 || meta.location.as_ref() != key);
         if found.is_empty() && wildcard.is_none() {
             // A name without a dot may still be a file.
             return self.open(path).map(|_| vec![path.to_owned()]);

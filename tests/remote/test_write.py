@@ -1,0 +1,152 @@
+"""Writers and jobs whose output is a bucket: new objects that are whole, each row once."""
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
+
+from .fault_proxy import Fault, mix
+
+ROWS = 4000
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"])
+def test_what_is_written_to_a_bucket_reads_as_what_is_written_to_a_folder(kind, bucket, server, tmp_path):
+    rows = [{"txt": f"row {number}"} for number in range(1000)]
+    out = f"s3://{bucket.name}/out"
+    options = {"format": kind, "size_limit": 4096, "modified": 0} if kind == "webdataset" else {"format": kind}
+    for where, more in ((out, {"storage_options": server.storage_options()}), (tmp_path / "out", {})):
+        with sm.Writer(where, **options, **more) as writer:
+            for row in rows:
+                writer.write(row)
+    assert list(sm.Dataset(out)) == list(sm.Dataset(tmp_path / "out"))
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert sorted(path.name for path in (bucket.folder / "out").iterdir()) == names
+
+
+def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(bucket, server, proxy):
+    out = f"s3://{bucket.name}/large.parquet"
+    options = server.storage_options(endpoint=proxy.endpoint)
+    batch = pa.table({"x": [bytes([number % 251]) * 100_000 for number in range(300)]})
+    with sm.Writer(out, compression="none", storage_options=options) as writer:
+        writer.write_batch(batch)
+    assert sm.Dataset(out).take(range(300)).column("x").to_pylist() == batch["x"].to_pylist()
+    with pytest.raises(ZeroDivisionError), sm.Writer(f"s3://{bucket.name}/none.parquet", compression="none") as writer:
+        writer.write_batch(batch)
+        raise ZeroDivisionError
+    assert sorted(path.name for path in bucket.folder.glob("*.parquet")) == ["large.parquet"]
+    assert any(request["operation"] == "CompleteMultipartUpload" for request in proxy.requests())
+
+
+def test_a_name_that_is_taken_is_refused_also_by_whoever_comes_last(bucket, server):
+    out = f"s3://{bucket.name}/rows.parquet"
+    sm.storage.configure(out, server.storage_options())
+    first, second = sm.Writer(out), sm.Writer(out)
+    for writer in (first, second):
+        writer.write({"x": 1})
+    first.close()
+    with pytest.raises(FileExistsError):
+        second.close()
+    with pytest.raises(FileExistsError):
+        sm.Writer(out)
+
+
+def test_a_put_whose_answer_was_lost_is_known_as_our_own(bucket, server, proxy):
+    out = f"s3://{bucket.name}/rows.parquet"
+    proxy.faults(Fault(kind="lost", applied=True, methods=("PUT",), count=1))
+    with sm.Writer(out, storage_options=server.storage_options(endpoint=proxy.endpoint)) as writer:
+        writer.write({"x": 1})
+    assert proxy.given() == [1] and list(sm.Dataset(out)) == [{"x": 1}]
+
+
+@pytest.fixture
+def tables(bucket, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(8):
+        ids = list(range(number * ROWS, (number + 1) * ROWS))
+        pq.write_table(pa.table({"id": ids, "text": [f"row {id}" for id in ids]}), folder / f"{number}.parquet")
+    bucket.publish("in", folder)
+    return f"s3://{bucket.name}"
+
+
+def same(batch):
+    return batch
+
+
+def job(root, options, **changed):
+    return Pipeline(
+        source=TableSource(f"{root}/in", files_per_partition=1, storage_options=options),
+        stages=[Map(same, batch_size=1000)],
+        sink=ParquetSink(f"{root}/out"),
+        **changed,
+    )
+
+
+def ids_of(path):
+    return sorted(row["id"] for row in sm.Dataset(path))
+
+
+def test_a_job_reads_from_a_bucket_and_writes_to_it(tables, server):
+    report = job(tables, server.storage_options()).run(progress=False)
+    assert report.counts("output")["rows"] == 8 * ROWS
+    assert ids_of(f"{tables}/out") == list(range(8 * ROWS))
+
+
+class StopsOnce:
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self, batch):
+        self.left -= 1
+        if self.left == 0:
+            raise RuntimeError("stopped")
+        return batch
+
+
+@pytest.mark.parametrize("id_column", [None, "id"])
+def test_a_job_that_was_stopped_goes_on_where_it_was(id_column, tables, server, monkeypatch):
+    options = server.storage_options()
+    checkpoint = {"path": f"{tables}/state", "id_column": id_column, "version": "1"}
+
+    def attempt(after):
+        stages = [Map(StopsOnce(after), batch_size=1000)]
+        return Pipeline(
+            source=TableSource(f"{tables}/in", files_per_partition=1, storage_options=options),
+            stages=stages,
+            sink=ParquetSink(f"{tables}/out"),
+            checkpoint=checkpoint,
+        ).run(progress=False, workers=1)
+
+    with pytest.raises(Exception, match="stopped"):
+        attempt(14)
+    report = attempt(10_000)
+    assert ids_of(f"{tables}/out") == list(range(8 * ROWS))
+    assert report.counts("input")["rows"] < 8 * ROWS
+
+
+def test_a_job_under_mixed_faults_has_each_row_once(tables, server, proxy):
+    options = {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1}
+    proxy.faults(mix(probability=0.2, count=60, seed=11))
+    job(tables, options, checkpoint={"path": f"{tables}/state", "id_column": "id", "version": "1"}).run(progress=False)
+    proxy.faults()
+    assert ids_of(f"{tables}/out") == list(range(8 * ROWS))
+
+
+def shardmill(*arguments):
+    command = [sys.executable, "-m", "shardmill", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_cache_commands_tell_what_is_kept_and_remove_it(tables, server, tmp_path):
+    cache = str(tmp_path / "cache")
+    rows = list(sm.Dataset(f"{tables}/in", storage_options={**server.storage_options(), "cache_dir": cache}))
+    assert len(rows) == 8 * ROWS
+    told = shardmill("cache", "info", "--dir", cache)
+    assert f"{tables}/in/0.parquet" in told
+    shardmill("cache", "clear", "--dir", cache)
+    assert shardmill("cache", "info", "--dir", cache) == ""
