@@ -103,8 +103,8 @@ def _unpacked_message(layout: dict[Any, Any], parts: list[tuple[_Path, str, tupl
 def _unpacked_block(
     layout: dict[Any, Any], places: list[tuple[_Path, int, torch.dtype, tuple[int, ...]]], block: torch.Tensor
 ) -> dict[Any, Any]:
-    for path, *place in places:
-        _filled(layout, path, _part(block, *place))
+    for path, start, dtype, shape in places:
+        _filled(layout, path, _part(block, start, dtype, shape))
     return layout
 
 
