@@ -9,7 +9,7 @@ use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use shardmill_formats::tar::{Compression, sniff_compression};
 use shardmill_storage::OpenFiles;
-use shardmill_storage::{RangeRead, store_of};
+use shardmill_storage::{RangeRead, is_remote, options_of, store_of};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,6 +39,10 @@ impl Locator {
     /// The text for `materialize_error`.
     pub fn locate(&mut self, locator: &SourceRef) -> Result<Located, String> {
         let path = locator.path.as_deref().filter(|path| !path.is_empty()).ok_or("missing path")?;
+        // Paths of rows are data, and data must not decide which hosts are asked with the user's credentials: only buckets that the user named are read.
+        if is_remote(path) && options_of(path).is_none() {
+            return Err("failed to resolve filesystem".to_owned());
+        }
         let (object, range) = match (&locator.member, locator.range()) {
             (None, _) => {
                 let file = self.file(path)?;

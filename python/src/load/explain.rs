@@ -37,7 +37,7 @@ impl PyRowPlan {
             let pieces = |pack: Vec<FilePiece>| pack.into_iter().map(|piece| (piece.file, piece.row, piece.first_token, piece.tokens)).collect();
             answer.set_item("packs", packs.map(|packs| packs.into_iter().map(pieces).collect::<Vec<Vec<_>>>()))?;
             answer.set_item("steps", steps.remaining(0))?;
-            answer.set_item("rows_of_epoch", rows.num_rows())?;
+            answer.set_item("rows_of_epoch", order.num_rows())?;
             answer.set_item("packs_of_epoch", plan.num_packs())?;
             answer.set_item("tokens_of_epoch", totals.tokens)?;
             answer.set_item("truncated_tokens", totals.truncated_tokens)?;
