@@ -40,7 +40,7 @@ def test_checkpoint_may_be_said_in_several_ways(job, form):
     [
         ({"path": ""}, "must be a folder"),
         ({"path": 7}, "must be a folder"),
-        ({"path": "s3://bucket/state"}, "local or mounted"),
+        ({"path": "ftp://host/state"}, "a checkpoint is in a folder"),
         ({"path": "x", "id_column": ""}, "`id_column` is ''"),
         ({"path": "x", "id_column": []}, "`id_column` is"),
         ({"path": "x", "id_column": ["a", "a"]}, "twice"),

@@ -144,9 +144,11 @@ impl Error {
             },
             Self::Changed { .. } => Some("open it again, when nobody writes it any more"),
             Self::List { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
-                Some("name each object, or copy the folder to a local one first")
+                Some("name each object, or give storage_options (service_account)")
             }
-            Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => Some("write to a local folder and upload it"),
+            Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
+                Some("give storage_options, or write to a local folder and upload it")
+            }
             Self::Write { source, .. } | Self::Publish { source, .. } | Self::Stage { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Some("the disk is full; nothing partial was left under a final name"),
                 io::ErrorKind::PermissionDenied => Some("the output folder is not writable for this user"),

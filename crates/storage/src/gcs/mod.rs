@@ -14,9 +14,10 @@ mod site;
 #[cfg(test)]
 mod tests;
 
-use crate::{Error, RangeRead, Result, Staged, Store, Unpublished, remote};
+use crate::{Error, RangeRead, Result, Staged, Store, Unpublished};
 use object::GcsObject;
 use site::Site;
+use std::io;
 use std::sync::Arc;
 
 pub(crate) const SCHEME: &str = "gs";
@@ -39,14 +40,21 @@ impl Store for GcsStore {
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>> {
-        remote::store(path)?.list(path)
+        Err(Error::List {
+            path: path.to_owned(),
+            source: unsupported("buckets are listed with storage_options alone; their objects can be read one by one"),
+        })
     }
 
-    fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
-        remote::store(path)?.stage(path, unpublished)
+    fn stage(&self, path: &str, _unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+        Err(Error::Stage { path: path.to_owned(), source: unsupported("buckets are written to with storage_options alone") })
     }
 
-    fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
-        remote::store(path)?.stage_as(path, hidden, unpublished)
+    fn stage_as(&self, path: &str, _hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
+        self.stage(path, unpublished)
     }
+}
+
+fn unsupported(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, what)
 }
