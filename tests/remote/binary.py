@@ -15,6 +15,9 @@ GATEWAY_MODULE = f"github.com/versity/versitygw/cmd/versitygw@{GATEWAY}"
 PROXY_SOURCES = Path(__file__).resolve().parent / "proxy"
 NO_GO = "no Go here, so no S3 server to test against; install Go 1.25 or newer (https://go.dev/dl)"
 
+#: Looked up before any test has another cache for a while: a build takes minutes.
+TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardmill" / "tools"
+
 
 class MissingGoError(RuntimeError):
     """There is no Go to build with. What is in the cache already needs none."""
@@ -37,7 +40,7 @@ def proxy_path() -> Path:
 
 
 def _built(name: str, build) -> Path:
-    tools = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardmill" / "tools"
+    tools = TOOLS
     path = tools / name
     if path.exists():
         return path
