@@ -5,12 +5,13 @@ MDS, and Parquet with an index, compare what their index says; here the files th
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from shardmill._native import storage
 from shardmill._native import write as _native
 from shardmill.errors import PlanError
-from shardmill.shards import INDEX_NAME, Mode
+from shardmill.shard_index import index_path
+from shardmill.shards import Mode
 from shardmill.written_formats import is_one_file
 
 _COMPARED = ("parquet", "jsonl", "webdataset")
@@ -28,7 +29,7 @@ class EarlierShards:
 
     def __init__(self, out: str, format: str, mode: Mode, files: list[str]) -> None:
         self._out, self._format = out, format
-        is_asked = mode == "append" and format in _COMPARED and not Path(out, INDEX_NAME).exists()
+        is_asked = mode == "append" and format in _COMPARED and storage.size(index_path(out)) is None
         self._files = [path for path in files if is_asked and is_one_file(path, format)]
         self._is_checked = not self._files
 

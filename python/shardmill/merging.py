@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from shardmill._native import storage
 from shardmill.errors import FormatError, NotFoundError, PlanError
-from shardmill.shard_index import basename_of, check_same_columns, read_index, write_index
-from shardmill.shards import INDEX_NAME, OutputFolder
+from shardmill.shard_index import basename_of, check_same_columns, index_path, read_index, write_index
+from shardmill.shards import INDEX_NAME, output_of
+from shardmill.storage import configure_all
 
 PathLike = str | os.PathLike[str]
 
 
-def merge(out: PathLike, parts: Iterable[PathLike] | None = None) -> list[str]:
+def merge(
+    out: PathLike, parts: Iterable[PathLike] | None = None, *, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
     """Makes one data set of parts below ``out``; data files stay as they are.
 
     Parts with an ``index.json`` (MDS, and Parquet with ``index="chinidataset"``) get one that lists the shards of all, with paths
@@ -23,9 +27,10 @@ def merge(out: PathLike, parts: Iterable[PathLike] | None = None) -> list[str]:
     need none: a data set reads the folder. Their schemas are compared, and nothing is written.
 
     Args:
-        out: the folder that has the parts, at any depth.
+        out: the folder that has the parts, at any depth; also in an object store.
         parts: their folders or index files, in the order in which rows shall come; all below ``out`` in the order of their paths
             when ``None``. One that is named twice counts once.
+        storage_options: see :func:`shardmill.storage.configure`.
 
     Returns:
         The paths of all data files, in order.
@@ -43,7 +48,8 @@ def merge(out: PathLike, parts: Iterable[PathLike] | None = None) -> list[str]:
         ['set/00000/shard.00000.mds', 'set/00001/shard.00000.mds']
     """
     root = os.fspath(out)
-    if not Path(root).is_dir():
+    configure_all([root], storage_options)
+    if not _is_folder(root):
         raise NotFoundError(f"there is no folder {root!r}")
     if parts is None:
         indexes = _found(root)
@@ -51,7 +57,7 @@ def merge(out: PathLike, parts: Iterable[PathLike] | None = None) -> list[str]:
     else:
         given = [os.fspath(part) for part in parts]
         indexes = _named(root, given)
-        folders = [part for part in given if Path(part).is_dir() and not Path(part, INDEX_NAME).exists()]
+        folders = [part for part in given if _is_folder(part) and not _exists(index_path(part))]
         if indexes and folders:
             raise PlanError(
                 f"the part {folders[0]!r} has no {INDEX_NAME}, and others have\n"
@@ -62,45 +68,63 @@ def merge(out: PathLike, parts: Iterable[PathLike] | None = None) -> list[str]:
 
 def _found(root: str) -> list[str]:
     """Every index below the root but its own, in the order of their paths."""
-    found = [
-        str(path) for path in Path(root).rglob(INDEX_NAME) if path.parent != Path(root) and _is_visible(path, root)
+    if storage.is_remote(root):
+        found = {path: _parts_below(path, root) for path in storage.files(root) if path.endswith(f"/{INDEX_NAME}")}
+    else:
+        found = {str(path): path.relative_to(root).parts for path in Path(root).rglob(INDEX_NAME)}
+    visible = [
+        path for path, names in found.items() if len(names) > 1 and not any(name.startswith(".") for name in names)
     ]
-    return sorted(found, key=lambda path: Path(path).relative_to(root).parts)
+    return sorted(visible, key=found.__getitem__)
 
 
-def _is_visible(path: Path, root: str) -> bool:
-    return not any(part.startswith(".") for part in path.relative_to(root).parts)
+def _parts_below(path: str, root: str) -> tuple[str, ...]:
+    """The names on the way from the root to what lies below it; none for what does not."""
+    real, real_root = _real(path), _real(root)
+    return tuple(real[len(real_root) + 1 :].split("/")) if real.startswith(f"{real_root.rstrip('/')}/") else ()
+
+
+def _real(path: str) -> str:
+    return path.rstrip("/") if storage.is_remote(path) else os.path.realpath(path)
+
+
+def _exists(path: str) -> bool:
+    return storage.size(path) is not None
+
+
+def _is_folder(path: str) -> bool:
+    return bool(storage.names(path)) if storage.is_remote(path) else Path(path).is_dir()
 
 
 def _named(root: str, parts: list[str]) -> list[str]:
     indexes: dict[str, str] = {}
     for part in parts:
-        path = part if Path(part).name == INDEX_NAME else str(Path(part, INDEX_NAME))
-        if not Path(path).exists():
-            if Path(part).is_dir():
+        path = part if Path(part).name == INDEX_NAME else index_path(part)
+        if not _exists(path):
+            if _is_folder(part):
                 continue
             raise NotFoundError(f"there is no part {part!r}")
-        real = os.path.realpath(path)
-        if os.path.commonpath([real, os.path.realpath(root)]) != os.path.realpath(root):
+        names = _parts_below(path, root)
+        if not names:
             raise PlanError(
                 f"the part {part!r} does not lie below {root!r}\nhint: an index names files below its folder only"
             )
-        if Path(real).parent == Path(root).resolve():
+        if len(names) == 1:
             raise PlanError(f"{part!r} is the index that is to be written")
-        indexes.setdefault(real, path)
+        indexes.setdefault(_real(path), path)
     return list(indexes.values())
 
 
 def _merged(root: str, indexes: list[str]) -> list[str]:
     shards: list[dict[str, Any]] = []
     for path in indexes:
-        folder = Path(path).parent.resolve().relative_to(Path(root).resolve()).as_posix()
+        folder = "/".join(_parts_below(path, root)[:-1])
         for shard in read_index(path)["shards"]:
             moved = _below(folder, shard, path)
-            stored = Path(root, basename_of(moved))
-            if not stored.is_file():
+            size = storage.size(_file_of(root, moved))
+            if size is None:
                 raise NotFoundError(f"{path!r} lists {basename_of(shard)!r}, and there is no such file")
-            expected, size = (moved.get("zip_data") or moved["raw_data"]).get("bytes"), stored.stat().st_size
+            expected = (moved.get("zip_data") or moved["raw_data"]).get("bytes")
             if expected != size:
                 raise FormatError(
                     f"{path!r} says that {basename_of(shard)!r} has {expected} bytes, and it has {size:,}"
@@ -109,9 +133,14 @@ def _merged(root: str, indexes: list[str]) -> list[str]:
     if shards:
         check_same_columns(shards, "the parts differ")
     is_indented = any(shard.get("format") == "parquet" for shard in shards)
-    with OutputFolder(root, is_file=False, mode="append", prefix="shard.").locked():
+    with output_of(root, is_file=False, mode="append", prefix="shard.").locked():
         write_index(root, shards, is_indented=is_indented)
-    return [str(Path(root, basename_of(shard))) for shard in shards]
+    return [_file_of(root, shard) for shard in shards]
+
+
+def _file_of(root: str, shard: Mapping[str, Any]) -> str:
+    name = basename_of(shard)
+    return f"{root.rstrip('/')}/{name}" if storage.is_remote(root) else str(Path(root, name))
 
 
 def _below(folder: str, shard: dict[str, Any], index: str) -> dict[str, Any]:
@@ -133,7 +162,7 @@ def _compared(folders: list[str]) -> list[str]:
 
     files: list[str] = []
     first: Any = None
-    for folder in dict.fromkeys(os.path.realpath(folder) for folder in folders):
+    for folder in dict.fromkeys(_real(folder) for folder in folders):
         dataset = _part(folder)
         if first is not None and dataset.format not in (None, first[2]):
             raise PlanError(

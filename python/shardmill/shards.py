@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardmill._native import storage
-from shardmill.errors import OptionError, OutputExistsError
+from shardmill.errors import OutputExistsError
 
 Mode = Literal["error", "overwrite", "append"]
 
@@ -96,7 +96,7 @@ class OutputFolder:
             kept = {os.path.realpath(path) for path in written}
             for path in self._seen:
                 if os.path.realpath(path) not in kept:
-                    Path(path).unlink(missing_ok=True)
+                    storage.remove(path)
 
     def remove_if_made(self) -> None:
         """Removes the folders that were made for files which then got no names, as far as nobody has put something there."""
@@ -125,31 +125,32 @@ class OutputFolder:
 
 
 class OutputBucket(OutputFolder):
-    """As :class:`OutputFolder`, below a path of an object store. Only new names are given: of two writers, the store refuses one.
+    """As :class:`OutputFolder`, below a path of an object store, where writers hold nobody back: of two, the store refuses one.
 
     Raises:
-        ValueError: for another mode than ``"error"``.
-        FileExistsError: when there is something.
+        FileExistsError: when there is something, and it is to stay.
     """
 
     def __init__(self, out: str, *, is_file: bool, mode: Mode, prefix: str) -> None:
-        if mode != "error":
-            raise OptionError(
-                f"mode={mode!r} is for local folders; below {out!r} only new files are written\nhint: choose another path"
-            )
         self._out, self._is_file, self._mode = out.rstrip("/"), is_file, mode
         self._shard = re.compile(re.escape(prefix) + r"(\d+)\.[\w.]+")
         self._made = []
-        if is_file and storage.size(out) is not None:
-            raise OutputExistsError(f"{out!r} exists already")
+        if is_file and mode == "error" and storage.size(out) is not None:
+            raise OutputExistsError(f'{out!r} exists already\nhint: mode="overwrite" replaces it')
         self._seen = self.data_files()
-        if self._seen:
+        if mode == "error" and self._seen:
             self._refuse("already")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Stores know no locks, and need none."""
+        """Stores know no locks; names and indexes are given on conditions."""
         yield
+
+    def remove_replaced(self, written: list[str]) -> None:
+        """Removes what the new objects stand for."""
+        if self._mode == "overwrite":
+            for path in self._seen.keys() - set(written):
+                storage.remove(path)
 
     def data_files(self) -> dict[str, tuple[int, int]]:
         """Data files directly below the path."""

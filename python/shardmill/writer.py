@@ -146,6 +146,7 @@ class Writer:
             "prefix": None if is_file else prefix,
             "size_limit": limit or _MDS_MOST_BYTES,
             "replaces": mode == "overwrite",
+            "first_number": self._folder.first_number() if mode == "append" else 0,
             "threads": checked_threads(threads),
         }
         self._options = options

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from shardmill._native import storage
 from shardmill.errors import OptionError
 from shardmill.row_batches import RowBatches
 from shardmill.shard_index import (
+    add_to_index,
     check_same_columns,
     columns_entry,
+    index_path,
     known_shards,
     mds_entry,
     parquet_entry,
     write_index,
 )
-from shardmill.shards import INDEX_NAME, Mode
+from shardmill.shards import Mode
 
 #: Rows, bytes and what an index says, of each file.
 Shards = list[tuple[int, int, str | None]]
@@ -72,9 +74,9 @@ class WrittenIndex:
         Raises:
             ValueError: when shards are appended to others of other columns, or without an index.
         """
-        path = Path(self._out, INDEX_NAME)
+        path = index_path(self._out)
         if not self._is_written:
-            if self._mode == "append" and path.exists():
+            if self._mode == "append" and storage.size(path) is not None:
                 raise OptionError(
                     f"the folder {self._out!r} has an index, which would not know the new shards\nhint: index='chinidataset'"
                 )
@@ -87,7 +89,7 @@ class WrittenIndex:
                 check_same_columns([*known, new], "the new shards do not fit those that are there")
             return known
         if self._mode == "overwrite":
-            path.unlink(missing_ok=True)
+            storage.remove(path)
         return []
 
     def end(self, known: list[dict[str, Any]], shards: Shards, files: Sequence[str], batches: RowBatches) -> None:
@@ -95,7 +97,11 @@ class WrittenIndex:
         if not self._is_written:
             return
         entries = [self._entry(path, shard, batches) for path, shard in zip(files, shards, strict=True)]
-        self.paths = [write_index(self._out, [*known, *entries], is_indented=not self._is_mds)]
+        is_indented = not self._is_mds
+        if self._mode == "append" and storage.is_remote(self._out):
+            self.paths = [add_to_index(self._out, entries, is_indented=is_indented)]
+        else:
+            self.paths = [write_index(self._out, [*known, *entries], is_indented=is_indented)]
 
     def _entry(self, path: str, shard: tuple[int, int, str | None], batches: RowBatches) -> dict[str, Any]:
         rows, _, text = shard

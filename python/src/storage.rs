@@ -2,8 +2,8 @@
 
 use crate::error::PyShardmillResult;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use shardmill_storage::{Disk, RemoteDisk, StorageOptions};
+use pyo3::types::{PyBytes, PyDict};
+use shardmill_storage::{AnyDisk, Disk, RemoteDisk, StorageOptions, store_of};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -37,6 +37,31 @@ fn request_counts<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py
     Ok(Some(dict))
 }
 
+/// All files at or below a path, sorted.
+#[pyfunction]
+fn files(py: Python<'_>, path: &str) -> PyShardmillResult<Vec<String>> {
+    Ok(py.detach(|| store_of(path)?.list(path))?)
+}
+
+/// The content of a file; `None` when there is none.
+#[pyfunction]
+fn read<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let content = py.detach(|| AnyDisk::default().read(path))?;
+    Ok(content.map(|content| PyBytes::new(py, &content)))
+}
+
+/// Removes a file; one that is not there is fine.
+#[pyfunction]
+fn remove(py: Python<'_>, path: &str) -> PyResult<()> {
+    Ok(py.detach(|| AnyDisk::default().remove(path))?)
+}
+
+/// Puts an object in place of the one that is known; false when there is another one.
+#[pyfunction]
+fn replace_object(py: Python<'_>, path: &str, known: Option<&[u8]>, content: &[u8]) -> PyResult<bool> {
+    Ok(py.detach(|| RemoteDisk::default().replace(path, known, content))?)
+}
+
 /// Names of what lies directly below a path of a store.
 #[pyfunction]
 fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
@@ -46,7 +71,7 @@ fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
 /// The size of an object; `None` when there is none.
 #[pyfunction]
 fn size(py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
-    Ok(py.detach(|| RemoteDisk::default().size(path))?)
+    Ok(py.detach(|| AnyDisk::default().size(path))?)
 }
 
 /// Path, bytes on the disk, size of the whole object and seconds since 1970 of the last use, the latest first.
@@ -68,8 +93,12 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(configure, &module)?)?;
     module.add_function(wrap_pyfunction!(cache_entries, &module)?)?;
     module.add_function(wrap_pyfunction!(clear_cache, &module)?)?;
+    module.add_function(wrap_pyfunction!(files, &module)?)?;
     module.add_function(wrap_pyfunction!(is_remote, &module)?)?;
     module.add_function(wrap_pyfunction!(names, &module)?)?;
+    module.add_function(wrap_pyfunction!(read, &module)?)?;
+    module.add_function(wrap_pyfunction!(remove, &module)?)?;
+    module.add_function(wrap_pyfunction!(replace_object, &module)?)?;
     module.add_function(wrap_pyfunction!(size, &module)?)?;
     module.add_function(wrap_pyfunction!(request_counts, &module)?)?;
     module.add_function(wrap_pyfunction!(without_secrets, &module)?)

@@ -4,9 +4,9 @@
 //! that is listed here lies whole inside the archive.
 
 use shardmill_formats::tar::{Compression, Member, TarError, Walk, inflate, sniff_compression};
-use shardmill_storage::{Error, LocalFile, RangeRead, Result, store_of};
+use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, store_of};
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Read, Seek};
+use std::io::{self, BufWriter, Seek};
 use std::sync::Arc;
 
 const SNIFF_LEN: usize = 16;
@@ -112,7 +112,7 @@ fn inflated(file: &Arc<dyn RangeRead>) -> Result<(Arc<dyn RangeRead>, Option<Tar
     let failed = |source| Error::Stage { path: format!("temporary copy of {}", file.path()), source };
     let copy = tempfile::tempfile().map_err(failed)?;
     let mut writer = BufWriter::with_capacity(INFLATE_BUFFER_LEN, copy);
-    let reader = io::BufReader::with_capacity(INFLATE_BUFFER_LEN, SequentialRead { object: &**file, offset: 0 });
+    let reader = io::BufReader::with_capacity(INFLATE_BUFFER_LEN, SequentialRead::new(&**file));
     let error = match inflate(reader, &mut writer) {
         Ok(_) => None,
         Err(TarError::WriteInflated { source, .. }) => return Err(failed(source)),
@@ -121,20 +121,4 @@ fn inflated(file: &Arc<dyn RangeRead>) -> Result<(Arc<dyn RangeRead>, Option<Tar
     let mut copy = writer.into_inner().map_err(|error| failed(error.into_error()))?;
     copy.rewind().map_err(failed)?;
     Ok((Arc::new(LocalFile::from_file(file.path(), copy)?), error))
-}
-
-struct SequentialRead<'a> {
-    object: &'a dyn RangeRead,
-    offset: u64,
-}
-
-impl Read for SequentialRead<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.object.size().saturating_sub(self.offset);
-        let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let Some(target) = buffer.get_mut(..len) else { return Ok(0) };
-        self.object.read_at(self.offset, target).map_err(io::Error::other)?;
-        self.offset += len as u64;
-        Ok(len)
-    }
 }

@@ -21,6 +21,7 @@ mod real_names;
 mod remote;
 mod requests;
 mod scratch;
+mod sequential;
 mod unpublished;
 mod waiting;
 
@@ -37,6 +38,7 @@ pub use publish::{LocalStaged, create_folder, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
 pub use remote::{RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, options_of, request_counts};
 pub use scratch::ScratchFile;
+pub use sequential::SequentialRead;
 pub use unpublished::Unpublished;
 pub use waiting::{Waiting, with_waiting};
 

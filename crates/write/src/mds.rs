@@ -39,7 +39,8 @@ impl MdsFiles {
             Some(columns) => columns,
             None => Columns::of_schema(&rows.schema())?,
         };
-        let mut encoder = ShardEncoder::new(columns, self.options.clone());
+        let first_number = u32::try_from(place.first_number()).unwrap_or(u32::MAX);
+        let mut encoder = ShardEncoder::new(columns, ShardOptions { first_number, ..self.options.clone() });
         if place.threads <= 1 {
             return Ok(Cutter::Caller(Box::new(encoder), Vec::new()));
         }

@@ -3,7 +3,7 @@
 use crate::follower::Outcome;
 use crate::staged::Finished;
 use crate::{Error, FileSummary, Result};
-use shardmill_storage::{Replace, remove_stale_staging, store_of, sync_names};
+use shardmill_storage::{AnyDisk, Disk, Replace, remove_stale_staging, store_of, sync_names};
 use std::collections::VecDeque;
 
 /// Where rows go.
@@ -31,12 +31,23 @@ impl ShardNames {
     }
 }
 
+/// Another writer was faster with a later name: what has one already goes again, unless it replaced something.
+fn withdraw(named: &[(String, Option<String>)], replace: Replace) {
+    if replace == Replace::Never {
+        for (path, _) in named {
+            let _the_error_that_led_here_is_told = AnyDisk::default().remove(path);
+        }
+    }
+}
+
 /// The files of one writer.
 #[derive(Debug)]
 pub(crate) struct Place {
     target: Target,
     names: ShardNames,
     pub(crate) threads: usize,
+    /// The number that the first file will probably have.
+    first: u64,
     made: u64,
     /// Their disks may still be at work.
     finishing: VecDeque<Outcome<Finished>>,
@@ -44,8 +55,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn new(target: Target, names: ShardNames, threads: usize) -> Self {
-        Self { target, names, threads, made: 0, finishing: VecDeque::new(), finished: Vec::new() }
+    pub(crate) fn new(target: Target, names: ShardNames, first: u64, threads: usize) -> Self {
+        Self { target, names, threads, first, made: 0, finishing: VecDeque::new(), finished: Vec::new() }
     }
 
     pub(crate) fn path(&self) -> &str {
@@ -62,6 +73,11 @@ impl Place {
         }
     }
 
+    /// The number that the first file will probably have.
+    pub(crate) fn first_number(&self) -> u64 {
+        self.first
+    }
+
     /// How many files were begun.
     pub(crate) fn made(&self) -> u64 {
         self.made
@@ -70,7 +86,7 @@ impl Place {
     /// The path of the next file. Files are renamed when they are published; until then it is what errors call them.
     pub(crate) fn next_path(&mut self) -> String {
         self.clear_first();
-        let path = self.path_of(self.made);
+        let path = self.path_of(self.first.saturating_add(self.made));
         self.made += 1;
         path
     }
@@ -147,8 +163,11 @@ impl Place {
                 }
             }
         }
-        for (finished, (_, name)) in std::mem::take(&mut self.finished).into_iter().zip(&paths) {
-            finished.name(name.as_deref(), replace)?;
+        for (number, (finished, (_, name))) in std::mem::take(&mut self.finished).into_iter().zip(&paths).enumerate() {
+            if let Err(error) = finished.name(name.as_deref(), replace) {
+                withdraw(paths.get(..number).unwrap_or_default(), replace);
+                return Err(error);
+            }
         }
         if let Some((path, _)) = paths.first() {
             sync_names(path)?;

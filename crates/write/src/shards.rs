@@ -100,6 +100,8 @@ pub struct ShardsOptions {
     /// Those of batches that are written, in this order; all for `None`.
     pub columns: Option<Vec<String>>,
     pub replace: Replace,
+    /// The number of the first shard, as far as it is known before any is written: a store gives an object its name at the start.
+    pub first_number: u64,
     pub threads: usize,
 }
 
@@ -109,7 +111,7 @@ impl Shards {
     pub fn new(target: Target, format: Format, options: ShardsOptions) -> Self {
         let names = ShardNames { before: options.name_prefix, extension: format.extension() };
         Self {
-            place: Place::new(target, names, options.threads),
+            place: Place::new(target, names, options.first_number, options.threads),
             files: format.files(options.threads),
             columns: options.columns,
             replace: options.replace,

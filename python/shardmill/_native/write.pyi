@@ -25,6 +25,7 @@ class Writer:
         size_limit: int,
         replaces: bool,
         threads: int,
+        first_number: int = 0,
     ) -> Writer: ...
     @property
     def rows(self) -> int: ...

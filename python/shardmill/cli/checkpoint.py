@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from shardmill.cli.options import storage_option
 from shardmill.errors import CheckpointDamagedError
 
 
@@ -30,6 +31,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write all of it as
 @command.command(name="inspect")
 @_path
 @_json
+@storage_option
 def inspect_command(path: str, as_json: bool) -> int:
     """Tell which job the checkpoint PATH belongs to, how far it is, and who works on it. Nothing is changed.
 
@@ -60,6 +62,7 @@ def inspect_command(path: str, as_json: bool) -> int:
 @command.command(name="verify")
 @_path
 @_json
+@storage_option
 def verify_command(path: str, as_json: bool) -> int:
     """Hold every output of the checkpoint PATH against its record: there, of the same length, of the same content.
 
@@ -90,6 +93,7 @@ def verify_command(path: str, as_json: bool) -> int:
 
 @command.command(name="compact")
 @_path
+@storage_option
 def compact_command(path: str) -> int:
     """Put the records of all runs of the checkpoint PATH into one file. A job that is running is refused.
 

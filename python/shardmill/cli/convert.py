@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import Names, Size, TypedNames, progress_option
+from shardmill.cli.options import Names, Size, TypedNames, progress_option, storage_option
 from shardmill.cli.tables import Filter, open_dataset, size_text
-from shardmill.shards import INDEX_NAME
+from shardmill.shard_index import index_path
 from shardmill.written_formats import EXTENSIONS, format_of
 
 #: Rows that are read and written at once, unless they are large.
@@ -41,6 +41,7 @@ _HINT = "\nhint: "
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Threads that encode; else one a core.")
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
 @progress_option
+@storage_option
 def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     """Write the rows of SRC to DST in another format, and compare what was written with what was read.
 
@@ -57,12 +58,13 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
       shardmill convert shards/ table.parquet --columns txt,cls --overwrite
     """
     from shardmill import Writer
+    from shardmill._native import storage
     from shardmill._native.write import RowDigest
     from shardmill.cli.conversion import Conversion
     from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
 
     start = time.perf_counter()
-    is_new = not Path(dst).exists()
+    is_new = storage.size(dst) is None
     try:
         format = format_of(dst, options["to"])
     except OptionError as error:
@@ -116,9 +118,9 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
                     f"{written.rows:,} rows were written that are not the {read.rows:,} rows that were read"
                 )
         except BaseException:
-            for path in [*writer.files, *([str(Path(dst, INDEX_NAME))] if format == "mds" else [])]:
-                Path(path).unlink(missing_ok=True)
-            if is_new:
+            for path in [*writer.files, *([index_path(dst)] if format == "mds" else [])]:
+                storage.remove(path)
+            if is_new and not storage.is_remote(dst):
                 with suppress(OSError):
                     Path(dst).rmdir()
             raise
@@ -165,7 +167,9 @@ def _check_pyarrow() -> None:
 
 def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
     """A summary on stderr."""
-    before, after = (sum(Path(path).stat().st_size for path in files) for files in (dataset.files, writer.files))
+    from shardmill._native import storage
+
+    before, after = (sum(storage.size(path) or 0 for path in files) for files in (dataset.files, writer.files))
     print(
         f"{read.rows:,} rows of {_counted(dataset)} ({size_text(before)}) written to {_counted(writer)} ({size_text(after)})"
         f" in {seconds:.1f} s; read back, hash {read.value}",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import Names, Range, Size, progress_option, sample_options, workers_option
+from shardmill.cli.options import Names, Range, Size, progress_option, sample_options, storage_option, workers_option
 
 #: What `verify` and `inspect` find beside tars and Parquet.
 _ARRAYRECORD = re.compile(r"\.(array_record|arrayrecord|arecord)(-\d+-of-\d+)?$", re.IGNORECASE)
@@ -86,6 +86,7 @@ _TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_te
     "--report", "report_folder", metavar="DIR", help="Write metrics.json, params.json and quarantine.jsonl there."
 )
 @progress_option
+@storage_option
 def command(src: tuple[str, ...], dst: str, **options: Any) -> int:
     """Filter interleaved documents from SRC and write them to the folder DST.
 

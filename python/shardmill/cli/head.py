@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from shardmill.cli.options import storage_option
 from shardmill.cli.tables import aligned, dataset_options, open_dataset
 
 #: Cells are cut here.
@@ -27,6 +28,7 @@ _BYTES_SHOWN = 8
     "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="How many rows."
 )
 @click.option("--json", "as_json", is_flag=True, help="Write each row as a JSON document on a line of its own.")
+@storage_option
 def command(rows: int, as_json: bool, **options: Any) -> None:
     """Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. PATH is a file, a folder or a glob.
 

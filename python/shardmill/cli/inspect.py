@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import progress_option, sample_options, workers_option
+from shardmill.cli.options import progress_option, sample_options, storage_option, workers_option
 
 
 @click.command(name="inspect")
@@ -25,6 +25,7 @@ from shardmill.cli.options import progress_option, sample_options, workers_optio
 @workers_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON to stdout.")
+@storage_option
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Say what is in a tar, Parquet file, ArrayRecord file, image or folder.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import click
 
 from shardmill.errors import OptionError
 from shardmill.sizes import byte_count
+from shardmill.storage import configure_all, is_remote
 
 
 class Range(click.ParamType):
@@ -119,3 +121,31 @@ def progress_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--progress/--no-progress", default=True, help="Show a bar on a terminal when it takes longer than two seconds."
     )
     return option(function)
+
+
+def storage_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How the object stores of the paths among the arguments are reached."""
+
+    @functools.wraps(function)
+    def configured(*, storage_option: tuple[str, ...], **given: Any) -> Any:
+        texts = [text for value in given.values() for text in (value if isinstance(value, tuple) else (value,))]
+        _configure([text for text in texts if isinstance(text, str) and is_remote(text)], storage_option)
+        return function(**given)
+
+    option = click.option(
+        "--storage-option",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Of the store of s3:// and other remote paths, such as region=eu-west-1; again for more. Keys are best left to the environment.",
+    )
+    return option(configured)
+
+
+def _configure(paths: list[str], settings: tuple[str, ...]) -> None:
+    options = dict(setting.partition("=")[::2] for setting in settings)
+    nameless = next((setting for setting in settings if "=" not in setting.lstrip("=")), None)
+    if nameless is not None:
+        raise click.UsageError(f"--storage-option {nameless!r} is not NAME=VALUE")
+    if options and not paths:
+        raise click.UsageError("--storage-option is for paths of object stores; these are local")
+    configure_all(paths, options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import progress_option, sample_options, workers_option
+from shardmill.cli.options import progress_option, sample_options, storage_option, workers_option
 
 
 @click.command(name="verify")
@@ -32,6 +32,7 @@ from shardmill.cli.options import progress_option, sample_options, workers_optio
 @workers_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Write all results as JSON to stdout.")
+@storage_option
 def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
     """Check shards completely. PATH is a file, a folder or a glob.
 

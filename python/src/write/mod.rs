@@ -18,7 +18,7 @@ use shardmill_formats::arrayrecord::WriterOptions;
 use shardmill_formats::jsonl::holds;
 use shardmill_formats::mds::{Columns, HashAlgorithm, ShardOptions};
 use shardmill_formats::tar::MemberStamp;
-use shardmill_storage::{Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
+use shardmill_storage::{AnyDisk, Disk, Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
 use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ impl PyWriter {
     /// Shards of a folder are called after `prefix`, which one file has not. `options` is JSON.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are those of the Python class")]
-    #[pyo3(signature = (path, *, options, columns, schema, prefix, size_limit, replaces, threads))]
+    #[pyo3(signature = (path, *, options, columns, schema, prefix, size_limit, replaces, threads, first_number=0))]
     fn new(
         path: String,
         options: &str,
@@ -55,6 +55,7 @@ impl PyWriter {
         size_limit: u64,
         replaces: bool,
         threads: usize,
+        first_number: u64,
     ) -> PyResult<Self> {
         let format = format_of(serde_json::from_str(options).map_err(refused)?, schema)?;
         let (target, name_prefix) = match prefix {
@@ -62,7 +63,7 @@ impl PyWriter {
             None => (Target::File(path), String::new()),
         };
         let replace = if replaces { Replace::Atomically } else { Replace::Never };
-        Ok(Self(Mutex::new(Shards::new(target, format, ShardsOptions { name_prefix, columns, replace, threads }))))
+        Ok(Self(Mutex::new(Shards::new(target, format, ShardsOptions { name_prefix, columns, replace, first_number, threads }))))
     }
 
     #[getter]
@@ -177,7 +178,8 @@ fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<
     if algorithms.is_empty() {
         return Ok(Vec::new());
     }
-    let bytes = py.detach(|| std::fs::read(path))?;
+    let content = py.detach(|| AnyDisk::default().read(path))?;
+    let bytes = content.ok_or_else(|| PyShardmillError::from(StorageError::NotFound { path: path.to_owned() }))?;
     Ok(py.detach(|| algorithms.iter().map(|algorithm| algorithm.hex(&bytes)).collect()))
 }
 

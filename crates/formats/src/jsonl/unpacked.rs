@@ -7,7 +7,7 @@ use super::Error;
 use crate::records::{Start, start_of};
 use crate::tar::{Compression, sniff_compression};
 use flate2::bufread::MultiGzDecoder;
-use shardmill_storage::{Error as StorageError, Identity, RangeRead, ScratchFile};
+use shardmill_storage::{Error as StorageError, Identity, RangeRead, ScratchFile, SequentialRead};
 use std::io::{self, BufReader, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -74,7 +74,7 @@ fn stream(object: &dyn RangeRead) -> Result<Option<Box<dyn Read + '_>>, Error> {
     let path = || object.path().to_owned();
     let mut magic = vec![0; usize::try_from(MAGIC_LEN.min(object.size())).unwrap_or_default()];
     object.read_at(0, &mut magic)?;
-    let reader = BufReader::with_capacity(PIECE_BYTES, FromStart { object, offset: 0 });
+    let reader = BufReader::with_capacity(PIECE_BYTES, SequentialRead::new(object));
     match sniff_compression(&magic) {
         Compression::None if magic.len() < 4 && is_named_compressed(object.path()) => {
             Err(Error::Unpack { path: path(), unpacked: 0, source: io::ErrorKind::UnexpectedEof.into() })
@@ -92,22 +92,6 @@ fn stream(object: &dyn RangeRead) -> Result<Option<Box<dyn Read + '_>>, Error> {
 fn is_named_compressed(path: &str) -> bool {
     let name = path.to_ascii_lowercase();
     name.ends_with(".gz") || name.ends_with(".zst")
-}
-
-struct FromStart<'a> {
-    object: &'a dyn RangeRead,
-    offset: u64,
-}
-
-impl Read for FromStart<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.object.size().saturating_sub(self.offset);
-        let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let Some(target) = buffer.get_mut(..len) else { return Ok(0) };
-        self.object.read_at(self.offset, target).map_err(io::Error::other)?;
-        self.offset += len as u64;
-        Ok(len)
-    }
 }
 
 /// What a stream became.

@@ -21,7 +21,6 @@ pub(super) const NAME: &str = "name";
 pub(crate) struct CachedObject {
     cache: Arc<Cache>,
     base: PathBuf,
-    path: String,
     bytes: File,
     table: File,
     size: u64,
@@ -33,7 +32,7 @@ type Blocks = BTreeMap<u64, Bytes>;
 impl CachedObject {
     pub(super) fn open(cache: Arc<Cache>, base: &Path, path: &str, size: u64) -> io::Result<Self> {
         let (bytes, table) = files(base, path, size)?;
-        Ok(Self { cache, base: base.to_owned(), path: path.to_owned(), bytes, table, size })
+        Ok(Self { cache, base: base.to_owned(), bytes, table, size })
     }
 
     /// The bytes of each of `spans`; `fetch` is asked for runs of whole blocks that are not there, and gives their bytes in the same order.
@@ -144,7 +143,6 @@ impl Drop for CachedObject {
         // The time tells what was used last.
         let _only_a_hint =
             File::options().append(true).open(self.base.with_extension(NAME)).and_then(|file| file.set_modified(std::time::SystemTime::now()));
-        let _ = &self.path;
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{Disk, Locked};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+use object_store::{GetResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,6 +24,20 @@ const MARK: &str = ".folder";
 /// The objects of stores over a network.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RemoteDisk {}
+
+impl RemoteDisk {
+    /// Puts an object in place of the one that is known, `None` for none. False when there is another one; nothing changed then.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn replace(&self, path: &str, known: Option<&[u8]>, content: &[u8]) -> io::Result<bool> {
+        let (place, content) = (Place::of(path)?, Bytes::copy_from_slice(content));
+        match known {
+            None => place.put_new(&content),
+            Some(known) => place.put_over(known, &content),
+        }
+    }
+}
 
 /// A store, and a key there.
 struct Place {
@@ -90,6 +104,25 @@ impl Place {
             Ok(_) => Ok(true),
             // A request is repeated when its answer was lost, and then finds its own work.
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(self.get()?.is_some_and(|there| there == *content))
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Whether the object was replaced; false when it is not `known`.
+    fn put_over(&self, known: &[u8], content: &Bytes) -> io::Result<bool> {
+        let objects = self.objects()?;
+        let there = self.some(self.asked(|| async {
+            let answer: GetResult = objects.get(&self.key).await?;
+            let version = UpdateVersion { e_tag: answer.meta.e_tag.clone(), version: answer.meta.version.clone() };
+            Ok((version, answer.bytes().await?))
+        }))?;
+        let Some((version, _)) = there.filter(|(_, bytes)| bytes == known) else { return Ok(false) };
+        let put = || objects.put_opts(&self.key, PutPayload::from(content.clone()), PutOptions::from(PutMode::Update(version.clone())));
+        match self.asked(put)? {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. }) => {
                 Ok(self.get()?.is_some_and(|there| there == *content))
             }
             Err(error) => Err(self.failed(&error)),

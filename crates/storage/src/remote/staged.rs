@@ -249,11 +249,15 @@ impl Staged for RemoteStaged {
         let wanted = name.unwrap_or(own);
         let renamed = (self.key.filename() != Some(wanted)).then(|| wanted.to_owned());
         let Some(name) = renamed else { return self.complete(replace) };
-        // An upload has its key from the start: under another one, the object is copied by the store.
-        let key = self.key.clone();
         let target = beside(&self.path, &name);
         let target_key = Location::parse(&target)?.object()?;
-        self.complete(Replace::Atomically)?;
+        if self.upload.is_none() {
+            (self.key, self.path) = (target_key, target);
+            return self.complete(replace);
+        }
+        // An upload has its key from the start: under another one, the object is copied by the store. What has that key already must stay.
+        let key = self.key.clone();
+        self.complete(Replace::Never)?;
         let store = Arc::clone(&self.store);
         let client = store.client()?;
         if replace == Replace::Never && runtime::wait(client.objects.head(&target_key)).is_ok_and(|answer| answer.is_ok()) {

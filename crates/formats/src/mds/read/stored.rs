@@ -3,9 +3,9 @@
 use super::head::{FIRST_BYTES, Head};
 use crate::mds::hashing::Hasher;
 use crate::mds::{Compression, Error, FileEntry, HashAlgorithm};
-use shardmill_storage::RangeRead;
+use shardmill_storage::{RangeRead, SequentialRead};
 use std::fmt::Display;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 
 const HASHED_AT_ONCE: u64 = 1 << 20;
@@ -14,23 +14,6 @@ const HASHED_AT_ONCE: u64 = 1 << 20;
 pub(super) struct Stored {
     pub(super) object: Arc<dyn RangeRead>,
     pub(super) compression: Option<Compression>,
-}
-
-/// Reads an object from its start.
-struct FromStart<'a> {
-    object: &'a dyn RangeRead,
-    position: u64,
-}
-
-impl Read for FromStart<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.object.size().saturating_sub(self.position)).unwrap_or(usize::MAX);
-        let len = buffer.len().min(left);
-        let part = buffer.get_mut(..len).unwrap_or_default();
-        self.object.read_at(self.position, part).map_err(io::Error::other)?;
-        self.position += len as u64;
-        Ok(len)
-    }
 }
 
 impl Stored {
@@ -61,7 +44,7 @@ impl Stored {
             Some(compression) => {
                 let mut fault = None;
                 let mut wanted = |start: &[u8]| Head::len(start).map_err(|found| io::Error::other(fault.insert(found).1.clone()));
-                let mut from = io::BufReader::with_capacity(64 << 10, FromStart { object: self.object.as_ref(), position: 0 });
+                let mut from = io::BufReader::with_capacity(64 << 10, SequentialRead::new(self.object.as_ref()));
                 let start = compression.decompress(&mut from, &mut wanted);
                 if let Some(fault) = fault {
                     return Err(self.damaged(fault));

@@ -20,11 +20,13 @@ pub struct ShardOptions {
     pub size_limit: Option<u32>,
     pub compression: Option<Compression>,
     pub hashes: Vec<HashAlgorithm>,
+    /// In the name of the first shard.
+    pub first_number: u32,
 }
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        Self { size_limit: Some(DEFAULT_SIZE_LIMIT), compression: None, hashes: Vec::new() }
+        Self { size_limit: Some(DEFAULT_SIZE_LIMIT), compression: None, hashes: Vec::new(), first_number: 0 }
     }
 }
 
@@ -42,6 +44,7 @@ impl ShardOptions {
             size_limit,
             compression: compression.map(Compression::parse).transpose()?,
             hashes: hashes.iter().map(algorithm).collect::<Result<_, _>>()?,
+            first_number: 0,
         })
     }
 }
@@ -98,7 +101,7 @@ impl ShardEncoder {
         let config_text = config.to_json();
         let variable = config.columns.iter().filter(|column| column.encoding.size().is_none()).count();
         let running = empty_size(&config_text);
-        Self { config, hashes, config_text, variable, number: 0, rows: 0, running, sizes: Vec::new(), samples: Vec::new() }
+        Self { config, hashes, config_text, variable, number: u64::from(options.first_number), rows: 0, running, sizes: Vec::new(), samples: Vec::new() }
     }
 
     #[must_use]

@@ -6,8 +6,8 @@
 use super::Error;
 use super::index::{Grouping, Index};
 use crate::tar::{Compression, Walk, inflate};
-use shardmill_storage::RangeRead;
-use std::io::{self, BufReader, Read, Write};
+use shardmill_storage::{RangeRead, SequentialRead};
+use std::io::{self, BufReader, Write};
 use std::ops::Range;
 
 const READ_BYTES: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub(super) fn read(object: &dyn RangeRead, compression: Compression, runs: &[Ran
 
 fn decompress(object: &dyn RangeRead, compression: Compression, sink: &mut impl Sink) -> Result<(), Error> {
     let path = || object.path().to_owned();
-    let reader = BufReader::with_capacity(READ_BYTES, FromStart { object, offset: 0 });
+    let reader = BufReader::with_capacity(READ_BYTES, SequentialRead::new(object));
     match compression {
         Compression::Gzip => {
             inflate(reader, sink).map_err(|source| Error::Archive { path: path(), source })?;
@@ -154,21 +154,5 @@ impl Write for Wanted<'_> {
 impl Sink for Wanted<'_> {
     fn position(&self) -> u64 {
         self.position
-    }
-}
-
-struct FromStart<'a> {
-    object: &'a dyn RangeRead,
-    offset: u64,
-}
-
-impl Read for FromStart<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.object.size().saturating_sub(self.offset);
-        let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let Some(target) = buffer.get_mut(..len) else { return Ok(0) };
-        self.object.read_at(self.offset, target).map_err(io::Error::other)?;
-        self.offset = self.offset.saturating_add(len as u64);
-        Ok(len)
     }
 }

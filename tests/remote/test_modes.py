@@ -1,0 +1,205 @@
+"""Writers whose output is there already, parts that are merged, and the commands: below a bucket as in a folder."""
+
+import json
+import subprocess
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+import shardmill as sm
+
+KINDS = ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"]
+
+
+@pytest.fixture
+def root(bucket, server):
+    sm.storage.configure(f"s3://{bucket.name}", server.storage_options())
+    return f"s3://{bucket.name}"
+
+
+def write(out, numbers, kind, **options):
+    limit = {"modified": 0} if kind == "webdataset" else {}
+    with sm.Writer(out, format=kind, size_limit=2048, **limit, **options) as writer:
+        for number in numbers:
+            writer.write({"txt": f"row {number} " * 10})
+
+
+def texts(path):
+    dataset = sm.Dataset(path)
+    column = "record" if dataset.format == "arrayrecord" else "txt"
+    values = [row[column] for row in dataset]
+    return [value.decode() if isinstance(value, bytes) else value for value in values]
+
+
+def expected(*parts):
+    return [f"row {number} " * 10 for part in parts for number in part]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_appended_shards_come_behind_those_that_are_there(kind, root):
+    out = f"{root}/out"
+    write(out, range(100), kind)
+    before = sm.Dataset(out).files
+    write(out, range(100, 150), kind, mode="append")
+    assert texts(out) == expected(range(150))
+    assert sm.Dataset(out).files[: len(before)] == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_overwriting_replaces_every_shard_and_the_index(kind, root, bucket):
+    out = f"{root}/out"
+    write(out, range(300), kind)
+    write(out, range(1000, 1020), kind, mode="overwrite")
+    assert texts(out) == expected(range(1000, 1020))
+    left = [path.name for path in (bucket.folder / "out").iterdir() if path.name != "index.json"]
+    assert len(left) == len(sm.Dataset(out).files)
+
+
+def test_one_object_is_overwritten_and_refused_without_being_told(root):
+    out = f"{root}/rows.parquet"
+    for mode in ("error", "overwrite"):
+        with sm.Writer(out, mode=mode) as writer:
+            writer.write({"mode": mode})
+    assert list(sm.Dataset(out)) == [{"mode": "overwrite"}]
+    with pytest.raises(FileExistsError, match="overwrite"):
+        sm.Writer(out)
+
+
+def test_an_exception_while_appending_leaves_what_was_there(root, bucket):
+    out = f"{root}/out"
+    write(out, range(50), "mds")
+    before = {path.name: path.read_bytes() for path in (bucket.folder / "out").iterdir()}
+    with pytest.raises(ZeroDivisionError), sm.Writer(out, format="mds", mode="append", size_limit=2048) as writer:
+        for number in range(200):
+            writer.write({"txt": f"lost {number}"})
+        raise ZeroDivisionError
+    assert {path.name: path.read_bytes() for path in (bucket.folder / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize("kind", ["parquet", "mds"])
+def test_of_two_that_append_at_once_each_ends_whole_or_is_refused(kind, root):
+    out = f"{root}/out"
+    write(out, range(10), kind)
+    kept, refused = [range(10)], []
+
+    def append(numbers):
+        try:
+            write(out, numbers, kind, mode="append")
+            kept.append(numbers)
+        except FileExistsError:
+            refused.append(numbers)
+
+    threads = [threading.Thread(target=append, args=(range(at, at + 90),)) for at in range(100, 700, 100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(kept) + len(refused) == 7 and len(kept) > 1
+    assert sorted(texts(out)) == sorted(expected(*kept))
+
+
+def test_an_index_that_changes_meanwhile_gets_the_shards_of_both(root):
+    out = f"{root}/out"
+    write(out, range(10), "mds")
+    late = sm.Writer(out, format="mds", mode="append", columns={"txt": "str"})
+    late.write({"txt": "late"})
+    publish = late._native.publish
+
+    class Between:
+        """Another appends, in a way, after the index was read."""
+
+        def __getattr__(self, name):
+            return getattr(native, name)
+
+        def publish(self, first):
+            paths = publish(first)
+            index = json.loads(sm._native.storage.read(f"{out}/index.json"))
+            index["shards"][0]["samples"] = 10
+            sm._native.storage.replace_object(
+                f"{out}/index.json", sm._native.storage.read(f"{out}/index.json"), json.dumps(index).encode()
+            )
+            return paths
+
+    native, late._native = late._native, Between()
+    late.close()
+    assert texts(out) == [*expected(range(10)), "late"]
+
+
+def test_an_object_is_replaced_only_by_who_knows_it(root):
+    path = f"{root}/note"
+    storage = sm._native.storage
+    assert storage.replace_object(path, None, b"one")
+    assert not storage.replace_object(path, None, b"two")
+    assert not storage.replace_object(path, b"other", b"two")
+    assert storage.replace_object(path, b"one", b"two") and storage.read(path) == b"two"
+    storage.remove(path)
+    storage.remove(path)
+    assert storage.read(path) is None and not storage.replace_object(path, b"two", b"three")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "mds"])
+def test_parts_in_a_bucket_are_one_data_set(kind, root):
+    for part in range(3):
+        write(f"{root}/set/{part:05}", range(part * 40, part * 40 + 40), kind)
+    files = sm.merge(f"{root}/set")
+    assert all(file.startswith(f"{root}/set/0000") for file in files) and len(files) > 3
+    assert texts(f"{root}/set") == expected(range(120))
+
+
+def test_a_part_whose_shard_is_missing_or_outside_is_named(root, bucket):
+    for part in range(2):
+        write(f"{root}/set/{part}", range(40), "mds")
+    write(f"{root}/other", range(3), "mds")
+    with pytest.raises(ValueError, match="does not lie below"):
+        sm.merge(f"{root}/set", [f"{root}/other"])
+    (bucket.folder / "set/1/shard.00000.mds").unlink()
+    with pytest.raises(FileNotFoundError, match=r"shard\.00000\.mds"):
+        sm.merge(f"{root}/set")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        sm.merge(f"{root}/nothing")
+
+
+def shardmill(*arguments, code=0):
+    done = subprocess.run([sys.executable, "-m", "shardmill", *arguments], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture
+def given(server):
+    return [
+        part for name, value in server.storage_options().items() for part in ("--storage-option", f"{name}={value}")
+    ]
+
+
+def test_commands_read_and_write_buckets(root, given, tmp_path):
+    write(f"{root}/in", range(100), "parquet")
+    assert "row 0" in shardmill("head", f"{root}/in", "--rows", "1", *given).stdout
+    assert shardmill("explain", f"{root}/in", "--step", "0", *given).stdout
+    told = shardmill("convert", f"{root}/in", f"{root}/mds", "--to", "mds", *given)
+    assert "100 rows" in told.stderr and texts(f"{root}/mds") == expected(range(100))
+    shardmill("convert", f"{root}/mds", f"{root}/mds.parquet", *given)
+    assert texts(f"{root}/mds.parquet") == expected(range(100))
+    assert "exists" in shardmill("convert", f"{root}/in", f"{root}/mds.parquet", *given, code=1).stderr
+    shardmill("convert", f"{root}/in", f"{root}/mds.parquet", "--overwrite", *given)
+    sm._native.storage.remove(f"{root}/mds/index.json")
+    assert "100 samples" in shardmill("repair-index", f"{root}/mds", *given).stderr
+    assert texts(f"{root}/mds") == expected(range(100))
+
+
+def test_commands_look_into_shards_of_a_bucket(root, given, bucket, tmp_path):
+    with sm.Writer(f"{root}/a.array_record") as writer:
+        writer.write_batch(pa.array([b"one", b"two"]))
+    assert "2" in shardmill("inspect", f"{root}/a.array_record", *given).stdout
+    assert "no problems" in shardmill("verify", f"{root}/a.array_record", *given).stdout
+    path = bucket.folder / "a.array_record"
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1
+    bucket.publish("a.array_record", bytes(content))
+    assert "problem" in shardmill("verify", f"{root}/a.array_record", *given, code=1).stdout
+
+
+def test_storage_options_of_a_command_need_a_value_and_a_store(tmp_path):
+    assert "NAME=VALUE" in shardmill("head", "s3://bucket/x", "--storage-option", "region", code=2).stderr
+    assert "local" in shardmill("head", str(tmp_path), "--storage-option", "region=x", code=2).stderr
