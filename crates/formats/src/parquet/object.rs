@@ -71,12 +71,21 @@ impl ObjectReader {
         Ok(Self { spans, ..reader })
     }
 
-    fn in_memory(&self, start: u64, len: usize) -> Option<Bytes> {
+    fn span_at(&self, start: u64) -> Option<(&Bytes, usize)> {
         let next = self.spans.partition_point(|span| span.start <= start);
         let span = self.spans.get(next.checked_sub(1)?)?;
-        let from = usize::try_from(start - span.start).ok()?;
-        let to = from.checked_add(len).filter(|to| *to <= span.bytes.len())?;
-        Some(span.bytes.slice(from..to))
+        Some((&span.bytes, usize::try_from(start - span.start).ok()?))
+    }
+
+    fn in_memory(&self, start: u64, len: usize) -> Option<Bytes> {
+        let (bytes, from) = self.span_at(start)?;
+        let to = from.checked_add(len).filter(|to| *to <= bytes.len())?;
+        Some(bytes.slice(from..to))
+    }
+
+    fn span_from(&self, start: u64) -> Option<&[u8]> {
+        let (bytes, from) = self.span_at(start)?;
+        bytes.get(from..).filter(|rest| !rest.is_empty())
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> shardmill_storage::Result<()> {
@@ -178,9 +187,12 @@ impl ChunkReader for ObjectReader {
     fn get_read(&self, start: u64) -> Result<Self::T> {
         let is_page_header = start.saturating_add(TAIL_LEN) < self.object.size();
         let mut len = HEADER_BUFFER_LEN;
+        // The last header of a column ends with its page: what is in memory is enough, unless the file is damaged.
+        let mut known = self.span_from(start).map(|bytes| bytes.get(..len).unwrap_or(bytes).to_vec());
         let header = loop {
-            let header = self.prefix(start, len)?;
+            let (is_known, header) = (known.is_some(), known.take().map_or_else(|| self.prefix(start, len), Ok)?);
             match judge_page_header(&header) {
+                Verdict::Unfinished if is_known && is_page_header => continue,
                 _ if !is_page_header => break header,
                 Verdict::Unfinished if header.len() == len && len < MAX_HEADER_LEN => len *= 8,
                 Verdict::Unfinished if header.len() < len => break header,

@@ -28,11 +28,15 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
 use shardmill_formats::table::{BlockPages, Statistics, TableFile};
 use shardmill_storage::is_remote;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Threads that share their time between waiting for a store and decoding what came.
-const READING_THREADS: usize = 8;
+const READING_THREADS: RangeInclusive<usize> = 8..=64;
+
+/// What they fetch at once, if blocks are as large as most: a fast store sends it in the time of some answers.
+const BYTES_UNDER_WAY: u64 = 64 << 20;
 
 /// Open files of one schema.
 #[derive(Debug)]
@@ -106,10 +110,16 @@ impl Dataset {
         self.files.iter().any(|file| is_remote(&file.path))
     }
 
-    /// So many threads keep a store busy where there is one; a pass has `threads` without.
+    /// So many threads keep a store busy where there is one, more where blocks are small; a pass has `threads` without.
     #[must_use]
     pub fn reading_threads(&self, threads: usize) -> usize {
-        if threads > 0 && self.is_remote() { threads.max(READING_THREADS) } else { threads }
+        if threads == 0 || !self.is_remote() {
+            return threads;
+        }
+        let bytes: u64 = self.files.iter().map(|file| file.size).sum();
+        let blocks = self.files.iter().map(|file| file.table.blocks().len() as u64).sum::<u64>();
+        let wanted = BYTES_UNDER_WAY / (bytes / blocks.max(1)).max(1);
+        threads.max(usize::try_from(wanted).unwrap_or(usize::MAX).clamp(*READING_THREADS.start(), *READING_THREADS.end()))
     }
 
     /// Bytes that were asked of the storage so far, footers included.

@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Gathered slabs grow by this from the first batch on, which somebody waits for.
+const GROWTH: u64 = 2;
+
 /// Blocks of fewer batches are not worth a slab of their own.
 const BATCHES_WORTH_A_SLAB: u64 = 3;
 
@@ -100,6 +103,8 @@ pub(super) struct Planner {
     /// One of so many steps is taken.
     stride: u64,
     slab_rows: u64,
+    /// What the next gathered slab may have of it.
+    grown_rows: u64,
     is_aligned: bool,
     /// The lanes that this rank may draw from.
     lanes: Range<u64>,
@@ -113,7 +118,10 @@ pub(super) struct Planner {
 impl Planner {
     pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, slab_rows: u64) -> Self {
         let (stride, lanes, active) = (stride.max(1), steps.lanes_of(rank), BTreeSet::new());
-        let mut planner = Self { steps, rank, consumed, stride, slab_rows, is_aligned: false, lanes, active, ahead: None, packs: None, order };
+        // A shuffle window is read as a whole, however little of it is gathered.
+        let grown_rows = if order.is_scattered() { slab_rows } else { 1 };
+        let mut planner =
+            Self { steps, rank, consumed, stride, slab_rows, grown_rows, is_aligned: false, lanes, active, ahead: None, packs: None, order };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
     }
@@ -185,6 +193,7 @@ impl Planner {
         if slab.batches.is_empty() {
             return None;
         }
+        self.grown_rows = rows.saturating_mul(GROWTH).min(self.slab_rows);
         let visits = visits_of(&self.order, self.packs.as_deref(), &slab.runs);
         self.active.extend(&visits);
         slab.visits = visits.into_iter().collect();
@@ -204,7 +213,7 @@ impl Planner {
     /// Whether a batch belongs to the slab that was begun.
     fn continues(&self, slab: &SlabPlan, next: &[Range<u64>], rows: u64) -> bool {
         if !self.is_aligned {
-            return rows < self.slab_rows;
+            return rows < self.grown_rows;
         }
         let visit_of = |run: &Range<u64>| self.order.visits(run.clone()).only();
         match (slab.runs.as_slice(), next) {

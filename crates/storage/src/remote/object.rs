@@ -16,6 +16,7 @@ use futures_util::future::try_join_all;
 use object_store::path::Path;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Read along, rather than asked for apart: at 100 MB/s this takes as long as the first byte of another answer.
@@ -26,6 +27,8 @@ const MAX_JOINED: u64 = 64 << 20;
 pub(super) const TAIL: u64 = 64 << 10;
 const FIRST_WINDOW: u64 = 64 << 10;
 const MAX_WINDOW: u64 = 8 << 20;
+/// Of small objects that were read as a whole, so much is kept.
+const MAX_KEPT: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct RemoteObject {
@@ -38,12 +41,35 @@ pub(super) struct RemoteObject {
     window: Mutex<Window>,
 }
 
+/// A part of what may be kept in memory of all small objects of a store.
+#[derive(Debug)]
+struct Kept {
+    len: u64,
+    all: Arc<AtomicU64>,
+}
+
+impl Kept {
+    fn of(all: &Arc<AtomicU64>, len: u64) -> Option<Self> {
+        let kept = Self { len, all: Arc::clone(all) };
+        // What is too much goes at once.
+        (all.fetch_add(len, Ordering::Relaxed).saturating_add(len) <= MAX_KEPT).then_some(kept)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.len, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug, Default, Clone)]
 struct Window {
     start: u64,
     bytes: Bytes,
     /// What the next one would hold.
     next: u64,
+    /// Of a whole object.
+    _kept: Option<Arc<Kept>>,
 }
 
 impl Window {
@@ -61,7 +87,7 @@ impl Window {
 impl RemoteObject {
     pub(super) fn new(store: Arc<RemoteStore>, path: &str, key: Path, version: Version, tail: Bytes) -> Result<Self> {
         let start = version.size.saturating_sub(tail.len() as u64);
-        let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW });
+        let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW, _kept: None });
         let cached = match store.cache()? {
             Some(cache) => cache.object(path, &version.mark(), version.size)?,
             None => None,
@@ -104,13 +130,25 @@ impl RemoteObject {
         (range.start..range.start.saturating_add(len).max(range.end).min(size), len)
     }
 
+    /// The next reader of a small object, mostly of its rows behind its footer, needs no request.
+    fn keep_whole(&self, bytes: &Bytes) {
+        let len = bytes.len() as u64;
+        if len == self.version.size
+            && len <= TAIL
+            && let Some(kept) = Kept::of(self.store.kept(), len)
+            && let Ok(mut window) = self.window.try_lock()
+        {
+            *window = Window { start: 0, bytes: bytes.clone(), next: FIRST_WINDOW, _kept: Some(Arc::new(kept)) };
+        }
+    }
+
     fn small(&self, range: &Range<u64>) -> Result<Bytes> {
         let known = self.window.try_lock().map(|window| window.clone()).unwrap_or_default();
         if let Some(bytes) = known.slice(range) {
             return Ok(bytes);
         }
         let (span, next) = self.around(range, &known);
-        let window = Window { start: span.start, bytes: self.one(span)?, next };
+        let window = Window { start: span.start, bytes: self.one(span)?, next, _kept: None };
         let found = window.slice(range).ok_or_else(|| short(self, range))?;
         if let Ok(mut kept) = self.window.try_lock() {
             *kept = window;
@@ -160,7 +198,8 @@ impl RangeRead for RemoteObject {
         let planned: Vec<Fetch> = fetches(&missing, self.version.size, GAP, MAX_JOINED);
         let spans: Vec<Range<u64>> = planned.into_iter().map(|fetch| fetch.span).collect();
         let answers = if spans.is_empty() { Vec::new() } else { self.spans(spans.clone())? };
-        let windows: Vec<Window> = spans.iter().zip(answers).map(|(span, bytes)| Window { start: span.start, bytes, next: 0 }).collect();
+        answers.iter().for_each(|bytes| self.keep_whole(bytes));
+        let windows: Vec<Window> = spans.iter().zip(answers).map(|(span, bytes)| Window { start: span.start, bytes, next: 0, _kept: None }).collect();
         let read = |range: &Range<u64>| {
             let before = windows.partition_point(|window| window.start <= range.start).checked_sub(1);
             let found = known.slice(range).or_else(|| windows.get(before?)?.slice(range));

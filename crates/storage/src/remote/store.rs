@@ -19,7 +19,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub struct RemoteStore {
     cache: OnceLock<Arc<Cache>>,
     /// Never waited for.
     listed: Mutex<Listed>,
+    /// Bytes of small objects that are held in memory.
+    kept: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for RemoteStore {
@@ -71,7 +73,15 @@ impl RemoteStore {
     pub(super) fn new(location: &Location, options: &StorageOptions) -> Result<Self> {
         let (limits, _) = options.split().map_err(|what| refused(&location.root, what))?;
         let location = Location { key: String::new(), ..location.clone() };
-        let store = Self { location, options: options.clone(), limits, client: PerProcess::new(), cache: OnceLock::new(), listed: Mutex::default() };
+        let store = Self {
+            location,
+            options: options.clone(),
+            limits,
+            client: PerProcess::new(),
+            cache: OnceLock::new(),
+            listed: Mutex::default(),
+            kept: Arc::default(),
+        };
         store.client()?;
         store.cache()?;
         Ok(store)
@@ -88,6 +98,10 @@ impl RemoteStore {
     pub(super) fn client(&self) -> Result<&Client> {
         let made = self.client.get_or_make(|| Client::new(&self.location, &self.options));
         made.as_ref().map_err(|what| refused(&self.location.root, what.clone()))
+    }
+
+    pub(super) fn kept(&self) -> &Arc<AtomicU64> {
+        &self.kept
     }
 
     pub(super) fn options(&self) -> &StorageOptions {

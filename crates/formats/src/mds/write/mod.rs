@@ -101,7 +101,17 @@ impl ShardEncoder {
         let config_text = config.to_json();
         let variable = config.columns.iter().filter(|column| column.encoding.size().is_none()).count();
         let running = empty_size(&config_text);
-        Self { config, hashes, config_text, variable, number: u64::from(options.first_number), rows: 0, running, sizes: Vec::new(), samples: Vec::new() }
+        Self {
+            config,
+            hashes,
+            config_text,
+            variable,
+            number: u64::from(options.first_number),
+            rows: 0,
+            running,
+            sizes: Vec::new(),
+            samples: Vec::new(),
+        }
     }
 
     #[must_use]
