@@ -4,7 +4,7 @@
 //! that is listed here lies whole inside the archive.
 
 use shardmill_formats::tar::{Compression, Member, TarError, Walk, inflate, sniff_compression};
-use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, store_of};
+use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, Spool, store_of};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Seek};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Archive {
     /// # Errors
     /// When the file cannot be read, or the temporary copy of a compressed one cannot be written. Damage inside is no error.
     pub fn open(path: &str) -> Result<Self> {
-        let file = store_of(path)?.open(path)?;
+        let file = Spool::over(store_of(path)?.open(path)?)?;
         let mut prefix = vec![0; SNIFF_LEN.min(usize::try_from(file.size()).unwrap_or(SNIFF_LEN))];
         file.read_at(0, &mut prefix)?;
         let compression = sniff_compression(&prefix);

@@ -22,6 +22,7 @@ mod remote;
 mod requests;
 mod scratch;
 mod sequential;
+mod spool;
 mod unpublished;
 mod waiting;
 
@@ -39,6 +40,7 @@ pub use real_names::RealNames;
 pub use remote::{RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, options_of, request_counts};
 pub use scratch::ScratchFile;
 pub use sequential::SequentialRead;
+pub use spool::Spool;
 pub use unpublished::Unpublished;
 pub use waiting::{Waiting, with_waiting};
 

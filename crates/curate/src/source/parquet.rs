@@ -22,7 +22,7 @@ use arrow_select::take::take;
 use serde::{Deserialize, Serialize};
 use shardmill_formats::parquet::ParquetFile;
 use shardmill_plan::Split;
-use shardmill_storage::store_of;
+use shardmill_storage::{Spool, store_of};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ fn open_files(split: &Split, context: &mut SplitContext<'_>) -> Result<Vec<(usiz
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
         let opened = store_of(&input.path)
-            .and_then(|store| store.open(&input.path))
+            .and_then(|store| Spool::over(store.open(&input.path)?))
             .map_err(|error| error.to_string())
             .and_then(|object| ParquetFile::open(object).map_err(|error| error.to_string()));
         match opened {

@@ -11,7 +11,7 @@ use super::runtime;
 use super::store::RemoteStore;
 use crate::{Disk, Locked};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
 use std::io::{self, ErrorKind};
@@ -20,6 +20,8 @@ use std::time::{Duration, SystemTime};
 
 const GRAVESTONE: &str = ".removed";
 const MARK: &str = ".folder";
+/// Requests under way while a folder is removed.
+const REMOVED_AT_ONCE: usize = 32;
 
 /// The objects of stores over a network.
 #[derive(Debug, Clone, Copy, Default)]
@@ -267,10 +269,17 @@ impl Disk for RemoteDisk {
             }
             Ok(found)
         }))?;
-        for key in listed.unwrap_or_default() {
-            place.some(place.asked(|| objects.delete(&key)))?;
-        }
-        Ok(())
+        let keys = listed.unwrap_or_default();
+        let removed = place.asked(|| async {
+            let removals = futures_util::stream::iter(&keys).map(|key| async move {
+                match objects.delete(key).await {
+                    Err(object_store::Error::NotFound { .. }) => Ok(()),
+                    removed => removed,
+                }
+            });
+            removals.buffer_unordered(REMOVED_AT_ONCE).try_collect::<()>().await
+        });
+        place.some(removed).map(drop)
     }
 
     fn lock(&self, path: &str) -> io::Result<Locked> {

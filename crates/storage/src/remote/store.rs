@@ -63,7 +63,7 @@ pub struct RequestCounts {
 pub fn request_counts(path: &str) -> Option<RequestCounts> {
     let store = options::store_at(&Location::parse(path).ok()?).ok()?;
     let counts = &store.client().ok()?.counts;
-    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     Some(RequestCounts { requests: count(&counts.requests), hedged: count(&counts.repeated), bytes: count(&counts.bytes) })
 }
 
