@@ -1,6 +1,7 @@
 //! `shardmill._native.storage`
 
 use crate::error::PyShardmillResult;
+use crate::interrupt::listening;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shardmill_storage::{Disk, RemoteDisk, StorageOptions};
@@ -40,13 +41,13 @@ fn request_counts<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py
 /// Names of what lies directly below a path of a store.
 #[pyfunction]
 fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
-    Ok(py.detach(|| RemoteDisk::default().list(path))?)
+    Ok(listening(py, || RemoteDisk::default().list(path))??)
 }
 
 /// The size of an object; `None` when there is none.
 #[pyfunction]
 fn size(py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
-    Ok(py.detach(|| RemoteDisk::default().size(path))?)
+    Ok(listening(py, || RemoteDisk::default().size(path))??)
 }
 
 /// Path, bytes on the disk, size of the whole object and seconds since 1970 of the last use, the latest first.
