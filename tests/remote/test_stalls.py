@@ -25,7 +25,7 @@ READS = {
     "take": "data.take([5, 6000])",
     "loader": "list(sm.Loader(data, batch_size=100, output='numpy'))",
     "loader-here": "list(sm.Loader(data, batch_size=100, output='numpy', threads=0))",
-    "filter": "list(sm.Loader(data, batch_size=100, output='numpy', filter=sm.col('text') > 'c'))",
+    "filter": "len(sm.Dataset(path, filter=sm.col('text') > 'c'))",
     "writer": "sm.Writer(f'{path}/w.parquet').close()",
     "writer-close": "writer.close()",
     "writer-write": "[writer.write({'id': n, 'text': os.urandom(1 << 20).hex()}) for n in range(300)]",
