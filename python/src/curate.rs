@@ -4,6 +4,7 @@ use crate::calls::Calls;
 use crate::delivery::{Stop, deliver};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::foreign::stage_of;
+use crate::interrupt::listening;
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_curate::schema::SchemaChoice;
@@ -49,16 +50,16 @@ impl PyPipeline {
     }
 
     /// The splits, each as JSON.
-    fn splits(&self, py: Python<'_>) -> PyShardmillResult<Vec<String>> {
-        let splits = py.detach(|| self.pipeline.splits())?;
-        Ok(splits.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
+    fn splits(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let splits = listening(py, || self.pipeline.splits())?.map_err(PyShardmillError::from)?;
+        Ok(splits.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from).map_err(PyShardmillError::from)?)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[pyo3(signature = (splits, *, is_resumed))]
-    fn prepare(&self, py: Python<'_>, splits: Vec<String>, is_resumed: bool) -> PyShardmillResult<()> {
+    fn prepare(&self, py: Python<'_>, splits: Vec<String>, is_resumed: bool) -> PyResult<()> {
         let splits = parsed(&splits)?;
-        Ok(py.detach(|| self.pipeline.prepare(&splits, is_resumed))?)
+        Ok(listening(py, || self.pipeline.prepare(&splits, is_resumed))?.map_err(PyShardmillError::from)?)
     }
 
     /// Runs the splits on threads; `on_report` gets each split's report as JSON, in order.

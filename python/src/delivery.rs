@@ -28,6 +28,7 @@ pub(crate) fn deliver<T: Serialize + Send>(
 ) -> PyResult<()> {
     let outcome = deliver_all(py, &mut run, on_result);
     if outcome.is_err() {
+        shardmill_storage::hurry();
         stop.stop();
     }
     // The workers may need the interpreter to come to an end.

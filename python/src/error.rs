@@ -162,6 +162,9 @@ impl From<ObjectError> for PyShardmillError {
 }
 
 fn load_class(error: &LoadError) -> &'static str {
+    if let Some(storage) = error.of_store() {
+        return storage_class(storage);
+    }
     match error {
         LoadError::Storage(inner) => storage_class(inner),
         LoadError::Table(inner) => match inner.as_ref() {

@@ -4,6 +4,8 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use shardmill_engine::{Cancel, Pool};
+use shardmill_storage::{hurry, with_interrupts};
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// How long Ctrl-C may go unnoticed.
@@ -32,7 +34,28 @@ where
         }
         if let Err(signal) = py.check_signals() {
             cancel.cancel();
+            hurry();
             return Err(signal);
         }
     }
+}
+
+thread_local! {
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Runs `work` on this thread without the interpreter; its waits for a store look for signals.
+pub(crate) fn listening<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    let outcome = py.detach(|| with_interrupts(is_interrupted, work));
+    RAISED.take().map_or(Ok(outcome), Err)
+}
+
+fn is_interrupted() -> bool {
+    Python::attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(signal) => {
+            RAISED.set(Some(signal));
+            true
+        }
+    })
 }

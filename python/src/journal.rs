@@ -1,7 +1,8 @@
 //! `shardmill._native.journal`
 
 use crate::curate::PyPipeline;
-use crate::error::PyShardmillResult;
+use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::interrupt::listening;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_curate::Error;
@@ -28,8 +29,8 @@ struct PyJournal(Mutex<Option<Journal>>);
 impl PyJournal {
     /// Takes the lease and collects what earlier runs committed.
     #[new]
-    fn new(py: Python<'_>, options: &str) -> PyShardmillResult<Self> {
-        let options: Options = serde_json::from_str(options).map_err(Error::from)?;
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options: Options = serde_json::from_str(options).map_err(Error::from).map_err(PyShardmillError::from)?;
         let options = JournalOptions {
             path: options.path,
             fingerprint: options.fingerprint,
@@ -37,7 +38,7 @@ impl PyJournal {
             reprocesses_changed: options.reprocesses_changed,
             lease_age: LEASE_AGE,
         };
-        let journal = py.detach(|| Journal::open(&options, Arc::new(AnyDisk::default())))?;
+        let journal = listening(py, || Journal::open(&options, Arc::new(AnyDisk::default())))?.map_err(PyShardmillError::from)?;
         Ok(Self(Mutex::new(Some(journal))))
     }
 
@@ -55,8 +56,8 @@ impl PyJournal {
     }
 
     /// The files that no earlier run has planned, each as JSON. Those that have changed since are refused, or among them.
-    fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyShardmillResult<Vec<String>> {
-        py.detach(|| {
+    fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyResult<Vec<String>> {
+        let told: PyShardmillResult<Vec<String>> = listening(py, || {
             let mut files = pipeline.pipeline().files()?;
             let mut names = RealNames::default();
             for file in &mut files {
@@ -64,13 +65,14 @@ impl PyJournal {
             }
             let new = self.with(|journal| journal.discover(&files))?;
             Ok(new.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
-        })
+        })?;
+        Ok(told?)
     }
 
     /// Plans new files; returns the splits that are left to be run, each as JSON.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn plan(&self, py: Python<'_>, pipeline: &PyPipeline, new_files: Vec<String>) -> PyShardmillResult<Vec<String>> {
-        py.detach(|| {
+    fn plan(&self, py: Python<'_>, pipeline: &PyPipeline, new_files: Vec<String>) -> PyResult<Vec<String>> {
+        let told: PyShardmillResult<Vec<String>> = listening(py, || {
             let files = new_files.iter().map(|file| serde_json::from_str(file)).collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
             let splits = pipeline.pipeline().cut(files)?;
             let pending = self.with(|journal| {
@@ -78,12 +80,15 @@ impl PyJournal {
                 Ok(journal.pending())
             })?;
             Ok(pending.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
-        })
+        })?;
+        Ok(told?)
     }
 
     /// Paths of files with ids that were done before a segment of the plan was made.
-    fn done_ids(&self, py: Python<'_>, segment: usize) -> PyShardmillResult<Vec<String>> {
-        py.detach(|| self.with(|journal| Ok(journal.done_ids(segment)?.into_iter().map(|file| file.path).collect())))
+    fn done_ids(&self, py: Python<'_>, segment: usize) -> PyResult<Vec<String>> {
+        let told: PyShardmillResult<Vec<String>> =
+            listening(py, || self.with(|journal| Ok(journal.done_ids(segment)?.into_iter().map(|file| file.path).collect())))?;
+        Ok(told?)
     }
 
     /// What workers commit with, as JSON.
@@ -93,11 +98,12 @@ impl PyJournal {
     }
 
     /// Ends the job; with `deletes`, the checkpoint goes. Returns a warning when it could not.
-    fn finish(&self, py: Python<'_>, deletes: bool) -> PyShardmillResult<Option<String>> {
-        py.detach(|| match self.lock().take() {
+    fn finish(&self, py: Python<'_>, deletes: bool) -> PyResult<Option<String>> {
+        let told: PyShardmillResult<Option<String>> = listening(py, || match self.lock().take() {
             Some(journal) => Ok(journal.finish(deletes)?),
             None => Ok(None),
-        })
+        })?;
+        Ok(told?)
     }
 
     /// Lets the lease go.

@@ -1,6 +1,7 @@
 //! `shardmill._native.storage`
 
 use crate::error::PyShardmillResult;
+use crate::interrupt::listening;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shardmill_storage::{AnyDisk, Disk, RemoteDisk, StorageOptions, store_of};
@@ -40,38 +41,38 @@ fn request_counts<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py
 /// All files at or below a path, sorted.
 #[pyfunction]
 fn files(py: Python<'_>, path: &str) -> PyShardmillResult<Vec<String>> {
-    Ok(py.detach(|| store_of(path)?.list(path))?)
+    Ok(listening(py, || store_of(path)?.list(path))??)
 }
 
 /// The content of a file; `None` when there is none.
 #[pyfunction]
 fn read<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let content = py.detach(|| AnyDisk::default().read(path))?;
+    let content = listening(py, || AnyDisk::default().read(path))??;
     Ok(content.map(|content| PyBytes::new(py, &content)))
 }
 
 /// Removes a file; one that is not there is fine.
 #[pyfunction]
 fn remove(py: Python<'_>, path: &str) -> PyResult<()> {
-    Ok(py.detach(|| AnyDisk::default().remove(path))?)
+    Ok(listening(py, || AnyDisk::default().remove(path))??)
 }
 
 /// Puts an object in place of the one that is known; false when there is another one.
 #[pyfunction]
 fn replace_object(py: Python<'_>, path: &str, known: Option<&[u8]>, content: &[u8]) -> PyResult<bool> {
-    Ok(py.detach(|| RemoteDisk::default().replace(path, known, content))?)
+    Ok(listening(py, || RemoteDisk::default().replace(path, known, content))??)
 }
 
 /// Names of what lies directly below a path of a store.
 #[pyfunction]
 fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
-    Ok(py.detach(|| RemoteDisk::default().list(path))?)
+    Ok(listening(py, || RemoteDisk::default().list(path))??)
 }
 
 /// The size of an object; `None` when there is none.
 #[pyfunction]
 fn size(py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
-    Ok(py.detach(|| AnyDisk::default().size(path))?)
+    Ok(listening(py, || AnyDisk::default().size(path))??)
 }
 
 /// Path, bytes on the disk, size of the whole object and seconds since 1970 of the last use, the latest first.

@@ -73,6 +73,16 @@ impl Error {
         Self::Assemble { source: Arc::new(source) }
     }
 
+    /// What a store said, where that is all that is wrong: no file is to blame for it.
+    #[must_use]
+    pub fn of_store(&self) -> Option<&shardmill_storage::Error> {
+        match self {
+            Self::Storage(error) => Some(error.as_ref()).filter(|error| !matches!(error, shardmill_storage::Error::ShortRead { .. })),
+            Self::Table(error) => error.of_store(),
+            _ => None,
+        }
+    }
+
     /// What a user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {

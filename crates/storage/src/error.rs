@@ -125,6 +125,9 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            _ if self.is_outage() => {
+                Some("check the endpoint and the network; `retry_timeout` in storage_options says for how long a request is made again")
+            }
             Self::NotFound { path } if path.contains("://") => Some("check the bucket's and the object's name; case counts"),
             Self::NotFound { .. } => Some("check the spelling; relative paths start at the working directory"),
             Self::ShortRead { .. } => Some("the file was cut or is still being written; run `shardmill verify` on it"),
@@ -156,6 +159,12 @@ impl Error {
             },
             _ => None,
         }
+    }
+
+    /// Whether a store did not answer for as long as it was asked.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        matches!(self.io_kind(), Some(io::ErrorKind::TimedOut | io::ErrorKind::ConnectionRefused))
     }
 
     /// The operating system's reason, where there is one.

@@ -1,6 +1,6 @@
 //! A small object that was read whole.
 
-use crate::{Error, Identity, RangeRead, Result};
+use crate::{Error, Identity, RangeRead, Result, fresh};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ pub struct InMemory {
     path: String,
     identity: Identity,
     bytes: Bytes,
+    /// Asked again by whoever does not trust what is in memory.
+    origin: Option<Arc<dyn RangeRead>>,
 }
 
 /// A file up to this size is read by one request.
@@ -24,7 +26,8 @@ pub fn whole_if_small(object: Arc<dyn RangeRead>) -> Result<Arc<dyn RangeRead>> 
     if object.size() > SMALL_BYTES {
         return Ok(object);
     }
-    Ok(Arc::new(InMemory::of(object.as_ref())?))
+    let origin = object.is_remote().then(|| Arc::clone(&object));
+    Ok(Arc::new(InMemory { origin, ..InMemory::of(object.as_ref())? }))
 }
 
 impl InMemory {
@@ -36,7 +39,11 @@ impl InMemory {
         let identity = object.identity();
         let whole = 0..identity.size;
         let bytes = object.read_ranges(std::slice::from_ref(&whole))?.pop().unwrap_or_default();
-        Ok(Self { path: object.path().to_owned(), identity, bytes })
+        Ok(Self { path: object.path().to_owned(), identity, bytes, origin: None })
+    }
+
+    fn distrusted(&self) -> Option<&dyn RangeRead> {
+        self.origin.as_deref().filter(|_| fresh::is_wanted())
     }
 
     fn range(&self, offset: u64, len: usize) -> Result<Range<usize>> {
@@ -56,12 +63,18 @@ impl RangeRead for InMemory {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        if let Some(origin) = self.distrusted() {
+            return origin.read_at(offset, buffer);
+        }
         let range = self.range(offset, buffer.len())?;
         buffer.copy_from_slice(self.bytes.get(range).unwrap_or_default());
         Ok(())
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if let Some(origin) = self.distrusted() {
+            return origin.read_ranges(ranges);
+        }
         let read = |range: &Range<u64>| Ok(self.bytes.slice(self.range(range.start, crate::len_within(self, range)?)?));
         ranges.iter().map(read).collect()
     }

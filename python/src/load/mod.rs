@@ -10,7 +10,7 @@ pub(crate) use outlet::PyOutlet;
 
 use crate::columns::value_at;
 use crate::error::PyShardmillError;
-use crate::interrupt::interruptible;
+use crate::interrupt::{interruptible, listening};
 use pass::{PyAudit, PyPass, sums};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -246,7 +246,7 @@ impl PyRowPlan {
     /// One row, a value for each column.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn row<'py>(&self, py: Python<'py>, id: u64, columns: Vec<usize>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let taken = py.detach(|| take(&self.dataset, &self.rows, &[id], &columns)).map_err(PyShardmillError::from)?;
+        let taken = listening(py, || take(&self.dataset, &self.rows, &[id], &columns))?.map_err(PyShardmillError::from)?;
         let schema = taken.schema();
         taken.columns().iter().zip(schema.fields()).map(|(array, field)| value_at(py, field.name(), array, 0)).collect()
     }
@@ -255,7 +255,7 @@ impl PyRowPlan {
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn take(&self, py: Python<'_>, ids: Vec<u64>, columns: Vec<usize>) -> PyResult<PyRecordBatch> {
         // Arrow's kernels panic where a column of binaries outgrows its offsets.
-        let taken = py.detach(|| catch_unwind(AssertUnwindSafe(|| take(&self.dataset, &self.rows, &ids, &columns))));
+        let taken = listening(py, || catch_unwind(AssertUnwindSafe(|| take(&self.dataset, &self.rows, &ids, &columns))))?;
         let taken = taken.map_err(|_panic| PyRuntimeError::new_err("the rows together are too large for one Arrow array; take fewer at once"))?;
         Ok(PyRecordBatch::new(taken.map_err(PyShardmillError::from)?))
     }

@@ -2,7 +2,7 @@
 
 use crate::columns::slab_to_python;
 use crate::error::PyShardmillError;
-use crate::interrupt::SIGNAL_POLL;
+use crate::interrupt::{SIGNAL_POLL, listening};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -45,7 +45,8 @@ impl PyPass {
             return Err(PyRuntimeError::new_err("this iteration was begun before a fork; its threads are not in this process: iterate anew"));
         }
         loop {
-            match py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL)) {
+            // Without threads, the rows are read here.
+            match listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))? {
                 Poll::Finished => return Ok(None),
                 Poll::Ready(result) => {
                     let slab = result.map_err(Error::from).and_then(|slab| slab).map_err(PyShardmillError::from)?;

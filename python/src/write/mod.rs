@@ -4,6 +4,7 @@ mod columns;
 mod rows;
 
 use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::interrupt::listening;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
@@ -85,7 +86,7 @@ impl PyWriter {
     fn write_batch(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         for batch in batches(rows)? {
             let batch = batch.map_err(invalid)?;
-            py.detach(|| self.lock().write(&batch)).map_err(PyShardmillError::from)?;
+            listening(py, || self.lock().write(&batch))?.map_err(PyShardmillError::from)?;
             py.check_signals()?;
         }
         Ok(())
@@ -94,19 +95,19 @@ impl PyWriter {
     /// Takes the rows out of `buffer`.
     fn write_buffer(&self, py: Python<'_>, buffer: &PyRowBuffer) -> PyResult<()> {
         let batch = buffer.take(py, py.detach(|| self.lock().rows()))?;
-        py.detach(|| self.lock().write(&batch)).map_err(PyShardmillError::from)?;
+        listening(py, || self.lock().write(&batch))?.map_err(PyShardmillError::from)?;
         py.check_signals()
     }
 
     /// Writes what is missing; tells of each file rows, bytes and what an index says of it.
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, Option<String>)>> {
-        let files = py.detach(|| self.lock().finish()).map_err(PyShardmillError::from)?;
+        let files = listening(py, || self.lock().finish())?.map_err(PyShardmillError::from)?;
         Ok(files.into_iter().map(|file| (file.rows, file.bytes, file.entry)).collect())
     }
 
     /// Gives the files their names, with numbers from `first` on, and tells their paths.
     fn publish(&self, py: Python<'_>, first: u64) -> PyResult<Vec<String>> {
-        Ok(py.detach(|| self.lock().publish(first)).map_err(PyShardmillError::from)?)
+        Ok(listening(py, || self.lock().publish(first))?.map_err(PyShardmillError::from)?)
     }
 
     /// Removes what was written.
@@ -192,7 +193,7 @@ fn publish_bytes(py: Python<'_>, path: &str, content: &[u8], replaces: bool) -> 
         staged.write_all(content).map_err(|source| StorageError::Write { path: path.to_owned(), source })?;
         staged.publish(replace)
     };
-    Ok(py.detach(publish).map_err(PyShardmillError::from)?)
+    Ok(listening(py, publish)?.map_err(PyShardmillError::from)?)
 }
 
 /// Removes what killed writers left in a folder.

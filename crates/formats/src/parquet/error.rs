@@ -1,6 +1,7 @@
 //! What can be wrong with a Parquet file.
 
 use parquet::errors::ParquetError;
+use shardmill_storage::Error as StorageError;
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -51,10 +52,28 @@ impl Error {
         }
     }
 
+    /// What the store said, where that is all that is wrong. A file that ends early may be damaged.
+    pub(crate) fn into_storage(self) -> Result<StorageError, Self> {
+        match self {
+            Self::Footer { path, source } => storage_of(source).map_err(|source| Self::Footer { path, source }),
+            Self::Index { path, row_group, source } => storage_of(source).map_err(|source| Self::Index { path, row_group, source }),
+            error => Err(error),
+        }
+    }
+
     /// The operating system's reason, where a write failed because of it.
     #[must_use]
     pub fn io_source(&self) -> Option<&std::io::Error> {
         let Self::Write { source: ParquetError::External(source), .. } = self else { return None };
         source.downcast_ref()
+    }
+}
+
+fn storage_of(source: ParquetError) -> Result<StorageError, ParquetError> {
+    let ParquetError::External(inner) = source else { return Err(source) };
+    match inner.downcast::<StorageError>() {
+        Ok(error) if !matches!(*error, StorageError::ShortRead { .. }) => Ok(*error),
+        Ok(error) => Err(ParquetError::External(error)),
+        Err(inner) => Err(ParquetError::External(inner)),
     }
 }

@@ -1,25 +1,28 @@
 //! What can be wrong with a file of rows.
 
+use shardmill_storage::Error as StorageError;
+use std::io;
+
 /// One situation for each format, so that a caller can print a reason and a hint without knowing which one it reads.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error(transparent)]
-    Storage(#[from] shardmill_storage::Error),
+    Storage(#[from] StorageError),
     #[error(transparent)]
-    Parquet(#[from] crate::parquet::Error),
+    Parquet(crate::parquet::Error),
     #[error(transparent)]
-    Csv(#[from] crate::csv::Error),
+    Csv(crate::csv::Error),
     #[error(transparent)]
-    Jsonl(#[from] crate::jsonl::Error),
+    Jsonl(crate::jsonl::Error),
     #[error(transparent)]
-    Orc(#[from] crate::orc::Error),
+    Orc(crate::orc::Error),
     #[error(transparent)]
-    ArrayRecord(#[from] crate::arrayrecord::Error),
+    ArrayRecord(crate::arrayrecord::Error),
     #[error(transparent)]
-    Mds(#[from] crate::mds::Error),
+    Mds(crate::mds::Error),
     #[error(transparent)]
-    WebDataset(#[from] crate::tar::samples::Error),
+    WebDataset(crate::tar::samples::Error),
     #[error("Blocks of `{path}` cannot be put together")]
     Join {
         path: String,
@@ -29,10 +32,22 @@ pub enum TableError {
 }
 
 impl TableError {
+    /// What a store said, where that is all that is wrong. A file that ends early may be damaged, so that is not meant.
+    #[must_use]
+    pub fn of_store(&self) -> Option<&StorageError> {
+        let found = match self {
+            Self::Storage(error) => Some(error),
+            // Decompressors read through the standard library.
+            other => within(other),
+        };
+        found.filter(|error| !matches!(error, StorageError::ShortRead { .. }))
+    }
+
     /// What a user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
+            _ if self.of_store().is_some() => self.of_store().and_then(StorageError::hint),
             Self::Storage(error) => error.hint(),
             Self::Join { .. } => None,
             Self::Parquet(error) => error.hint(),
@@ -43,5 +58,45 @@ impl TableError {
             Self::Mds(error) => error.hint(),
             Self::WebDataset(error) => error.hint(),
         }
+    }
+}
+
+fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a StorageError> {
+    let mut error = error;
+    loop {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        error = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => inner,
+            None => error.source()?,
+        };
+    }
+}
+
+/// What the store said is told as it is: nobody should look for damage in a file that could not be fetched. One that ends early may be damaged.
+macro_rules! from_format {
+    ($($room:ident)::+, $variant:ident) => {
+        impl From<crate::$($room)::+::Error> for TableError {
+            fn from(error: crate::$($room)::+::Error) -> Self {
+                match error {
+                    crate::$($room)::+::Error::Storage(error) if !matches!(error, StorageError::ShortRead { .. }) => Self::Storage(error),
+                    error => Self::$variant(error),
+                }
+            }
+        }
+    };
+}
+
+from_format!(csv, Csv);
+from_format!(jsonl, Jsonl);
+from_format!(orc, Orc);
+from_format!(arrayrecord, ArrayRecord);
+from_format!(mds, Mds);
+from_format!(tar::samples, WebDataset);
+
+impl From<crate::parquet::Error> for TableError {
+    fn from(error: crate::parquet::Error) -> Self {
+        error.into_storage().map_or_else(Self::Parquet, Self::Storage)
     }
 }

@@ -9,6 +9,7 @@ mod mds_index;
 mod mixed;
 mod open;
 mod opener;
+mod refetched;
 mod rows;
 mod schema;
 mod table;

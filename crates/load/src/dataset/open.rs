@@ -12,7 +12,7 @@ use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::{DataFile, Expression, Partitions, data_files};
-use shardmill_storage::{Identity, OpenFiles, RangeRead, is_remote};
+use shardmill_storage::{Error as StorageError, Identity, OpenFiles, RangeRead, is_remote};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Dataset {
         for ((number, file), table) in listed.drain(..).zip(tables) {
             match table {
                 Ok((table, size)) => opened.push((number, file, table, size)),
-                Err(error) if options.skip_bad_files && !matches!(error, Error::Engine(_)) => skipped.push((file.path, error)),
+                Err(error) if options.skip_bad_files && is_of_file(&error, &file.path) => skipped.push((file.path, error)),
                 Err(error) => return Err(error),
             }
         }
@@ -79,6 +79,12 @@ impl Dataset {
         });
         Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read: vec![bytes_read] })
     }
+}
+
+/// A store that cannot be asked says nothing about the file: rows must not be left out for that.
+fn is_of_file(error: &Error, path: &str) -> bool {
+    let is_outage = |error: &StorageError| !matches!(error, StorageError::NotFound { .. } | StorageError::Changed { .. });
+    !matches!(error, Error::Engine(_)) && !(is_remote(path) && error.of_store().is_some_and(is_outage))
 }
 
 /// Extensions come as the samples have them; which file is the first to have one must not decide about their order. The key stays in front.

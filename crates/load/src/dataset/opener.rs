@@ -5,6 +5,7 @@
 
 use super::Format;
 use super::mds::{MdsOpener, MdsShards};
+use super::refetched::refetched;
 use crate::Result;
 use arrow_schema::SchemaRef;
 use shardmill_formats::arrayrecord::ArrayRecordTable;
@@ -66,18 +67,20 @@ impl FileOpener {
 
     /// # Errors
     /// When the file is not of the format, or its footer is damaged.
+    #[expect(clippy::needless_pass_by_value, reason = "a file keeps its object")]
     pub fn open(&self, object: Arc<dyn RangeRead>) -> Result<Arc<dyn TableFile>> {
+        refetched(object.path(), || self.open_once(Arc::clone(&object)))
+    }
+
+    fn open_once(&self, object: Arc<dyn RangeRead>) -> std::result::Result<Arc<dyn TableFile>, TableError> {
         Ok(match &self.0 {
-            Kind::Parquet => Arc::new(ParquetTable::open(object).map_err(TableError::from)?),
-            Kind::Orc => Arc::new(OrcFile::open(object).map_err(TableError::from)?),
-            Kind::ArrayRecord => Arc::new(ArrayRecordTable::open(object).map_err(TableError::from)?),
-            Kind::WebDataset => Arc::new(WebDatasetFile::open(object).map_err(TableError::from)?),
-            Kind::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone()).map_err(TableError::from)?),
-            Kind::Jsonl(schema, options, unpacker) => {
-                let plain = unpacker.unpack(object).map_err(TableError::from)?;
-                Arc::new(JsonlFile::open(plain, schema, options.clone()).map_err(TableError::from)?)
-            }
-            Kind::Mds(opener) => opener.open(object).map_err(TableError::from)?,
+            Kind::Parquet => Arc::new(ParquetTable::open(object)?),
+            Kind::Orc => Arc::new(OrcFile::open(object)?),
+            Kind::ArrayRecord => Arc::new(ArrayRecordTable::open(object)?),
+            Kind::WebDataset => Arc::new(WebDatasetFile::open(object)?),
+            Kind::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone())?),
+            Kind::Jsonl(schema, options, unpacker) => Arc::new(JsonlFile::open(unpacker.unpack(object)?, schema, options.clone())?),
+            Kind::Mds(opener) => opener.open(object)?,
         })
     }
 }

@@ -9,9 +9,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
-use shardmill_formats::table::TableError;
 use shardmill_plan::order::{Permutation, Purpose};
-use shardmill_storage::Error as StorageError;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,16 +84,7 @@ pub(super) fn cause_of(parts: &BadParts, row: u64) -> Option<&Arc<str>> {
 
 /// Whether the data is to blame. A disk that fails or a pass that was cancelled says nothing about a row.
 pub(super) fn is_of_data(error: &Error) -> bool {
-    let is_cut = |error: &StorageError| matches!(error, StorageError::ShortRead { .. });
-    match error {
-        Error::Storage(error) => is_cut(error),
-        Error::Table(error) => match error.as_ref() {
-            TableError::Storage(error) => is_cut(error),
-            _ => true,
-        },
-        Error::Cast { .. } | Error::Assemble { .. } => true,
-        _ => false,
-    }
+    matches!(error, Error::Storage(_) | Error::Table(_) | Error::Cast { .. } | Error::Assemble { .. }) && error.of_store().is_none()
 }
 
 /// `schema` with room for nulls in place of bad rows.
@@ -233,6 +222,7 @@ fn parts<T>(rows: u64, failure: Error, read: impl Fn(Range<u64>) -> Result<T>) -
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use shardmill_storage::Error as StorageError;
     use std::cell::Cell;
     use std::collections::BTreeSet;
 

@@ -35,7 +35,7 @@ use planner::{Planner, SlabPlan};
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Rows that are put together from ranges weigh about this: large beside the cost of a slab, small beside the memory of a machine.
@@ -145,6 +145,7 @@ impl<T: Send + 'static> Pass<T> {
             metrics: Arc::clone(&metrics),
             cancel: cancel.clone(),
             cores: Cores::new(dataset, options.threads, cancel),
+            outage: Arc::default(),
             packs,
         };
         let source = {
@@ -220,6 +221,8 @@ struct Work {
     metrics: Arc<Metrics>,
     cancel: Cancel,
     cores: Cores,
+    /// What a store said that did not answer for as long as anybody waits for it. The next block would wait as long.
+    outage: Arc<OnceLock<Error>>,
     packs: Option<Packs>,
 }
 
@@ -311,6 +314,9 @@ impl Work {
         let number = self.order.block(visit);
         let block = number.and_then(|number| Some((number, self.rows.blocks().get(number)?)));
         let (number, block) = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
+        if let Some(outage) = self.outage.get() {
+            return Err(outage.clone());
+        }
         let decoded = self.cores.run(|| match block.count {
             1 => self.dataset.read(block.place, &self.columns, block.selection.as_ref()),
             count => self.dataset.read_run(block.place, count, &self.columns),
@@ -321,6 +327,12 @@ impl Work {
                 let (rows, bad) = salvage.block(number, error)?;
                 self.bad_rows.add(visit, bad);
                 Ok(rows)
+            }
+            Err(error) => {
+                if error.of_store().is_some_and(shardmill_storage::Error::is_outage) {
+                    let _first = self.outage.set(error.clone());
+                }
+                Err(error)
             }
             decoded => decoded,
         }

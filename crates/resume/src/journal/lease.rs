@@ -6,43 +6,17 @@
 //! gone (see [`super::recover`]).
 
 use super::attempt::{lease_folder, units_folder};
+use super::holder::Holder;
 use super::record::from_line;
 use super::vault::{Created, Vault, encoded};
 use crate::{Error, Result};
-use serde::{Deserialize, Serialize};
 use shardmill_storage::Locked;
 use std::any::Any;
-use std::fmt::{self, Display};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const RELEASED: &str = ".released";
-
-/// Who holds a lease.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    pub host: String,
-    /// Of the operating system: locks of another start are not alive here.
-    pub boot: String,
-    pub process: u32,
-}
-
-impl Holder {
-    pub(crate) fn this_process(vault: &Vault) -> Self {
-        let line = |path: &str| match vault.read(path) {
-            Ok(Some(text)) => String::from_utf8_lossy(&text).trim().to_owned(),
-            _ => "unknown".to_owned(),
-        };
-        Self { host: line("/proc/sys/kernel/hostname"), boot: line("/proc/sys/kernel/random/boot_id"), process: std::process::id() }
-    }
-}
-
-impl Display for Holder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "process {} on {}", self.process, self.host)
-    }
-}
 
 /// The right to commit under one epoch. It ends when this is dropped, or with the process.
 #[derive(Debug)]
@@ -123,13 +97,13 @@ fn living_holder(vault: &Vault, folder: &str, epoch: u64, own: &Holder, lease_ag
         return Ok(None);
     }
     let Some(content) = vault.read(&path)? else { return Ok(None) };
-    let unknown = || Holder { host: "an unknown machine".to_owned(), boot: String::new(), process: 0 };
-    let holder: Holder = from_line(&content).unwrap_or_else(unknown);
+    let holder: Holder = from_line(&content).unwrap_or_else(Holder::unknown);
     let is_alive = match vault.lock(&path)? {
         None => false,
         Some(Locked::Busy) => true,
         // The lock of a process of this machine ends with it. Another machine's may not reach us.
         Some(Locked::Held(_)) if holder.boot == own.boot => false,
+        Some(Locked::Unsupported) if holder.is_gone(own) => false,
         Some(Locked::Held(_) | Locked::Unsupported) => vault.age(&path)?.is_some_and(|age| age < lease_age),
     };
     Ok(is_alive.then_some(holder))

@@ -15,6 +15,7 @@
 
 mod attempt;
 mod fingerprint;
+mod holder;
 mod lease;
 mod plan;
 mod record;
@@ -29,7 +30,7 @@ mod tests;
 
 pub use attempt::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
 pub use fingerprint::Fingerprint;
-pub use lease::Holder;
+pub use holder::Holder;
 pub use plan::{PlannedSplit, Segment};
 pub use record::{OutputRecord, UnitRecord};
 pub use snapshot::{Problem, Snapshot};

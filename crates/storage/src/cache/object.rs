@@ -3,6 +3,7 @@
 use super::Cache;
 use super::blocks::{BLOCK, ENTRY, blocks_of, bytes_of, entry, is_there, missing, regions_of};
 use crate::Result;
+use crate::fresh;
 use crate::local::read_exact_at;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -37,7 +38,11 @@ impl CachedObject {
 
     /// The bytes of each of `spans`; `fetch` is asked for runs of whole blocks that are not there, and gives their bytes in the same order.
     pub(crate) fn read(&self, spans: &[Range<u64>], fetch: impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
-        spans.iter().map(|span| self.kept(span)).collect::<Option<Vec<_>>>().map_or_else(|| self.completed(spans, &fetch), Ok)
+        if fresh::is_wanted() {
+            return self.completed(spans, &fetch, |_| None);
+        }
+        let kept = |span: &Range<u64>| self.kept(span);
+        spans.iter().map(kept).collect::<Option<Vec<_>>>().map_or_else(|| self.completed(spans, &fetch, kept), Ok)
     }
 
     /// What is there in full, as one piece.
@@ -67,7 +72,12 @@ impl CachedObject {
         Some(entries)
     }
 
-    fn completed(&self, spans: &[Range<u64>], fetch: &impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
+    fn completed(
+        &self,
+        spans: &[Range<u64>],
+        fetch: &impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>,
+        kept: impl Fn(&Range<u64>) -> Option<Bytes>,
+    ) -> Result<Vec<Bytes>> {
         let regions = || spans.iter().flat_map(|span| regions_of(&blocks_of(span)));
         // Without locks, or without room, everything still works: blocks are fetched twice.
         let _held = self.cache.locks.regions(&self.base.to_string_lossy(), regions()).ok();
@@ -76,7 +86,7 @@ impl CachedObject {
         for span in spans {
             for block in blocks_of(span) {
                 if !known.contains_key(&block)
-                    && let Some(bytes) = self.kept(&bytes_of(&(block..block + 1), self.size))
+                    && let Some(bytes) = kept(&bytes_of(&(block..block + 1), self.size))
                 {
                     known.insert(block, bytes);
                 }

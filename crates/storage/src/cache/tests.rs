@@ -95,6 +95,30 @@ fn walk(folder: &Path, extension: &str) -> PathBuf {
 }
 
 #[test]
+fn what_was_damaged_before_it_was_kept_is_replaced_when_fresh_bytes_are_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source::default();
+    let (_cache, object) = opened(folder.path());
+    let whole = [0..SIZE];
+    let flipped = |spans: Vec<Range<u64>>| Ok(source.fetch(&spans).iter().map(|bytes| bytes.iter().map(|byte| !byte).collect()).collect());
+    assert_ne!(object.read(&whole, flipped).unwrap(), [content()]);
+    assert_ne!(object.read(&whole, |_| panic!("it is kept")).unwrap(), [content()]);
+    crate::with_fresh_bytes(|| read_all(&object, &source));
+    assert_eq!(object.read(&whole, |_| panic!("it is kept")).unwrap(), [content()]);
+}
+
+#[test]
+fn lock_that_a_stopped_process_holds_is_not_waited_for_without_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, _object) = opened(folder.path());
+    let held = cache.locks.regions("object", 0..1).unwrap();
+    let begun = std::time::Instant::now();
+    crate::with_interrupts(|| true, || cache.locks.regions("object", 0..1).unwrap());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    drop(held);
+}
+
+#[test]
 fn another_version_is_another_object() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::default();

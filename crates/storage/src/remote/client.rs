@@ -4,7 +4,7 @@ use super::connector::{ConditionalUploads, Connector, Counts};
 use super::gate::Gate;
 use super::location::{Location, Service};
 use super::options::{Limits, StorageOptions};
-use super::profile;
+use super::profile::Profile;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -84,8 +84,18 @@ impl Parts<'_> {
         let is_set = |name: &str| std::env::var_os(name).is_some();
         let has_environment = is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_WEB_IDENTITY_TOKEN_FILE") || is_set("AWS_SKIP_SIGNATURE");
         let needs_profile = self.limits.profile.is_some() || !(has_environment || names("access_key") || names("skip_signature"));
-        for (name, value) in profile::options(self.limits.profile.as_deref()).into_iter().filter(|_| needs_profile) {
-            builder = builder.with_config(name.parse::<AmazonS3ConfigKey>()?, value);
+        if needs_profile {
+            let profile = Profile::new(self.limits.profile.as_deref());
+            let is_said = |name: &str| match name {
+                "aws_region" => is_set("AWS_REGION") || is_set("AWS_DEFAULT_REGION"),
+                _ => is_set("AWS_ENDPOINT_URL") || is_set("AWS_ENDPOINT"),
+            };
+            for (name, value) in profile.options().into_iter().filter(|(name, _)| !is_said(name)) {
+                builder = builder.with_config(name.parse::<AmazonS3ConfigKey>()?, value);
+            }
+            if !names("access_key") && !names("skip_signature") && profile.keys().is_some() {
+                builder = builder.with_credentials(Arc::new(profile));
+            }
         }
         if std::env::var("AWS_ENDPOINT_URL").or_else(|_| std::env::var("AWS_ENDPOINT")).is_ok_and(|url| url.starts_with("http://")) {
             builder = builder.with_allow_http(true);

@@ -1,7 +1,7 @@
 //! What stands between the client of a store and its connections: it counts, gives up answers that do not begin, asks twice where the first answer is late,
 //! and tells the gate how the store feels.
 
-use super::failure::NOBODY;
+use super::failure::{NO_ANSWER, NOBODY};
 use super::gate::Gate;
 use async_trait::async_trait;
 use object_store::ClientOptions;
@@ -132,7 +132,7 @@ impl Watched {
         }
         answer
             .map(|answer| answer.map_err(|error| self.nobody_there(error)))
-            .unwrap_or_else(|_| Err(HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))))
+            .unwrap_or_else(|_| Err(HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER))))
     }
 
     async fn hedged(&self, request: HttpRequest, late: Duration) -> Result<HttpResponse, HttpError> {

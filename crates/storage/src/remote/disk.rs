@@ -9,6 +9,7 @@ use super::failure::{Doing, error_of};
 use super::location::Location;
 use super::runtime;
 use super::store::RemoteStore;
+use super::token::{Token, head_only};
 use crate::{Disk, Locked};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
@@ -16,12 +17,14 @@ use object_store::path::Path;
 use object_store::{GetResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 const GRAVESTONE: &str = ".removed";
 const MARK: &str = ".folder";
 /// Requests under way while a folder is removed.
 const REMOVED_AT_ONCE: usize = 32;
+/// Before a request that met another one is made again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The objects of stores over a network.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,6 +74,19 @@ impl Place {
         runtime::wait_patiently(self.store.patience(), request)
     }
 
+    /// As [`Place::asked`], of what has no condition: another one at the same moment is no reason to refuse it.
+    fn asked_anyway<T, F>(&self, request: impl Fn() -> F) -> io::Result<object_store::Result<T>>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        self.asked(|| async {
+            request().await.map_err(|error| match error {
+                object_store::Error::AlreadyExists { source, .. } => object_store::Error::Generic { store: "remote", source },
+                error => error,
+            })
+        })
+    }
+
     fn failed(&self, error: &object_store::Error) -> io::Error {
         let error = error_of(error, &self.path, Doing::Writing, self.store.options());
         io::Error::new(error.io_kind().unwrap_or(ErrorKind::Other), Told(error))
@@ -90,7 +106,14 @@ impl Place {
 
     fn head(&self) -> io::Result<Option<ObjectMeta>> {
         let objects = self.objects()?;
-        self.some(self.asked(|| objects.head(&self.key)))
+        match self.asked(|| objects.head(&self.key))? {
+            // Refusals of this request have no words; those of another one say why.
+            Err(error) if !matches!(error, object_store::Error::NotFound { .. }) => {
+                let explained = self.asked(|| objects.get(&self.key))?;
+                Err(self.failed(&explained.err().unwrap_or(error)))
+            }
+            answer => self.some(Ok(answer)),
+        }
     }
 
     fn get(&self) -> io::Result<Option<Bytes>> {
@@ -101,14 +124,23 @@ impl Place {
     /// Whether the object was made; false when there is another one.
     fn put_new(&self, content: &Bytes) -> io::Result<bool> {
         let objects = self.objects()?;
-        let put = || objects.put_opts(&self.key, PutPayload::from(content.clone()), PutOptions::from(PutMode::Create));
-        match self.asked(put)? {
-            Ok(_) => Ok(true),
-            // A request is repeated when its answer was lost, and then finds its own work.
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(self.get()?.is_some_and(|there| there == *content))
+        let token = Token::new();
+        let options = PutOptions { mode: PutMode::Create, attributes: token.attributes(), ..PutOptions::default() };
+        let put = || objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone());
+        let begun = Instant::now();
+        loop {
+            match self.asked(put)? {
+                Ok(_) => return Ok(true),
+                // A request is repeated when its answer was lost, and then finds its own work.
+                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
+                Err(error) => return Err(self.failed(&error)),
             }
-            Err(error) => Err(self.failed(&error)),
+            match self.some(self.asked(|| objects.get_opts(&self.key, head_only())))? {
+                Some(there) => return Ok(token.is_of(&there.attributes)),
+                // Two who try at one moment may both be refused.
+                None if begun.elapsed() < self.store.patience() => std::thread::sleep(PAUSE),
+                None => return Ok(false),
+            }
         }
     }
 
@@ -121,11 +153,13 @@ impl Place {
             Ok((version, answer.bytes().await?))
         }))?;
         let Some((version, _)) = there.filter(|(_, bytes)| bytes == known) else { return Ok(false) };
-        let put = || objects.put_opts(&self.key, PutPayload::from(content.clone()), PutOptions::from(PutMode::Update(version.clone())));
-        match self.asked(put)? {
+        let token = Token::new();
+        let options = PutOptions { mode: PutMode::Update(version), attributes: token.attributes(), ..PutOptions::default() };
+        match self.asked(|| objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone()))? {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(self.get()?.is_some_and(|there| there == *content))
+                let there = self.some(self.asked(|| objects.get_opts(&self.key, head_only())))?;
+                Ok(there.is_some_and(|there| token.is_of(&there.attributes)))
             }
             Err(error) => Err(self.failed(&error)),
         }
@@ -133,12 +167,12 @@ impl Place {
 
     fn put(&self, content: &Bytes) -> io::Result<()> {
         let objects = self.objects()?;
-        self.asked(|| objects.put(&self.key, PutPayload::from(content.clone())))?.map(drop).map_err(|error| self.failed(&error))
+        self.asked_anyway(|| objects.put(&self.key, PutPayload::from(content.clone())))?.map(drop).map_err(|error| self.failed(&error))
     }
 
     fn remove(&self) -> io::Result<()> {
         let objects = self.objects()?;
-        self.some(self.asked(|| objects.delete(&self.key))).map(drop)
+        self.some(self.asked_anyway(|| objects.delete(&self.key))).map(drop)
     }
 
     /// Names in the folder, without what stands in for its existence.
@@ -177,7 +211,10 @@ struct Told(crate::Error);
 impl std::fmt::Display for Told {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}", self.0)?;
-        self.0.hint().map_or(Ok(()), |hint| write!(formatter, " ({hint})"))
+        if let Some(source) = std::error::Error::source(&self.0) {
+            write!(formatter, ": {source}")?;
+        }
+        self.0.hint().map_or(Ok(()), |hint| write!(formatter, "\nhint: {hint}"))
     }
 }
 
@@ -240,7 +277,7 @@ impl Disk for RemoteDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let (from, to) = (Place::of(from)?, Place::of(to)?);
         let objects = from.objects()?;
-        from.some(from.asked(|| objects.copy(&from.key, &to.key)))?.ok_or(ErrorKind::NotFound)?;
+        from.some(from.asked_anyway(|| objects.copy(&from.key, &to.key)))?.ok_or(ErrorKind::NotFound)?;
         from.remove()
     }
 
@@ -270,7 +307,7 @@ impl Disk for RemoteDisk {
             Ok(found)
         }))?;
         let keys = listed.unwrap_or_default();
-        let removed = place.asked(|| async {
+        let removed = place.asked_anyway(|| async {
             let removals = futures_util::stream::iter(&keys).map(|key| async move {
                 match objects.delete(key).await {
                     Err(object_store::Error::NotFound { .. }) => Ok(()),

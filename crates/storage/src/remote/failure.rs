@@ -9,6 +9,7 @@ const MAX_EXPLANATION: usize = 600;
 
 /// What an endpoint is that was never there.
 pub(super) const NOBODY: &str = "nobody answers there";
+pub(super) const NO_ANSWER: &str = "no answer in time";
 
 /// What was being done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,26 @@ pub(super) fn error_of(failure: &object_store::Error, path: &str, doing: Doing, 
         object_store::Error::AlreadyExists { .. } => Error::AlreadyExists { path },
         object_store::Error::Precondition { .. } if matches!(doing, Doing::Reading { .. } | Doing::Opening) => Error::Changed { path },
         object_store::Error::Precondition { .. } => Error::AlreadyExists { path },
-        _ => failed(path, doing, io::Error::other(cut(&text))),
+        _ => failed(path, doing, io::Error::new(kind(&text), cut(&at_endpoint(text, options)))),
+    }
+}
+
+/// Of what no answer explains.
+fn kind(text: &str) -> io::ErrorKind {
+    if text.contains(NOBODY) {
+        return io::ErrorKind::ConnectionRefused;
+    }
+    // Answers that were given name their status; everything else was a connection.
+    let is_connection = text.contains(NO_ANSWER) || text.contains("HTTP error") || text.contains("retry_timeout");
+    if is_connection && !text.contains("status code: 4") { io::ErrorKind::TimedOut } else { io::ErrorKind::Other }
+}
+
+/// Where a body stays away, nobody has said yet who was asked.
+fn at_endpoint(text: String, options: &StorageOptions) -> String {
+    let text = text.replace(&format!("max_retries: {}, ", usize::MAX), "");
+    match options.endpoint().filter(|_| !text.contains("://")) {
+        Some(endpoint) => format!("{text} (from {endpoint})"),
+        None => text,
     }
 }
 
@@ -40,7 +60,14 @@ pub(super) fn error_of(failure: &object_store::Error, path: &str, doing: Doing, 
 pub(super) fn may_pass(failure: &object_store::Error) -> bool {
     let is_unclear = matches!(failure, object_store::Error::Generic { .. } | object_store::Error::JoinError { .. });
     let text = chain(failure);
-    is_unclear && refusal(failure, &text).is_none() && !text.contains(NOBODY)
+    is_unclear && refusal(failure, &text).is_none() && !text.contains(NOBODY) && !is_final(&text)
+}
+
+/// Answers that say the same however often they are asked for. An answer to HEAD has no words: of its 400, credentials that have expired are the cause.
+fn is_final(text: &str) -> bool {
+    let Some((_, answer)) = text.split_once("status code: ") else { return false };
+    let (status, words) = answer.split_at_checked(3).unwrap_or_default();
+    matches!(status, "405" | "411" | "413" | "414" | "501") || (status == "400" && !words.contains('<'))
 }
 
 pub(super) fn failed(path: String, doing: Doing, source: io::Error) -> Error {
@@ -107,5 +134,34 @@ fn refusal(failure: &object_store::Error, text: &str) -> Option<Refusal> {
         object_store::Error::Unauthenticated { .. } => Some(Refusal::Credentials),
         _ if says(&["AccessDenied"]) => Some(Refusal::Permission),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_says_for_good_is_not_asked_for_again() {
+        let answered =
+            |text: &str| object_store::Error::Generic { store: "S3", source: format!("Server returned non-2xx status code: {text}").into() };
+        for final_answer in ["405 Method Not Allowed: <Error/>", "400 Bad Request: ", "501 Not Implemented: "] {
+            assert!(!may_pass(&answered(final_answer)), "{final_answer}");
+        }
+        // An answer that announced more than there is was asked for its rest.
+        assert!(may_pass(&answered("416 Range Not Satisfiable: <Error/>")));
+        let with_words = "400 Bad Request: <Error><Code>IncompleteBody</Code></Error>";
+        for passing in ["500 Internal Server Error: ", "503 Slow Down: ", "429 Too Many Requests: ", "408 Request Timeout: ", with_words] {
+            assert!(may_pass(&answered(passing)), "{passing}");
+        }
+    }
+
+    #[test]
+    fn silence_is_an_outage_that_names_who_was_asked() {
+        let options = StorageOptions::new([("endpoint".to_owned(), "http://host:1".to_owned())]);
+        let silence = object_store::Error::Generic { store: "S3", source: "HTTP error: request or response body error: operation timed out".into() };
+        let error = error_of(&silence, "s3://b/k", Doing::Reading { offset: 0, len: 1 }, &options);
+        assert!(error.is_outage() && error.hint().is_some_and(|hint| hint.contains("retry_timeout")));
+        assert!(std::error::Error::source(&error).is_some_and(|source| source.to_string().contains("http://host:1")));
     }
 }

@@ -123,15 +123,16 @@ fn wrong_length(len: usize, what: &str) -> Failure {
 pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
     let until = Instant::now() + patience;
     loop {
-        match one_tail(client, key, tail_bytes).await {
+        match one_tail(client, key, tail_bytes, patience).await {
             Err(failure) if failure.may_pass() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
             answer => return answer,
         }
     }
 }
 
-async fn one_tail(client: &Client, key: &Path, tail_bytes: u64) -> Result<(ObjectMeta, Bytes), Failure> {
+async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
     let _passage = client.gate.enter().await;
+    let begun = Instant::now();
     let options = GetOptions { range: Some(GetRange::Suffix(tail_bytes.max(1))), ..GetOptions::default() };
     match client.objects.get_opts(key, options).await {
         Ok(answer) => {
@@ -146,6 +147,8 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64) -> Result<(Objec
             | object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. }),
         ) => Err(error.into()),
+        // Asking otherwise would take as long once more.
+        Err(error) if begun.elapsed() >= patience => Err(error.into()),
         // An empty object has no last byte, and some stores know no such ranges.
         Err(error) => match client.objects.head(key).await {
             Ok(meta) => Ok((meta, Bytes::new())),

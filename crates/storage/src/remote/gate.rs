@@ -3,24 +3,32 @@
 //! A store that says it is asked too much is asked half as much, and a little more with each run of good answers (additive increase, multiplicative
 //! decrease: Chiu and Jain, 1989).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Answers to requests of one burst tell the same thing once.
 const BURST: Duration = Duration::from_millis(500);
 
+/// Fewer would not help the store: each request that it refuses waits longer from time to time by itself.
+const LEAST: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct Gate {
     permits: Arc<Semaphore>,
     most: usize,
-    allowed: AtomicUsize,
+    least: usize,
+    /// Together: permits that were given and that are there are `allowed` and `surplus`. Were they to drift apart, nobody would get through in the end.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    allowed: usize,
     /// Permits that are to vanish when they come back.
-    surplus: AtomicUsize,
-    good: AtomicUsize,
-    born: Instant,
-    slowed_at_ms: AtomicU64,
+    surplus: usize,
+    good: usize,
+    slowed_at: Option<Instant>,
 }
 
 /// The right to have one request under way.
@@ -32,15 +40,8 @@ pub(super) struct Passage {
 
 impl Gate {
     pub(super) fn new(most: usize) -> Self {
-        Self {
-            permits: Arc::new(Semaphore::new(most)),
-            most,
-            allowed: AtomicUsize::new(most),
-            surplus: AtomicUsize::new(0),
-            good: AtomicUsize::new(0),
-            born: Instant::now(),
-            slowed_at_ms: AtomicU64::new(u64::MAX),
-        }
+        let state = State { allowed: most, surplus: 0, good: 0, slowed_at: None };
+        Self { permits: Arc::new(Semaphore::new(most)), most, least: LEAST.min(most), state: Mutex::new(state) }
     }
 
     pub(super) async fn enter(self: &Arc<Self>) -> Passage {
@@ -49,45 +50,50 @@ impl Gate {
         Passage { gate: Arc::clone(self), permit }
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[cfg(test)]
     fn allowed(&self) -> usize {
-        self.allowed.load(Ordering::Relaxed)
+        self.state().allowed
     }
 
     /// The store answered in good order.
     pub(super) fn went_well(&self) {
-        let allowed = self.allowed.load(Ordering::Relaxed);
-        if allowed >= self.most || self.good.fetch_add(1, Ordering::Relaxed) + 1 < allowed {
+        let mut state = self.state();
+        state.good += 1;
+        if state.allowed >= self.most || state.good < state.allowed {
             return;
         }
-        self.good.store(0, Ordering::Relaxed);
-        self.allowed.store(allowed + 1, Ordering::Relaxed);
-        let had_surplus = self.surplus.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |surplus| surplus.checked_sub(1)).is_ok();
-        if !had_surplus {
-            self.permits.add_permits(1);
+        state.good = 0;
+        state.allowed += 1;
+        match state.surplus.checked_sub(1) {
+            Some(left) => state.surplus = left,
+            None => self.permits.add_permits(1),
         }
     }
 
     /// The store asked to be asked less.
     pub(super) fn slow_down(&self) {
-        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let before = self.slowed_at_ms.load(Ordering::Relaxed);
-        if before != u64::MAX && now.saturating_sub(before) < u64::try_from(BURST.as_millis()).unwrap_or(u64::MAX) {
+        let mut state = self.state();
+        if state.slowed_at.is_some_and(|before| before.elapsed() < BURST) {
             return;
         }
-        self.slowed_at_ms.store(now, Ordering::Relaxed);
-        self.good.store(0, Ordering::Relaxed);
-        let allowed = self.allowed.load(Ordering::Relaxed);
-        let fewer = (allowed / 2).max(1);
-        self.allowed.store(fewer, Ordering::Relaxed);
-        self.surplus.fetch_add(allowed - fewer, Ordering::Relaxed);
+        state.slowed_at = Some(Instant::now());
+        state.good = 0;
+        let fewer = (state.allowed / 2).max(self.least);
+        state.surplus += state.allowed - fewer;
+        state.allowed = fewer;
     }
 }
 
 impl Drop for Passage {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        if self.gate.surplus.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |surplus| surplus.checked_sub(1)).is_ok() {
+        let mut state = self.gate.state();
+        if let Some(left) = state.surplus.checked_sub(1) {
+            state.surplus = left;
             permit.forget();
         }
     }
@@ -99,20 +105,45 @@ mod tests {
 
     #[tokio::test]
     async fn busy_store_is_asked_half_as_much_and_then_more_again() {
-        let gate = Arc::new(Gate::new(8));
+        let gate = Arc::new(Gate::new(16));
         let passages = [gate.enter().await, gate.enter().await, gate.enter().await, gate.enter().await];
         gate.slow_down();
         gate.slow_down();
-        assert_eq!(gate.allowed(), 4, "one burst counts once");
+        assert_eq!(gate.allowed(), 8, "one burst counts once");
         drop(passages);
-        assert_eq!(gate.permits.available_permits(), 4);
-        for _ in 0..4 {
+        assert_eq!(gate.permits.available_permits(), 12, "eight more than four vanish when they come back");
+        for _ in 0..8 {
             gate.went_well();
         }
-        assert_eq!((gate.allowed(), gate.permits.available_permits()), (5, 5));
+        assert_eq!((gate.allowed(), gate.permits.available_permits(), gate.state().surplus), (9, 12, 3));
         for _ in 0..100 {
             gate.went_well();
         }
-        assert_eq!((gate.allowed(), gate.permits.available_permits()), (8, 8));
+        assert_eq!((gate.allowed(), gate.permits.available_permits()), (16, 16));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn permits_are_those_that_are_allowed_after_any_run_of_answers() {
+        let gate = Arc::new(Gate::new(16));
+        let each = (0..8).map(|number| {
+            let gate = Arc::clone(&gate);
+            tokio::spawn(async move {
+                for round in 0..2000 {
+                    let _passage = gate.enter().await;
+                    match (round + number) % 7 {
+                        0 => {
+                            gate.state().slowed_at = None;
+                            gate.slow_down();
+                        }
+                        _ => gate.went_well(),
+                    }
+                }
+            })
+        });
+        for task in each.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        assert_eq!(gate.permits.available_permits(), gate.allowed() + gate.state().surplus);
+        assert!(gate.allowed() >= 1);
     }
 }

@@ -18,6 +18,7 @@ mod profile;
 mod runtime;
 mod staged;
 mod store;
+mod token;
 mod version;
 
 pub use disk::RemoteDisk;

@@ -9,6 +9,7 @@ use super::runtime;
 use super::store::RemoteStore;
 use super::version::Version;
 use crate::cache::CachedObject;
+use crate::fresh;
 use crate::requests::{Fetch, fetches};
 use crate::{Error, Identity, RangeRead, Result, len_within};
 use bytes::Bytes;
@@ -142,8 +143,17 @@ impl RemoteObject {
         }
     }
 
+    /// What was read last, unless whoever reads does not trust it.
+    fn known(&self) -> Window {
+        let Ok(mut window) = self.window.try_lock() else { return Window::default() };
+        if fresh::is_wanted() {
+            *window = Window { next: FIRST_WINDOW, ..Window::default() };
+        }
+        window.clone()
+    }
+
     fn small(&self, range: &Range<u64>) -> Result<Bytes> {
-        let known = self.window.try_lock().map(|window| window.clone()).unwrap_or_default();
+        let known = self.known();
         if let Some(bytes) = known.slice(range) {
             return Ok(bytes);
         }
@@ -193,7 +203,7 @@ impl RangeRead for RemoteObject {
         for range in ranges {
             len_within(self, range)?;
         }
-        let known = self.window.try_lock().map(|window| window.clone()).unwrap_or_default();
+        let known = self.known();
         let missing: Vec<Range<u64>> = ranges.iter().filter(|range| known.slice(range).is_none()).cloned().collect();
         let planned: Vec<Fetch> = fetches(&missing, self.version.size, GAP, MAX_JOINED);
         let spans: Vec<Range<u64>> = planned.into_iter().map(|fetch| fetch.span).collect();

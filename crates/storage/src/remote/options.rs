@@ -99,6 +99,10 @@ impl StorageOptions {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    pub(super) fn endpoint(&self) -> Option<&str> {
+        self.iter().find(|(name, _)| SHOWN.contains(name) && name.contains("endpoint")).map(|(_, value)| value)
+    }
+
     /// `text` without any value that may be a secret.
     pub(super) fn scrubbed(&self, text: &str) -> String {
         let secrets = self.0.iter().filter(|(name, value)| !SHOWN.contains(&name.as_str()) && value.len() > 3);

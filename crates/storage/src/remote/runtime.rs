@@ -2,6 +2,7 @@
 
 use super::failure::may_pass;
 use super::process::PerProcess;
+use crate::interrupts::unless_interrupted;
 use crate::waiting::waiting;
 use std::future::Future;
 use std::io;
@@ -23,10 +24,10 @@ fn runtime() -> io::Result<&'static Runtime> {
 /// Waits for `future` on this thread.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system gives no threads, and when this thread is wanted elsewhere.
 pub(super) fn wait<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = runtime()?;
-    Ok(waiting(|| runtime.block_on(future)))
+    waiting(|| runtime.block_on(unless_interrupted(future)))
 }
 
 /// As [`wait`], for a request that may be made again: so it is until it goes well or wrong for certain, or `patience` is over.

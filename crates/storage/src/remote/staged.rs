@@ -7,11 +7,12 @@ use super::failure::{Doing, error_of, failed, may_pass};
 use super::location::{Location, Service};
 use super::runtime;
 use super::store::RemoteStore;
+use super::token::{Token, head_only};
 use crate::{Error, Replace, Result, Sealed, Staged, Unpublished};
 use bytes::BytesMut;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, GetOptions, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload};
+use object_store::{ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,8 +27,6 @@ const PARTS_OF_A_SIZE: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Parts on their way at once.
 const MAX_UNDER_WAY: usize = 4;
-
-const TOKEN: &str = "shardmill-writer";
 
 type Sending = JoinHandle<object_store::Result<PartId>>;
 
@@ -46,8 +45,8 @@ pub(super) struct RemoteStaged {
     written: u64,
     is_done: bool,
     unpublished: Unpublished,
-    /// Stands in the object's metadata: whoever is told that there is one already sees whether it is its own, of a request whose answer was lost.
-    token: String,
+    token: Token,
+    process: u32,
 }
 
 impl RemoteStaged {
@@ -73,7 +72,8 @@ impl RemoteStaged {
             written: 0,
             is_done: false,
             unpublished: unpublished.clone(),
-            token: uuid::Uuid::new_v4().simple().to_string(),
+            token: Token::new(),
+            process: std::process::id(),
         })
     }
 
@@ -101,7 +101,7 @@ impl RemoteStaged {
         let upload = match self.upload.clone() {
             Some(upload) => upload,
             None => {
-                let options = PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
+                let options = PutMultipartOptions { attributes: self.token.attributes(), ..PutMultipartOptions::default() };
                 let upload = self.wait(Doing::Writing, || parts.create_multipart_opts(&self.key, options.clone()))?;
                 self.upload = Some(upload.clone());
                 upload
@@ -153,9 +153,9 @@ impl RemoteStaged {
             None => {
                 let payload = PutPayload::from(self.buffer.split().freeze());
                 let mode = if replace == Replace::Never { PutMode::Create } else { PutMode::Overwrite };
-                let options = PutOptions { mode, attributes: self.attributes(), ..PutOptions::default() };
-                let put = self.wait(Doing::Publishing, || client.objects.put_opts(&self.key, payload.clone(), options.clone())).map(drop);
-                self.unless_ours(put)?;
+                let options = PutOptions { mode, attributes: self.token.attributes(), ..PutOptions::default() };
+                let put = || self.wait(Doing::Publishing, || client.objects.put_opts(&self.key, payload.clone(), options.clone()));
+                self.once(|| put().map(drop))?;
             }
             Some(upload) => {
                 let parts = self.parts()?;
@@ -163,35 +163,41 @@ impl RemoteStaged {
                     self.refuse_taken()?;
                     client.conditional.add(&upload);
                 }
-                let completed = self.wait(Doing::Publishing, || parts.complete_multipart(&self.key, &upload, self.sent.clone()));
+                let complete = || self.wait(Doing::Publishing, || parts.complete_multipart(&self.key, &upload, self.sent.clone()));
+                let completed = self.once(|| complete().map(drop));
                 client.conditional.remove(&upload);
-                self.unless_ours(completed.map(drop))?;
+                completed?;
             }
         }
         self.is_done = true;
         Ok(())
     }
 
-    fn attributes(&self) -> Attributes {
-        [(Attribute::Metadata(TOKEN.into()), self.token.clone())].into_iter().collect()
-    }
-
-    /// A request may have been done though its answer was lost; the same one then finds the object there.
-    fn unless_ours(&self, published: Result<()>) -> Result<()> {
-        match published {
-            Err(Error::AlreadyExists { .. } | Error::NotFound { .. }) if self.is_ours() => Ok(()),
-            published => published,
+    /// A request may have been done though its answer was lost; the same one then finds the object there. Two who try at one moment may both be refused.
+    fn once(&self, request: impl Fn() -> Result<()>) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let refused = match request() {
+                Err(refused @ (Error::AlreadyExists { .. } | Error::NotFound { .. })) => refused,
+                published => return published,
+            };
+            let is_conflict = matches!(refused, Error::AlreadyExists { .. });
+            match self.is_ours() {
+                Some(true) => return Ok(()),
+                None if is_conflict && begun.elapsed() < self.store.patience() => std::thread::sleep(PAUSE),
+                _ => return Err(refused),
+            }
         }
     }
 
-    fn is_ours(&self) -> bool {
-        let Ok(client) = self.store.client() else { return false };
-        let head = client.objects.get_opts(&self.key, GetOptions { head: true, ..GetOptions::default() });
-        let token = runtime::wait(head)
-            .ok()
-            .and_then(std::result::Result::ok)
-            .and_then(|answer| answer.attributes.get(&Attribute::Metadata(TOKEN.into())).cloned());
-        token.is_some_and(|token| token.as_ref() == self.token)
+    /// Whose the object is; `None` when there is none.
+    fn is_ours(&self) -> Option<bool> {
+        let Ok(client) = self.store.client() else { return Some(false) };
+        match runtime::wait_patiently(self.store.patience(), || client.objects.get_opts(&self.key, head_only())) {
+            Ok(Ok(answer)) => Some(self.token.is_of(&answer.attributes)),
+            Ok(Err(object_store::Error::NotFound { .. })) => None,
+            _ => Some(false),
+        }
     }
 
     /// Stores without the condition are asked before; there, two writers at one moment may both succeed.
@@ -270,7 +276,9 @@ impl Staged for RemoteStaged {
 
 impl Drop for RemoteStaged {
     fn drop(&mut self) {
-        let (Some(upload), false) = (self.upload.take(), self.is_done) else { return };
+        // A child that was forked has a copy; the upload is its parent's.
+        let is_over = self.is_done || self.process != std::process::id();
+        let (Some(upload), false) = (self.upload.take(), is_over) else { return };
         let Ok(parts) = self.parts() else { return };
         let (key, sending) = (self.key.clone(), std::mem::take(&mut self.sending));
         let _unnamed_uploads_are_removed_by_the_bucket = runtime::wait(async move {

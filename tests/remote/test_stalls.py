@@ -1,0 +1,190 @@
+"""A store that goes silent for good: whoever waits for it is told, and can leave."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+
+from .fault_proxy import Fault
+
+ROWS = 4000
+MAX_STOP_S = 2.0
+
+READS = {
+    "open": "sm.Dataset(path)",
+    "row": "data[1]",
+    "rows": "list(data)",
+    "take": "data.take([5, 6000])",
+    "loader": "list(sm.Loader(data, batch_size=100, output='numpy'))",
+    "loader-here": "list(sm.Loader(data, batch_size=100, output='numpy', threads=0))",
+    "filter": "len(sm.Dataset(path, filter=sm.col('text') > 'c'))",
+    "writer": "sm.Writer(f'{path}/w.parquet').close()",
+    "writer-close": "writer.close()",
+    "writer-write": "[writer.write({'id': n, 'text': os.urandom(1 << 20).hex()}) for n in range(300)]",
+    "pipeline": "pipeline.run(progress=False)",
+    "checkpoint": "checkpointed.run(progress=False)",
+}
+
+CODE = """
+import json, os, sys, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import shardmill as sm
+from shardmill.curate import ParquetSink, Pipeline, TableSource
+path, what = sys.argv[1], sys.argv[2]
+sm.storage.configure(path, json.loads(os.environ["OPTIONS"]))
+data = sm.Dataset(path)
+writer = sm.Writer(path + "-w.parquet", compression="none")
+writer.write({"id": 0, "text": ""})
+source = lambda: TableSource(path, files_per_partition=1)
+pipeline = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out"))
+checkpointed = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out2"), checkpoint=path + "-state")
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    exec(what)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.fixture
+def train(bucket, tmp_path):
+    folder = tmp_path / "train"
+    folder.mkdir()
+    for number in range(4):
+        ids = list(range(number * ROWS, (number + 1) * ROWS))
+        pq.write_table(
+            pa.table({"id": ids, "text": [os.urandom(50).hex() for _ in ids]}),
+            folder / f"{number}.parquet",
+            row_group_size=500,
+        )
+    bucket.publish("train", folder)
+    return f"s3://{bucket.name}/train"
+
+
+def started(path, what, options):
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, path, what],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPTIONS": json.dumps(options)},
+    )
+    assert process.stdout.readline() == "ready\n", process.communicate()
+    return process
+
+
+@pytest.mark.parametrize("what", READS.values(), ids=READS)
+def test_interrupt_is_heard_while_a_store_is_silent(what, train, server, proxy):
+    process = started(train, what, server.storage_options(endpoint=proxy.endpoint))
+    try:
+        proxy.faults(Fault(kind="silent"))
+        process.stdin.write("\n")
+        process.stdin.flush()
+        time.sleep(1)
+        assert process.poll() is None, process.communicate()
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+        took = time.monotonic() - begun
+        assert output == "interrupted\n" and took < MAX_STOP_S, (output, errors, took)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+LEAVES = {
+    "loader that is dropped": "p = iter(sm.Loader(data, batch_size=10, output='numpy')); del p; print('gone')",
+    "process that ends": "import threading; threading.Thread(target=lambda: list(sm.Loader(data, batch_size=10, output='numpy')), daemon=True).start(); "
+    "import time; time.sleep(0.5); print('gone')",
+    "pass that is left": "p = iter(sm.Loader(data, batch_size=10, output='numpy')); import threading, time; "
+    "threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\ntry: next(p)\nexcept KeyboardInterrupt: del p; print('gone')",
+}
+
+
+@pytest.mark.parametrize("what", LEAVES.values(), ids=LEAVES)
+def test_whoever_leaves_is_not_held(what, train, server, proxy):
+    process = started(train, what, server.storage_options(endpoint=proxy.endpoint))
+    try:
+        proxy.faults(Fault(kind="silent"))
+        begun = time.monotonic()
+        output, errors = process.communicate("\n", timeout=30)
+        assert output == "gone\n" and time.monotonic() - begun < 0.5 + MAX_STOP_S + 1, (output, errors)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def in_a_fork(work):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            answer = json.dumps(work())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    try:
+        ready, _, _ = select.select([reading], [], [], 20)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+            return "hangs"
+        return os.read(reading, 1 << 16).decode()
+    finally:
+        os.waitpid(child, 0)
+        os.close(reading)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_forked_child_reads_from_a_store_that_its_parent_uses(is_cached, train, server, tmp_path):
+    cached = {"cache_dir": str(tmp_path / "cache")} if is_cached else {}
+    data = sm.Dataset(train, storage_options={**server.storage_options(), **cached})
+    loader = sm.Loader(data, batch_size=100, output="numpy", columns=["id"])
+    passing = iter(loader)
+    next(passing)
+    # Threads of the parent may hold whatever they hold at this moment.
+    for _ in range(5):
+        assert in_a_fork(lambda: data[ROWS]["id"]) == str(ROWS)
+        assert in_a_fork(lambda: sum(len(batch["id"]) for batch in loader)) == str(4 * ROWS)
+    assert sum(len(batch["id"]) for batch in passing) == 4 * ROWS - 100
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_child_that_drops_its_copy_of_a_writer_leaves_the_upload_alone(bucket, server):
+    out = f"s3://{bucket.name}/rows.parquet"
+    writer = sm.Writer(out, compression="none", storage_options=server.storage_options())
+    for number in range(40):
+        writer.write_batch(pa.table({"x": [os.urandom(500_000)], "n": [number]}))
+
+    def dropped():
+        nonlocal writer
+        del writer
+        return "dropped"
+
+    assert in_a_fork(dropped) == '"dropped"'
+    writer.close()
+    assert sm.Dataset(out).take([39])["n"].to_pylist() == [39]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_workers_of_a_data_loader_that_were_forked(train, server):
+    torch = pytest.importorskip("torch")
+    data = sm.Dataset(train, storage_options=server.storage_options())
+    assert data[0]["id"] == 0
+    some = list(range(0, 4 * ROWS, 100))
+    rows = torch.utils.data.DataLoader(
+        data, batch_size=10, num_workers=2, multiprocessing_context="fork", collate_fn=list, sampler=some
+    )
+    assert [row["id"] for batch in rows for row in batch] == some
