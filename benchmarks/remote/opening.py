@@ -1,0 +1,44 @@
+"""The first batch of a thousand files that are far away.
+
+Enters: the options. Leaves: the seconds of it. Called by the entry script. Invariant: each run is a process of its own that has
+imported everything and has not yet spoken to the store.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.remote.alone import run_alone
+from benchmarks.remote.options import Options
+from benchmarks.remote.store import started
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Each run begins with nothing; the last one's requests are counted."""
+    with started() as store:
+        path = store.publish(options.data)
+        seconds, whole = [], []
+        asked: dict[str, int] = {}
+        for number in range(options.runs + 1):
+            store.away(options.round_trip_s)
+            job = {"source": path, "storage_options": store.options(), "batch_size": options.batch_size}
+            job |= {"warm_up": str(options.data / "part_0000.parquet"), "output": "arrow", "rank": 0, "world_size": 1}
+            ((found,),) = run_alone([job | {"batches": 1}])
+            # The first has the server open its files.
+            if number:
+                seconds.append(found["first_batch_s"])
+                asked = store.asked()
+        store.away(options.round_trip_s)
+        ((found,),) = run_alone([job | {"batches": None}])
+        if found["rows"] != options.rows.total_rows:
+            msg = f"{found['rows']:,} rows instead of {options.rows.total_rows:,}"
+            raise AssertionError(msg)
+        whole.append(found["seconds"])
+    return {
+        "figures": {"first batch": {"records": 1, "seconds": statistics.median(seconds), "all_seconds": seconds}},
+        "files": len(options.rows.rows),
+        "first_batch_s": statistics.median(seconds),
+        "whole_s": whole[0],
+        "requests": asked["requests"],
+    }
