@@ -121,6 +121,11 @@ def parse_options(description: str, *, executors: tuple[str, ...]) -> Options:
     return Options(**values)
 
 
+def storage_options() -> dict[str, object]:
+    """How the object store of the paths is reached, if they lie in one; from the environment, since it holds keys."""
+    return json.loads(os.environ.get("BENCHMARK_STORAGE_OPTIONS") or "{}")
+
+
 def ray_num_cpus() -> int:
     """Cores that the entry may use: the entry's ``ray.num_cpus``, else all that this process may run on."""
     return int(_number_from("BENCHMARK_RAY_NUM_CPUS") or len(os.sched_getaffinity(0)))

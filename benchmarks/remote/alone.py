@@ -58,7 +58,9 @@ def _hear(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        msg = f"a process of the benchmark ended with code {process.wait()}\nhint: its message is in the log of the entry"
+        msg = (
+            f"a process of the benchmark ended with code {process.wait()}\nhint: its message is in the log of the entry"
+        )
         raise RuntimeError(msg)
     return line
 
@@ -75,8 +77,7 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     found = [
-        timed_pass(lambda: sm.Loader(source, **job), sums=batches is None, most_batches=batches)
-        for _ in range(passes)
+        timed_pass(lambda: sm.Loader(source, **job), sums=batches is None, most_batches=batches) for _ in range(passes)
     ]
     print(json.dumps([vars(one) for one in found]), flush=True)
 

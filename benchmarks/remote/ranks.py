@@ -43,7 +43,11 @@ def measure(options: Options) -> dict[str, Any]:
             check(options.rows, *found)
             asked = store.asked()
             slowest = max(one.seconds for one in found)
-            figures[words] = {"records": options.rows.total_rows, "seconds": slowest, "rows_of_ranks": [one.rows for one in found]}
+            figures[words] = {
+                "records": options.rows.total_rows,
+                "seconds": slowest,
+                "rows_of_ranks": [one.rows for one in found],
+            }
             figures[words] |= asked
             fetched[words] = asked["bytes_sent"] / size
     return {"figures": figures, "set_bytes": size, "fetched": fetched, "worst": max(fetched.values())}

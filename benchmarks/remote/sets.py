@@ -36,6 +36,6 @@ def data_sets(share: float = 1.0) -> dict[str, DataSet]:
             DataSet(PLAIN, (100_000,) * part(10, 2), 20_000),
             DataSet(MANY, (500,) * part(1_000, 20), 500),
             DataSet(SMALL, (50_000,) * 10, 5_000),
-            DataSet(ROWS, (10_000,) * part(10, 2), 10_000),
+            DataSet(ROWS, (10_000,) * part(4, 2), 10_000),
         )
     }
