@@ -6,21 +6,16 @@ row is decoded; the clock runs from the first request to the last byte, and clie
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
+from benchmarks.remote.children import answer, job_of_child, ready, run_children
 from benchmarks.remote.store import BUCKET, Store
 from tests.remote.sigv4 import Client
 
 _RANGE_BYTES = 8 << 20
 #: Processes and the connections of each.
 SETTINGS = ((1, 4), (1, 8), (2, 2), (2, 4), (2, 8))
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def server_rates(store: Store, name: str, *, least_bytes: int) -> dict[str, float]:
@@ -44,35 +39,10 @@ def _ranges(objects: list[tuple[str, int]], least_bytes: int) -> list[tuple[str,
 
 def _rate(store: Store, ranges: list[tuple[str, int, int]], processes: int, connections: int) -> float:
     keys = {"endpoint": store.endpoint, "access_key": store.server.access_key, "secret_key": store.server.secret_key}
-    clients = [
-        subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.remote.ceiling"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=_ROOT,
-        )
-        for _ in range(processes)
+    jobs = [
+        {"keys": keys, "connections": connections, "ranges": ranges[number::processes]} for number in range(processes)
     ]
-    spans: list[dict[str, Any]] = []
-    try:
-        for number, client in enumerate(clients):
-            assert client.stdin is not None and client.stdout is not None
-            work = {"keys": keys, "connections": connections, "ranges": ranges[number::processes]}
-            client.stdin.write(json.dumps(work) + "\n")
-            client.stdin.flush()
-            client.stdout.readline()
-        for client in clients:
-            assert client.stdin is not None
-            client.stdin.write("go\n")
-            client.stdin.flush()
-        for client in clients:
-            assert client.stdout is not None
-            spans.append(json.loads(client.stdout.readline()))
-    finally:
-        for client in clients:
-            client.kill()
-            client.wait()
+    spans = run_children("benchmarks.remote.ceiling", jobs)
     # The clock is one for all processes of a machine.
     seconds = max(span["end"] for span in spans) - min(span["start"] for span in spans)
     return sum(span["bytes"] for span in spans) / seconds
@@ -80,7 +50,7 @@ def _rate(store: Store, ranges: list[tuple[str, int, int]], processes: int, conn
 
 def main() -> None:
     """One client process: its work comes as a line, then the word to go."""
-    work = json.loads(sys.stdin.readline())
+    work = job_of_child()
     waiting = [tuple(one) for one in reversed(work["ranges"])]
     counts = [0] * work["connections"]
     clients = [Client(**work["keys"]) for _ in counts]
@@ -96,19 +66,18 @@ def main() -> None:
                 key, first, last = waiting.pop()
             except IndexError:
                 return
-            answer = clients[place].open("GET", f"/{BUCKET}/{key}", headers={"Range": f"bytes={first}-{last}"})
-            while count := answer.readinto(buffer):
+            response = clients[place].open("GET", f"/{BUCKET}/{key}", headers={"Range": f"bytes={first}-{last}"})
+            while count := response.readinto(buffer):
                 counts[place] += count
 
     threads = [threading.Thread(target=fetch, args=(place,)) for place in range(len(counts))]
-    print("ready", flush=True)
-    sys.stdin.readline()
+    ready()
     start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    print(json.dumps({"start": start, "end": time.perf_counter(), "bytes": sum(counts)}), flush=True)
+    answer({"start": start, "end": time.perf_counter(), "bytes": sum(counts)})
 
 
 if __name__ == "__main__":

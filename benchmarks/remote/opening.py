@@ -10,6 +10,7 @@ import statistics
 from typing import Any
 
 from benchmarks.remote.alone import run_alone
+from benchmarks.remote.clock import check
 from benchmarks.remote.options import Options
 from benchmarks.remote.store import started
 
@@ -18,27 +19,24 @@ def measure(options: Options) -> dict[str, Any]:
     """Each run begins with nothing; the last one's requests are counted."""
     with started() as store:
         path = store.publish(options.data)
-        seconds, whole = [], []
+        seconds: list[float] = []
         asked: dict[str, int] = {}
         for number in range(options.runs + 1):
             store.away(options.round_trip_s)
             job = {"source": path, "storage_options": store.options(), "batch_size": options.batch_size}
             job |= {"warm_up": str(options.data / "part_0000.parquet"), "output": "arrow", "rank": 0, "world_size": 1}
-            ((found,),) = run_alone([job | {"batches": 1}])
+            (found,) = run_alone([job | {"batches": 1}])
             # The first has the server open its files.
             if number:
-                seconds.append(found["first_batch_s"])
+                seconds.append(found.first_batch_s)
                 asked = store.asked()
         store.away(options.round_trip_s)
-        ((found,),) = run_alone([job | {"batches": None}])
-        if found["rows"] != options.rows.total_rows:
-            msg = f"{found['rows']:,} rows instead of {options.rows.total_rows:,}"
-            raise AssertionError(msg)
-        whole.append(found["seconds"])
+        (found,) = run_alone([job | {"batches": None}])
+        check(options.rows, found)
     return {
         "figures": {"first batch": {"records": 1, "seconds": statistics.median(seconds), "all_seconds": seconds}},
         "files": len(options.rows.rows),
         "first_batch_s": statistics.median(seconds),
-        "whole_s": whole[0],
+        "whole_s": found.seconds,
         "requests": asked["requests"],
     }

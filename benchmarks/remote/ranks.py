@@ -10,7 +10,7 @@ import shutil
 from typing import Any
 
 from benchmarks.remote.alone import run_alone
-from benchmarks.remote.clock import Pass, check
+from benchmarks.remote.clock import check
 from benchmarks.remote.options import Options
 from benchmarks.remote.store import started
 
@@ -39,7 +39,7 @@ def measure(options: Options) -> dict[str, Any]:
                 "tail": "uneven",
                 **more,
             }
-            found = [Pass(**one) for (one,) in run_alone([shared | {"rank": rank} for rank in range(RANKS)])]
+            found = run_alone([shared | {"rank": rank} for rank in range(RANKS)])
             check(options.rows, *found)
             asked = store.asked()
             slowest = max(one.seconds for one in found)

@@ -84,7 +84,7 @@ def _reading(find: Find) -> Iterator[str]:
                 ]
                 yield "| " + " | ".join([*cells, f"{local / taken:.0%}"]) + " |"
     yield ""
-    for name, words, entry in entries:
+    for _, words, entry in entries:
         rates = {setting: rate / 1e6 for one in entry.rounds for setting, rate in one["server_rates"].items()}
         best = max(rates, key=lambda setting: rates[setting])
         yield (
