@@ -24,7 +24,7 @@ def main() -> None:
 
     job = job_of_child()
     source, warm_up, batches = job.pop("source"), job.pop("warm_up"), job.pop("batches")
-    plain = {"batch_size": job["batch_size"], "output": job["output"], "rank": 0, "world_size": 1}
+    plain: dict[str, Any] = {"batch_size": job["batch_size"], "output": job["output"], "rank": 0, "world_size": 1}
     timed_pass(lambda: sm.Loader(warm_up, **plain), most_batches=1)
     ready()
     answer(vars(timed_pass(lambda: sm.Loader(source, **job), sums=batches is None, most_batches=batches)))

@@ -24,7 +24,7 @@ def measure(options: Options) -> dict[str, Any]:
     with started() as store:
         path = store.publish(options.data)
         store.away(options.round_trip_s)
-        given = {"storage_options": store.options(cache_dir=str(folder), cache_bytes=_CACHE_BYTES)}
+        given: dict[str, Any] = {"storage_options": store.options(cache_dir=str(folder), cache_bytes=_CACHE_BYTES)}
         figures: dict[str, Any] = {}
         requests = {}
         for output in ("arrow", "torch"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,11 +84,25 @@ def figure(passes: Sequence[Pass], **more: Any) -> dict[str, Any]:
     }
 
 
-def in_turn(one: DataSet, kinds: dict[str, Callable[[], Iterable[Any]]], runs: int) -> dict[str, list[Pass]]:
-    """Warms each up, with its ids added up; then one after the other, round by round, so that a slow minute hits all."""
+def in_turn(
+    one: DataSet,
+    kinds: Mapping[str, Callable[[], Iterable[Any]]],
+    runs: int,
+    *,
+    before: Callable[[str], object] = lambda name: None,
+) -> dict[str, list[Pass]]:
+    """Warms each up, with its ids added up; then one after the other, round by round, so that a slow minute hits all.
+
+    Args:
+        one: What each pass delivers.
+        kinds: Makers of readers, by name.
+        runs: Timed passes of each.
+        before: Called with the name before the clock of each pass.
+    """
     done: dict[str, list[Pass]] = {name: [] for name in kinds}
     for number in range(runs + 1):
         for name, build in kinds.items():
+            before(name)
             found = timed_pass(build, sums=number == 0)
             check(one, found)
             if number:

@@ -1,8 +1,8 @@
 """Interleaved shards from bucket to bucket: starts a store, then the script of a system, and checks what it wrote.
 
-Enters: a system, whose interpreter this is, and a folder of shards. Leaves: ``params.json`` and ``metrics.json``, with the
-seconds of the script's process in ``job_s``. Started by the runner. Invariant: shards are objects before the clock starts; the script is that of the local
-benchmark, with other paths; one program counts and checks every object that was written, for every system alike.
+Enters: a system, whose interpreter this is, and a folder of shards. Leaves: ``params.json`` and ``metrics.json``, with the seconds
+of the script's process in ``job_s``. Started by the runner. Invariant: shards are objects before the clock starts; the script is
+that of the local benchmark, with other paths; one program counts and checks every object that was written, for every system alike.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def measure(options: Options) -> dict[str, Any]:
         path = store.publish(options.data)
         fault = mix(probability=PROBABILITY, count=options.faults, seed=_SEED)
         store.away(options.round_trip_s, fault)
-        given = {"storage_options": store.options()}
+        given: dict[str, Any] = {"storage_options": store.options()}
         start = time.perf_counter()
         Pipeline(
             source=TableSource(path, files_per_partition=_FILES_OF_SPLIT, **given),

@@ -19,12 +19,12 @@ def measure(options: Options) -> dict[str, Any]:
     """Each run begins with nothing; the last one's requests are counted."""
     with started() as store:
         path = store.publish(options.data)
+        job = {"source": path, "storage_options": store.options(), "batch_size": options.batch_size}
+        job |= {"warm_up": str(options.data / "part_0000.parquet"), "output": "arrow", "rank": 0, "world_size": 1}
         seconds: list[float] = []
         asked: dict[str, int] = {}
         for number in range(options.runs + 1):
             store.away(options.round_trip_s)
-            job = {"source": path, "storage_options": store.options(), "batch_size": options.batch_size}
-            job |= {"warm_up": str(options.data / "part_0000.parquet"), "output": "arrow", "rank": 0, "world_size": 1}
             (found,) = run_alone([job | {"batches": 1}])
             # The first has the server open its files.
             if number:

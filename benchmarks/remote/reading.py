@@ -33,23 +33,25 @@ def measure(options: Options) -> dict[str, Any]:
         figures: dict[str, Any] = {}
         requests: dict[str, dict[str, int]] = {}
 
-        def loader(source: str, output: str, round_trip_s: float | None) -> Any:
-            given = {"storage_options": store.options()} if source.startswith("s3:") else {}
-            # Told before the clock of a pass? No: one request to the proxy's control is far below its noise.
-            if round_trip_s is not None:
-                store.away(round_trip_s)
+        def loader(source: str, output: str) -> Any:
+            given: dict[str, Any] = {"storage_options": store.options()} if source.startswith("s3:") else {}
             return sm.Loader(source, batch_size=options.batch_size, output=output, rank=0, world_size=1, **given)
 
         for output in OUTPUTS:
             kinds = {
-                LOCAL: lambda output=output: loader(str(options.data), output, None),
-                NEAR: lambda output=output: loader(path, output, 0.0),
-                FAR: lambda output=output: loader(path, output, options.round_trip_s),
+                LOCAL: lambda output=output: loader(str(options.data), output),
+                NEAR: lambda output=output: loader(path, output),
+                # The last one, so what is counted is its last pass.
+                FAR: lambda output=output: loader(path, output),
             }
-            for place, passes in in_turn(one, kinds, options.runs).items():
-                figures[f"{output}, {place}"] = figure(passes, bytes=bytes_of_set)
-                if place == FAR:
-                    requests[output] = store.asked()
+            passes = in_turn(
+                one,
+                kinds,
+                options.runs,
+                before=lambda place: store.away(options.round_trip_s if place == FAR else 0.0),
+            )
+            figures |= {f"{output}, {place}": figure(done, bytes=bytes_of_set) for place, done in passes.items()}
+            requests[output] = store.asked()
         store.away(0.0)
         rates.append(server_rates(store, options.data.name, least_bytes=least))
     row_groups = sum(-(-rows // one.row_group) for rows in one.rows)
