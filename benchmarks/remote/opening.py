@@ -10,9 +10,13 @@ import statistics
 from typing import Any
 
 from benchmarks.remote.alone import run_alone
+from benchmarks.remote.ceiling import seconds_of_tails
 from benchmarks.remote.clock import check
 from benchmarks.remote.options import Options
 from benchmarks.remote.store import started
+
+# Of a file whose end alone is asked for.
+_TAIL_BYTES = 16 << 10
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -33,10 +37,16 @@ def measure(options: Options) -> dict[str, Any]:
         store.away(options.round_trip_s)
         (found,) = run_alone([job | {"batches": None}])
         check(options.rows, found)
+        store.away(options.round_trip_s)
+        plain = min(
+            seconds_of_tails(store, options.data.name, tail_bytes=_TAIL_BYTES, connections=connections)
+            for connections in (16, 32, 64)
+        )
     return {
         "figures": {"first batch": {"records": 1, "seconds": statistics.median(seconds), "all_seconds": seconds}},
         "files": len(options.rows.rows),
         "first_batch_s": statistics.median(seconds),
         "whole_s": found.seconds,
+        "plain_s": plain,
         "requests": asked["requests"],
     }

@@ -108,6 +108,10 @@ def _opening(find: Find) -> Iterator[str]:
         f"* the first batch of {entry.median('files'):,.0f} files: {entry.median('first_batch_s') * 1e3:,.0f} ms and "
         f"{entry.median('requests'):,.0f} requests; all rows: {entry.median('whole_s'):.2f} s"
     )
+    yield (
+        f"* a client that asks for the last 16 KiB of each of them and does nothing else, with its best number of connections: "
+        f"{entry.median('plain_s') * 1e3:,.0f} ms"
+    )
     yield ""
 
 

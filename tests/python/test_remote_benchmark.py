@@ -167,7 +167,7 @@ def _metrics(scenario: str, system: str) -> dict[str, Any]:
             **rates,
             "requests_per_row_group": 1.25,
         },
-        "opening": {"figures": ["first batch"], "first_batch_s": 0.3, "whole_s": 2.0, "files": 1_000, **asked},
+        "opening": {"figures": ["first batch"], "first_batch_s": 0.3, "whole_s": 2.0, "plain_s": 0.2, "files": 1_000, **asked},
         "cached": {
             "figures": [f"{output}, {place}" for output in outputs for place in ("local files", "cache")],
             "requests": {"arrow": {"first": 10, "later": 0}},
