@@ -202,7 +202,9 @@ def _faults(find: Find) -> Iterator[str]:
         yield "| " + " | ".join(cells) + " |"
     yield ""
     for words, entry in entries:
-        kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(entry.rounds[0]["kinds"].items()))
+        kinds = ", ".join(
+            f"{kind} {count:,}" for kind, count in sorted(entry.rounds[0]["kinds"].items()) if kind != "latency"
+        )
         yield f"* {words}: {kinds}"
     yield ""
 
@@ -228,6 +230,17 @@ def _plots(find: Find) -> Plots:
     return plots
 
 
+def _data_sets(results: dict[str, Any]) -> list[str]:
+    records = {place: record for place, record in results.get("datasets", {}).items() if record}
+    tables = {place: record for place, record in records.items() if "files" in record}
+    shards = [
+        f"* `{place}`: {made['shards']} of {made['of']} interleaved shards, {made['codec']} pages"
+        for place, record in records.items()
+        if "shards" in (made := record.get("source", record))
+    ]
+    return [*row_set_lines({"datasets": tables}), *shards]
+
+
 def _thousands(entry: Measured, call: str) -> float | None:
     rate = entry.rate(call)
     return rate.median / 1e3 if rate else None
@@ -237,7 +250,7 @@ def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
     rounds = max((len(one.rounds) for one in measured), default=0)
     lines = [
         *machine_lines(results, also="; server, proxy and client share them"),
-        *row_set_lines(results),
+        *_data_sets(results),
         f"* rounds: {rounds}; in each, every entry is a process of its own with a server and a proxy of its own; medians are shown",
         "* the server is versitygw on loopback over a folder in the page cache; all requests of all systems go through one proxy, which counts "
         "them, and which waits 10 ms before each answer where the store is far away",

@@ -153,7 +153,9 @@ def whole_session() -> dict[str, Any]:
         metrics["figures"] = dict.fromkeys(metrics["figures"], more)
         entries.append(made | {"metrics": metrics, "all_metrics": [metrics] * 3})
     record = {"rows": 1_000_000, "files": 10, "bytes": 100_000_000}
-    return results_with(*entries, datasets={"/home/someone/data/remote/tables": record})
+    shards = {"shards": 2, "of": 80, "codec": "raw", "rows": 1_488}
+    places = {"remote/tables": record, "mint1t_raw_2": shards, "mint1t_raw_2_parquet": {"source": shards}}
+    return results_with(*entries, datasets={f"/home/someone/data/{name}": made for name, made in places.items()})
 
 
 def _metrics(scenario: str, system: str) -> dict[str, Any]:
@@ -196,6 +198,7 @@ class TestPage:
         assert "the first batch of 1,000 files: 300 ms and 7 requests; all rows: 2.00 s" in page
         assert "| wds_to_parquet | shardmill | 1.00 | 1.00 | 7 | 0 | 12.0 |" in page
         assert "| a job with a checkpoint | 1,000 | 7 | 1,000,000 | 1.0 | 0 | 0 | 0 |" in page
+        assert page.count("2 of 80 interleaved shards, raw pages") == 2
         assert "make bench-remote" in page
 
     def test_page_does_not_change_between_runs_and_holds_no_folder_of_this_machine(self, tmp_path: Path) -> None:
