@@ -15,6 +15,7 @@ pytest.importorskip("yaml")
 pytest.importorskip("matplotlib")
 
 from benchmark_results import results_with
+
 from benchmarks.arrayrecord.rounds import finder, measured_entries
 from benchmarks.loader.sets import DataSet
 from benchmarks.remote import data, shardmill_entry
