@@ -178,6 +178,31 @@ bench-streaming: build ## The streaming report, beside MosaicML Streaming and, f
 		--entries '$(if $(CHINIDATASET),imdb,not chinidataset)'
 	$(BIN)/python -m benchmarks.streaming.report benchmark_results/$(STREAMING)/results.json $(STREAMING_REPORT)
 
+# QUICK=1: small tables, one shard and few faults, in some minutes, to see that everything runs; its figures mean nothing.
+ifdef QUICK
+bench-remote: export SHARDMILL_BENCH_SHARE = 0.05
+bench-remote: export SHARDMILL_BENCH_RUNS = 1
+bench-remote: export SHARDMILL_BENCH_FAULTS = 50
+bench-remote: export SHARDMILL_BENCH_SHARDS = 1
+REMOTE := remote_quick
+REMOTE_DATA := $(DATA)/quick
+REMOTE_REPEATS := 1
+REMOTE_REPORT := benchmark_results/remote_quick/report
+else
+REMOTE := remote
+REMOTE_DATA := $(DATA)
+REMOTE_REPEATS := 3
+REMOTE_REPORT := docs/benchmarks/remote
+endif
+
+.PHONY: bench-remote
+bench-remote: build s3-server ## A store that is far away, beside its peers; needs Go; the report goes to docs/benchmarks; QUICK=1 only tries
+	benchmarks/peers/build.sh $(PEERS) remote streaming nemo_curator
+	rm -rf benchmark_results/remote_quick
+	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(REMOTE_DATA) $(BIN)/python -m benchmarks.run \
+		--config benchmarks/remote.yaml --session-name $(REMOTE) --repeats $(REMOTE_REPEATS)
+	$(BIN)/python -m benchmarks.remote.report benchmark_results/$(REMOTE)/results.json $(REMOTE_REPORT)
+
 .PHONY: clean
 clean: ## Remove what was built in this checkout
 	rm -rf $(VENV) $(NATIVE) demo_output benchmark_results

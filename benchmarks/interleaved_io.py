@@ -25,6 +25,7 @@ from benchmarks.interleaved.options import (
     Options,
     parse_options,
     ray_num_cpus,
+    storage_options,
 )
 from benchmarks.runner.ray_cluster import start_ray
 
@@ -72,6 +73,7 @@ def _source(options: Options) -> WebDatasetSource | InterleavedParquetSource:
             blocksize=options.input_blocksize,
             max_batch_bytes=options.output_max_batch_bytes,
             materialize_on_read=options.materialize_on_read,
+            storage_options=storage_options() or None,
         )
     return InterleavedParquetSource(
         options.input_path,
@@ -79,6 +81,7 @@ def _source(options: Options) -> WebDatasetSource | InterleavedParquetSource:
         files_per_partition=options.files_per_partition,
         blocksize=options.input_blocksize,
         max_batch_bytes=options.output_max_batch_bytes,
+        storage_options=storage_options() or None,
     )
 
 
@@ -89,6 +92,7 @@ def _sink(options: Options) -> ParquetSink | WebDatasetSink:
             mode=cast(Mode, options.mode),
             materialize_on_write=options.materialize_on_write,
             on_materialize_error=cast(OnMaterializeError, options.on_materialize_error),
+            storage_options=storage_options() or None,
         )
     given = {"compression": options.parquet_compression, "row_group_size": options.parquet_row_group_size}
     return ParquetSink(
@@ -96,6 +100,7 @@ def _sink(options: Options) -> ParquetSink | WebDatasetSink:
         mode=cast(Mode, options.mode),
         materialize_on_write=options.materialize_on_write,
         on_materialize_error=cast(OnMaterializeError, options.on_materialize_error),
+        storage_options=storage_options() or None,
         **{name: value for name, value in given.items() if value is not None},
     )
 

@@ -20,6 +20,8 @@ _COLOURS = {
     "torch-dataloader-utils": "#9aa5b1",
     "array_record": "#9aa5b1",
     "Ray Data": "#9aa5b1",
+    "pyarrow": "#9aa5b1",
+    "MosaicML Streaming": "#9aa5b1",
     "Ray Data, our plug-in": "#33658a",
     "Ray Data, no checkpoint": "#f6ae2d",
     "array_record, best call": "#33658a",

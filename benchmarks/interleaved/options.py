@@ -11,6 +11,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 DEFAULT_READER_FIELDS = (
     "image_metadata",
@@ -119,6 +120,11 @@ def parse_options(description: str, *, executors: tuple[str, ...]) -> Options:
     if values["input_blocksize"] is None and values["files_per_partition"] is None:
         values["files_per_partition"] = 1
     return Options(**values)
+
+
+def storage_options() -> dict[str, Any]:
+    """How the object store of the paths is reached, if they lie in one; from the environment, since it holds keys."""
+    return json.loads(os.environ.get("BENCHMARK_STORAGE_OPTIONS") or "{}")
 
 
 def ray_num_cpus() -> int:

@@ -29,6 +29,7 @@ from benchmarks.interleaved.options import (
     Options,
     parse_options,
     ray_num_cpus,
+    storage_options,
 )
 
 
@@ -91,6 +92,7 @@ def _reader(options: Options) -> ProcessingStage:
             materialize_on_read=options.materialize_on_read,
             per_image_fields=options.per_image_fields,
             per_text_fields=options.per_text_fields,
+            read_kwargs=_storage(),
         )
     return InterleavedParquetReader(
         file_paths=options.input_path,
@@ -98,14 +100,16 @@ def _reader(options: Options) -> ProcessingStage:
         blocksize=options.input_blocksize,
         max_batch_bytes=options.output_max_batch_bytes,
         fields=options.reader_fields,
+        read_kwargs=_storage(),
     )
 
 
 def _writer(options: Options) -> ProcessingStage:
-    write_kwargs: dict[str, object] = {}
+    write_kwargs: dict[str, object] = _storage()
     if options.writer_format == "wds":
         return InterleavedWebdatasetWriterStage(
             path=options.output_path,
+            write_kwargs=write_kwargs,
             materialize_on_write=options.materialize_on_write,
             mode=options.mode,
             on_materialize_error=options.on_materialize_error,
@@ -121,6 +125,12 @@ def _writer(options: Options) -> ProcessingStage:
         mode=options.mode,
         on_materialize_error=options.on_materialize_error,
     )
+
+
+def _storage() -> dict[str, object]:
+    """As its documentation says: the options of fsspec, among those of a reader or a writer."""
+    found = storage_options()
+    return {"storage_options": found} if found else {}
 
 
 def _object_store_bytes() -> int | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 _PACKAGES = (
     "shardmill", "ray", "nemo-curator", "cosmos-xenna", "pyarrow", "pandas", "numpy", "pillow", "torch",
-    "torch-dataloader-utils", "datasets", "array_record", "grain", "lorem-text",
+    "torch-dataloader-utils", "datasets", "array_record", "grain", "lorem-text", "mosaicml-streaming", "s3fs",
 )  # fmt: skip
 _MEGABYTE = 1_000_000
 
