@@ -66,8 +66,9 @@ impl Blocks {
         !cancel.is_cancelled()
     }
 
-    /// A slab of `slab_bytes` will be made of `visits`; `retired` are not needed after it.
-    pub(super) fn announce(&self, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64) {
+    /// A slab of `slab_bytes` will be made of `visits`; `retired` are not needed after it. Tells which were not announced before.
+    pub(super) fn announce(&self, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64) -> Vec<usize> {
+        let mut new = Vec::new();
         let mut state = self.lock();
         state.slabs_ahead += 1;
         state.used = state.used.saturating_add(slab_bytes);
@@ -75,6 +76,7 @@ impl Blocks {
             let mut added = 0;
             let entry = state.entries.entry(*visit).or_insert_with(|| {
                 added = *bytes;
+                new.push(*visit);
                 Entry { slot: Slot::Planned, bytes: *bytes, pending: 0, is_retired: false }
             });
             entry.pending += 1;
@@ -87,6 +89,7 @@ impl Blocks {
             }
             state.remove_if_done(*visit);
         }
+        new
     }
 
     /// Those that wait look at their [`Cancel`] at once.
@@ -98,18 +101,21 @@ impl Blocks {
     /// The blocks of a planned slab, in the order of `visits`. Blocks that nobody has begun are decoded here; those that another thread has begun are waited
     /// for last.
     pub(super) fn take(&self, visits: &[usize], cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<Vec<Arc<RecordBatch>>> {
-        for visit in visits {
-            if !self.begin(*visit) {
-                continue;
-            }
-            cancel.check()?;
-            let decoded = Unfinished { blocks: self, visit: *visit }.run(&decode);
-            self.lock().set(*visit, decoded);
-            self.changed.notify_all();
-        }
+        visits.iter().try_for_each(|visit| self.prepare(*visit, cancel, &decode))?;
         // Each is waited for, also behind one that failed: a block that is not taken would stay.
         let taken: Vec<_> = visits.iter().map(|visit| self.wait_for(*visit, cancel)).collect();
         taken.into_iter().collect()
+    }
+
+    /// Decodes a block of a planned slab, unless somebody has begun.
+    pub(super) fn prepare(&self, visit: usize, cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<()> {
+        if self.begin(visit) {
+            cancel.check()?;
+            let decoded = Unfinished { blocks: self, visit }.run(decode);
+            self.lock().set(visit, decoded);
+            self.changed.notify_all();
+        }
+        Ok(())
     }
 
     /// The consumer has a slab of so many bytes.

@@ -149,14 +149,26 @@ impl<T: Send + 'static> Pass<T> {
             packs,
         };
         let source = {
-            let (work, cancel) = (work.clone(), cancel.clone());
+            let (work, cancel, is_remote) = (work.clone(), cancel.clone(), dataset.is_remote());
+            let mut jobs = VecDeque::new();
             move || {
+                if let Some(job) = jobs.pop_front() {
+                    return Some(job);
+                }
                 let weighed = |plan: SlabPlan| (plan.rows().saturating_mul(row_bytes), plan);
                 let job: Vec<(u64, SlabPlan)> = planner.next_job()?.into_iter().map(weighed).collect();
-                work.announce(&job, &cancel).then_some(job)
+                let blocks = work.announce(&job, &cancel)?;
+                if is_remote && blocks.len() > 1 {
+                    jobs.extend(blocks.into_iter().map(Job::Block));
+                }
+                jobs.push_back(Job::Slabs(job));
+                jobs.pop_front()
             }
         };
-        let make = move |job: Vec<(u64, SlabPlan)>| work.make(job, &finish);
+        let make = move |job: Job| match job {
+            Job::Slabs(plans) => work.make(plans, &finish),
+            Job::Block(visit) => work.prepared(visit),
+        };
         let stream = stream_in_order(dataset.reading_threads(options.threads), cancel, source, make)?;
         Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, cancel: cancel.clone() })
     }
@@ -207,6 +219,13 @@ impl<T: Send + 'static> Pass<T> {
     }
 }
 
+/// What a thread does at once.
+enum Job {
+    Slabs(Vec<(u64, SlabPlan)>),
+    /// One of the blocks of the next slabs: a store answers many requests in the time of one.
+    Block(usize),
+}
+
 #[derive(Clone)]
 struct Work {
     dataset: Arc<Dataset>,
@@ -227,18 +246,24 @@ struct Work {
 }
 
 impl Work {
-    /// Waits for room for a whole job: a slab of it that is announced cannot be delivered before all of them are.
-    fn announce(&self, job: &[(u64, SlabPlan)], cancel: &Cancel) -> bool {
+    /// Waits for room for a whole job: a slab of it that is announced cannot be delivered before all of them are. Tells which blocks nobody needed before;
+    /// `None` when the pass was cancelled.
+    fn announce(&self, job: &[(u64, SlabPlan)], cancel: &Cancel) -> Option<Vec<usize>> {
         let sized = |plan: &SlabPlan| -> Vec<(usize, u64)> { plan.visits.iter().map(|visit| (*visit, self.bytes_of(*visit))).collect() };
         let bytes = job.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
         // The first slab of a job needs all of the blocks that the others need.
         let slabs: Vec<_> = job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
         let blocks = slabs.first().map_or(&[][..], |(blocks, ..)| blocks);
-        let is_room = self.blocks.wait_for_room(blocks, bytes, cancel);
-        for (blocks, retired, bytes) in slabs.iter().filter(|_| is_room) {
-            self.blocks.announce(blocks, retired, *bytes);
+        if !self.blocks.wait_for_room(blocks, bytes, cancel) {
+            return None;
         }
-        is_room
+        Some(slabs.iter().flat_map(|(blocks, retired, bytes)| self.blocks.announce(blocks, retired, *bytes)).collect())
+    }
+
+    /// What fails is told by the slab that needs the block.
+    fn prepared<T>(&self, visit: usize) -> Made<T> {
+        let _told_by_the_slab = self.blocks.prepare(visit, &self.cancel, |visit| self.metrics.decoding(visit, || self.decode(visit)));
+        Made { slabs: Vec::new(), failure: None }
     }
 
     fn make<T>(&self, job: Vec<(u64, SlabPlan)>, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Made<T> {
