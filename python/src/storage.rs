@@ -1,16 +1,44 @@
 //! `shardmill._native.storage`
 
-use crate::error::PyShardmillResult;
+use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::given::Given;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shardmill_storage::{Disk, RemoteDisk, StorageOptions};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// What is opened below the root of `path` uses these options from now on.
 #[pyfunction]
-fn configure(path: &str, options: BTreeMap<String, String>) -> PyShardmillResult<()> {
-    Ok(shardmill_storage::configure(path, StorageOptions::new(options))?)
+#[pyo3(signature = (path, options, credentials=None, files=None))]
+fn configure(
+    path: &str,
+    options: BTreeMap<String, String>,
+    credentials: Option<&Bound<'_, PyAny>>,
+    files: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let mut options = StorageOptions::new(options);
+    if let Some(source) = credentials {
+        options = options.with_credentials(Arc::new(Given::new(source)?));
+    }
+    if let Some(files) = files {
+        options = options.with_files(Arc::new(Given::new(files)?));
+    }
+    shardmill_storage::configure(path, options).map_err(PyShardmillError::from)?;
+    Ok(())
+}
+
+/// Whether what is opened below the root of `path` uses options that say this, and maybe more.
+#[pyfunction]
+fn is_reached_with(path: &str, options: BTreeMap<String, String>) -> bool {
+    shardmill_storage::is_reached_with(path, &StorageOptions::new(options))
+}
+
+/// The commits of data sets of the Hub that are read below `paths`, by their roots.
+#[pyfunction]
+fn pinned_revisions(paths: Vec<String>) -> Vec<(String, String)> {
+    shardmill_storage::pinned_revisions(paths.iter().map(String::as_str))
 }
 
 /// Those of `options` that are certainly no secrets.
@@ -69,7 +97,9 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cache_entries, &module)?)?;
     module.add_function(wrap_pyfunction!(clear_cache, &module)?)?;
     module.add_function(wrap_pyfunction!(is_remote, &module)?)?;
+    module.add_function(wrap_pyfunction!(is_reached_with, &module)?)?;
     module.add_function(wrap_pyfunction!(names, &module)?)?;
+    module.add_function(wrap_pyfunction!(pinned_revisions, &module)?)?;
     module.add_function(wrap_pyfunction!(size, &module)?)?;
     module.add_function(wrap_pyfunction!(request_counts, &module)?)?;
     module.add_function(wrap_pyfunction!(without_secrets, &module)?)

@@ -1,7 +1,7 @@
 //! One run of bytes of one version, by as many requests at once as it is worth.
 
 use super::client::Client;
-use super::failure::may_pass;
+use super::failure::{WHOLE_ONLY, may_pass};
 use super::version::Version;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const LONG: u64 = 24 << 20;
 /// What one request of a long run asks for: so much takes far longer than its first byte does.
 const PART: u64 = 8 << 20;
+/// Of a server that sends no parts, so much is fetched at once and kept.
+const WHOLE: u64 = 64 << 20;
 /// Before a request is made again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -146,10 +148,24 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64) -> Result<(Objec
             | object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. }),
         ) => Err(error.into()),
+        Err(object_store::Error::NotSupported { .. }) => whole(client, key).await,
         // An empty object has no last byte, and some stores know no such ranges.
         Err(error) => match client.objects.head(key).await {
             Ok(meta) => Ok((meta, Bytes::new())),
             Err(_) => Err(error.into()),
         },
     }
+}
+
+/// All of an object, from a server that knows no ranges.
+async fn whole(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failure> {
+    let answer = client.objects.get_opts(key, GetOptions::default()).await?;
+    let meta = answer.meta.clone();
+    if meta.size > WHOLE {
+        let source = format!("{WHOLE_ONLY}, and this one has {} bytes; up to {WHOLE} are fetched so", meta.size).into();
+        return Err(Failure::Store(object_store::Error::NotSupported { source }));
+    }
+    let mut bytes = room(usize::try_from(meta.size).map_err(|_| Failure::Memory)?)?;
+    fill(client, answer, &mut bytes).await?;
+    Ok((meta, bytes.freeze()))
 }

@@ -34,6 +34,8 @@ pub(super) struct RemoteObject {
     store: Arc<RemoteStore>,
     version: Version,
     cached: Option<CachedObject>,
+    /// The object, where opening it fetched all there is: a server without ranges gives it once.
+    whole: Option<Bytes>,
     /// Never waited for: who finds it taken asks the store.
     window: Mutex<Window>,
 }
@@ -61,12 +63,13 @@ impl Window {
 impl RemoteObject {
     pub(super) fn new(store: Arc<RemoteStore>, path: &str, key: Path, version: Version, tail: Bytes) -> Result<Self> {
         let start = version.size.saturating_sub(tail.len() as u64);
+        let whole = (start == 0 && !tail.is_empty()).then(|| tail.clone());
         let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW });
-        let cached = match store.cache()? {
+        let cached = match store.cache()?.filter(|_| whole.is_none()) {
             Some(cache) => cache.object(path, &version.mark(), version.size)?,
             None => None,
         };
-        Ok(Self { path: path.to_owned(), key, store, version, cached, window })
+        Ok(Self { path: path.to_owned(), key, store, version, cached, whole, window })
     }
 
     fn fetched(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
@@ -104,8 +107,16 @@ impl RemoteObject {
         (range.start..range.start.saturating_add(len).max(range.end).min(size), len)
     }
 
+    /// What is in memory.
+    fn known(&self) -> Window {
+        match &self.whole {
+            Some(bytes) => Window { start: 0, bytes: bytes.clone(), next: 0 },
+            None => self.window.try_lock().map(|window| window.clone()).unwrap_or_default(),
+        }
+    }
+
     fn small(&self, range: &Range<u64>) -> Result<Bytes> {
-        let known = self.window.try_lock().map(|window| window.clone()).unwrap_or_default();
+        let known = self.known();
         if let Some(bytes) = known.slice(range) {
             return Ok(bytes);
         }
@@ -155,7 +166,7 @@ impl RangeRead for RemoteObject {
         for range in ranges {
             len_within(self, range)?;
         }
-        let known = self.window.try_lock().map(|window| window.clone()).unwrap_or_default();
+        let known = self.known();
         let missing: Vec<Range<u64>> = ranges.iter().filter(|range| known.slice(range).is_none()).cloned().collect();
         let planned: Vec<Fetch> = fetches(&missing, self.version.size, GAP, MAX_JOINED);
         let spans: Vec<Range<u64>> = planned.into_iter().map(|fetch| fetch.span).collect();
