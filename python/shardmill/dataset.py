@@ -17,6 +17,7 @@ from shardmill.arrow import as_pyarrow
 from shardmill.decodings import Decoding, decoded, decodings_of
 from shardmill.errors import FormatError, OptionError
 from shardmill.expressions import Expression, expression_of
+from shardmill.file_systems import is_file_system, located
 from shardmill.shard_index import folders_without_index
 from shardmill.shards import INDEX_NAME
 from shardmill.threads import checked_threads
@@ -36,7 +37,7 @@ class Dataset:
     matched by name: integers and floats are widened, and a column that a file lacks is null there.
 
     Args:
-        path: a file, a directory (read recursively), a glob, or a list of these.
+        path: a file, a directory (read recursively), a glob, or a list of these; or a file system of fsspec, for all that is in it.
         format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), ``"arrayrecord"``, whose
             rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by the files' names when ``None``.
             A folder with an ``index.json`` of MDS shards has the shards that the index lists, in its order, and each is held against what
@@ -80,7 +81,7 @@ class Dataset:
         format: str | None = None,
         columns: Sequence[str] | None = None,
         filter: Expression | list[Any] | None = None,
-        storage_options: dict[str, Any] | None = None,
+        storage_options: Any = None,
         partitioning: str | None = None,
         schema: Any = None,
         bad_lines: str = "error",
@@ -94,7 +95,7 @@ class Dataset:
             raise OptionError(f"on_bad_file is 'error' or 'skip', not {on_bad_file!r}")
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning is None or 'hive', not {partitioning!r}")
-        self._paths = _paths(path)
+        self._paths, storage_options = _located(path, storage_options)
         shown_options = storage.configure_all(self._paths, storage_options)
         self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
@@ -125,7 +126,7 @@ class Dataset:
             "columns": columns,
             "filter": filter,
             # Secrets do not travel: another process has its own, from its environment.
-            "storage_options": shown_options,
+            "storage_options": storage.pinned(self._paths, shown_options),
             "partitioning": partitioning,
             "schema": schema,
             "bad_lines": bad_lines,
@@ -305,7 +306,8 @@ class Dataset:
 
 
 def _reopened(arguments: dict[str, Any]) -> Dataset:
-    return Dataset(arguments.pop("path"), **arguments)
+    options = storage.still_needed(arguments["path"], arguments["storage_options"])
+    return Dataset(arguments.pop("path"), **{**arguments, "storage_options": options})
 
 
 def column_names(columns: Sequence[str]) -> list[str]:
@@ -319,8 +321,9 @@ def column_names(columns: Sequence[str]) -> list[str]:
     return list(columns)
 
 
-def _paths(path: PathLike | Sequence[PathLike]) -> list[str]:
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+def _located(path: Any, storage_options: Any) -> tuple[list[str], Any]:
+    paths = [path] if isinstance(path, str | os.PathLike) or is_file_system(path) else list(path)
+    paths, storage_options = located(paths, storage_options)
     if not paths:
         raise OptionError("no path was given")
-    return [os.fspath(part) if isinstance(part, str) else str(Path(part)) for part in paths]
+    return [part if isinstance(part, str) else str(Path(part)) for part in paths], storage_options

@@ -154,7 +154,7 @@ class Loader(LoaderReports):
         audit: bool = False,
         stall_seconds: float | None = 60.0,
         format: str | None = None,
-        storage_options: dict[str, Any] | None = None,
+        storage_options: Any = None,
         partitioning: str | None = None,
         schema: Any = None,
         bad_lines: str = "error",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shardmill._native import storage as _native
 from shardmill.errors import OptionError
+from shardmill.storage_options import storage_options_of
 
 PathLike = str | os.PathLike[str]
 
 
-def configure(path: PathLike, storage_options: Mapping[str, Any]) -> None:
+def configure(path: PathLike, storage_options: Any) -> None:
     """Options for everything that is opened below the bucket of ``path`` in this process, from now on.
 
     What takes ``storage_options`` calls this itself. Files that are open keep what they were opened with.
@@ -25,18 +26,26 @@ def configure(path: PathLike, storage_options: Mapping[str, Any]) -> None:
             ``anon``, ``profile``). Ours are ``max_requests`` at once (64), ``request_timeout`` (15 s without a byte) and
             ``retry_timeout`` (180 s for one read with its repetitions), and ``cache_dir``, a folder of this machine that keeps what was
             fetched for all of its processes, up to ``cache_bytes`` (64 GiB); the environment variable ``SHARDMILL_CACHE_DIR`` names it too.
+            Of ``hf://`` they are ``token`` and ``endpoint``.
+            In place of a mapping, a store of obstore (``S3Store``, ``GCSStore``, ``AzureStore``, ``HTTPStore``) whose bucket is that of the
+            path: what it is made of is taken over, its ``credential_provider`` included, which is called again before its keys end.
+            Or a file system of fsspec: settings of those whose scheme is served here are taken over; any other one serves its own scheme in
+            this process, read only, and slowly, since each read calls it.
 
     Raises:
         OSError: for an option that the store does not know, or a path that is local.
+        ValueError: for a store or a file system that does not serve the path.
 
     Example:
         >>> import shardmill as sm
         >>> sm.storage.configure("s3://bucket", {"region": "eu-central-1", "skip_signature": True})
     """
-    _native.configure(os.fspath(path), _texts(storage_options))
+    plain = os.fspath(path)
+    options = storage_options_of(plain, storage_options)
+    _native.configure(plain, options.texts, options.credentials, options.files)
 
 
-def configure_all(paths: Sequence[str], storage_options: Mapping[str, Any] | None) -> dict[str, str] | None:
+def configure_all(paths: Sequence[str], storage_options: Any) -> dict[str, str] | None:
     """:func:`configure` for the remote ones of ``paths``.
 
     Returns:
@@ -45,15 +54,38 @@ def configure_all(paths: Sequence[str], storage_options: Mapping[str, Any] | Non
     Raises:
         ValueError: when there are options, and all paths are local.
     """
-    if not storage_options:
+    if storage_options is None or storage_options == {}:
         return None
-    remote = [path for path in paths if _native.is_remote(path)]
+    remote = [path for path in paths if "://" in path and not path.startswith("file://")]
     if not remote:
         raise OptionError("storage_options are for object stores; these paths are local")
-    options = _texts(storage_options)
     for path in remote:
-        _native.configure(path, options)
-    return _native.without_secrets(options)
+        configure(path, storage_options)
+    return shown(paths, storage_options)
+
+
+def still_needed(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
+    """Of options that came without secrets, those that this process has not: what it has may hold keys."""
+    remote = [path for path in paths if "://" in path and not path.startswith("file://")]
+    if shown_options and all(_native.is_reached_with(path, shown_options) for path in remote):
+        return None
+    return shown_options
+
+
+def shown(paths: Sequence[str], storage_options: Any) -> dict[str, str] | None:
+    """The options that may be stored or sent to another process: none of them is a secret, nor an object that holds one."""
+    if not storage_options:
+        return None
+    texts = {}
+    for path in paths:
+        texts.update(storage_options_of(path, storage_options).texts if "://" in path else {})
+    return _native.without_secrets(texts)
+
+
+def pinned(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
+    """Options that may be sent, with the commits that are read of data sets of the Hub: another process is to read the same ones."""
+    revisions = " ".join(f"{root}={commit}" for root, commit in _native.pinned_revisions(list(paths)))
+    return {**(shown_options or {}), "revisions": revisions} if revisions else shown_options
 
 
 def is_remote(path: PathLike) -> bool:
@@ -96,18 +128,3 @@ def cache_entries(folder: PathLike | None = None) -> list[tuple[str, int, int, f
 def clear_cache(folder: PathLike | None = None) -> int:
     """Empties a cache folder; gives the bytes that were there. Processes that read from it go on, and fetch what they need."""
     return _native.clear_cache(cache_folder(folder))
-
-
-def _texts(options: Mapping[str, Any]) -> dict[str, str]:
-    texts = {}
-    for name, value in options.items():
-        if isinstance(value, bool):
-            texts[name] = str(value).lower()
-        elif isinstance(value, str | int | float):
-            texts[name] = str(value)
-        elif value is not None:
-            raise OptionError(
-                f"the storage option {name!r} is a text or a number, not {type(value).__name__}"
-                "\nhint: settings of botocore or of an fsspec file system have names of their own here, see sm.storage.configure"
-            )
-    return texts

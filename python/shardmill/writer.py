@@ -11,6 +11,7 @@ from typing import Any
 from shardmill._native import write as _native
 from shardmill.earlier_shards import EarlierShards
 from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
+from shardmill.file_systems import located
 from shardmill.row_batches import RowBatches
 from shardmill.shards import Mode, output_of
 from shardmill.sizes import byte_count
@@ -105,8 +106,9 @@ class Writer:
         hashes: Sequence[str] = (),
         index: str | None = None,
         modified: float | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        storage_options: Any = None,
     ) -> None:
+        (out,), storage_options = located([out], storage_options)
         self._out = os.fspath(out)
         if not isinstance(self._out, str):
             raise OptionError(f"out is a path as text, not {type(self._out).__name__}")

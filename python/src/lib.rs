@@ -8,6 +8,7 @@ mod delivery;
 mod error;
 mod foreign;
 mod formats;
+mod given;
 mod images;
 mod inspect;
 mod interrupt;

@@ -1,17 +1,45 @@
 //! `shardmill._native.storage`
 
-use crate::error::PyShardmillResult;
+use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::given::Given;
 use crate::interrupt::listening;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shardmill_storage::{AnyDisk, Disk, RemoteDisk, StorageOptions, store_of};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// What is opened below the root of `path` uses these options from now on.
 #[pyfunction]
-fn configure(path: &str, options: BTreeMap<String, String>) -> PyShardmillResult<()> {
-    Ok(shardmill_storage::configure(path, StorageOptions::new(options))?)
+#[pyo3(signature = (path, options, credentials=None, files=None))]
+fn configure(
+    path: &str,
+    options: BTreeMap<String, String>,
+    credentials: Option<&Bound<'_, PyAny>>,
+    files: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let mut options = StorageOptions::new(options);
+    if let Some(source) = credentials {
+        options = options.with_credentials(Arc::new(Given::new(source)?));
+    }
+    if let Some(files) = files {
+        options = options.with_files(Arc::new(Given::new(files)?));
+    }
+    shardmill_storage::configure(path, options).map_err(PyShardmillError::from)?;
+    Ok(())
+}
+
+/// Whether what is opened below the root of `path` uses options that say this, and maybe more.
+#[pyfunction]
+fn is_reached_with(path: &str, options: BTreeMap<String, String>) -> bool {
+    shardmill_storage::is_reached_with(path, &StorageOptions::new(options))
+}
+
+/// The commits of data sets of the Hub that are read below `paths`, by their roots.
+#[pyfunction]
+fn pinned_revisions(paths: Vec<String>) -> Vec<(String, String)> {
+    shardmill_storage::pinned_revisions(paths.iter().map(String::as_str))
 }
 
 /// Those of `options` that are certainly no secrets.
@@ -40,8 +68,8 @@ fn request_counts<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py
 
 /// All files at or below a path, sorted.
 #[pyfunction]
-fn files(py: Python<'_>, path: &str) -> PyShardmillResult<Vec<String>> {
-    Ok(listening(py, || store_of(path)?.list(path))??)
+fn files(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
+    Ok(listening(py, || store_of(path)?.list(path))?.map_err(PyShardmillError::from)?)
 }
 
 /// The content of a file; `None` when there is none.
@@ -96,7 +124,9 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(clear_cache, &module)?)?;
     module.add_function(wrap_pyfunction!(files, &module)?)?;
     module.add_function(wrap_pyfunction!(is_remote, &module)?)?;
+    module.add_function(wrap_pyfunction!(is_reached_with, &module)?)?;
     module.add_function(wrap_pyfunction!(names, &module)?)?;
+    module.add_function(wrap_pyfunction!(pinned_revisions, &module)?)?;
     module.add_function(wrap_pyfunction!(read, &module)?)?;
     module.add_function(wrap_pyfunction!(remove, &module)?)?;
     module.add_function(wrap_pyfunction!(replace_object, &module)?)?;

@@ -90,6 +90,12 @@ pub enum Refusal {
     Expired,
     Region,
     Clock,
+    CredentialSource,
+    NoSuchDataset,
+    NoSuchRevision,
+    Gated,
+    Token,
+    WholeOnly,
 }
 
 impl Refusal {
@@ -102,6 +108,12 @@ impl Refusal {
             Self::Expired => "The credentials have expired for",
             Self::Region => "The bucket lies in another region than was asked:",
             Self::Clock => "The clock of this machine is too far from the store's for",
+            Self::CredentialSource => "The credential provider has none to give for",
+            Self::NoSuchDataset => "No such data set on the Hub, or none that you may see:",
+            Self::NoSuchRevision => "No such revision of the data set on the Hub:",
+            Self::Gated => "Access to the data set has to be asked for on the Hub:",
+            Self::Token => "The Hub does not accept the token for",
+            Self::WholeOnly => "Parts cannot be read of",
         }
     }
 
@@ -116,6 +128,14 @@ impl Refusal {
             Self::Expired => "get new ones and open the data set again with them; a state that was saved goes on where it was",
             Self::Region => "name the bucket's region: storage_options={\"region\": …}, or AWS_REGION",
             Self::Clock => "set the clock",
+            Self::CredentialSource => "call the store's credential_provider by itself: what it raises is the reason",
+            Self::NoSuchDataset => {
+                "check the owner and the name, hf://datasets/OWNER/NAME; for a private one set HF_TOKEN, or storage_options={\"token\": …}"
+            }
+            Self::NoSuchRevision => "name a branch, a tag or a commit of it behind the @, or none for main",
+            Self::Gated => "accept its conditions on its page, and set HF_TOKEN, or storage_options={\"token\": …}, to a token of that account",
+            Self::Token => "make a new one on the Hub's page of tokens, and set HF_TOKEN, or storage_options={\"token\": …}",
+            Self::WholeOnly => "fetch the file to a local folder, or put it on a server or in a bucket that answers requests for ranges of bytes",
         }
     }
 }
@@ -132,7 +152,9 @@ impl Error {
             Self::NotFound { .. } => Some("check the spelling; relative paths start at the working directory"),
             Self::ShortRead { .. } => Some("the file was cut or is still being written; run `shardmill verify` on it"),
             Self::AlreadyExists { .. } => Some("choose another output folder, or mode=\"overwrite\""),
-            Self::UnsupportedScheme { .. } => Some("local paths, s3://, gs://, az://, http:// and https:// are served"),
+            Self::UnsupportedScheme { .. } => Some(
+                "local paths, s3://, gs://, az://, hf://, http:// and https:// are served; others by storage_options with a file system of fsspec, in each process",
+            ),
             Self::Refused { refusal, .. } => Some(refusal.hint()),
             Self::Denied { .. } => {
                 Some("set GOOGLE_OAUTH_ACCESS_TOKEN to a fresh token of an account that may read it: `gcloud auth print-access-token`")
@@ -146,8 +168,14 @@ impl Error {
                 _ => Some("name another one by cache_dir, or SHARDMILL_CACHE_DIR"),
             },
             Self::Changed { .. } => Some("open it again, when nobody writes it any more"),
+            Self::List { path, source } if source.kind() == io::ErrorKind::Unsupported && path.starts_with("http") => {
+                Some("name each file: a list of addresses is a data set too")
+            }
             Self::List { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
                 Some("name each object, or give storage_options (service_account)")
+            }
+            Self::Stage { path, source } if source.kind() == io::ErrorKind::Unsupported && !path.starts_with("gs://") => {
+                Some("write to a local folder, or to a bucket of s3://, gs:// or az://, and copy it from there")
             }
             Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
                 Some("give storage_options, or write to a local folder and upload it")
@@ -182,7 +210,8 @@ impl Error {
             Self::AlreadyExists { .. } => Some(io::ErrorKind::AlreadyExists),
             Self::ShortRead { .. } => Some(io::ErrorKind::UnexpectedEof),
             Self::Denied { .. } => Some(io::ErrorKind::PermissionDenied),
-            Self::Refused { refusal: Refusal::NoSuchBucket, .. } => Some(io::ErrorKind::NotFound),
+            Self::Refused { refusal: Refusal::NoSuchBucket | Refusal::NoSuchDataset | Refusal::NoSuchRevision, .. } => Some(io::ErrorKind::NotFound),
+            Self::Refused { refusal: Refusal::WholeOnly, .. } => Some(io::ErrorKind::Unsupported),
             Self::Refused { .. } => Some(io::ErrorKind::PermissionDenied),
             Self::UnsupportedScheme { .. } | Self::Changed { .. } => None,
         }

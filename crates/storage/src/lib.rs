@@ -41,7 +41,10 @@ pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
 pub use publish::{LocalStaged, create_folder, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
-pub use remote::{RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, options_of, request_counts};
+pub use remote::{
+    CredentialSource, Credentials, ForeignFile, ForeignFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
+    options_of, pinned_revisions, request_counts,
+};
 pub use scratch::ScratchFile;
 pub use sequential::SequentialRead;
 pub use spool::Spool;

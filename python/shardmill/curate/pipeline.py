@@ -77,11 +77,16 @@ class Pipeline:
                 )
         if self.memory_bytes <= 0:
             raise OptionError("`memory_bytes` must be positive")
-        configure_all(self.source.paths(), self.source.storage_options)
-        configure_all([fspath(self.sink.path)], self.sink.storage_options)
+        self.configure_storage()
         if self.source.kind == "table" and (self.sink.schema is not None or self.sink.schema_overrides is not None):
             raise OptionError("`schema` of a sink is for documents\nhint: cast rows of a TableSource in a Map stage")
         self.native(may_replace=False)
+
+    def configure_storage(self) -> None:
+        """Lets this process reach the stores; on another machine, without secrets, which its environment has."""
+        output = [fspath(self.sink.path)]
+        configure_all(self.source.paths(), self.source.options_of_paths())
+        configure_all(output, self.sink.storage_options)
 
     def spec(self, *, may_replace: bool = False) -> dict[str, Any]:
         """The pipeline as plain data, Python stages by their number."""

@@ -79,6 +79,7 @@ class SplitRunner:
         """Runs one split. What it raises is the outcome too, save for an order to stop."""
         try:
             with chdir(self._folder):
+                self._pipeline.configure_storage()
                 # Native pipelines count errors; a repeated task starts at zero.
                 return Outcome(
                     text=self._pipeline.native(may_replace=True, checkpoint=self._checkpoint).run_split(split)

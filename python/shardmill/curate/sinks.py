@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
 
 from shardmill.errors import OptionError
+from shardmill.storage import shown
 
 Mode = Literal["ignore", "overwrite", "error", "append"]
 OnMaterializeError = Literal["error", "warn", "drop_row", "drop_sample"]
@@ -37,13 +37,17 @@ class Sink:
     on_materialize_error: OnMaterializeError = "error"
     schema: Any = None
     schema_overrides: Any = None
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Any = None
 
     format: ClassVar[str]
 
     def __post_init__(self) -> None:
         if self.schema is not None and self.schema_overrides is not None:
             warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect beside it", stacklevel=3)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Secrets do not travel, nor objects that hold some.
+        return {**self.__dict__, "storage_options": shown([fspath(self.path)], self.storage_options)}
 
     def options(self) -> dict[str, Any]:
         """What the native writer needs to know."""

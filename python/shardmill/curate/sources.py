@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike, fspath
 from typing import Any, ClassVar
 
 from shardmill.errors import OptionError
+from shardmill.file_systems import is_file_system, located
 from shardmill.sizes import byte_count
-from shardmill.storage import is_remote
+from shardmill.storage import is_remote, shown
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -64,7 +65,7 @@ class Source:
     max_batch_bytes: int | None = None
     schema: Any = None
     schema_overrides: Any = None
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Any = None
 
     kind: ClassVar[str]
 
@@ -74,7 +75,16 @@ class Source:
 
     def paths(self) -> list[str]:
         """The paths as a list of strings."""
-        return path_list(self.path)
+        paths = [self.path] if isinstance(self.path, str | PathLike) or is_file_system(self.path) else list(self.path)
+        return [fspath(path) for path in located(paths, self.storage_options)[0]]
+
+    def options_of_paths(self) -> Any:
+        """What the paths are reached with."""
+        return self.path if is_file_system(self.path) else self.storage_options
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Secrets do not travel, nor objects that hold some.
+        return {**self.__dict__, "path": self.paths(), "storage_options": shown(self.paths(), self.options_of_paths())}
 
     def options(self) -> dict[str, Any]:
         """What the native reader needs to know."""

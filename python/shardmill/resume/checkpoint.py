@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
 from shardmill.errors import OptionError
 from shardmill.sizes import byte_count
-from shardmill.storage import is_remote
+from shardmill.storage import configure_all, is_remote, shown
 
 NullIds = Literal["error", "always_process"]
 DuplicateIds = Literal["count", "strict"]
@@ -42,6 +42,7 @@ class Checkpoint:
         version: any string. A checkpoint of another version is refused: change it when your functions change.
         done: files or folders with ids that are done, from elsewhere; needs an ``id_column``.
         memory_bytes: about how much memory building an index of ids may take, in bytes or as ``"1GiB"``.
+        storage_options: how the store of a remote ``path`` is reached, see :func:`shardmill.storage.configure`.
 
     Example:
         >>> from shardmill.resume import Checkpoint
@@ -64,10 +65,13 @@ class Checkpoint:
     version: str = ""
     done: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
     memory_bytes: int | str = 1 << 30
+    storage_options: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | PathLike) or not fspath(self.path):
             raise OptionError(f"`path` is {self.path!r}; it must be a folder")
+        if self.storage_options is not None:
+            configure_all([fspath(self.path)], self.storage_options)
         if "://" in fspath(self.path) and not fspath(self.path).startswith("file://") and not is_remote(self.path):
             raise OptionError(
                 f"`path` is {self.path!r}; a checkpoint is in a folder, or below a path of an object store"
@@ -104,8 +108,13 @@ class Checkpoint:
             raise OptionError('`duplicate_ids="strict"` needs an `id_column`')
 
     def __repr__(self) -> str:
-        said = (field for field in fields(self) if field.name == "path" or getattr(self, field.name) != field.default)
-        return f"Checkpoint({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in said)})"
+        shown_fields = [entry for entry in fields(self) if entry.repr]
+        said = (entry for entry in shown_fields if entry.name == "path" or getattr(self, entry.name) != entry.default)
+        return f"Checkpoint({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in said)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Secrets do not travel, nor objects that hold some.
+        return {**self.__dict__, "storage_options": shown([fspath(self.path)], self.storage_options)}
 
     @property
     def id_columns(self) -> list[str]:
@@ -135,7 +144,7 @@ class Checkpoint:
         if isinstance(value, str | PathLike):
             return cls(value)
         if isinstance(value, Mapping):
-            known = [field.name for field in fields(cls)]
+            known = [entry.name for entry in fields(cls)]
             if unknown := [name for name in value if name not in known]:
                 raise OptionError(f"`checkpoint` has no option {unknown[0]!r}; its options are {', '.join(known)}")
             if "path" not in value:

@@ -111,7 +111,7 @@ impl Blocks {
     pub(super) fn prepare(&self, visit: usize, cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<()> {
         if self.begin(visit) {
             cancel.check()?;
-            let decoded = Unfinished { blocks: self, visit }.run(decode);
+            let decoded = Unfinished { blocks: self, visit }.run(&decode);
             self.lock().set(visit, decoded);
             self.changed.notify_all();
         }

@@ -1,17 +1,22 @@
 //! Makes the client of a store from its options and the environment.
 
 use super::connector::{ConditionalUploads, Connector, Counts};
+use super::credentials::{self, Renewed};
+use super::foreign::ForeignStore;
 use super::gate::Gate;
+use super::hub::HubStore;
 use super::location::{Location, Service};
 use super::options::{Limits, StorageOptions};
 use super::profile::Profile;
+use super::read_only::ReadOnly;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::HttpClient;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -31,7 +36,8 @@ pub(super) struct Client {
 type Made = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>);
 
 impl Client {
-    pub(super) fn new(location: &Location, options: &StorageOptions) -> Result<Self, String> {
+    /// `commit` belongs to the store, and not to one process of it.
+    pub(super) fn new(location: &Location, options: &StorageOptions, commit: &Arc<OnceLock<String>>) -> Result<Self, String> {
         static PROVIDER: Once = Once::new();
         // Somebody else in this process may have chosen one; any will do.
         PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
@@ -45,12 +51,14 @@ impl Client {
             conditional: Arc::clone(&conditional),
             patience: limits.request_timeout,
         };
-        let parts = Parts { location, limits: &limits, named: &named, connector };
+        let parts = Parts { location, limits: &limits, named: &named, options, connector };
         let made = match location.service {
             Service::S3 => parts.s3(),
             Service::Gcs => parts.gcs(),
             Service::Azure => parts.azure(),
             Service::Http => parts.http(),
+            Service::Hub => parts.hub(commit),
+            Service::Foreign => parts.foreign(),
         };
         let (objects, parts) = made.map_err(|error| options.scrubbed(&error.to_string()))?;
         Ok(Self { objects, parts, gate, counts, conditional })
@@ -61,6 +69,7 @@ struct Parts<'a> {
     location: &'a Location,
     limits: &'a Limits,
     named: &'a [(&'a str, &'a str)],
+    options: &'a StorageOptions,
     connector: Connector,
 }
 
@@ -83,7 +92,8 @@ impl Parts<'_> {
         let names = |wanted: &str| self.named.iter().any(|(name, _)| name.contains(wanted));
         let is_set = |name: &str| std::env::var_os(name).is_some();
         let has_environment = is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_WEB_IDENTITY_TOKEN_FILE") || is_set("AWS_SKIP_SIGNATURE");
-        let needs_profile = self.limits.profile.is_some() || !(has_environment || names("access_key") || names("skip_signature"));
+        let has_source = self.options.credentials().is_some();
+        let needs_profile = self.limits.profile.is_some() || !(has_source || has_environment || names("access_key") || names("skip_signature"));
         if needs_profile {
             let profile = Profile::new(self.limits.profile.as_deref());
             let is_said = |name: &str| match name {
@@ -93,7 +103,7 @@ impl Parts<'_> {
             for (name, value) in profile.options().into_iter().filter(|(name, _)| !is_said(name)) {
                 builder = builder.with_config(name.parse::<AmazonS3ConfigKey>()?, value);
             }
-            if !names("access_key") && !names("skip_signature") && profile.keys().is_some() {
+            if !has_source && !names("access_key") && !names("skip_signature") && profile.keys().is_some() {
                 builder = builder.with_credentials(Arc::new(profile));
             }
         }
@@ -102,6 +112,9 @@ impl Parts<'_> {
         }
         for (name, value) in self.named {
             builder = builder.with_config(name.parse::<AmazonS3ConfigKey>()?, *value);
+        }
+        if let Some(source) = self.options.credentials() {
+            builder = builder.with_credentials(Renewed::new(source, credentials::aws));
         }
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
         Ok((Arc::clone(&store) as _, Some(store)))
@@ -115,6 +128,9 @@ impl Parts<'_> {
         for (name, value) in self.named {
             builder = builder.with_config(name.parse::<GoogleConfigKey>()?, *value);
         }
+        if let Some(source) = self.options.credentials() {
+            builder = builder.with_credentials(Renewed::new(source, credentials::gcp));
+        }
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
         Ok((Arc::clone(&store) as _, Some(store)))
     }
@@ -123,6 +139,9 @@ impl Parts<'_> {
         let mut builder = MicrosoftAzureBuilder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
         for (name, value) in self.named {
             builder = builder.with_config(name.parse::<AzureConfigKey>()?, *value);
+        }
+        if let Some(source) = self.options.credentials() {
+            builder = builder.with_credentials(Renewed::new(source, credentials::azure));
         }
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
         Ok((Arc::clone(&store) as _, Some(store)))
@@ -134,5 +153,25 @@ impl Parts<'_> {
             builder = builder.with_config(name.parse::<ClientConfigKey>()?, *value);
         }
         Ok((Arc::new(builder.with_http_connector(self.connector).build()?), None))
+    }
+
+    fn hub(self, commit: &Arc<OnceLock<String>>) -> object_store::Result<Made> {
+        let invalid = |what: String| object_store::Error::NotSupported { source: what.into() };
+        // What the Hub says when it sends a request elsewhere is wanted too.
+        let plain = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT);
+        let plain = plain.read_timeout(self.limits.request_timeout).user_agent(concat!("shardmill/", env!("CARGO_PKG_VERSION"))).build();
+        let client = self.connector.watched(HttpClient::new(plain.map_err(|error| invalid(error.to_string()))?));
+        let address = self.location.hub().map_err(invalid)?;
+        let store = HubStore::new((&self.location.root, &address), self.named, commit, client, self.retry()).map_err(invalid)?;
+        Ok((Arc::new(ReadOnly(Arc::new(store))), None))
+    }
+
+    fn foreign(self) -> object_store::Result<Made> {
+        let invalid = |what: &str| object_store::Error::NotSupported { source: what.into() };
+        if let Some((name, _)) = self.named.first() {
+            return Err(invalid(&format!("a file system has no storage option `{name}` here")));
+        }
+        let files = self.options.files().ok_or_else(|| invalid("no file system was given for the scheme"))?;
+        Ok((Arc::new(ReadOnly(Arc::new(ForeignStore::new(&self.location.root, files)))), None))
     }
 }

@@ -62,9 +62,15 @@ impl ConditionalUploads {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = ReqwestConnector::default().connect(options)?;
+        Ok(self.watched(ReqwestConnector::default().connect(options)?))
+    }
+}
+
+impl Connector {
+    /// `inner`, watched as the connections of every store are.
+    pub(super) fn watched(&self, inner: HttpClient) -> HttpClient {
         let (gate, counts, conditional) = (Arc::clone(&self.gate), Arc::clone(&self.counts), Arc::clone(&self.conditional));
-        Ok(HttpClient::new(Watched {
+        HttpClient::new(Watched {
             inner,
             gate,
             counts,
@@ -73,7 +79,7 @@ impl HttpConnector for Connector {
             latencies: Mutex::default(),
             has_answered: AtomicBool::new(false),
             first_try: OnceLock::new(),
-        }))
+        })
     }
 }
 

@@ -6,7 +6,7 @@
 //! or just in time for whoever removed the folder to find it. The invariant: an object that was made before the gravestone is seen by the listing behind it.
 
 use super::failure::{Doing, error_of};
-use super::location::Location;
+use super::location::{Location, Service};
 use super::runtime;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
@@ -49,13 +49,16 @@ struct Place {
     store: Arc<RemoteStore>,
     path: String,
     key: Path,
+    /// Whether the store tells what lies in a folder.
+    is_listed: bool,
 }
 
 impl Place {
     fn of(path: &str) -> io::Result<Self> {
         let path = path.trim_end_matches('/');
-        let key = Location::parse(path).and_then(|location| location.object()).map_err(io::Error::other)?;
-        Ok(Self { store: RemoteStore::of(path).map_err(io::Error::other)?, path: path.to_owned(), key })
+        let location = Location::parse(path).map_err(io::Error::other)?;
+        let (key, is_listed) = (location.object().map_err(io::Error::other)?, location.service != Service::Http);
+        Ok(Self { store: RemoteStore::of(path).map_err(io::Error::other)?, path: path.to_owned(), key, is_listed })
     }
 
     fn beside(&self, name: &str) -> io::Result<Self> {
@@ -177,6 +180,9 @@ impl Place {
 
     /// Names in the folder, without what stands in for its existence.
     fn names(&self) -> io::Result<Vec<String>> {
+        if !self.is_listed {
+            return Err(io::Error::new(ErrorKind::Unsupported, format!("`{}` is on an HTTP server, which does not say what it has", self.path)));
+        }
         let objects = self.objects()?;
         let listed = self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))?;
         let Some(listed) = listed else { return Ok(Vec::new()) };
@@ -195,6 +201,9 @@ impl Place {
     }
 
     fn is_folder(&self) -> io::Result<bool> {
+        if !self.is_listed {
+            return Ok(false);
+        }
         let objects = self.objects()?;
         let first = self.some(self.asked(|| async {
             let mut listing = objects.list(Some(&self.key));

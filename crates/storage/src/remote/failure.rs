@@ -1,5 +1,6 @@
 //! What the refusals of stores mean.
 
+use super::credentials::SOURCE_FAILED;
 use super::options::StorageOptions;
 use crate::{Error, Refusal};
 use std::io;
@@ -10,6 +11,12 @@ const MAX_EXPLANATION: usize = 600;
 /// What an endpoint is that was never there.
 pub(super) const NOBODY: &str = "nobody answers there";
 pub(super) const NO_ANSWER: &str = "no answer in time";
+
+/// A server that does not say how long its answer is will not say so later.
+const NO_LENGTH: &str = "Content-Length Header missing";
+
+/// What a server is that sends files from their start to their end only.
+pub(super) const WHOLE_ONLY: &str = "the server sends files whole only";
 
 /// What was being done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +67,7 @@ fn at_endpoint(text: String, options: &StorageOptions) -> String {
 pub(super) fn may_pass(failure: &object_store::Error) -> bool {
     let is_unclear = matches!(failure, object_store::Error::Generic { .. } | object_store::Error::JoinError { .. });
     let text = chain(failure);
-    is_unclear && refusal(failure, &text).is_none() && !text.contains(NOBODY) && !is_final(&text)
+    is_unclear && refusal(failure, &text).is_none() && !text.contains(NOBODY) && !text.contains(NO_LENGTH) && !is_final(&text)
 }
 
 /// Answers that say the same however often they are asked for. An answer to HEAD has no words: of its 400, credentials that have expired are the cause.
@@ -101,16 +108,33 @@ fn said(text: &str) -> Option<String> {
 }
 
 fn cut(text: &str) -> String {
-    let text = &*said(text).unwrap_or_else(|| text.trim().to_owned());
+    let text = &*said(text).unwrap_or_else(|| text.trim().trim_start_matches("Operation not supported: ").to_owned());
     match text.char_indices().nth(MAX_EXPLANATION) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
 }
 
+/// Of the Hugging Face Hub, which says of a data set that is private that there is none.
+const HUB_CODES: [(&str, Refusal); 4] = [
+    ("RepoNotFound", Refusal::NoSuchDataset),
+    ("RevisionNotFound", Refusal::NoSuchRevision),
+    ("GatedRepo", Refusal::Gated),
+    ("Invalid credentials in Authorization header", Refusal::Token),
+];
+
 /// The codes are those of S3; others say the same by their status.
 fn refusal(failure: &object_store::Error, text: &str) -> Option<Refusal> {
     let says = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
+    if says(&[SOURCE_FAILED]) {
+        return Some(Refusal::CredentialSource);
+    }
+    if says(&[WHOLE_ONLY]) {
+        return Some(Refusal::WholeOnly);
+    }
+    if let Some((_, refusal)) = HUB_CODES.iter().find(|(code, _)| says(&[code])) {
+        return Some(*refusal);
+    }
     if says(&["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"]) {
         return Some(Refusal::NoSuchBucket);
     }

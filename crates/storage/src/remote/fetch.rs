@@ -1,7 +1,7 @@
 //! One run of bytes of one version, by as many requests at once as it is worth.
 
 use super::client::Client;
-use super::failure::may_pass;
+use super::failure::{WHOLE_ONLY, may_pass};
 use super::version::Version;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const LONG: u64 = 24 << 20;
 /// What one request of a long run asks for: so much takes far longer than its first byte does.
 const PART: u64 = 8 << 20;
+/// Of a server that sends no parts, so much is fetched at once and kept.
+const WHOLE: u64 = 64 << 20;
 /// Before a request is made again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -50,7 +52,8 @@ pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: R
     let mut start = span.start;
     while start < span.end {
         let end = if span.end - span.start > LONG { (start + PART).min(span.end) } else { span.end };
-        let buffer = left.split_to(usize::try_from(end - start).map_err(|_| Failure::Memory)?);
+        let mut buffer = left;
+        left = buffer.split_off(usize::try_from(end - start).map_err(|_| Failure::Memory)?);
         parts.push(patient_part(client, key, version, start..end, buffer, Instant::now() + patience));
         start = end;
     }
@@ -62,12 +65,12 @@ pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: R
     Ok(whole.freeze())
 }
 
-/// A length was said by somebody else; one that cannot be had must not end the process.
+/// Memory for so many bytes. A length was said by somebody else; one that cannot be had must not end the process.
 fn room(len: usize) -> Result<BytesMut, Failure> {
-    let mut bytes: Vec<u8> = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| Failure::Memory)?;
-    bytes.resize(len, 0);
-    Ok(BytesMut::from(Bytes::from(bytes)))
+    let mut trial: Vec<u8> = Vec::new();
+    trial.try_reserve_exact(len).map_err(|_| Failure::Memory)?;
+    drop(trial);
+    Ok(BytesMut::with_capacity(len))
 }
 
 /// Asks until it goes well, or wrong for certain: beyond what the client repeats, an answer may end early or be of another length than it says.
@@ -88,28 +91,30 @@ async fn patient_part(
     }
 }
 
-async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, buffer: &mut [u8]) -> Result<(), Failure> {
+async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, buffer: &mut BytesMut) -> Result<(), Failure> {
     let _passage = client.gate.enter().await;
     let options = GetOptions { range: Some(GetRange::Bounded(span.clone())), if_match: version.condition(), ..GetOptions::default() };
     let answer = client.objects.get_opts(key, options).await?;
     if version.is_other_than(&Version::of(&answer.meta)) || answer.range != span {
         return Err(Failure::Changed);
     }
-    fill(client, answer, buffer).await
+    let len = usize::try_from(span.end - span.start).map_err(|_| Failure::Memory)?;
+    fill(client, answer, buffer, len).await
 }
 
-async fn fill(client: &Client, answer: GetResult, buffer: &mut [u8]) -> Result<(), Failure> {
-    let len = buffer.len();
-    let mut left = &mut *buffer;
+/// Puts an answer of `len` bytes into the room that there is for it.
+async fn fill(client: &Client, answer: GetResult, buffer: &mut BytesMut, len: usize) -> Result<(), Failure> {
+    buffer.clear();
     let mut body = answer.into_stream();
     while let Some(chunk) = body.next().await {
         let chunk = chunk?;
         client.counts.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-        let Some((target, rest)) = left.split_at_mut_checked(chunk.len()) else { return Err(wrong_length(len, "more")) };
-        target.copy_from_slice(&chunk);
-        left = rest;
+        if chunk.len() > len - buffer.len() {
+            return Err(wrong_length(len, "more"));
+        }
+        buffer.extend_from_slice(&chunk);
     }
-    if left.is_empty() { Ok(()) } else { Err(wrong_length(len, "fewer")) }
+    if buffer.len() == len { Ok(()) } else { Err(wrong_length(len, "fewer")) }
 }
 
 fn wrong_length(len: usize, what: &str) -> Failure {
@@ -139,7 +144,7 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
             let meta = answer.meta.clone();
             let len = usize::try_from(answer.range.end.saturating_sub(answer.range.start)).map_err(|_| Failure::Memory)?;
             let mut bytes = room(len)?;
-            fill(client, answer, &mut bytes).await?;
+            fill(client, answer, &mut bytes, len).await?;
             Ok((meta, bytes.freeze()))
         }
         Err(
@@ -147,6 +152,7 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
             | object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. }),
         ) => Err(error.into()),
+        Err(object_store::Error::NotSupported { .. }) => whole(client, key).await,
         // Asking otherwise would take as long once more.
         Err(error) if begun.elapsed() >= patience => Err(error.into()),
         // An empty object has no last byte, and some stores know no such ranges.
@@ -155,4 +161,18 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
             Err(_) => Err(error.into()),
         },
     }
+}
+
+/// All of an object, from a server that knows no ranges.
+async fn whole(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failure> {
+    let answer = client.objects.get_opts(key, GetOptions::default()).await?;
+    let meta = answer.meta.clone();
+    if meta.size > WHOLE {
+        let source = format!("{WHOLE_ONLY}, and this one has {} bytes; up to {WHOLE} are fetched so", meta.size).into();
+        return Err(Failure::Store(object_store::Error::NotSupported { source }));
+    }
+    let len = usize::try_from(meta.size).map_err(|_| Failure::Memory)?;
+    let mut bytes = room(len)?;
+    fill(client, answer, &mut bytes, len).await?;
+    Ok((meta, bytes.freeze()))
 }

@@ -1,5 +1,7 @@
 //! Where an object is: the store that holds it, and its key there.
 
+use super::hub::Address;
+use super::options;
 use crate::{Error, Result};
 use object_store::path::Path;
 use std::io;
@@ -11,6 +13,10 @@ pub(super) enum Service {
     Gcs,
     Azure,
     Http,
+    /// Data sets of the Hugging Face Hub.
+    Hub,
+    /// File systems that were given for their schemes.
+    Foreign,
 }
 
 impl Service {
@@ -20,10 +26,23 @@ impl Service {
             "gs" | "gcs" => Some(Self::Gcs),
             "az" | "azure" | "adl" | "abfs" | "abfss" => Some(Self::Azure),
             "http" | "https" => Some(Self::Http),
+            HUB => Some(Self::Hub),
             _ => None,
         }
     }
+
+    /// Why nothing can be written there.
+    pub(super) fn read_only(self) -> Option<&'static str> {
+        match self {
+            Self::S3 | Self::Gcs | Self::Azure => None,
+            Self::Http => Some("HTTP servers are read only"),
+            Self::Hub => Some("data sets of the Hugging Face Hub are read only here"),
+            Self::Foreign => Some("file systems of fsspec are read only here"),
+        }
+    }
 }
+
+const HUB: &str = "hf";
 
 /// `s3://bucket/a/b` is the key `a/b` below the root `s3://bucket`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,17 +55,41 @@ pub(super) struct Location {
 
 pub(crate) fn is_remote(path: &str) -> bool {
     path.split_once("://").is_some_and(|(scheme, _)| Service::of(scheme).is_some())
+        || foreign(path).is_some_and(|place| options::has_files(&place.root))
+}
+
+/// Of a scheme that only a file system of somebody else serves. Its root has no bucket, and a path from the root of that system keeps its slash.
+fn foreign(path: &str) -> Option<Location> {
+    let (scheme, rest) = path.split_once("://")?;
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase()) && scheme != "file" && Service::of(scheme).is_none();
+    let key = rest.strip_prefix('/');
+    let root = if key.is_some() { format!("{scheme}://") } else { format!("{scheme}:/") };
+    is_scheme.then(|| Location { service: Service::Foreign, root, key: key.unwrap_or(rest).to_owned() })
 }
 
 impl Location {
+    /// As [`Location::parse`], also where no file system serves the scheme yet.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn to_be_served(path: &str) -> Result<Self> {
+        foreign(path).map_or_else(|| Self::parse(path), Ok)
+    }
+
     /// # Errors
     /// [`Error::UnsupportedScheme`], and [`Error::Open`] for a path without a bucket.
     pub(super) fn parse(path: &str) -> Result<Self> {
         let invalid = |what: &str| Error::Open { path: path.to_owned(), source: io::Error::new(io::ErrorKind::InvalidInput, what.to_owned()) };
         let (scheme, rest) = path.split_once("://").unwrap_or_default();
         let Some(service) = Service::of(scheme) else {
-            return Err(Error::UnsupportedScheme { path: path.to_owned(), scheme: scheme.to_owned() });
+            let served = foreign(path).filter(|place| options::has_files(&place.root));
+            return served.ok_or_else(|| Error::UnsupportedScheme { path: path.to_owned(), scheme: scheme.to_owned() });
         };
+        if service == Service::Hub {
+            let (len, _) = Address::parse(rest).map_err(|what| invalid(&what))?;
+            let (root, key) = rest.split_at_checked(len).unwrap_or((rest, ""));
+            return Ok(Self { service, root: format!("{scheme}://{root}"), key: key.trim_start_matches('/').to_owned() });
+        }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
             return Err(invalid("the path names no bucket: it looks like s3://bucket/folder/file"));
@@ -67,6 +110,11 @@ impl Location {
         parsed.map_err(|error| Error::Open { path: self.path_of(&self.key), source: io::Error::new(io::ErrorKind::InvalidInput, error.to_string()) })
     }
 
+    /// The data set that the root names.
+    pub(super) fn hub(&self) -> std::result::Result<Address, String> {
+        Address::parse(self.root.split_once("://").map_or("", |(_, rest)| rest)).map(|(_, address)| address)
+    }
+
     /// How the user would write a key of this store.
     pub(super) fn path_of(&self, key: &str) -> String {
         format!("{}/{key}", self.root)
@@ -84,6 +132,20 @@ mod tests {
         assert_eq!(location.object().unwrap().as_ref(), "a/b c%20.parquet");
         assert_eq!(Location::parse("https://host:80/a%20b").unwrap().object().unwrap().as_ref(), "a b");
         assert_eq!(Location::parse("gs://bucket").unwrap().key, "");
+        let hub = Location::parse("hf://datasets/o/n@refs/pr/1/a/b.parquet").unwrap();
+        assert_eq!((hub.root.as_str(), hub.key.as_str()), ("hf://datasets/o/n@refs/pr/1", "a/b.parquet"));
+        assert_eq!(hub.path_of("a"), "hf://datasets/o/n@refs/pr/1/a");
+    }
+
+    #[test]
+    fn scheme_of_a_file_system_that_is_to_serve_it_has_no_bucket() {
+        for (path, root, key) in [("mem://a/b", "mem:/", "a/b"), ("mem:///a/b", "mem://", "a/b"), ("mem://", "mem:/", "")] {
+            let place = Location::to_be_served(path).unwrap();
+            assert_eq!((place.root.as_str(), place.key.as_str()), (root, key));
+            assert_eq!(place.path_of(key), if key.is_empty() { "mem://".to_owned() } else { path.to_owned() });
+            assert!(matches!(Location::parse(path), Err(Error::UnsupportedScheme { .. })) && !is_remote(path));
+        }
+        assert!(Location::to_be_served("file:///a").is_err() && Location::to_be_served("C://a").is_err() && Location::to_be_served("a").is_err());
     }
 
     #[test]

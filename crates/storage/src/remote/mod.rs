@@ -1,4 +1,4 @@
-//! Objects in stores over a network: S3, Google Cloud Storage, Azure, HTTP.
+//! Objects in stores over a network: S3, Google Cloud Storage, Azure, HTTP, the Hugging Face Hub, and file systems that others serve.
 //!
 //! Paths enter as `scheme://bucket/key`; what is read comes from one version of an object, which its first answer pins. Threads of the caller wait here;
 //! requests run on a small runtime that belongs to the process. The invariant: bytes of two versions are never mixed, a request that failed is repeated
@@ -6,15 +6,20 @@
 
 mod client;
 mod connector;
+mod credentials;
 mod disk;
 mod failure;
 mod fetch;
+mod foreign;
 mod gate;
+mod given;
+mod hub;
 mod location;
 mod object;
 mod options;
 mod process;
 mod profile;
+mod read_only;
 mod runtime;
 mod staged;
 mod store;
@@ -22,7 +27,8 @@ mod token;
 mod version;
 
 pub use disk::RemoteDisk;
-pub use options::{StorageOptions, configure, options_of};
+pub use given::{CredentialSource, Credentials, ForeignFile, ForeignFiles};
+pub use options::{StorageOptions, configure, is_reached_with, options_of, pinned_revisions};
 pub use store::{RemoteStore, RequestCounts, request_counts};
 
 pub(crate) use location::is_remote;

@@ -38,6 +38,8 @@ pub(super) struct RemoteObject {
     store: Arc<RemoteStore>,
     version: Version,
     cached: Option<CachedObject>,
+    /// The object, where opening it fetched all there is: a server without ranges gives it once.
+    whole: Option<Bytes>,
     /// Never waited for: who finds it taken asks the store.
     window: Mutex<Window>,
 }
@@ -88,12 +90,14 @@ impl Window {
 impl RemoteObject {
     pub(super) fn new(store: Arc<RemoteStore>, path: &str, key: Path, version: Version, tail: Bytes) -> Result<Self> {
         let start = version.size.saturating_sub(tail.len() as u64);
+        // A server that sends files whole only did so already.
+        let whole = (start == 0 && !tail.is_empty() && store.is_http()).then(|| tail.clone());
         let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW, _kept: None });
-        let cached = match store.cache()? {
+        let cached = match store.cache()?.filter(|_| whole.is_none()) {
             Some(cache) => cache.object(path, &version.mark(), version.size)?,
             None => None,
         };
-        Ok(Self { path: path.to_owned(), key, store, version, cached, window })
+        Ok(Self { path: path.to_owned(), key, store, version, cached, whole, window })
     }
 
     fn fetched(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
@@ -145,6 +149,9 @@ impl RemoteObject {
 
     /// What was read last, unless whoever reads does not trust it.
     fn known(&self) -> Window {
+        if let Some(bytes) = &self.whole {
+            return Window { bytes: bytes.clone(), ..Window::default() };
+        }
         let Ok(mut window) = self.window.try_lock() else { return Window::default() };
         if fresh::is_wanted() {
             *window = Window { next: FIRST_WINDOW, ..Window::default() };

@@ -3,7 +3,8 @@
 //! Options belong to a root such as `s3://bucket` and to this process; what is opened below that root uses the latest ones. The invariant: the value of an
 //! option that may be a secret is neither shown nor given away, except to the client of the store.
 
-use super::location::Location;
+use super::given::{CredentialSource, ForeignFiles};
+use super::location::{Location, Service};
 use super::store::RemoteStore;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Everything else may be a secret.
-const SHOWN: [&str; 24] = [
+const SHOWN: [&str; 25] = [
     "endpoint",
     "endpoint_url",
     "aws_endpoint",
@@ -39,6 +40,7 @@ const SHOWN: [&str; 24] = [
     "request_timeout",
     "retry_timeout",
     "service_account",
+    "revisions",
 ];
 
 /// What `fsspec` and its file systems call them.
@@ -49,9 +51,22 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const RETRY_TIMEOUT: Duration = Duration::from_mins(3);
 const CACHE_BYTES: u64 = 64 << 30;
 
-/// Named values, as object_store calls them, and those of our own that [`Limits`] has.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct StorageOptions(BTreeMap<String, String>);
+/// Named values, as object_store calls them, and those of our own that [`Limits`] has; and what else was given.
+#[derive(Clone, Default)]
+pub struct StorageOptions {
+    named: BTreeMap<String, String>,
+    credentials: Option<Arc<dyn CredentialSource>>,
+    files: Option<Arc<dyn ForeignFiles>>,
+}
+
+impl PartialEq for StorageOptions {
+    fn eq(&self, other: &Self) -> bool {
+        let ids = |options: &Self| (options.credentials.as_ref().map(|source| source.id()), options.files.as_ref().map(|files| files.id()));
+        self.named == other.named && ids(self) == ids(other)
+    }
+}
+
+impl Eq for StorageOptions {}
 
 /// Options of the client of a store.
 pub(super) type Named<'a> = Vec<(&'a str, &'a str)>;
@@ -75,28 +90,47 @@ impl StorageOptions {
     #[must_use]
     pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Self {
         let renamed = |name: &str| ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| (*name).to_owned());
-        Self(
-            options
-                .into_iter()
-                .map(|(name, value)| (name.to_ascii_lowercase(), value))
-                .map(|(name, value)| (renamed(&name).unwrap_or(name), value))
-                .collect(),
-        )
+        let named = options
+            .into_iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .map(|(name, value)| (renamed(&name).unwrap_or(name), value))
+            .collect();
+        Self { named, ..Self::default() }
+    }
+
+    /// Says who asks, in place of keys among the options.
+    #[must_use]
+    pub fn with_credentials(self, source: Arc<dyn CredentialSource>) -> Self {
+        Self { credentials: Some(source), ..self }
+    }
+
+    /// Serves the scheme of the path that these options are for.
+    #[must_use]
+    pub fn with_files(self, files: Arc<dyn ForeignFiles>) -> Self {
+        Self { files: Some(files), ..self }
+    }
+
+    pub(super) fn credentials(&self) -> Option<&Arc<dyn CredentialSource>> {
+        self.credentials.as_ref()
+    }
+
+    pub(super) fn files(&self) -> Option<&Arc<dyn ForeignFiles>> {
+        self.files.as_ref()
     }
 
     /// Only those that are certainly no secrets, for what is stored or sent.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
-        Self(self.0.iter().filter(|(name, _)| SHOWN.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect())
+        Self::new(self.named.iter().filter(|(name, _)| SHOWN.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())))
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.named.is_empty() && self.credentials.is_none() && self.files.is_none()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.named.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     pub(super) fn endpoint(&self) -> Option<&str> {
@@ -105,7 +139,7 @@ impl StorageOptions {
 
     /// `text` without any value that may be a secret.
     pub(super) fn scrubbed(&self, text: &str) -> String {
-        let secrets = self.0.iter().filter(|(name, value)| !SHOWN.contains(&name.as_str()) && value.len() > 3);
+        let secrets = self.named.iter().filter(|(name, value)| !SHOWN.contains(&name.as_str()) && value.len() > 3);
         secrets.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "…"))
     }
 
@@ -198,11 +232,54 @@ fn add(location: &Location, options: StorageOptions) -> Result<Arc<RemoteStore>>
 /// # Errors
 /// [`Error::Open`] for an option that the store does not know, and for a path that is not remote.
 pub fn configure(path: &str, options: StorageOptions) -> Result<()> {
-    let location = Location::parse(path)?;
-    if latest(&location.root).is_none_or(|node| node.options != options) {
+    let location = if options.files.is_some() { Location::to_be_served(path)? } else { Location::parse(path)? };
+    let known = latest(&location.root);
+    if location.service == Service::Foreign && known.is_some_and(|node| ids_differ(node.options.files.as_ref(), options.files.as_ref())) {
+        // What is open would be read on from another file system, for files are opened again by their paths.
+        return Err(refused(path, format!("another file system serves {}/ in this process", location.root)));
+    }
+    if options.files.is_some() && location.service != Service::Foreign {
+        return Err(refused(path, "this scheme is served by a client of its own".to_owned()));
+    }
+    if known.is_none_or(|node| node.options != options) {
         add(&location, options)?;
     }
     Ok(())
+}
+
+fn ids_differ(one: Option<&Arc<dyn ForeignFiles>>, other: Option<&Arc<dyn ForeignFiles>>) -> bool {
+    one.map(|files| files.id()) != other.map(|files| files.id())
+}
+
+/// Whether a file system was given for a root.
+pub(super) fn has_files(root: &str) -> bool {
+    latest(root).is_some_and(|node| node.options.files.is_some())
+}
+
+/// Whether what is opened below the root of `path` already uses options that say what `options` say, and maybe more: keys, for one, that do not travel with
+/// what another process, or this one, has stored.
+#[must_use]
+pub fn is_reached_with(path: &str, options: &StorageOptions) -> bool {
+    let Some(node) = Location::parse(path).ok().and_then(|location| latest(&location.root)) else { return false };
+    let pin = node.store.commit().map(|commit| format!("{}={commit}", node.root));
+    options.iter().all(|(name, value)| match name {
+        "revisions" => pin.as_deref().is_some_and(|pin| value.split_whitespace().any(|pair| pair == pin)),
+        name => node.options.named.get(name).is_some_and(|known| known == value),
+    })
+}
+
+/// The commits of data sets of the Hub that are read below `paths`, for another process that is to read the same: pairs of a root and a commit.
+#[must_use]
+pub fn pinned_revisions<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
+    let pinned = |path: &str| {
+        let location = Location::parse(path).ok()?;
+        let commit = latest(&location.root)?.store.commit()?;
+        Some((location.root, commit))
+    };
+    let mut found: Vec<_> = paths.into_iter().filter_map(pinned).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// What was configured for the root of `path`.
@@ -263,6 +340,9 @@ mod tests {
         configure("s3://of-a-test", options(&[("region", "eu-2"), ("key", "a"), ("secret", "b")])).unwrap();
         assert_eq!(options_of("s3://of-a-test/deep/below").unwrap().without_secrets(), options(&[("region", "eu-2")]));
         assert!(options_of("s3://of-a-test-2/x").is_none());
+        assert!(is_reached_with("s3://of-a-test/x", &options(&[("region", "eu-2")])) && is_reached_with("s3://of-a-test/x", &options(&[])));
+        assert!(!is_reached_with("s3://of-a-test/x", &options(&[("region", "eu-1")])));
+        assert!(!is_reached_with("s3://of-a-test/x", &options(&[("endpoint", "http://h")])) && !is_reached_with("s3://of-a-test-2/x", &options(&[])));
         assert!(configure("/local", StorageOptions::default()).is_err());
         assert!(configure("s3://of-a-test", options(&[("colour", "red")])).is_err());
     }

@@ -4,7 +4,7 @@
 //! [`Replace::Never`] the last request carries the condition that there is no such object, so of two writers one is refused.
 
 use super::failure::{Doing, error_of, failed, may_pass};
-use super::location::{Location, Service};
+use super::location::Location;
 use super::runtime;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
@@ -53,8 +53,8 @@ impl RemoteStaged {
     /// With `hidden`, the object is made under that name beside `path`, to be renamed by whoever chose it.
     pub(super) fn start(store: Arc<RemoteStore>, path: &str, hidden: Option<&str>, unpublished: &Unpublished) -> Result<Self> {
         let location = Location::parse(path)?;
-        if location.service == Service::Http {
-            return Err(Error::Stage { path: path.to_owned(), source: io::Error::new(io::ErrorKind::Unsupported, "HTTP servers are read only") });
+        if let Some(why) = location.service.read_only() {
+            return Err(Error::Stage { path: path.to_owned(), source: io::Error::new(io::ErrorKind::Unsupported, why) });
         }
         unpublished.check(path)?;
         Ok(Self {

@@ -36,6 +36,8 @@ pub struct RemoteStore {
     options: StorageOptions,
     limits: Limits,
     client: PerProcess<std::result::Result<Client, String>>,
+    /// Of a data set of the Hub, once it is known; processes that are forked later have it too.
+    commit: Arc<OnceLock<String>>,
     cache: OnceLock<Arc<Cache>>,
     /// Never waited for.
     listed: Mutex<Listed>,
@@ -78,6 +80,7 @@ impl RemoteStore {
             options: options.clone(),
             limits,
             client: PerProcess::new(),
+            commit: Arc::default(),
             cache: OnceLock::new(),
             listed: Mutex::default(),
             kept: Arc::default(),
@@ -96,12 +99,21 @@ impl RemoteStore {
     }
 
     pub(super) fn client(&self) -> Result<&Client> {
-        let made = self.client.get_or_make(|| Client::new(&self.location, &self.options));
+        let made = self.client.get_or_make(|| Client::new(&self.location, &self.options, &self.commit));
         made.as_ref().map_err(|what| refused(&self.location.root, what.clone()))
     }
 
     pub(super) fn kept(&self) -> &Arc<AtomicU64> {
         &self.kept
+    }
+
+    pub(super) fn is_http(&self) -> bool {
+        self.location.service == Service::Http
+    }
+
+    /// The one commit that is read, of a data set of the Hub.
+    pub(super) fn commit(&self) -> Option<String> {
+        self.commit.get().cloned()
     }
 
     pub(super) fn options(&self) -> &StorageOptions {
@@ -189,7 +201,10 @@ impl Store for Shared {
     fn list(&self, path: &str) -> Result<Vec<String>> {
         let location = Location::parse(path)?;
         if location.service == Service::Http {
-            // Servers of files cannot be listed.
+            if location.key.is_empty() || location.key.ends_with('/') || location.key.contains('*') {
+                let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "HTTP servers do not say what they have");
+                return Err(Error::List { path: path.to_owned(), source });
+            }
             return self.open(path).map(|_| vec![path.to_owned()]);
         }
         let key = location.key.trim_end_matches('/');
@@ -217,7 +232,10 @@ impl Store for Shared {
             // A name without a dot may still be a file.
             return self.open(path).map(|_| vec![path.to_owned()]);
         }
-        self.0.remember(&found);
+        if location.service != Service::Foreign {
+            // Many file systems list less than they tell of one file.
+            self.0.remember(&found);
+        }
         let mut paths: Vec<String> = found.iter().map(|meta| location.path_of(meta.location.as_ref())).collect();
         paths.sort_unstable();
         Ok(paths)

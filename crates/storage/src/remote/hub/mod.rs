@@ -1,0 +1,235 @@
+//! Data sets of the Hugging Face Hub: files are listed by its interface, and read as any HTTP server's.
+//!
+//! A branch moves while it is read. So the commit that it stands for is asked for once, and everything that is listed and read afterwards, by this process
+//! and those that are forked from it, is of that commit.
+
+mod address;
+mod service;
+mod site;
+
+pub(super) use address::Address;
+
+use super::read_only::Readable;
+use async_trait::async_trait;
+use object_store::client::{HttpClient, HttpConnector, HttpRequest, HttpRequestBody};
+use object_store::http::{HttpBuilder, HttpStore};
+use object_store::path::Path;
+use object_store::{ClientOptions, Error, GetOptions, GetResult, ObjectMeta, ObjectStore, Result, RetryConfig};
+use serde_json::Value;
+use service::HubService;
+use site::Site;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::OnceCell;
+use url::Url;
+
+const STORE: &str = "Hugging Face Hub";
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Pages of a listing; more of them than any data set has.
+const MAX_PAGES: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(super) struct HubStore {
+    address: Address,
+    site: Site,
+    commit: Arc<OnceLock<String>>,
+    client: HttpClient,
+    retry: RetryConfig,
+    files: OnceCell<HttpStore>,
+}
+
+/// A client that is there already.
+#[derive(Debug)]
+struct Made(HttpClient);
+
+impl HttpConnector for Made {
+    fn connect(&self, _options: &ClientOptions) -> Result<HttpClient> {
+        Ok(self.0.clone())
+    }
+}
+
+/// What the interface answers, and where it goes on.
+struct Page {
+    content: Value,
+    next: Option<Url>,
+}
+
+impl HubStore {
+    /// `commit` is where the commit of the revision is kept, once it is known. The `client` follows no redirects.
+    ///
+    /// # Errors
+    /// For an option that the Hub does not know.
+    pub(super) fn new(
+        (root, address): (&str, &Address),
+        named: &[(&str, &str)],
+        commit: &Arc<OnceLock<String>>,
+        client: HttpClient,
+        retry: RetryConfig,
+    ) -> Result<Self, String> {
+        let site = Site::new(root, named)?;
+        if let Some(found) = site.commit.clone() {
+            commit.get_or_init(|| found);
+        }
+        let client = HttpClient::new(HubService::new(client, &site));
+        Ok(Self { address: address.clone(), site, commit: Arc::clone(commit), client, retry, files: OnceCell::new() })
+    }
+
+    fn url(&self, parts: &[&str]) -> Result<Url> {
+        let mut url = Url::parse(&self.site.endpoint).map_err(|error| generic(format!("the endpoint of the Hub is no address: {error}")))?;
+        url.path_segments_mut().map_err(|()| generic("the endpoint of the Hub is no address".to_owned()))?.pop_if_empty().extend(parts);
+        Ok(url)
+    }
+
+    fn dataset(&self) -> (&str, &str) {
+        self.address.dataset.split_once('/').unwrap_or_default()
+    }
+
+    /// The commit that is read.
+    async fn commit(&self) -> Result<&str> {
+        if let Some(known) = self.commit.get() {
+            return Ok(known);
+        }
+        if self.address.is_commit() {
+            return Ok(self.commit.get_or_init(|| self.address.revision.clone()));
+        }
+        let (owner, name) = self.dataset();
+        let page = self.page(&self.url(&["api", "datasets", owner, name, "revision", &self.address.revision])?).await?;
+        let found = page.content.get("sha").and_then(Value::as_str).ok_or_else(|| generic("the Hub tells no commit of the revision".to_owned()))?;
+        Ok(self.commit.get_or_init(|| found.to_owned()))
+    }
+
+    async fn files(&self) -> Result<&HttpStore> {
+        let make = || async {
+            let (owner, name) = self.dataset();
+            let url = self.url(&["datasets", owner, name, "resolve", self.commit().await?])?;
+            HttpBuilder::new().with_url(url).with_retry(self.retry.clone()).with_http_connector(Made(self.client.clone())).build()
+        };
+        self.files.get_or_try_init(make).await
+    }
+
+    /// Asks until the Hub answers, or refuses for certain.
+    async fn page(&self, url: &Url) -> Result<Page> {
+        let until = Instant::now() + self.retry.retry_timeout;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let (failure, wished) = match self.one_page(url).await {
+                Ok(page) => return Ok(page),
+                Err((failure @ Error::Generic { .. }, wished)) => (failure, wished),
+                Err((refused, _)) => return Err(refused),
+            };
+            // Who is asked too much says for how long.
+            let wait = wished.unwrap_or(pause);
+            if Instant::now() + wait > until {
+                return Err(failure);
+            }
+            tokio::time::sleep(wait).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn one_page(&self, url: &Url) -> Result<Page, (Error, Option<Duration>)> {
+        let surely = |error| (error, None);
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.uri_mut() = url.as_str().parse().map_err(|error| surely(Error::NotSupported { source: Box::new(error) }))?;
+        let answer = self.client.execute(request).await.map_err(|error| surely(Error::Generic { store: STORE, source: error.into() }))?;
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let body = answer.into_body().bytes().await.map_err(|error| surely(Error::Generic { store: STORE, source: error.into() }))?;
+        let said = || -> Box<dyn std::error::Error + Send + Sync> { format!("status {status}: {}", String::from_utf8_lossy(&body)).into() };
+        let path = url.path().to_owned();
+        match status {
+            200..=299 => {
+                let content = serde_json::from_slice(&body).map_err(|error| surely(Error::NotSupported { source: Box::new(error) }))?;
+                Ok(Page { content, next: header("link").and_then(next_of).and_then(|next| url.join(next).ok()) })
+            }
+            401 => Err(surely(Error::Unauthenticated { path, source: said() })),
+            403 => Err(surely(Error::PermissionDenied { path, source: said() })),
+            404 => Err(surely(Error::NotFound { path, source: said() })),
+            408 | 429 | 500..=599 => {
+                let wished = header("retry-after").and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+                Err((Error::Generic { store: STORE, source: said() }, wished))
+            }
+            _ => Err(surely(Error::NotSupported { source: said() })),
+        }
+    }
+}
+
+/// The address of the next page, of a `Link` header.
+fn next_of(link: &str) -> Option<&str> {
+    let next = link.split(',').find(|part| part.split(';').skip(1).any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next")))?;
+    next.split_once('<')?.1.split_once('>').map(|(address, _)| address)
+}
+
+fn generic(what: String) -> Error {
+    Error::NotSupported { source: what.into() }
+}
+
+/// A file of a listing; `None` for a folder.
+fn meta(entry: &Value) -> Option<ObjectMeta> {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    if text(entry, "type")? != "file" {
+        return None;
+    }
+    // Large files are kept elsewhere, by their hashes; what is in the repository itself is a note about them.
+    let large = entry.get("lfs").filter(|large| large.is_object());
+    let tag = large.and_then(|large| text(large, "oid")).or_else(|| text(entry, "oid"));
+    let size = large.and_then(|large| large.get("size")).or_else(|| entry.get("size"))?.as_u64()?;
+    let location = Path::parse(text(entry, "path")?).ok()?;
+    Some(ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: tag.map(|tag| format!("\"{tag}\"")), version: None })
+}
+
+#[async_trait]
+impl Readable for HubStore {
+    const NAME: &'static str = "the Hugging Face Hub";
+
+    async fn get(&self, key: &Path, options: GetOptions) -> Result<GetResult> {
+        self.files().await?.get_opts(key, options).await
+    }
+
+    async fn list(&self, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>> {
+        let (owner, name) = self.dataset();
+        let mut parts = vec!["api", "datasets", owner, name, "tree", self.commit().await?];
+        parts.extend(prefix.iter().flat_map(|prefix| prefix.as_ref().split('/')).filter(|part| !part.is_empty()));
+        let mut url = self.url(&parts)?;
+        url.query_pairs_mut().append_pair("recursive", "true");
+        let mut found = Vec::new();
+        let mut next = Some(url);
+        for _ in 0..MAX_PAGES {
+            let Some(url) = next.take() else { return Ok(found) };
+            match self.page(&url).await {
+                Ok(page) => {
+                    found.extend(page.content.as_array().into_iter().flatten().filter_map(meta));
+                    next = page.next;
+                }
+                // There is the data set, and no such folder.
+                Err(Error::NotFound { source, .. }) if source.to_string().contains("EntryNotFound") => return Ok(Vec::new()),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(generic("the listing of the Hub does not end".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_page_is_that_of_the_link_header() {
+        assert_eq!(next_of("<http://h/x?cursor=a>; rel=\"next\""), Some("http://h/x?cursor=a"));
+        assert_eq!(next_of("<http://h/1>; rel=\"prev\", <http://h/2>; title=\"x\"; rel=\"next\""), Some("http://h/2"));
+        assert_eq!(next_of("<http://h/1>; rel=\"prev\""), None);
+        assert_eq!(next_of(""), None);
+    }
+
+    #[test]
+    fn large_file_has_the_size_and_the_hash_of_its_content_and_a_folder_is_none() {
+        let entry = serde_json::json!({"type": "file", "path": "a/b.bin", "oid": "note", "size": 130, "lfs": {"oid": "content", "size": 7}});
+        let found = meta(&entry).unwrap();
+        assert_eq!((found.location.as_ref(), found.size, found.e_tag.as_deref()), ("a/b.bin", 7, Some("\"content\"")));
+        let small = serde_json::json!({"type": "file", "path": "a", "oid": "blob", "size": 3});
+        assert_eq!(meta(&small).unwrap().e_tag.as_deref(), Some("\"blob\""));
+        assert!(meta(&serde_json::json!({"type": "directory", "path": "a", "oid": "x", "size": 0})).is_none());
+    }
+}

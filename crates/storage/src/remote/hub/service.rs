@@ -1,0 +1,159 @@
+//! Requests to the Hub: it is told who asks, and what it sends elsewhere is fetched there.
+//!
+//! The invariant: the token goes to the Hub's own address and nowhere else, and an answer bears the tag that the Hub gave the file, whoever sent the bytes.
+
+use super::site::Site;
+use async_trait::async_trait;
+use object_store::HeaderValue;
+use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use url::Url;
+
+/// Addresses that the Hub signs hold for an hour.
+const TARGET_LIVES: Duration = Duration::from_mins(15);
+const MAX_TARGETS: usize = 1 << 16;
+const MAX_HOPS: usize = 8;
+/// Answers that explain themselves are short.
+const MAX_EXPLANATION: usize = 4 << 10;
+
+const LINKED_TAG: &str = "x-linked-etag";
+const LINKED_SIZE: &str = "x-linked-size";
+const ERROR_CODE: &str = "x-error-code";
+const ERROR_MESSAGE: &str = "x-error-message";
+
+#[derive(Debug)]
+pub(super) struct HubService {
+    client: HttpClient,
+    site: Site,
+    /// Where the bytes of a file are, as the Hub said a moment ago: half of the requests are saved, and it limits their number.
+    targets: Mutex<HashMap<String, Target>>,
+}
+
+#[derive(Debug, Clone)]
+struct Target {
+    address: Url,
+    tag: Option<HeaderValue>,
+    since: Instant,
+}
+
+impl HubService {
+    pub(super) fn new(client: HttpClient, site: &Site) -> Self {
+        Self { client, site: site.clone(), targets: Mutex::default() }
+    }
+
+    fn is_own(&self, address: &Url) -> bool {
+        Url::parse(&self.site.endpoint).is_ok_and(|endpoint| endpoint.origin() == address.origin())
+    }
+
+    fn target(&self, asked: &str) -> Option<Target> {
+        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.get(asked).filter(|target| target.since.elapsed() < TARGET_LIVES).cloned()
+    }
+
+    fn remember(&self, asked: &str, target: Option<Target>) {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        if targets.len() >= MAX_TARGETS {
+            targets.clear();
+        }
+        match target {
+            Some(target) => drop(targets.insert(asked.to_owned(), target)),
+            None => drop(targets.remove(asked)),
+        }
+    }
+
+    async fn ask(&self, request: &HttpRequest, address: &Url) -> Result<HttpResponse, HttpError> {
+        let mut asked = request.clone();
+        *asked.uri_mut() = address.as_str().parse().map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let headers = asked.headers_mut();
+        headers.insert("accept-encoding", HeaderValue::from_static("identity"));
+        // A commit never changes; the tags of others are not the Hub's.
+        headers.remove("if-match");
+        headers.remove("authorization");
+        if let Some(token) = self.site.token.as_ref().filter(|_| self.is_own(address)) {
+            let value = HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut value = value.map_err(|_| unusable("the token of the Hub holds characters that no token has"))?;
+            value.set_sensitive(true);
+            headers.insert("authorization", value);
+        }
+        self.client.execute(asked).await
+    }
+
+    async fn followed(&self, request: &HttpRequest, asked: &str) -> Result<HttpResponse, HttpError> {
+        let mut address = Url::parse(asked).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let is_secure = address.scheme() == "https";
+        let mut tag = None;
+        for _ in 0..MAX_HOPS {
+            let answer = self.ask(request, &address).await?;
+            tag = tag.or_else(|| answer.headers().get(LINKED_TAG).cloned());
+            let next = answer.headers().get("location").filter(|_| matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308));
+            let Some(next) = next.and_then(|next| next.to_str().ok()) else {
+                let is_elsewhere = answer.status().is_success() && !self.is_own(&address);
+                self.remember(asked, is_elsewhere.then(|| Target { address, tag: tag.clone(), since: Instant::now() }));
+                return explained(tagged(answer, tag)).await;
+            };
+            let next = next.to_owned();
+            if let Some(size) = answer.headers().get(LINKED_SIZE).filter(|_| request.method() == "HEAD").cloned() {
+                // What is signed for reading is not signed for asking.
+                return Ok(tagged(whole(answer, size), tag));
+            }
+            address = address.join(&next).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+            if is_secure && address.scheme() != "https" {
+                return Err(unusable("the Hub sent the request to an address without TLS"));
+            }
+        }
+        Err(unusable("the Hub sends the request from address to address"))
+    }
+}
+
+fn unusable(why: &'static str) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+fn tagged(mut answer: HttpResponse, tag: Option<HeaderValue>) -> HttpResponse {
+    if let Some(tag) = tag.filter(|_| answer.status().is_success()) {
+        answer.headers_mut().insert("etag", tag);
+    }
+    answer
+}
+
+/// The head of a file that lies elsewhere.
+fn whole(mut answer: HttpResponse, size: HeaderValue) -> HttpResponse {
+    answer.headers_mut().insert("content-length", size);
+    if let Ok(fine) = 200.try_into() {
+        *answer.status_mut() = fine;
+    }
+    answer
+}
+
+/// What the Hub says of a refusal stands in the headers; whoever reads the error sees the body.
+async fn explained(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if !answer.status().is_client_error() {
+        return Ok(answer);
+    }
+    let (parts, body) = answer.into_parts();
+    let said = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let text = match (said(ERROR_CODE), said(ERROR_MESSAGE)) {
+        (None, None) => String::from_utf8_lossy(&body.bytes().await?).chars().take(MAX_EXPLANATION).collect(),
+        (code, message) => format!("{}: {}", code.unwrap_or_default(), message.unwrap_or_default()),
+    };
+    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
+}
+
+#[async_trait]
+impl HttpService for HubService {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let asked = request.uri().to_string();
+        if let Some(target) = self.target(&asked) {
+            let answer = self.ask(&request, &target.address).await?;
+            // A signature ends before its time when keys are changed.
+            if !answer.status().is_client_error() || answer.status().as_u16() == 429 {
+                return Ok(tagged(answer, target.tag));
+            }
+            self.remember(&asked, None);
+        }
+        self.followed(&request, &asked).await
+    }
+}

@@ -1,0 +1,64 @@
+"""What ``storage_options`` may be, brought to one shape: a mapping, a store of obstore, or a file system of fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from shardmill.errors import OptionError
+
+_HINT = "settings of botocore or of an fsspec file system have names of their own here, see sm.storage.configure"
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """Options as the native side takes them.
+
+    Args:
+        texts: options by name.
+        credentials: an object whose ``fetch()`` gives keys by name, and when they end, in seconds since 1970.
+        files: a file system that serves the paths, as :class:`shardmill.file_systems.Files`.
+    """
+
+    texts: dict[str, str]
+    credentials: Any = None
+    files: Any = None
+
+
+def storage_options_of(path: str, given: Any) -> StorageOptions:
+    """The options that ``given`` stands for at ``path``.
+
+    Raises:
+        ValueError: when it is something else, or belongs to another bucket.
+    """
+    from shardmill.file_systems import is_file_system, options_of_file_system
+    from shardmill.store_objects import is_store, options_of_store
+
+    if isinstance(given, Mapping):
+        return StorageOptions(texts_of(given))
+    if is_store(given):
+        return options_of_store(path, given)
+    if is_file_system(given):
+        return options_of_file_system(path, given)
+    raise OptionError(
+        f"storage_options is a mapping, a store of obstore or a file system of fsspec, not {type(given).__name__}"
+    )
+
+
+def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
+    """Options as texts; those that are ``None`` are left out."""
+    texts = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            texts[name] = str(value).lower()
+        elif isinstance(value, str | int | float):
+            texts[name] = str(value)
+        elif isinstance(value, timedelta):
+            texts[name] = f"{round(value.total_seconds() * 1000)}ms"
+        elif value is not None:
+            raise OptionError(
+                f"the storage option {name!r} is a text or a number, not {type(value).__name__}\nhint: {hint}"
+            )
+    return texts

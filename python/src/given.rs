@@ -1,0 +1,84 @@
+//! Credentials and file systems that Python objects give, as the native stores see them.
+
+use bytes::Bytes;
+use pyo3::exceptions::{PyConnectionError, PyFileNotFoundError, PyPermissionError, PyTimeoutError};
+use pyo3::prelude::*;
+use shardmill_storage::{CredentialSource, Credentials, ForeignFile, ForeignFiles};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+/// An object with `identity`, and methods that another thread calls.
+#[derive(Debug)]
+pub(crate) struct Given {
+    object: Py<PyAny>,
+    identity: usize,
+}
+
+impl Given {
+    pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self { identity: object.getattr("identity")?.extract()?, object: object.clone().unbind() })
+    }
+
+    fn called<T>(&self, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> io::Result<T> {
+        let called = Python::try_attach(|py| call(self.object.bind(py)).map_err(|error| raised(py, &error)));
+        called.unwrap_or_else(|| Err(io::Error::other("the interpreter is ending")))
+    }
+}
+
+/// What of it is worth another try is told by its class.
+fn raised(py: Python<'_>, error: &PyErr) -> io::Error {
+    let kind = if error.is_instance_of::<PyFileNotFoundError>(py) {
+        ErrorKind::NotFound
+    } else if error.is_instance_of::<PyPermissionError>(py) {
+        ErrorKind::PermissionDenied
+    } else if error.is_instance_of::<PyTimeoutError>(py) {
+        ErrorKind::TimedOut
+    } else if error.is_instance_of::<PyConnectionError>(py) {
+        ErrorKind::ConnectionReset
+    } else {
+        ErrorKind::Other
+    };
+    io::Error::new(kind, error.to_string())
+}
+
+impl CredentialSource for Given {
+    fn id(&self) -> usize {
+        self.identity
+    }
+
+    fn fetch(&self) -> io::Result<Credentials> {
+        let (keys, ends): (_, Option<f64>) = self.called(|object| object.call_method0("fetch")?.extract())?;
+        let since = ends.map(|ends| Duration::try_from_secs_f64(ends.max(0.0)).unwrap_or(Duration::MAX));
+        Ok(Credentials { keys, expires: since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) })
+    }
+}
+
+type File = (String, u64, Option<String>);
+
+fn file((path, size, mark): File) -> ForeignFile {
+    ForeignFile { path, size, mark }
+}
+
+impl ForeignFiles for Given {
+    fn id(&self) -> usize {
+        self.identity
+    }
+
+    fn info(&self, path: &str) -> io::Result<Option<ForeignFile>> {
+        let found: Option<File> = self.called(|object| object.call_method1("info", (path,))?.extract())?;
+        Ok(found.map(file))
+    }
+
+    fn find(&self, path: &str) -> io::Result<Vec<ForeignFile>> {
+        let found: Vec<File> = self.called(|object| object.call_method1("find", (path,))?.extract())?;
+        Ok(found.into_iter().map(file).collect())
+    }
+
+    fn read(&self, path: &str, range: Range<u64>) -> io::Result<Bytes> {
+        self.called(|object| {
+            let content = object.call_method1("read", (path, range.start, range.end))?;
+            Ok(Bytes::copy_from_slice(content.extract::<&[u8]>()?))
+        })
+    }
+}
