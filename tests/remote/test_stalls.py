@@ -136,7 +136,9 @@ def in_a_fork(work):
         os._exit(0)
     os.close(writing)
     try:
-        ready, _, _ = select.select([reading], [], [], 20)
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        ready = poll.poll(20_000)
         if not ready:
             os.kill(child, signal.SIGKILL)
             return "hangs"

@@ -6,6 +6,7 @@
 //! version, or what the store said when it was asked.
 
 mod blocks;
+mod descriptors;
 mod eviction;
 mod locks;
 mod object;
@@ -13,6 +14,7 @@ mod object;
 pub(crate) use object::CachedObject;
 
 use crate::{Error, Result};
+use descriptors::Descriptors;
 use eviction::Eviction;
 use locks::Locks;
 use std::fs::{self, DirBuilder, File};
@@ -31,6 +33,7 @@ pub(crate) struct Cache {
     folder: PathBuf,
     locks: Locks,
     eviction: Eviction,
+    descriptors: Descriptors,
     /// The disk took nothing more: what comes now is read and not kept.
     is_full: AtomicBool,
 }
@@ -58,7 +61,7 @@ impl Cache {
         let probe = folder.join(format!(".probe-{}", uuid::Uuid::new_v4().simple()));
         File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)?;
         let locks = Locks::new(folder.join(locks::FOLDER));
-        Ok(Arc::new(Self { eviction: Eviction::new(limit), locks, is_full: AtomicBool::new(false), folder }))
+        Ok(Arc::new(Self { eviction: Eviction::new(limit), descriptors: Descriptors::default(), locks, is_full: AtomicBool::new(false), folder }))
     }
 
     /// Where the bytes of a version are kept; `None` when the object is larger than the cache may be.

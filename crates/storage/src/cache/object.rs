@@ -2,6 +2,7 @@
 
 use super::Cache;
 use super::blocks::{BLOCK, ENTRY, blocks_of, bytes_of, entry, is_there, missing, regions_of};
+use super::descriptors::Files;
 use crate::Result;
 use crate::fresh;
 use crate::local::read_exact_at;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,8 +23,7 @@ pub(super) const NAME: &str = "name";
 pub(crate) struct CachedObject {
     cache: Arc<Cache>,
     base: PathBuf,
-    bytes: File,
-    table: File,
+    path: String,
     size: u64,
 }
 
@@ -32,8 +32,13 @@ type Blocks = BTreeMap<u64, Bytes>;
 
 impl CachedObject {
     pub(super) fn open(cache: Arc<Cache>, base: &Path, path: &str, size: u64) -> io::Result<Self> {
-        let (bytes, table) = files(base, path, size)?;
-        Ok(Self { cache, base: base.to_owned(), bytes, table, size })
+        let object = Self { cache, base: base.to_owned(), path: path.to_owned(), size };
+        object.files()?;
+        Ok(object)
+    }
+
+    fn files(&self) -> io::Result<Arc<Files>> {
+        self.cache.descriptors.get(&self.base, || files(&self.base, &self.path, self.size))
     }
 
     /// The bytes of each of `spans`; `fetch` is asked for runs of whole blocks that are not there, and gives their bytes in the same order.
@@ -57,7 +62,7 @@ impl CachedObject {
         }
         let whole = bytes_of(&blocks, self.size);
         let mut bytes = vec![0; usize::try_from(whole.end - whole.start).ok()?];
-        read_exact_at(&self.bytes, &mut bytes, whole.start).ok()?;
+        read_exact_at(&self.files().ok()?.bytes, &mut bytes, whole.start).ok()?;
         let block_len = usize::try_from(BLOCK).ok()?;
         let is_good =
             bytes.chunks(block_len).zip(blocks).zip(entries.chunks_exact(ENTRY)).all(|((bytes, block), known)| entry(block, bytes) == known);
@@ -68,7 +73,7 @@ impl CachedObject {
 
     fn entries(&self, blocks: &Range<u64>) -> Option<Vec<u8>> {
         let mut entries = vec![0; usize::try_from(blocks.end - blocks.start).ok()?.checked_mul(ENTRY)?];
-        read_exact_at(&self.table, &mut entries, blocks.start * ENTRY as u64).ok()?;
+        read_exact_at(&self.files().ok()?.table, &mut entries, blocks.start * ENTRY as u64).ok()?;
         Some(entries)
     }
 
@@ -130,21 +135,14 @@ impl CachedObject {
 
     /// Bytes first, entries behind them.
     fn keep(&self, run: &Range<u64>, bytes: &Bytes) {
-        if !self.cache.keeps() || self.is_evicted() {
-            return;
-        }
+        let Some(files) = self.files().ok().filter(|_| self.cache.keeps()) else { return };
         let block_len = usize::try_from(BLOCK).unwrap_or(usize::MAX);
         let entries: Vec<u8> = bytes.chunks(block_len).zip(run.clone()).flat_map(|(bytes, block)| entry(block, bytes)).collect();
-        let written = self.bytes.write_all_at(bytes, run.start * BLOCK).and_then(|()| self.table.write_all_at(&entries, run.start * ENTRY as u64));
+        let written = files.bytes.write_all_at(bytes, run.start * BLOCK).and_then(|()| files.table.write_all_at(&entries, run.start * ENTRY as u64));
         match written {
             Ok(()) => self.cache.grew(bytes.len() as u64),
             Err(_full_or_gone) => self.cache.disk_is_full(),
         }
-    }
-
-    /// Writing to files without a name would take room that nobody can see.
-    fn is_evicted(&self) -> bool {
-        self.bytes.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 }
 
@@ -168,7 +166,7 @@ fn joined(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-fn files(base: &Path, path: &str, size: u64) -> io::Result<(File, File)> {
+fn files(base: &Path, path: &str, size: u64) -> io::Result<Files> {
     if let Some(folder) = base.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -186,5 +184,5 @@ fn files(base: &Path, path: &str, size: u64) -> io::Result<(File, File)> {
     if !name.exists() {
         fs::write(&name, path)?;
     }
-    Ok((bytes, table))
+    Ok(Files { bytes, table })
 }
