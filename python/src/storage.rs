@@ -38,6 +38,7 @@ fn is_reached_with(path: &str, options: BTreeMap<String, String>) -> bool {
 
 /// The commits of data sets of the Hub that are read below `paths`, by their roots.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
 fn pinned_revisions(paths: Vec<String>) -> Vec<(String, String)> {
     shardmill_storage::pinned_revisions(paths.iter().map(String::as_str))
 }

@@ -96,6 +96,10 @@ mod tests {
     use bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    fn at(place: u64) -> usize {
+        usize::try_from(place).unwrap()
+    }
+
     #[derive(Debug)]
     struct Far {
         content: Vec<u8>,
@@ -118,7 +122,7 @@ mod tests {
 
         fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
             self.requests.fetch_add(1, Ordering::Relaxed);
-            let part = |range: &Range<u64>| Bytes::copy_from_slice(&self.content[range.start as usize..range.end as usize]);
+            let part = |range: &Range<u64>| Bytes::copy_from_slice(&self.content[at(range.start)..at(range.end)]);
             let read: Vec<Bytes> = ranges.iter().map(part).collect();
             self.bytes.fetch_add(read.iter().map(Bytes::len).sum(), Ordering::Relaxed);
             Ok(read)
@@ -132,10 +136,10 @@ mod tests {
     #[test]
     fn reads_in_any_order_find_what_the_object_holds_and_no_byte_is_fetched_twice() {
         let size = usize::try_from(PIECE * 9 + 12_345).unwrap();
-        let content: Vec<u8> = (0..size).map(|place| (place % 251) as u8).collect();
+        let content: Vec<u8> = (0..=250).cycle().take(size).collect();
         let far = Arc::new(Far { content: content.clone(), requests: AtomicUsize::new(0), bytes: AtomicUsize::new(0) });
         let spool = Spool::over(Arc::clone(&far) as Arc<dyn RangeRead>).unwrap();
-        for (offset, len) in [(0, 16), (size - 5, 5), (PIECE as usize - 3, 7), (3 * PIECE as usize, 2 * PIECE as usize + 1), (100, 0), (0, size)] {
+        for (offset, len) in [(0, 16), (size - 5, 5), (at(PIECE) - 3, 7), (at(3 * PIECE), at(2 * PIECE) + 1), (100, 0), (0, size)] {
             let mut buffer = vec![0; len];
             spool.read_at(offset as u64, &mut buffer).unwrap();
             assert!(buffer == content[offset..offset + len], "{offset} {len}");

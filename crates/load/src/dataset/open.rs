@@ -84,7 +84,8 @@ impl Dataset {
 /// A store that cannot be asked says nothing about the file: rows must not be left out for that.
 fn is_of_file(error: &Error, path: &str) -> bool {
     let is_outage = |error: &StorageError| !matches!(error, StorageError::NotFound { .. } | StorageError::Changed { .. });
-    !matches!(error, Error::Engine(_)) && !(is_remote(path) && error.of_store().is_some_and(is_outage))
+    let is_of_store = is_remote(path) && error.of_store().is_some_and(is_outage);
+    !is_of_store && !matches!(error, Error::Engine(_))
 }
 
 /// Extensions come as the samples have them; which file is the first to have one must not decide about their order. The key stays in front.

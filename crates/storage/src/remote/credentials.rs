@@ -49,7 +49,7 @@ fn until(expires: Option<SystemTime>) -> Option<SystemTime> {
     expires?.checked_sub(EARLY.min(left / 4))
 }
 
-fn failed(why: String) -> Error {
+fn failed(why: &str) -> Error {
     Error::Unauthenticated { path: String::new(), source: format!("{SOURCE_FAILED}: {why}").into() }
 }
 
@@ -63,8 +63,8 @@ impl<T: Debug + Send + Sync + 'static> CredentialProvider for Renewed<T> {
             return Ok(Arc::clone(&known.credential));
         }
         let source = Arc::clone(&self.source);
-        let fetched = tokio::task::spawn_blocking(move || source.fetch()).await?.map_err(|error| failed(error.to_string()))?;
-        let credential = Arc::new((self.made_of)(&fetched).map_err(failed)?);
+        let fetched = tokio::task::spawn_blocking(move || source.fetch()).await?.map_err(|error| failed(&error.to_string()))?;
+        let credential = Arc::new((self.made_of)(&fetched).map_err(|why| failed(&why))?);
         *known = Some(Known { credential: Arc::clone(&credential), until: until(fetched.expires) });
         Ok(credential)
     }

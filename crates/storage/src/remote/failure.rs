@@ -40,7 +40,7 @@ pub(super) fn error_of(failure: &object_store::Error, path: &str, doing: Doing, 
         object_store::Error::AlreadyExists { .. } => Error::AlreadyExists { path },
         object_store::Error::Precondition { .. } if matches!(doing, Doing::Reading { .. } | Doing::Opening) => Error::Changed { path },
         object_store::Error::Precondition { .. } => Error::AlreadyExists { path },
-        _ => failed(path, doing, io::Error::new(kind(&text), cut(&at_endpoint(text, options)))),
+        _ => failed(path, doing, io::Error::new(kind(&text), cut(&at_endpoint(&text, options)))),
     }
 }
 
@@ -55,7 +55,7 @@ fn kind(text: &str) -> io::ErrorKind {
 }
 
 /// Where a body stays away, nobody has said yet who was asked.
-fn at_endpoint(text: String, options: &StorageOptions) -> String {
+fn at_endpoint(text: &str, options: &StorageOptions) -> String {
     let text = text.replace(&format!("max_retries: {}, ", usize::MAX), "");
     match options.endpoint().filter(|_| !text.contains("://")) {
         Some(endpoint) => format!("{text} (from {endpoint})"),
