@@ -142,7 +142,7 @@ def storage_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _configure(paths: list[str], settings: tuple[str, ...]) -> None:
-    options = dict(setting.partition("=")[::2] for setting in settings)
+    options = {name: value for name, _, value in (setting.partition("=") for setting in settings)}
     nameless = next((setting for setting in settings if "=" not in setting.lstrip("=")), None)
     if nameless is not None:
         raise click.UsageError(f"--storage-option {nameless!r} is not NAME=VALUE")
