@@ -87,7 +87,7 @@ pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64)
 }
 
 /// As [`read_exact_at`], into new memory, which is not made zeros before.
-fn read_new_at(file: &File, len: usize, mut offset: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_new_at(file: &File, len: usize, mut offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
         match rustix::io::pread(file, spare_capacity(&mut bytes), offset) {

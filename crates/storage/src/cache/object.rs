@@ -5,7 +5,7 @@ use super::blocks::{BLOCK, ENTRY, blocks_of, bytes_of, entry, is_there, missing,
 use super::descriptors::Files;
 use crate::Result;
 use crate::fresh;
-use crate::local::read_exact_at;
+use crate::local::{read_exact_at, read_new_at};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -61,8 +61,7 @@ impl CachedObject {
             return None;
         }
         let whole = bytes_of(&blocks, self.size);
-        let mut bytes = vec![0; usize::try_from(whole.end - whole.start).ok()?];
-        read_exact_at(&self.files().ok()?.bytes, &mut bytes, whole.start).ok()?;
+        let bytes = read_new_at(&self.files().ok()?.bytes, usize::try_from(whole.end - whole.start).ok()?, whole.start).ok()?;
         let block_len = usize::try_from(BLOCK).ok()?;
         let is_good =
             bytes.chunks(block_len).zip(blocks).zip(entries.chunks_exact(ENTRY)).all(|((bytes, block), known)| entry(block, bytes) == known);
