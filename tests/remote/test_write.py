@@ -42,6 +42,16 @@ def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(buck
     assert any(request["operation"] == "CompleteMultipartUpload" for request in proxy.requests())
 
 
+def test_a_part_that_takes_longer_than_an_answer_may_is_sent_once(bucket, server, proxy):
+    out = f"s3://{bucket.name}/large.parquet"
+    proxy.faults(Fault(kind="latency", methods=("PUT",), delay_s=3))
+    options = {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1}
+    with sm.Writer(out, compression="none", storage_options=options) as writer:
+        writer.write_batch(pa.table({"x": [bytes([number % 251]) * 100_000 for number in range(120)]}))
+    parts = [request for request in proxy.requests() if request["operation"] == "UploadPart"]
+    assert len(parts) == 2 and len(sm.Dataset(out)) == 120
+
+
 def test_a_name_that_is_taken_is_refused_also_by_whoever_comes_last(bucket, server):
     out = f"s3://{bucket.name}/rows.parquet"
     sm.storage.configure(out, server.storage_options())

@@ -160,7 +160,8 @@ impl Parts<'_> {
         // What the Hub says when it sends a request elsewhere is wanted too.
         let plain = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT);
         let plain = plain.read_timeout(self.limits.request_timeout).user_agent(concat!("shardmill/", env!("CARGO_PKG_VERSION"))).build();
-        let client = self.connector.watched(HttpClient::new(plain.map_err(|error| invalid(error.to_string()))?));
+        let client = HttpClient::new(plain.map_err(|error| invalid(error.to_string()))?);
+        let client = self.connector.watched(client.clone(), client);
         let address = self.location.hub().map_err(invalid)?;
         let store = HubStore::new((&self.location.root, &address), self.named, commit, client, self.retry()).map_err(invalid)?;
         Ok((Arc::new(ReadOnly(Arc::new(store))), None))

@@ -33,6 +33,11 @@ pub(super) struct Connector {
 /// Where nobody has ever answered, nobody is waited for as long as a store that has gone away may take to come back.
 const NOBODY_AFTER: Duration = Duration::from_secs(5);
 
+/// Bytes a second that a line must carry, so that a part of an upload is not taken for one that hangs.
+const SLOWEST_UPLOAD: u64 = 64 << 10;
+
+const LONGEST_UPLOAD: Duration = Duration::from_secs(1200);
+
 /// Requests of a process to one store.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -62,16 +67,20 @@ impl ConditionalUploads {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(self.watched(ReqwestConnector::default().connect(options)?))
+        // It counts from the first byte that is sent, and would end an upload over a slow line.
+        let patient = options.clone().with_read_timeout(LONGEST_UPLOAD);
+        let uploads = ReqwestConnector::default().connect(&patient)?;
+        Ok(self.watched(ReqwestConnector::default().connect(options)?, uploads))
     }
 }
 
 impl Connector {
-    /// `inner`, watched as the connections of every store are.
-    pub(super) fn watched(&self, inner: HttpClient) -> HttpClient {
+    /// `inner`, and `uploads` for requests that bring content along, watched as the connections of every store are.
+    pub(super) fn watched(&self, inner: HttpClient, uploads: HttpClient) -> HttpClient {
         let (gate, counts, conditional) = (Arc::clone(&self.gate), Arc::clone(&self.counts), Arc::clone(&self.conditional));
         HttpClient::new(Watched {
             inner,
+            uploads,
             gate,
             counts,
             conditional,
@@ -86,6 +95,7 @@ impl Connector {
 #[derive(Debug)]
 struct Watched {
     inner: HttpClient,
+    uploads: HttpClient,
     gate: Arc<Gate>,
     counts: Arc<Counts>,
     conditional: Arc<ConditionalUploads>,
@@ -131,8 +141,13 @@ impl Watched {
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
         let begun = Instant::now();
         self.first_try.get_or_init(|| begun);
-        let answer = tokio::time::timeout(self.patience, self.inner.execute(request)).await;
-        self.remember(begun.elapsed());
+        let content = request.body().content_length() as u64;
+        let client = if content == 0 { &self.inner } else { &self.uploads };
+        let patience = self.patience.saturating_add(Duration::from_secs(content / SLOWEST_UPLOAD)).min(LONGEST_UPLOAD.max(self.patience));
+        let answer = tokio::time::timeout(patience, client.execute(request)).await;
+        if content == 0 {
+            self.remember(begun.elapsed());
+        }
         if matches!(answer, Ok(Ok(_))) {
             self.has_answered.store(true, Ordering::Relaxed);
         }
