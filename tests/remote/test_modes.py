@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import threading
+import urllib.request
 
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from shardmill.view import Session, Source, ViewServer
 
 KINDS = ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"]
 
@@ -198,6 +200,21 @@ def test_commands_look_into_shards_of_a_bucket(root, given, bucket, tmp_path):
     content[70] ^= 1
     bucket.publish("a.array_record", bytes(content))
     assert "problem" in shardmill("verify", f"{root}/a.array_record", *given, code=1).stdout
+
+
+def test_samples_of_a_bucket_are_served_page_by_page(root):
+    write(f"{root}/in", range(50), "parquet")
+    server = ViewServer(Session(Source([f"{root}/in"])))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        with urllib.request.urlopen(f"{server.address.rstrip('/')}/data/samples", timeout=30) as answer:
+            page = json.load(answer)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert page["rows"] == 50 and page["samples"][0]["fields"][0][1]["text"] == f"row {0} " * 10
 
 
 def test_storage_options_of_a_command_need_a_value_and_a_store(tmp_path):
