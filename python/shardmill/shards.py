@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from shardmill._native import storage
-from shardmill.errors import OutputExistsError
+from shardmill.errors import OptionError, OutputExistsError
 
 Mode = Literal["error", "overwrite", "append"]
 
 INDEX_NAME = "index.json"
+
+_READ_ONLY = ("hf", "http", "https")
 
 #: What :class:`shardmill.Dataset` would read from the folder beside the shards of a writer, and what describes it.
 _DATA_FILE = re.compile(
@@ -73,6 +75,11 @@ class OutputFolder:
             yield
         finally:
             os.close(descriptor)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Around the steps that give names."""
+        yield
 
     def first_number(self) -> int:
         """That of the first shard, under the lock.
@@ -152,6 +159,20 @@ class OutputBucket(OutputFolder):
             for path in self._seen.keys() - set(written):
                 storage.remove(path)
 
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Says what to do when another writer was faster."""
+        try:
+            yield
+        except FileExistsError as error:
+            if self._mode != "append":
+                raise
+            what = str(error).partition("\n")[0]
+            raise OutputExistsError(
+                f"{what}: another writer added shards meanwhile, and nothing of this one is left\n"
+                "hint: write it again; or give each writer a path of its own and call sm.merge"
+            ) from error
+
     def data_files(self) -> dict[str, tuple[int, int]]:
         """Data files directly below the path."""
         if self._is_file:
@@ -160,7 +181,16 @@ class OutputBucket(OutputFolder):
 
 
 def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputFolder:
-    """The place of a writer, local or not."""
+    """The place of a writer, local or not.
+
+    Raises:
+        ValueError: for a store that nobody writes to.
+    """
+    scheme = out.partition("://")[0].lower()
+    if scheme in _READ_ONLY and storage.is_remote(out):
+        raise OptionError(
+            f"nothing can be written to {out!r}: {scheme} is read only here\nhint: write to a folder or a bucket"
+        )
     kind = OutputBucket if storage.is_remote(out) else OutputFolder
     return kind(out, is_file=is_file, mode=mode, prefix=prefix)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmill._native import storage as _native
 from shardmill.errors import OptionError
-from shardmill.storage_options import storage_options_of
+from shardmill.storage_options import cache_path, storage_options_of
 
 PathLike = str | os.PathLike[str]
 
@@ -110,7 +110,7 @@ def cache_folder(folder: PathLike | None = None) -> str:
     Raises:
         ValueError: when there is neither.
     """
-    named = os.environ.get("SHARDMILL_CACHE_DIR") if folder is None else os.fspath(folder)
+    named = os.environ.get("SHARDMILL_CACHE_DIR") if folder is None else cache_path(folder)
     if not named:
         raise OptionError("no cache folder is named\nhint: give one, or set SHARDMILL_CACHE_DIR")
     return named

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from shardmill.errors import OptionError
+from shardmill.sizes import byte_count
 
 _HINT = "settings of botocore or of an fsspec file system have names of their own here, see sm.storage.configure"
 
@@ -51,7 +53,13 @@ def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
     """Options as texts; those that are ``None`` are left out."""
     texts = {}
     for name, value in options.items():
-        if isinstance(value, bool):
+        if not isinstance(name, str):
+            raise OptionError(f"names of storage options are texts, not {name!r}")
+        if name == "cache_bytes" and value is not None:
+            texts[name] = str(int(byte_count(value, name)))
+        elif name == "cache_dir" and value is not None:
+            texts[name] = cache_path(value)
+        elif isinstance(value, bool):
             texts[name] = str(value).lower()
         elif isinstance(value, str | int | float):
             texts[name] = str(value)
@@ -62,3 +70,15 @@ def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
                 f"the storage option {name!r} is a text or a number, not {type(value).__name__}\nhint: {hint}"
             )
     return texts
+
+
+def cache_path(folder: Any) -> str:
+    """A cache folder as it was meant: ``~`` is the user's own.
+
+    Raises:
+        ValueError: for what is no folder of this machine.
+    """
+    text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else folder
+    if not isinstance(text, str) or not text or "://" in text:
+        raise OptionError(f"the storage option 'cache_dir' is a folder of this machine, not {folder!r}")
+    return os.path.expanduser(text)  # noqa: PTH111 - a text stays as it is otherwise

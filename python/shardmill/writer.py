@@ -69,6 +69,7 @@ class Writer:
         threads: for encoding and compression; as many as there are cores when ``None``.
         hashes: algorithms such as ``"sha1"`` and ``"xxh3_64"`` whose digests the index holds.
         index: ``"chinidataset"`` gives a folder of Parquet shards the ``index.json`` of that library. MDS always has its own.
+        storage_options: how a bucket is reached, see :func:`shardmill.storage.configure`.
         modified: time of the members of WebDataset shards, in seconds since 1970; now when ``None``. With a fixed time equal rows make
             equal bytes.
 
@@ -77,6 +78,7 @@ class Writer:
         ValueError: for options that mean nothing.
 
     Two writers may have one folder: with ``mode="append"`` both end with whole shards of their own, else the one that closes last is refused.
+    Below a bucket, which knows no locks, one that appends may be refused too, and leaves nothing.
 
     Example:
         >>> import shardmill as sm
@@ -265,7 +267,7 @@ class Writer:
         self._flush_rows()
         self._is_open = False
         shards = self._native.finish()
-        with self._folder.locked():
+        with self._folder.locked(), self._folder.publishing():
             first = self._folder.first_number()
             known = self._index.begin(shards, self._batches, is_appended=first > 0)
             self._files = self._native.publish(first)

@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.view import Session, Source, ViewServer
 
 KINDS = ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"]
@@ -220,3 +222,90 @@ def test_samples_of_a_bucket_are_served_page_by_page(root):
 def test_storage_options_of_a_command_need_a_value_and_a_store(tmp_path):
     assert "NAME=VALUE" in shardmill("head", "s3://bucket/x", "--storage-option", "region", code=2).stderr
     assert "local" in shardmill("head", str(tmp_path), "--storage-option", "region=x", code=2).stderr
+
+
+def test_nothing_is_written_where_nothing_can_be(root):
+    for out in ("hf://datasets/a/b", "https://example.org/rows.parquet"):
+        with pytest.raises(ValueError, match="read only"):
+            sm.Writer(out, format="parquet")
+
+
+def test_a_writer_that_comes_second_to_append_is_told_to_try_again(root):
+    out = f"{root}/out"
+    write(out, range(3), "parquet")
+    writers = [sm.Writer(out, format="parquet", mode="append") for _ in range(2)]
+    for writer in writers:
+        writer.write({"txt": "new"})
+    writers[0].close()
+    with pytest.raises(FileExistsError) as refused:
+        # The listing that it begins with may be older than what the first one wrote.
+        writers[1]._folder.first_number = lambda: 1
+        writers[1].close()
+    assert "write it again" in str(refused.value) and "overwrite" not in str(refused.value)
+    assert len(sm.Dataset(out)) == 4
+
+
+def test_names_with_the_characters_of_globs_are_found_by_them(root):
+    for name in ("q?/d", "br[ack]", "a*b/c"):
+        write(f"{root}/{name}", range(3), "parquet")
+        assert texts(f"{root}/{name}") == expected(range(3))
+    write(f"{root}/qx/d", range(3, 5), "parquet")
+    assert texts(f"{root}/q?/d") == expected(range(3))
+    assert sorted(texts(f"{root}/q*/d")) == sorted(expected(range(5)))
+
+
+@pytest.fixture
+def tables(root):
+    for number in range(3):
+        with sm.Writer(f"{root}/in/{number}.parquet") as writer:
+            writer.write_batch({"id": list(range(number * 100, number * 100 + 100))})
+    return root
+
+
+def test_a_checkpoint_in_a_bucket_goes_on_with_new_input_and_commands_look_into_it(tables, given):
+    def run():
+        return Pipeline(
+            source=TableSource(f"{tables}/in"),
+            sink=ParquetSink(f"{tables}/out"),
+            checkpoint={"path": f"{tables}/state", "id_column": "id"},
+        ).run(progress=False)
+
+    run()
+    with sm.Writer(f"{tables}/in/9.parquet") as writer:
+        writer.write_batch({"id": list(range(250, 350))})
+    run()
+    assert sorted(row["id"] for row in sm.Dataset(f"{tables}/out")) == list(range(350))
+    told = shardmill("checkpoint", "inspect", f"{tables}/state", *given)
+    assert "committed" in told.stdout
+    shardmill("checkpoint", "verify", f"{tables}/state", *given)
+    shardmill("checkpoint", "compact", f"{tables}/state", *given)
+    run()
+    assert len(sm.Dataset(f"{tables}/out")) == 350
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "not a url", "ftp://host", "https://"])
+def test_an_endpoint_that_is_no_address_is_refused_by_name(endpoint, server):
+    with pytest.raises(OSError, match="endpoint"):
+        sm.Dataset("s3://some-bucket/x", storage_options={**server.storage_options(), "endpoint": endpoint})
+
+
+@pytest.mark.parametrize("bucket", ["No_Bucket", "No.Bucket"])
+def test_names_that_no_bucket_can_have_are_refused_at_once(bucket, server):
+    start = time.monotonic()
+    with pytest.raises(OSError, match=bucket):
+        sm.Dataset(f"s3://{bucket}/x", storage_options=server.storage_options())
+    assert time.monotonic() - start < 10
+
+
+def test_the_cache_is_where_and_as_large_as_people_write_it(tables, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = server.storage_options()
+    for cache_dir in ("~/one", tmp_path / "two"):
+        assert (
+            len(sm.Dataset(f"{tables}/in", storage_options={**options, "cache_dir": cache_dir, "cache_bytes": "10MiB"}))
+            == 300
+        )
+    assert sm.storage.cache_entries("~/one") and sm.storage.cache_entries(tmp_path / "two")
+    for wrong in ({"cache_dir": True}, {"cache_dir": "s3://x/y"}, {"cache_dir": ""}, {"cache_bytes": "ten"}, {1: 2}):
+        with pytest.raises((ValueError, TypeError)):
+            sm.Dataset(f"{tables}/in", storage_options={**options, **wrong})

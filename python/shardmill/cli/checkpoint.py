@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import click
@@ -102,8 +101,9 @@ def compact_command(path: str) -> int:
       shardmill checkpoint compact state/
     """
     from shardmill._native import journal
+    from shardmill.curate.sources import real
 
-    folder = os.path.realpath(path)
+    folder = real(path)
     journal.compact(folder)
     found = _snapshot(folder, verifies=False)
     click.echo(f"{found['committed_splits']:,} committed splits in one file", err=True)
@@ -112,8 +112,9 @@ def compact_command(path: str) -> int:
 
 def _snapshot(path: str, *, verifies: bool) -> dict[str, Any]:
     from shardmill._native import journal
+    from shardmill.curate.sources import real
 
-    found = os.path.realpath(path)
+    found = real(path)
     return json.loads(journal.snapshot(found, verifies=verifies))
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
+from shardmill._native import storage
 from shardmill.curate.sources import absolute, real
 from shardmill.errors import CheckpointMismatchError, Error, FormatError, OptionError
 from shardmill.sizes import byte_count
+from shardmill.storage import is_remote
 
 if TYPE_CHECKING:
     from shardmill.curate.pipeline import Pipeline
@@ -77,8 +79,15 @@ _Version = tuple[str, int, int]
 
 def _versions(files: tuple[str, ...]) -> tuple[_Version, ...]:
     """A list of ids that somebody has written anew is another list."""
-    status = [Path(file).stat() for file in files]
-    return tuple((file, it.st_size, it.st_mtime_ns) for file, it in zip(files, status, strict=True))
+    return tuple(map(_version, files))
+
+
+def _version(file: str) -> _Version:
+    if is_remote(file):
+        # What a job put into a store has a name of its own and stays as it is.
+        return (file, storage.size(file) or 0, 0)
+    status = Path(file).stat()
+    return (file, status.st_size, status.st_mtime_ns)
 
 
 class Resumption:
@@ -137,7 +146,7 @@ class Resumption:
         self.committed = journal.committed()
         checkpoint, native_pipeline = self._checkpoint, self._pipeline.native(may_replace=False)
         mode = self._pipeline.sink.mode
-        if mode == "error" and not journal.is_resumed() and Path(self._output).exists():
+        if mode == "error" and not journal.is_resumed() and _exists(self._output):
             # Before anything is planned: the next run would take a plan for one that was begun.
             native_pipeline.prepare([], is_resumed=False)
         new = journal.new_files(native_pipeline)
@@ -192,7 +201,7 @@ class Resumption:
         columns = self._checkpoint.id_columns
         if not columns:
             return []
-        beside = [str(path) for path in sorted(Path(self._path).glob("*.parquet"))] if Path(self._path).is_dir() else []
+        beside = _parquet_in(self._path)
         files = [path for path in beside if not path.endswith(".pending.parquet")]
         named = [file for path in self._imports for file in _files_of(path)]
         if not files and not named:
@@ -253,7 +262,7 @@ def _first_duplicate(files: list[str], columns: list[str]) -> Any:
 def _state_folder(checkpoint: Checkpoint) -> tuple[str, str | None]:
     """The folder for the journal, and the file with ids that are done when the path is one."""
     path = real(checkpoint.path)
-    if Path(path).is_file():
+    if _is_file(path):
         if not checkpoint.id_columns:
             raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` is a folder")
         return f"{path}.resume", path
@@ -285,14 +294,33 @@ def _is_reached(path: str, pattern: str) -> bool:
 
 
 def _files_of(path: str) -> list[str]:
-    if not Path(path).exists():
+    if not _exists(path):
         raise OptionError(f"`done` names `{path}`, which does not exist")
-    if Path(path).is_file():
+    if _is_file(path):
         return [path]
-    found = sorted(str(file) for file in Path(path).rglob("*") if file.is_file())
+    below = storage.files(path) if is_remote(path) else [str(file) for file in Path(path).rglob("*") if file.is_file()]
     return [
-        file for file in found if not file.endswith(".pending.parquet") and not Path(file).name.startswith((".", "_"))
+        file
+        for file in sorted(below)
+        if not file.endswith(".pending.parquet") and not Path(file).name.startswith((".", "_"))
     ]
+
+
+def _exists(path: str) -> bool:
+    return storage.size(path) is not None if is_remote(path) else Path(path).exists()
+
+
+def _is_file(path: str) -> bool:
+    """In a store, a path may be an object and a folder at once; a folder is not taken for a file then."""
+    if not is_remote(path):
+        return Path(path).is_file()
+    return path.endswith(".parquet") and storage.size(path) is not None and not storage.names(path)
+
+
+def _parquet_in(folder: str) -> list[str]:
+    if is_remote(folder):
+        return [f"{folder}/{name}" for name in storage.names(folder) if name.endswith(".parquet")]
+    return [str(path) for path in sorted(Path(folder).glob("*.parquet"))] if Path(folder).is_dir() else []
 
 
 def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:

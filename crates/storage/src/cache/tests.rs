@@ -152,14 +152,18 @@ fn what_was_used_longest_ago_goes_when_the_limit_is_passed() {
 }
 
 #[test]
-fn object_that_is_evicted_while_it_is_read_is_still_read() {
+fn object_that_is_evicted_while_it_is_read_is_still_read_and_kept_again_under_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::default();
     let (_cache, object) = opened(folder.path());
     read(&object, &source, std::slice::from_ref(&(0..100)));
     clear_cache(&folder.path().display().to_string()).unwrap();
     read_all(&object, &source);
-    assert!(cache_entries(&folder.path().display().to_string()).unwrap().is_empty(), "nothing is kept without a name");
+    let entries = cache_entries(&folder.path().display().to_string()).unwrap();
+    assert!(entries.len() == 1 && entries[0].size == SIZE, "{entries:?}");
+    let fetched = source.bytes();
+    read_all(&object, &source);
+    assert_eq!(source.bytes(), fetched);
 }
 
 #[test]

@@ -8,6 +8,9 @@ use std::io;
 /// Longer explanations of servers are cut.
 const MAX_EXPLANATION: usize = 600;
 
+/// Codes of bad requests that went wrong on their way.
+const PASSING: [&str; 4] = ["RequestTimeout", "IncompleteBody", "BadDigest", "InternalError"];
+
 /// What an endpoint is that was never there.
 pub(super) const NOBODY: &str = "nobody answers there";
 pub(super) const NO_ANSWER: &str = "no answer in time";
@@ -74,7 +77,8 @@ pub(super) fn may_pass(failure: &object_store::Error) -> bool {
 fn is_final(text: &str) -> bool {
     let Some((_, answer)) = text.split_once("status code: ") else { return false };
     let (status, words) = answer.split_at_checked(3).unwrap_or_default();
-    matches!(status, "405" | "411" | "413" | "414" | "501") || (status == "400" && !words.contains('<'))
+    let may_differ = PASSING.iter().any(|code| words.contains(code));
+    matches!(status, "404" | "405" | "411" | "413" | "414" | "501") || (status == "400" && !may_differ)
 }
 
 pub(super) fn failed(path: String, doing: Doing, source: io::Error) -> Error {

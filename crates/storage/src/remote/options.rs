@@ -157,11 +157,19 @@ impl StorageOptions {
                 "cache_dir" => limits.cache_dir = Some(PathBuf::from(value)),
                 "cache_bytes" => limits.cache_bytes = value.parse().map_err(|_| unusable())?,
                 "profile" => limits.profile = Some(value.to_owned()),
+                _ if name.contains("endpoint") && !is_address(value) => {
+                    return Err(format!("the storage option `{name}` is an address such as `https://host:port`, not {value:?}"));
+                }
                 _ => others.push((name, value)),
             }
         }
         Ok((limits, others))
     }
+}
+
+/// Whether a value names a server, and how it is spoken to.
+fn is_address(value: &str) -> bool {
+    reqwest::Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
 impl fmt::Debug for StorageOptions {

@@ -224,7 +224,14 @@ impl Store for Shared {
         if let Some(pattern) = wildcard.map(|_| Pattern::new(key)) {
             let pattern = pattern.map_err(|error| refused(path, error.to_string()))?;
             let options = glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
-            found.retain(|meta| pattern.matches_with(meta.location.as_ref(), options));
+            let is_literal =
+                |meta: &ObjectMeta| meta.location.as_ref().strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            // Folders that fit are searched as well.
+            let parts = |key: &str| key.match_indices('/').map(|(at, _)| at).chain([key.len()]).collect::<Vec<_>>();
+            let fits = |key: &str| parts(key).into_iter().filter_map(|at| key.get(..at)).any(|part| pattern.matches_with(part, options));
+            // A name may have such characters itself.
+            let is_named = found.iter().any(is_literal);
+            found.retain(|meta| if is_named { is_literal(meta) } else { fits(meta.location.as_ref()) });
         }
         // Consoles make empty objects for folders.
         found.retain(|meta| meta.size > 0 || meta.location.as_ref() != key);
