@@ -319,10 +319,13 @@ def test_abandoned_iterators_leave_nothing(folder):
         next(iter(in_workers(dataset, 2, multiprocessing_context="fork")))
 
     peek()
-    before = held()
-    for _ in range(4):
+    before, rounds = held(), 8
+    for _ in range(rounds):
         peek()
-    assert all(now <= then for now, then in zip(held(), before, strict=True))
+    files, threads, tasks = (now - then for now, then in zip(held(), before, strict=True))
+    assert files <= 0 and threads <= 0
+    # Native threads stay for later work, and there are as many as were ever needed at one moment: on a busy machine a few more.
+    assert tasks < rounds
 
 
 # create_dataloader
