@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardmill._native import storage
-from shardmill.errors import OptionError, OutputExistsError
+from shardmill.errors import OutputExistsError, StorageError
 
 Mode = Literal["error", "overwrite", "append"]
 
@@ -184,12 +184,12 @@ def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputFold
     """The place of a writer, local or not.
 
     Raises:
-        ValueError: for a store that nobody writes to.
+        OSError: for a store that nobody writes to.
     """
     scheme = out.partition("://")[0].lower()
     if scheme in _READ_ONLY and storage.is_remote(out):
-        raise OptionError(
-            f"nothing can be written to {out!r}: {scheme} is read only here\nhint: write to a folder or a bucket"
+        raise StorageError(
+            f"nothing can be written to {out!r}: {scheme} is read only here\nhint: write to a local folder or a bucket"
         )
     kind = OutputBucket if storage.is_remote(out) else OutputFolder
     return kind(out, is_file=is_file, mode=mode, prefix=prefix)

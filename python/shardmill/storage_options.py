@@ -56,7 +56,8 @@ def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
         if not isinstance(name, str):
             raise OptionError(f"names of storage options are texts, not {name!r}")
         if name == "cache_bytes" and value is not None:
-            texts[name] = str(int(byte_count(value, name)))
+            is_number = not isinstance(value, str) or value.isdecimal()
+            texts[name] = str(int(value) if is_number else byte_count(value, name))
         elif name == "cache_dir" and value is not None:
             texts[name] = cache_path(value)
         elif isinstance(value, bool):

@@ -226,7 +226,7 @@ def test_storage_options_of_a_command_need_a_value_and_a_store(tmp_path):
 
 def test_nothing_is_written_where_nothing_can_be(root):
     for out in ("hf://datasets/a/b", "https://example.org/rows.parquet"):
-        with pytest.raises(ValueError, match="read only"):
+        with pytest.raises(OSError, match="read only"):
             sm.Writer(out, format="parquet")
 
 
