@@ -1,13 +1,16 @@
 """A batch that does not come is warned of, with the stage that it waits for."""
 
+import random
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from fsspec.implementations.memory import MemoryFileSystem
 from row_files import numpy_loader, write_files
 
 
@@ -17,12 +20,26 @@ def late(batch: object) -> object:
     return batch
 
 
-def test_block_that_takes_long_is_named(tmp_path: Path) -> None:
-    words = pa.array([f"{number:x}" * 8 for number in range(400_000)])
-    pq.write_table(pa.table({"word": words}), tmp_path / "slow.parquet", compression="brotli", use_dictionary=False)
-    loader = sm.Loader(tmp_path / "slow.parquet", output="arrow", stall_seconds=0.001)
+def test_block_that_takes_long_is_named() -> None:
+    class Late(MemoryFileSystem):
+        """Answers at once until the data set is open."""
+
+        cachable, is_late = False, False
+
+        def cat_file(self, path: str, *given: Any, **more: Any) -> bytes:
+            if self.is_late:
+                time.sleep(2.5)
+            return super().cat_file(path, *given, **more)
+
+    # Larger than what is fetched whole when it is opened.
+    numbers = pa.array(random.Random(1).sample(range(1 << 60), 50_000))
+    system = Late()
+    with system.open("/late/slow.parquet", "wb") as file:
+        pq.write_table(pa.table({"number": numbers}), file)
+    loader = sm.Loader("memory://late/slow.parquet", storage_options=system, output="arrow", stall_seconds=0.5)
+    system.is_late = True
     with pytest.warns(sm.StallWarning, match=r"decode of block 0 of `.*slow\.parquet` for"):
-        assert sum(batch.num_rows for batch in loader) == 400_000
+        assert sum(batch.num_rows for batch in loader) == len(numbers)
 
 
 def test_batches_in_time_are_not_warned_of(tmp_path: Path) -> None:
