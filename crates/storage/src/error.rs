@@ -17,9 +17,6 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// An object store wants to know who asks, or does not let that one read.
-    #[error("No permission to read `{path}` (HTTP status {status})")]
-    Denied { path: String, status: u16 },
     /// A store refuses the request, and would again.
     #[error("{} `{path}`: {explanation}", refusal.what())]
     Refused { path: String, refusal: Refusal, explanation: String },
@@ -121,9 +118,9 @@ impl Refusal {
         match self {
             Self::NoSuchBucket => "check the bucket's name, and the endpoint: another service knows other buckets",
             Self::Permission => "ask for the right to read, write or list there, or name other credentials in storage_options",
-            Self::Credentials => "check access_key_id and secret_access_key in storage_options, or in the environment",
+            Self::Credentials => "check the keys in storage_options, or in the environment; a token that was given may have ended",
             Self::NoCredentials => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give storage_options, or skip_signature=\"true\" for a public bucket"
+                "set the variables of the service (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; GOOGLE_APPLICATION_CREDENTIALS; AZURE_STORAGE_ACCOUNT_KEY), give storage_options, or skip_signature=True for a public bucket"
             }
             Self::Expired => "get new ones and open the data set again with them; a state that was saved goes on where it was",
             Self::Region => "name the bucket's region: storage_options={\"region\": …}, or AWS_REGION",
@@ -156,9 +153,6 @@ impl Error {
                 "local paths, s3://, gs://, az://, hf://, http:// and https:// are served; others by storage_options with a file system of fsspec, in each process",
             ),
             Self::Refused { refusal, .. } => Some(refusal.hint()),
-            Self::Denied { .. } => {
-                Some("set GOOGLE_OAUTH_ACCESS_TOKEN to a fresh token of an account that may read it: `gcloud auth print-access-token`")
-            }
             Self::Cache { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("it belongs to another user: name a folder of your own by cache_dir, or SHARDMILL_CACHE_DIR"),
                 io::ErrorKind::ReadOnlyFilesystem => {
@@ -171,14 +165,8 @@ impl Error {
             Self::List { path, source } if source.kind() == io::ErrorKind::Unsupported && path.starts_with("http") => {
                 Some("name each file: a list of addresses is a data set too")
             }
-            Self::List { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
-                Some("name each object, or give storage_options (service_account)")
-            }
-            Self::Stage { path, source } if source.kind() == io::ErrorKind::Unsupported && !path.starts_with("gs://") => {
-                Some("write to a local folder, or to a bucket of s3://, gs:// or az://, and copy it from there")
-            }
             Self::Stage { source, .. } if source.kind() == io::ErrorKind::Unsupported => {
-                Some("give storage_options, or write to a local folder and upload it")
+                Some("write to a local folder, or to a bucket of s3://, gs:// or az://, and copy it from there")
             }
             Self::Write { source, .. } | Self::Publish { source, .. } | Self::Stage { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Some("the disk is full; nothing partial was left under a final name"),
@@ -209,7 +197,6 @@ impl Error {
             Self::NotFound { .. } => Some(io::ErrorKind::NotFound),
             Self::AlreadyExists { .. } => Some(io::ErrorKind::AlreadyExists),
             Self::ShortRead { .. } => Some(io::ErrorKind::UnexpectedEof),
-            Self::Denied { .. } => Some(io::ErrorKind::PermissionDenied),
             Self::Refused { refusal: Refusal::NoSuchBucket | Refusal::NoSuchDataset | Refusal::NoSuchRevision, .. } => Some(io::ErrorKind::NotFound),
             Self::Refused { refusal: Refusal::WholeOnly, .. } => Some(io::ErrorKind::Unsupported),
             Self::Refused { .. } => Some(io::ErrorKind::PermissionDenied),

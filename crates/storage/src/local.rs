@@ -222,6 +222,19 @@ mod tests {
     }
 
     #[test]
+    fn ranges_of_a_file_come_as_they_were_asked_and_none_goes_beyond_its_end() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a").display().to_string();
+        fs::write(&path, b"0123456789")?;
+        let file = crate::open_with_tail(&path, 1 << 40)?;
+        assert_eq!(file.read_ranges(&[8..10, 0..3, 4..4])?, [b"89".as_slice(), b"012", b""]);
+        for range in [8..11, 0..u64::MAX, Range { start: 5, end: 4 }] {
+            assert!(matches!(file.read_ranges(&[range]), Err(Error::ShortRead { .. })));
+        }
+        Ok(())
+    }
+
+    #[test]
     fn file_that_shrinks_after_it_was_opened_is_a_short_read_that_names_it() -> TestResult {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a.tar");

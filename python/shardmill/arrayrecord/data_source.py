@@ -17,6 +17,7 @@ from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 from shardmill._native import arrayrecord as _native
 from shardmill.arrayrecord.reader import ArrayRecordReader, as_runtime_error, checked_verify
 from shardmill.errors import Error, OptionError, RecordIndexError, RecordKeyError
+from shardmill.storage import configure_all, still_needed
 from shardmill.threads import checked_threads
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ T = TypeVar("T")
 _logger = logging.getLogger("shardmill.arrayrecord")
 #: Files that are opened at once to count their records; they are waited for, not computed on.
 _OPENED_AT_ONCE = 16
+_RANGE = re.compile(r"(.*)\[([0-9]+):([0-9]+)\]")
 
 
 @runtime_checkable
@@ -64,6 +66,7 @@ class ArrayRecordDataSource(_native.Source):
             array_record: when a record is read.
         verify: ``"full"``, ``"header"`` or ``"none"``, as :class:`ArrayRecordReader` takes it.
         threads: for batches; as many as there are cores when ``None``.
+        storage_options: how the buckets of remote paths are reached, see :func:`shardmill.storage.configure`. Pickles leave secrets out.
 
     Raises:
         ValueError: for paths of another kind, and none at all.
@@ -89,12 +92,15 @@ class ArrayRecordDataSource(_native.Source):
         strict: bool | None = None,
         verify: str = "full",
         threads: int | None = None,
+        storage_options: Any = None,
     ) -> None:
         self._strict = self._is_strict_by_default if strict is None else strict
         self._verify = checked_verify(verify)
         self._threads = checked_threads(threads)
         self._reader_options_string = ",".join(f"{key}:{value}" for key, value in (reader_options or {}).items())
-        self._read_instructions = _read_instructions(_checked_paths(paths))
+        checked = _checked_paths(paths)
+        self._storage_options = configure_all([_filename(path) for path in checked], storage_options)
+        self._read_instructions = _read_instructions(checked)
         if self._strict:
             for part in self._read_instructions:
                 if part.num_records < 0:
@@ -163,7 +169,9 @@ class ArrayRecordDataSource(_native.Source):
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A source that the original has pickled knows nothing of these.
         self._strict, self._verify, self._threads = self._is_strict_by_default, "full", checked_threads(None)
+        self._storage_options = None
         self.__dict__.update(state)
+        configure_all(self._paths, still_needed(self._paths, self._storage_options))
         self._forget_readers()
 
     def __repr__(self) -> str:
@@ -233,11 +241,18 @@ def _read_instructions(paths: Sequence[PathLikeOrFileInstruction]) -> list[ReadI
     )
 
 
+def _filename(path: PathLikeOrFileInstruction) -> str:
+    if isinstance(path, FileInstruction):
+        return os.fspath(path.filename)
+    part = _RANGE.fullmatch(os.fspath(path))
+    return part[1] if part else os.fspath(path)
+
+
 def _read_instruction(path: PathLikeOrFileInstruction) -> ReadInstruction:
     if isinstance(path, FileInstruction):
-        return ReadInstruction(os.fspath(path.filename), path.skip, path.skip + path.take)
+        return ReadInstruction(_filename(path), path.skip, path.skip + path.take)
     text = os.fspath(path)
-    if part := re.fullmatch(r"(.*)\[([0-9]+):([0-9]+)\]", text):
+    if part := _RANGE.fullmatch(text):
         return ReadInstruction(part[1], int(part[2]), int(part[3]))
     with _opened(text, "", verify="full", threads=1) as reader:
         return ReadInstruction(text, 0, reader.num_records())

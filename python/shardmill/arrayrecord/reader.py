@@ -11,6 +11,7 @@ from typing import Any, overload
 
 from shardmill._native import arrayrecord as _native
 from shardmill.errors import ClosedError, Error, OptionError, RecordError, RowIndexError
+from shardmill.storage import configure_all, still_needed
 from shardmill.threads import checked_threads
 
 _INT64 = 2**63
@@ -29,6 +30,7 @@ class ArrayRecordReader:
         verify: ``"full"`` compares all hashes, ``"header"`` those of headers only, ``"none"`` no hash. Lengths are checked always.
         threads: for batches and for reading in order; as many as there are cores when ``None``, 0 or 1 for the caller's own.
         file_reader_buffer_size: is taken and has no meaning here.
+        storage_options: how the bucket of a remote path is reached, see :func:`shardmill.storage.configure`. Pickles leave secrets out.
         ignored: with ``strict=False``, other keyword arguments, as array_record ignores them.
 
     Raises:
@@ -58,6 +60,7 @@ class ArrayRecordReader:
         verify: str = "full",
         threads: int | None = None,
         file_reader_buffer_size: int | None = None,
+        storage_options: Any = None,
         **ignored: Any,
     ) -> None:
         if ignored and strict:
@@ -66,6 +69,7 @@ class ArrayRecordReader:
         if not isinstance(options, str):
             raise TypeError(f"options is a string such as 'readahead_buffer_size:16M', not {type(options).__name__}")
         self._path = os.fsdecode(path)
+        self._storage_options = configure_all([self._path], storage_options)
         self._options = options
         self._strict = strict
         self._verify = checked_verify(verify)
@@ -274,7 +278,8 @@ class ArrayRecordReader:
             self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (type(self), self._path, self._options, self._strict, self._verify, self._threads)
+        arguments = {"options": self._options, "strict": self._strict, "verify": self._verify, "threads": self._threads}
+        return _reopened, (type(self), self._path, self._storage_options, arguments)
 
     def __repr__(self) -> str:
         state = f"{self.num_records()} records" if self.ok() else "failed" if self._is_open else "closed"
@@ -340,9 +345,9 @@ class ArrayRecordReader:
 
 
 def _reopened(
-    cls: type[ArrayRecordReader], path: str, options: str, strict: bool, verify: str, threads: int
+    cls: type[ArrayRecordReader], path: str, storage_options: dict[str, str] | None, arguments: dict[str, Any]
 ) -> ArrayRecordReader:
-    return cls(path, options, strict=strict, verify=verify, threads=threads)
+    return cls(path, storage_options=still_needed([path], storage_options), **arguments)
 
 
 def as_runtime_error(error: Exception) -> RuntimeError:

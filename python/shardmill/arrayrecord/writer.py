@@ -17,6 +17,7 @@ from shardmill.errors import (
     PermissionDeniedError,
     RecordError,
 )
+from shardmill.storage import configure_all
 from shardmill.threads import checked_threads
 
 
@@ -33,6 +34,7 @@ class ArrayRecordWriter:
         strict: raise at once when the folder is missing, and for keyword arguments that do not exist. With ``False`` such a writer is made, says
             ``ok() == False``, and raises when it is written to.
         threads: for compression; as many as there are cores when ``None``, 0 or 1 for the caller's own.
+        storage_options: how the bucket of a remote path is reached, see :func:`shardmill.storage.configure`.
         ignored: with ``strict=False``, other keyword arguments, as array_record ignores them.
 
     Raises:
@@ -55,6 +57,7 @@ class ArrayRecordWriter:
         *,
         strict: bool = True,
         threads: int | None = None,
+        storage_options: Any = None,
         **ignored: Any,
     ) -> None:
         if ignored and strict:
@@ -63,6 +66,7 @@ class ArrayRecordWriter:
             raise TypeError(f"options is a string such as 'group_size:1,zstd:5', not {type(options).__name__}")
         _native.recorded_writer_options(options)
         self._path = os.fsdecode(path)
+        configure_all([self._path], storage_options)
         self._is_open = True
         self._failure: Exception | None = None
         self._native: _native.Writer | None = None

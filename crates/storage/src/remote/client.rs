@@ -4,9 +4,10 @@ use super::connector::{ConditionalUploads, Connector, Counts};
 use super::credentials::{self, Renewed};
 use super::foreign::ForeignStore;
 use super::gate::Gate;
+use super::google::{self, EnvironmentToken};
 use super::hub::HubStore;
 use super::location::{Location, Service};
-use super::options::{Limits, StorageOptions};
+use super::options::{Limits, StorageOptions, is_endpoint};
 use super::profile::Profile;
 use super::read_only::ReadOnly;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -65,6 +66,10 @@ impl Client {
     }
 }
 
+fn unusable(what: String) -> object_store::Error {
+    object_store::Error::NotSupported { source: what.into() }
+}
+
 struct Parts<'a> {
     location: &'a Location,
     limits: &'a Limits,
@@ -81,7 +86,7 @@ impl Parts<'_> {
     }
 
     fn client(&self) -> ClientOptions {
-        let is_plain = |(name, value): &(&str, &str)| name.contains("endpoint") && value.starts_with("http://");
+        let is_plain = |(name, value): &(&str, &str)| is_endpoint(name) && value.starts_with("http://");
         let allows_http = self.named.iter().any(is_plain) || self.location.root.starts_with("http://");
         let options = ClientOptions::new().with_connect_timeout(CONNECT).with_timeout_disabled().with_read_timeout(self.limits.request_timeout);
         if allows_http { options.with_allow_http(true) } else { options }
@@ -125,8 +130,22 @@ impl Parts<'_> {
             .with_client_options(self.client())
             .with_retry(self.retry())
             .with_url(self.location.root.replacen("gcs://", "gs://", 1));
+        let names = |wanted: &[&str]| self.named.iter().any(|(name, _)| wanted.iter().any(|wanted| name.contains(wanted)));
+        let has_address = self.named.iter().any(|(name, _)| is_endpoint(name)) || builder.get_config_value(&GoogleConfigKey::BaseUrl).is_some();
+        let emulator = if has_address { None } else { google::emulator().map_err(unusable)? };
+        if let Some(address) = &emulator {
+            builder = builder.with_base_url(address).with_skip_signature(true).with_client_options(self.client().with_allow_http(true));
+        }
+        if emulator.is_none() && self.options.credentials().is_none() && !names(&["service_account", "credentials", "bearer", "skip_signature"]) {
+            if let Some(token) = EnvironmentToken::found() {
+                builder = builder.with_credentials(token);
+            }
+        }
         for (name, value) in self.named {
-            builder = builder.with_config(name.parse::<GoogleConfigKey>()?, *value);
+            builder = match is_endpoint(name) {
+                true => builder.with_base_url(value.trim_end_matches('/')),
+                false => builder.with_config(name.parse::<GoogleConfigKey>()?, *value),
+            };
         }
         if let Some(source) = self.options.credentials() {
             builder = builder.with_credentials(Renewed::new(source, credentials::gcp));
@@ -156,23 +175,21 @@ impl Parts<'_> {
     }
 
     fn hub(self, commit: &Arc<OnceLock<String>>) -> object_store::Result<Made> {
-        let invalid = |what: String| object_store::Error::NotSupported { source: what.into() };
         // What the Hub says when it sends a request elsewhere is wanted too.
         let plain = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT);
         let plain = plain.read_timeout(self.limits.request_timeout).user_agent(concat!("shardmill/", env!("CARGO_PKG_VERSION"))).build();
-        let client = HttpClient::new(plain.map_err(|error| invalid(error.to_string()))?);
+        let client = HttpClient::new(plain.map_err(|error| unusable(error.to_string()))?);
         let client = self.connector.watched(client.clone(), client);
-        let address = self.location.hub().map_err(invalid)?;
-        let store = HubStore::new((&self.location.root, &address), self.named, commit, client, self.retry()).map_err(invalid)?;
+        let address = self.location.hub().map_err(unusable)?;
+        let store = HubStore::new((&self.location.root, &address), self.named, commit, client, self.retry()).map_err(unusable)?;
         Ok((Arc::new(ReadOnly(Arc::new(store))), None))
     }
 
     fn foreign(self) -> object_store::Result<Made> {
-        let invalid = |what: &str| object_store::Error::NotSupported { source: what.into() };
         if let Some((name, _)) = self.named.first() {
-            return Err(invalid(&format!("a file system has no storage option `{name}` here")));
+            return Err(unusable(format!("a file system has no storage option `{name}` here")));
         }
-        let files = self.options.files().ok_or_else(|| invalid("no file system was given for the scheme"))?;
+        let files = self.options.files().ok_or_else(|| unusable("no file system was given for the scheme".to_owned()))?;
         Ok((Arc::new(ReadOnly(Arc::new(ForeignStore::new(&self.location.root, files)))), None))
     }
 }

@@ -33,6 +33,9 @@ pub(super) struct Connector {
 /// Where nobody has ever answered, nobody is waited for as long as a store that has gone away may take to come back.
 const NOBODY_AFTER: Duration = Duration::from_secs(5);
 
+/// Where a machine of a cloud asks who it is. On other machines there is nobody, or a proxy that says so in its own way.
+pub(super) const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
+
 /// Bytes a second that a line must carry, so that a part of an upload is not taken for one that hangs.
 const SLOWEST_UPLOAD: u64 = 64 << 10;
 
@@ -137,6 +140,13 @@ impl Watched {
         latencies.push_back(latency);
     }
 
+    /// Whether somebody was asked for credentials for long enough who is not there.
+    fn is_given_up(&self, host: Option<&str>, answer: &Result<HttpResponse, HttpError>) -> bool {
+        let is_served = answer.as_ref().is_ok_and(|answer| !answer.status().is_server_error());
+        let is_late = self.first_try.get().is_some_and(|first| first.elapsed() > NOBODY_AFTER);
+        !is_served && is_late && host.is_some_and(|host| METADATA_HOSTS.contains(&host))
+    }
+
     async fn answered(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
         let begun = Instant::now();
@@ -187,10 +197,15 @@ impl HttpService for Watched {
         if request.method() == "POST" && request.uri().query().is_some_and(|query| self.conditional.has(query)) {
             request.headers_mut().insert("if-none-match", object_store::HeaderValue::from_static("*"));
         }
+        let host = request.uri().host().map(ToOwned::to_owned);
         let answer = match self.late_after().filter(|_| is_read) {
             Some(late) => self.hedged(request, late).await,
             None => self.answered(request).await,
         };
+        if self.is_given_up(host.as_deref(), &answer) {
+            let who = host.unwrap_or_default();
+            return Err(HttpError::new(HttpErrorKind::Unknown, io::Error::new(io::ErrorKind::ConnectionRefused, format!("{NOBODY}: {who}"))));
+        }
         match answer.as_ref().map(|answer| answer.status().as_u16()) {
             Ok(429 | 503) => self.gate.slow_down(),
             Ok(200..=299) => self.gate.went_well(),

@@ -1,5 +1,6 @@
 //! What the refusals of stores mean.
 
+use super::connector::METADATA_HOSTS;
 use super::credentials::SOURCE_FAILED;
 use super::options::StorageOptions;
 use crate::{Error, Refusal};
@@ -154,7 +155,7 @@ fn refusal(failure: &object_store::Error, text: &str) -> Option<Refusal> {
     if says(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AuthenticationFailed"]) {
         return Some(Refusal::Credentials);
     }
-    if says(&["169.254.169.254", "169.254.170.2", "metadata.google.internal"]) {
+    if says(&METADATA_HOSTS) {
         return Some(Refusal::NoCredentials);
     }
     match failure {

@@ -97,6 +97,11 @@ impl Location {
         if service == Service::Http && bucket.contains('@') {
             return Err(invalid("credentials do not belong into a path"));
         }
+        if let Some((address, _)) = path.split_once('?').filter(|_| service == Service::Http) {
+            // What is signed is as good as a key, so it is not shown.
+            let what = "addresses with a query, such as signed ones, are not read; name the bucket and its credentials, or fetch the file";
+            return Err(options::refused(&format!("{address}?…"), what.to_owned()));
+        }
         Ok(Self { service, root: format!("{scheme}://{bucket}"), key: key.to_owned() })
     }
 
@@ -135,6 +140,13 @@ mod tests {
         let hub = Location::parse("hf://datasets/o/n@refs/pr/1/a/b.parquet").unwrap();
         assert_eq!((hub.root.as_str(), hub.key.as_str()), ("hf://datasets/o/n@refs/pr/1", "a/b.parquet"));
         assert_eq!(hub.path_of("a"), "hf://datasets/o/n@refs/pr/1/a");
+    }
+
+    #[test]
+    fn signed_address_is_refused_and_its_signature_is_not_shown() {
+        let error = Location::parse("https://host/a.parquet?signature=hunter2").unwrap_err();
+        assert!(matches!(&error, Error::Open { path, .. } if path == "https://host/a.parquet?…"));
+        assert!(!format!("{error:?}").contains("hunter2"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod fetch;
 mod foreign;
 mod gate;
 mod given;
+mod google;
 mod hub;
 mod location;
 mod object;

@@ -15,11 +15,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Everything else may be a secret.
-const SHOWN: [&str; 25] = [
+const SHOWN: [&str; 27] = [
     "endpoint",
     "endpoint_url",
     "aws_endpoint",
     "aws_endpoint_url",
+    "base_url",
+    "google_base_url",
     "region",
     "aws_region",
     "default_region",
@@ -134,7 +136,7 @@ impl StorageOptions {
     }
 
     pub(super) fn endpoint(&self) -> Option<&str> {
-        self.iter().find(|(name, _)| SHOWN.contains(name) && name.contains("endpoint")).map(|(_, value)| value)
+        self.iter().find(|(name, _)| SHOWN.contains(name) && is_endpoint(name)).map(|(_, value)| value)
     }
 
     /// `text` without any value that may be a secret.
@@ -157,7 +159,7 @@ impl StorageOptions {
                 "cache_dir" => limits.cache_dir = Some(PathBuf::from(value)),
                 "cache_bytes" => limits.cache_bytes = value.parse().map_err(|_| unusable())?,
                 "profile" => limits.profile = Some(value.to_owned()),
-                _ if name.contains("endpoint") && !is_address(value) => {
+                _ if is_endpoint(name) && !is_address(value) => {
                     return Err(format!("the storage option `{name}` is an address such as `https://host:port`, not {value:?}"));
                 }
                 _ => others.push((name, value)),
@@ -165,6 +167,11 @@ impl StorageOptions {
         }
         Ok((limits, others))
     }
+}
+
+/// Whether an option says who is asked.
+pub(super) fn is_endpoint(name: &str) -> bool {
+    name.contains("endpoint") || name.ends_with("base_url")
 }
 
 /// Whether a value names a server, and how it is spoken to.
