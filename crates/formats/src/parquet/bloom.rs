@@ -37,7 +37,7 @@ impl ParquetFile {
 
     fn look_up(&self, row_group: usize, column: usize, values: &ArrayRef) -> Result<bool, ParquetError> {
         let Some(leaf) = self.leaf(column) else { return Ok(true) };
-        let chunk = self.metadata.metadata().row_groups().get(row_group).and_then(|group| group.columns().get(leaf.index));
+        let chunk = self.footer.row_groups().get(row_group).and_then(|group| group.columns().get(leaf.index));
         let Some((chunk, offset)) = chunk.and_then(|chunk| Some((chunk, u64::try_from(chunk.bloom_filter_offset()?).ok()?))) else {
             return Ok(true);
         };

@@ -25,14 +25,14 @@ impl ParquetFile {
     /// The row groups, in file order.
     #[must_use]
     pub fn row_groups(&self) -> Vec<RowGroup> {
-        let groups = self.metadata.metadata().row_groups().iter();
+        let groups = self.footer.row_groups().iter();
         groups.map(|group| RowGroup { rows: unsigned(group.num_rows()), columns: group.columns().iter().map(ColumnChunk::new).collect() }).collect()
     }
 
     /// Who wrote the file, in the writer's own words.
     #[must_use]
     pub fn created_by(&self) -> Option<&str> {
-        self.metadata.metadata().file_metadata().created_by()
+        self.footer.file_metadata().created_by()
     }
 }
 

@@ -10,6 +10,7 @@ mod object;
 mod page_index;
 mod read;
 mod row_groups;
+mod shape;
 mod statistics;
 mod table;
 mod thrift;

@@ -1,6 +1,6 @@
 //! Lets the decoder read ranges of a storage object.
 
-use super::thrift::{Verdict, judge_footer, judge_page_header};
+use super::thrift::{Verdict, judge_page_header};
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
@@ -15,8 +15,9 @@ const HEADER_BUFFER_LEN: usize = 512;
 /// Statistics of long texts make it longer; writers cut them to some kilobytes.
 const MAX_HEADER_LEN: usize = 1 << 20;
 
-/// Read at once from the end of a file: most footers are smaller.
+/// Read at once from the end of a file: most footers are smaller. Another read of a local file costs less than the bytes of a long one.
 const TAIL_READ: u64 = 64 << 10;
+const LOCAL_TAIL_READ: u64 = 16 << 10;
 
 /// The last bytes of a file: the length of the footer, and the magic number.
 const TAIL_LEN: u64 = 8;
@@ -102,7 +103,7 @@ impl ObjectReader {
     pub(super) fn with_footer(object: Arc<dyn RangeRead>) -> Result<Self> {
         let size = object.size();
         let reader = Self::new(object);
-        let start = size.saturating_sub(TAIL_READ);
+        let start = size.saturating_sub(if reader.object.is_remote() { TAIL_READ } else { LOCAL_TAIL_READ });
         let tail = reader.get_bytes(start, usize::try_from(size - start)?)?;
         let reader = reader.with_span(start, tail.clone());
         let Some(end) = size.checked_sub(TAIL_LEN) else { return Ok(reader) };
@@ -133,14 +134,6 @@ impl ObjectReader {
         self.get_bytes(start, usize::try_from(len)?)
     }
 
-    /// Refuses a footer that would keep the decoder busy for hours. Any other damage is for the decoder to find.
-    pub(super) fn judge_footer(&self) -> Result<()> {
-        match judge_footer(&self.footer()?) {
-            Verdict::Foreign => Err(foreign()),
-            _ => Ok(()),
-        }
-    }
-
     fn cursor(&self, offset: u64, is_refused: bool) -> BufReader<Cursor> {
         BufReader::with_capacity(HEADER_BUFFER_LEN, Cursor { reader: self.clone(), offset, is_refused })
     }
@@ -153,7 +146,7 @@ impl ObjectReader {
     }
 }
 
-fn foreign() -> ParquetError {
+pub(super) fn foreign() -> ParquetError {
     ParquetError::General(
         "a structure that Parquet does not have: too deep, a collection of booleans, a field of another type, or a page of too many values"
             .to_owned(),

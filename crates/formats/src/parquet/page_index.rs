@@ -36,7 +36,7 @@ impl ParquetFile {
     }
 
     fn decode_pages(&self, row_group: usize, leaf: &Leaf<'_>) -> Result<Option<BlockPages>, ParquetError> {
-        let file = self.metadata.metadata();
+        let file = &*self.footer;
         let Some(group) = file.row_groups().get(row_group) else { return Ok(None) };
         let Some(alone) = of_one_column(file, group, leaf)? else { return Ok(None) };
         let Some(metadata) = self.with_index(alone)? else { return Ok(None) };

@@ -1,17 +1,19 @@
 //! Reads one Parquet file in batches of bounded bytes.
 
 use super::Error;
-use super::object::ObjectReader;
+use super::object::{ObjectReader, foreign};
+use super::shape::Shape;
+use super::thrift::{Verdict, judge_footer};
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData};
 use shardmill_storage::RangeRead;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Few enough that the rows of a batch stay in a cache, many enough to amortise its cost.
 const MAX_BATCH_ROWS: u64 = 4096;
@@ -20,7 +22,11 @@ const MAX_BATCH_ROWS: u64 = 4096;
 #[derive(Debug)]
 pub struct ParquetFile {
     pub(super) object: Arc<dyn RangeRead>,
-    pub(super) metadata: ArrowReaderMetadata,
+    pub(super) footer: Arc<ParquetMetaData>,
+    schema: SchemaRef,
+    pub(super) shape: Option<Arc<Shape>>,
+    /// For whoever reads rows.
+    decoding: OnceLock<ArrowReaderMetadata>,
 }
 
 impl ParquetFile {
@@ -31,30 +37,53 @@ impl ParquetFile {
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
-        Self::of_footer(object, &reader)
+        let bytes = reader.footer().map_err(footer)?;
+        Self::of_footer(object, &reader, &bytes)
     }
 
-    pub(super) fn of_footer(object: Arc<dyn RangeRead>, reader: &ObjectReader) -> Result<Self, Error> {
+    /// `bytes` are those of the footer, which `reader` has in memory.
+    pub(super) fn of_footer(object: Arc<dyn RangeRead>, reader: &ObjectReader, bytes: &[u8]) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
-        reader.judge_footer().map_err(footer)?;
-        let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::load(reader, ArrowReaderOptions::new())));
-        let metadata = loaded.map_err(|_panic| footer(ParquetError::General("inconsistent metadata".to_owned())))?.map_err(footer)?;
-        Ok(Self { object, metadata })
+        // A footer that would keep the decoder busy for hours is refused. Any other damage is for the decoder to find.
+        let (verdict, parts) = judge_footer(bytes);
+        if verdict == Verdict::Foreign {
+            return Err(footer(foreign()));
+        }
+        if let Some(shape) = parts.and_then(Shape::known) {
+            let options = ParquetMetaDataOptions::new().with_schema(Arc::clone(&shape.descriptor));
+            let parse = || ParquetMetaDataReader::new().with_metadata_options(Some(options)).parse_and_finish(reader);
+            let parsed = unpanicked("inconsistent metadata", parse).map_err(footer)?;
+            let schema = Arc::clone(&shape.declared);
+            return Ok(Self { object, footer: Arc::new(parsed), schema, shape: Some(shape), decoding: OnceLock::new() });
+        }
+        let load = || ArrowReaderMetadata::load(reader, ArrowReaderOptions::new());
+        let decoding = unpanicked("inconsistent metadata", load).map_err(footer)?;
+        let (parsed, schema) = (Arc::clone(decoding.metadata()), Arc::clone(decoding.schema()));
+        let shape = parts.map(|parts| Shape::remember(parts, parsed.file_metadata().schema_descr_ptr(), Arc::clone(&schema)));
+        Ok(Self { object, footer: parsed, schema, shape, decoding: OnceLock::from(decoding) })
+    }
+
+    fn decoding(&self) -> Result<&ArrowReaderMetadata, ParquetError> {
+        if let Some(known) = self.decoding.get() {
+            return Ok(known);
+        }
+        let made = unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.footer), ArrowReaderOptions::new()))?;
+        Ok(self.decoding.get_or_init(|| made))
     }
 
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.schema
     }
 
     #[must_use]
     pub fn num_rows(&self) -> u64 {
-        u64::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or_default()
+        u64::try_from(self.footer.file_metadata().num_rows()).unwrap_or_default()
     }
 
     #[must_use]
     pub fn num_row_groups(&self) -> usize {
-        self.metadata.metadata().num_row_groups()
+        self.footer.num_row_groups()
     }
 
     /// Rows in file order, in batches of about `batch_bytes`. `columns` picks by name; a name that the file lacks is left out. The column `view` is
@@ -67,9 +96,9 @@ impl ParquetFile {
         let metadata = match view {
             Some(name) => {
                 let options = ArrowReaderOptions::new().with_schema(with_view(self.schema(), name));
-                ArrowReaderMetadata::try_new(Arc::clone(self.metadata.metadata()), options).map_err(footer)?
+                ArrowReaderMetadata::try_new(Arc::clone(&self.footer), options).map_err(footer)?
             }
-            None => self.metadata.clone(),
+            None => self.decoding().map_err(footer)?.clone(),
         };
         let wanted = self.schema().fields().iter().enumerate().filter(|(_, field)| columns.contains(&field.name().as_str()));
         let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.map(|(index, _)| index));
@@ -86,11 +115,16 @@ impl ParquetFile {
     }
 
     fn batch_rows(&self, batch_bytes: u64) -> usize {
-        let bytes: i64 = self.metadata.metadata().row_groups().iter().map(RowGroupMetaData::total_byte_size).sum();
+        let bytes: i64 = self.footer.row_groups().iter().map(RowGroupMetaData::total_byte_size).sum();
         let row_bytes = u64::try_from(bytes).unwrap_or_default() / self.num_rows().max(1);
         let rows = (batch_bytes / row_bytes.max(1)).clamp(1, MAX_BATCH_ROWS);
         usize::try_from(rows).unwrap_or(1)
     }
+}
+
+/// The decoder still has paths that panic on damaged metadata.
+pub(super) fn unpanicked<T>(what: &str, call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_panic| Err(ParquetError::General(what.to_owned())))
 }
 
 fn with_view(schema: &Schema, name: &str) -> SchemaRef {

@@ -30,7 +30,7 @@ impl ParquetFile {
     #[must_use]
     pub fn column_statistics(&self, row_groups: &[usize], column: usize) -> Option<Statistics> {
         let leaf = self.leaf(column)?;
-        let metadata = self.metadata.metadata();
+        let metadata = &*self.footer;
         let row_groups = row_groups.iter().map(|index| metadata.row_groups().get(*index)).collect::<Option<Vec<_>>>()?;
         let row_counts = row_groups.iter().map(|row_group| u64::try_from(row_group.num_rows()).ok()).collect::<Option<Vec<u64>>>()?;
         let told = catch_unwind(AssertUnwindSafe(|| leaf.row_group_statistics(&row_groups))).ok()?;
@@ -39,7 +39,7 @@ impl ParquetFile {
     }
 
     pub(super) fn leaf(&self, column: usize) -> Option<Leaf<'_>> {
-        let metadata: &ParquetMetaData = self.metadata.metadata();
+        let metadata: &ParquetMetaData = &self.footer;
         let schema = metadata.file_metadata().schema_descr();
         let field = self.schema().fields().get(column)?;
         // A root with one leaf of its own depth: neither nested nor repeated.

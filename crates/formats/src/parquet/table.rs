@@ -5,6 +5,7 @@
 
 use super::layout::unsigned;
 use super::object::ObjectReader;
+use super::read::unpanicked;
 use super::{Error, ParquetFile};
 use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile, read_one_by_one, scan_one_by_one};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -19,7 +20,7 @@ use sha2::{Digest, Sha256};
 use shardmill_storage::RangeRead;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A row group of more rows is cut, however few bytes it claims to have: decoders reserve room by rows.
 const MAX_BLOCK_ROWS: u64 = 1 << 20;
@@ -32,7 +33,9 @@ const SCANNED_ROWS: usize = 1 << 14;
 pub struct ParquetTable {
     file: ParquetFile,
     /// As `file`'s, with views instead of strings and binaries.
-    metadata: ArrowReaderMetadata,
+    schema: SchemaRef,
+    /// For whoever reads rows.
+    decoding: OnceLock<ArrowReaderMetadata>,
     blocks: Vec<Block>,
     places: Vec<Place>,
     digest: u128,
@@ -55,13 +58,28 @@ impl ParquetTable {
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
-        let digest = digest_of(&reader.footer().map_err(footer)?);
-        let file = ParquetFile::of_footer(Arc::clone(&object), &reader)?;
-        let options = ArrowReaderOptions::new().with_schema(with_views(file.schema()));
-        let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(Arc::clone(file.metadata.metadata()), options)));
-        let metadata = loaded.map_err(|_panic| footer(ParquetError::General("inconsistent schema".to_owned())))?.map_err(footer)?;
-        let (blocks, places) = blocks_of(file.metadata.metadata().row_groups());
-        Ok(Self { file, metadata, blocks, places, digest })
+        let bytes = reader.footer().map_err(footer)?;
+        let digest = digest_of(&bytes);
+        let file = ParquetFile::of_footer(Arc::clone(&object), &reader, &bytes)?;
+        let known = file.shape.as_ref().and_then(|shape| shape.views.get());
+        let (blocks, places) = blocks_of(file.footer.row_groups());
+        if let Some(schema) = known {
+            return Ok(Self { schema: Arc::clone(schema), file, decoding: OnceLock::new(), blocks, places, digest });
+        }
+        let decoding = decoding_of(&file, with_views(file.schema())).map_err(footer)?;
+        let schema = Arc::clone(decoding.schema());
+        if let Some(shape) = &file.shape {
+            let _already_known = shape.views.set(Arc::clone(&schema));
+        }
+        Ok(Self { file, schema, decoding: OnceLock::from(decoding), blocks, places, digest })
+    }
+
+    fn decoding(&self) -> Result<&ArrowReaderMetadata, ParquetError> {
+        if let Some(known) = self.decoding.get() {
+            return Ok(known);
+        }
+        let made = decoding_of(&self.file, Arc::clone(&self.schema))?;
+        Ok(self.decoding.get_or_init(|| made))
     }
 
     /// Types as the file declares them: strings and binaries are no views here.
@@ -72,7 +90,7 @@ impl ParquetTable {
 
     fn row_group(&self, block: usize) -> Option<(&Place, &RowGroupMetaData)> {
         let place = self.places.get(block)?;
-        Some((place, self.file.metadata.metadata().row_groups().get(place.row_group)?))
+        Some((place, self.file.footer.row_groups().get(place.row_group)?))
     }
 
     fn decode(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, ParquetError> {
@@ -122,12 +140,12 @@ impl ParquetTable {
     }
 
     fn reader_of(&self, groups: Range<usize>, columns: &[usize]) -> Result<ParquetRecordBatchReaderBuilder<ObjectReader>, ParquetError> {
-        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-        let all = self.file.metadata.metadata().row_groups().get(groups.clone()).unwrap_or_default();
+        let mask = ProjectionMask::roots(self.file.footer.file_metadata().schema_descr(), columns.iter().copied());
+        let all = self.file.footer.row_groups().get(groups.clone()).unwrap_or_default();
         let leaves = all.iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)));
         let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
         let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?;
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.decoding()?.clone());
         Ok(builder.with_projection(mask).with_row_groups(groups.collect()))
     }
 
@@ -139,7 +157,7 @@ impl ParquetTable {
     }
 
     fn projected(&self, columns: &[usize]) -> Result<SchemaRef, ParquetError> {
-        Ok(Arc::new(self.metadata.schema().project(columns)?))
+        Ok(Arc::new(self.schema.project(columns)?))
     }
 }
 
@@ -149,7 +167,7 @@ impl TableFile for ParquetTable {
     }
 
     fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.schema
     }
 
     fn declared_schema(&self) -> &SchemaRef {
@@ -197,7 +215,7 @@ impl TableFile for ParquetTable {
 
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {
         let Some((place, group)) = self.row_group(block) else { return 0 };
-        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+        let mask = ProjectionMask::roots(self.file.footer.file_metadata().schema_descr(), columns.iter().copied());
         let leaves = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
         let bytes = leaves.map(|(_, chunk)| decoded_bytes(chunk, unsigned(group.num_rows()))).fold(0, u64::saturating_add);
         share(bytes, place.rows.end - place.rows.start, unsigned(group.num_rows()))
@@ -254,6 +272,11 @@ impl ParquetTable {
     fn rows_error(&self, block: usize, source: ParquetError) -> TableError {
         Error::Rows { path: self.path().to_owned(), row: self.first_row(block), source }.into()
     }
+}
+
+fn decoding_of(file: &ParquetFile, schema: SchemaRef) -> Result<ArrowReaderMetadata, ParquetError> {
+    let options = ArrowReaderOptions::new().with_schema(schema);
+    unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&file.footer), options))
 }
 
 fn digest_of(footer: &[u8]) -> u128 {

@@ -31,9 +31,46 @@ pub(super) enum Verdict {
     Foreign,
 }
 
-/// Judges the footer that `bytes` are.
-pub(super) fn judge_footer(bytes: &[u8]) -> Verdict {
-    verdict(Walk::new(bytes, false).structure(FILE, Place::default(), MAX_DEPTH))
+/// What footers of one data set have in common, as bytes: the schema, and the pairs of keys and values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct FooterParts<'a> {
+    pub(super) schema: &'a [u8],
+    pub(super) pairs: &'a [u8],
+}
+
+/// Judges the footer that `bytes` are. Has its parts where it is whole and has one schema.
+pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
+    let mut walk = Walk::new(bytes, false);
+    let (mut parts, mut schemas) = (FooterParts::default(), 0);
+    let mut id = 0;
+    let result = loop {
+        match walk.field(id) {
+            Ok(None) => break Ok(()),
+            Err(stop) => break Err(stop),
+            Ok(Some((wire, next))) => {
+                id = next;
+                let before = walk.bytes;
+                if let Err(stop) = walk.value(wire, kind_of(FILE, id), Place::default().inside(id), MAX_DEPTH) {
+                    break Err(stop);
+                }
+                let value = before.get(..before.len() - walk.bytes.len()).unwrap_or_default();
+                match id {
+                    2 => (parts.schema, schemas) = (value, schemas + 1),
+                    5 => parts.pairs = value,
+                    _ => {}
+                }
+            }
+        }
+    };
+    let is_plain = result.is_ok() && schemas == 1;
+    (verdict(result), is_plain.then_some(parts))
+}
+
+fn kind_of(fields: Fields, id: u64) -> Kind {
+    let is_of = |(known, _): &&(u8, Kind)| u64::from(*known) == id;
+    // Most structures number their fields without gaps.
+    let guess = usize::try_from(id).ok().and_then(|id| fields.get(id.checked_sub(1)?)).filter(is_of);
+    guess.or_else(|| fields.iter().find(is_of)).map_or(Kind::Any, |(_, kind)| *kind)
 }
 
 /// Judges the index of a column's pages, the values or the places of them.
@@ -99,19 +136,25 @@ impl<'a> Walk<'a> {
 
     fn structure(&mut self, fields: Fields, place: Place, depth: usize) -> Step<()> {
         let mut id = 0u64;
-        loop {
-            let header = self.byte()?;
-            if header & 0x0f == STOP {
-                return Ok(());
-            }
-            id = match header >> 4 {
-                // An id of its own, as a zigzag number; negative ones are nobody's.
-                0 => Some(self.varint()?).filter(|id| id & 1 == 0).map_or(u64::MAX, |id| id >> 1),
-                delta => id.saturating_add(u64::from(delta)),
-            };
-            let expected = fields.iter().find(|(known, _)| u64::from(*known) == id).map_or(Kind::Any, |(_, kind)| *kind);
-            self.value(header & 0x0f, expected, place.inside(id), depth)?;
+        while let Some((wire, next)) = self.field(id)? {
+            id = next;
+            self.value(wire, kind_of(fields, id), place.inside(id), depth)?;
         }
+        Ok(())
+    }
+
+    /// Type and id of the field behind the field `last`; `None` at the end of the structure.
+    fn field(&mut self, last: u64) -> Step<Option<(u8, u64)>> {
+        let header = self.byte()?;
+        if header & 0x0f == STOP {
+            return Ok(None);
+        }
+        let id = match header >> 4 {
+            // An id of its own, as a zigzag number; negative ones are nobody's.
+            0 => Some(self.varint()?).filter(|id| id & 1 == 0).map_or(u64::MAX, |id| id >> 1),
+            delta => last.saturating_add(u64::from(delta)),
+        };
+        Ok(Some((header & 0x0f, id)))
     }
 
     /// A value that is a field; a boolean is in the field's header.
@@ -225,23 +268,34 @@ mod tests {
         // The decoder reads a number of one byte here, and then what this list has as its text.
         let in_text = [&[0x18, 8, 0xf9][..], &booleans, &[0, 0]].concat();
         for bytes in [in_field, in_list_in_structure, in_map.to_vec(), in_text] {
-            assert_eq!(judge_footer(&bytes), Verdict::Foreign, "{bytes:x?}");
+            assert_eq!(judge_footer(&bytes).0, Verdict::Foreign, "{bytes:x?}");
         }
+    }
+
+    #[test]
+    fn schema_and_pairs_of_a_footer_are_found_once_it_is_whole() {
+        // Version, a schema of one element without fields, rows, no row groups, one pair of a key.
+        let whole = [0x15, 2, 0x19, 0x1c, 0, 0x16, 0, 0x19, 0x0c, 0x19, 0x1c, 0x18, 1, b'k', 0, 0];
+        let parts = FooterParts { schema: &whole[3..5], pairs: &whole[10..15] };
+        assert_eq!(judge_footer(&whole), (Verdict::Harmless, Some(parts)));
+        assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]).1.is_none()));
+        let two_schemas = [0x29, 0x1c, 0, 0x09, 4, 0x1c, 0, 0];
+        assert_eq!(judge_footer(&two_schemas), (Verdict::Harmless, None));
     }
 
     #[test]
     fn structure_that_is_cut_is_unfinished_at_every_byte() {
         // All of them unknown fields: a number, a text, a list of two structures, a boolean, a double.
         let whole = [0xf5, 0x80, 0x01, 0x18, 2, b'h', b'i', 0x19, 0x2c, 0x15, 2, 0, 0, 0x11, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(judge_footer(&whole), Verdict::Harmless);
-        assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]) == Verdict::Unfinished));
+        assert_eq!(judge_footer(&whole).0, Verdict::Harmless);
+        assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]).0 == Verdict::Unfinished));
     }
 
     #[test]
     fn list_that_claims_more_than_there_is_ends_with_the_bytes() {
-        assert_eq!(judge_footer(&[0x49, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0, 0]), Verdict::Unfinished);
-        assert_eq!(judge_footer(&[0xfc; 60]), Verdict::Unfinished);
-        assert_eq!(judge_footer(&[0xfc; 1000]), Verdict::Foreign);
+        assert_eq!(judge_footer(&[0x49, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0, 0]).0, Verdict::Unfinished);
+        assert_eq!(judge_footer(&[0xfc; 60]).0, Verdict::Unfinished);
+        assert_eq!(judge_footer(&[0xfc; 1000]).0, Verdict::Foreign);
     }
 
     #[test]
@@ -277,7 +331,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_get_a_verdict(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-            let _verdicts = [judge_footer(&bytes), judge_page_header(&bytes)];
+            let _verdicts = [judge_footer(&bytes).0, judge_page_header(&bytes)];
         }
     }
 }
