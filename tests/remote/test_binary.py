@@ -21,11 +21,11 @@ def run(code: str, cache: Path, **environment: str) -> subprocess.Popen:
     )
 
 
-def test_without_go_one_line_says_so(tmp_path):
+def test_without_go_and_node_one_line_each_says_so(tmp_path):
     with run("-m remote.binary", tmp_path, PATH=str(tmp_path)) as process:
         _, told = process.communicate()
-    assert (process.returncode, told.count("\n")) == (0, 1)
-    assert "install Go" in told
+    assert (process.returncode, told.count("\n")) == (0, 2)
+    assert "install Go" in told and "install Node.js" in told
 
 
 def test_build_that_breaks_fails_and_leaves_nothing_to_run(tmp_path):
