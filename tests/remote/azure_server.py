@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import hmac
-import http.client
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -59,20 +58,6 @@ class AzureServer:
         signed = hmac.new(base64.b64decode(self.key), text.encode(), hashlib.sha256).digest()
         signature = base64.b64encode(signed).decode()
         return urlencode({"sv": VERSION, "sr": "c", "sp": rights, "se": expires, "sig": signature})
-
-    def put_all(self, container: str, objects: dict[str, bytes]) -> None:
-        """Makes many small objects, by one request each: Arrow's client takes four."""
-        signature = self.signature(container, rights="cw")
-        connection = http.client.HTTPConnection(self.address)
-        for name, content in objects.items():
-            connection.request(
-                "PUT", f"/{ACCOUNT}/{container}/{name}?{signature}", content, {"x-ms-blob-type": "BlockBlob"}
-            )
-            answer = connection.getresponse()
-            body = answer.read()
-            if answer.status != 201:
-                raise RuntimeError(f"{name}: {answer.status} {body.decode()}")
-        connection.close()
 
 
 @contextmanager

@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn refusal_of_a_listing_is_known_by_its_words_or_its_status() {
-        let answered = |text: &str| object_store::Error::Generic { store: "Azure", source: format!("Server returned non-2xx status code: {text}").into() };
+        let answered =
+            |text: &str| object_store::Error::Generic { store: "Azure", source: format!("Server returned non-2xx status code: {text}").into() };
         for (text, wanted) in [
             ("403 Forbidden: <Code>AuthorizationPermissionMismatch</Code>", Refusal::Permission),
             ("403 Forbidden: <Code>AuthenticationFailed</Code>", Refusal::Credentials),

@@ -170,7 +170,11 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
 async fn head(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failure> {
     match client.objects.head(key).await {
         Ok(meta) => Ok((meta, Bytes::new())),
-        Err(refused @ (object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } | object_store::Error::NotFound { .. })) => {
+        Err(
+            refused @ (object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. }
+            | object_store::Error::NotFound { .. }),
+        ) => {
             // Refusals of this request have no words; those of another one say why.
             let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
             Err(client.objects.get_opts(key, options).await.err().unwrap_or(refused).into())
