@@ -19,6 +19,7 @@ import shardmill as sm
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 
 from .azure_server import ACCOUNT
+from .fault_proxy import Fault, proxying
 
 ROWS = 1000
 FILES = 3
@@ -33,6 +34,13 @@ def table(start: int = 0, rows: int = ROWS) -> pa.Table:
 @pytest.fixture
 def files(azure) -> pyarrow.fs.AzureFileSystem:
     return azure.files()
+
+
+@pytest.fixture
+def slow(azure):
+    """A proxy before the server."""
+    with proxying(f"http://{azure.address}") as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -143,8 +151,8 @@ class TestWriting:
 
     @pytest.mark.parametrize("credentials", ["key", "signature"])
     @pytest.mark.parametrize("rows", [1, 200], ids=["whole", "in-parts"])
-    def test_of_two_writers_of_one_name_the_last_is_refused(self, rows, credentials, container, azure, files):
-        options = azure.storage_options()
+    def test_of_two_writers_of_one_name_the_last_is_refused(self, rows, credentials, container, azure, slow, files):
+        options = azure.storage_options(endpoint=slow.endpoint)
         if credentials == "signature":
             del options["account_key"]
             options["sas_token"] = azure.signature(container, rights="racwdl")
@@ -153,7 +161,8 @@ class TestWriting:
         writers = [sm.Writer(out, compression="none") for _ in range(2)]
         for number, writer in enumerate(writers):
             writer.write_batch({"x": [bytes([number]) * 100_000] * rows})
-        # The store has to refuse it: what is asked before may be older than what the first one wrote.
+        # Both are told that there is no such object before either makes one: only the store can refuse.
+        slow.faults(Fault(kind="latency", methods=("PUT",), delay_s=1))
         assert _published_at_once(writers) == 1
         assert len(pq.read_table(f"{container}/rows.parquet", filesystem=files)) == rows
 
@@ -238,8 +247,7 @@ class TestRefusals:
             lambda: write(f"{root}/a.parquet"),
             lambda: write(f"{root}/out", format="parquet"),
         ):
-            text = refused(work, PermissionError, "credentials are not accepted", WRONG_KEY)
-            assert "account_key" in text
+            refused(work, PermissionError, "credentials are not accepted", WRONG_KEY)
 
     def test_key_that_is_no_key_is_refused_and_not_shown(self, root, azure):
         with pytest.raises(OSError, match="az://") as caught:

@@ -39,6 +39,18 @@ def test_build_that_breaks_fails_and_leaves_nothing_to_run(tmp_path):
     assert [path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")] == []
 
 
+def test_server_that_cannot_be_fetched_is_told_and_fails_nothing(tmp_path):
+    for name, text in (("node", "exit 0"), ("npm", "echo 'network is unreachable' >&2; exit 1")):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    with run("-m remote.binary", tmp_path, PATH=str(tmp_path)) as process:
+        _, told = process.communicate()
+    assert process.returncode == 0
+    assert "the Azure server cannot be installed" in told and "network is unreachable" in told
+    assert [path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")] == []
+
+
 @pytest.mark.skipif(shutil.which("go") is None, reason="no Go here")
 def test_two_at_once_build_one_time(tmp_path):
     code = "-c from remote.binary import proxy_path; proxy_path()"

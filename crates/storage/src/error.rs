@@ -121,11 +121,9 @@ impl Refusal {
         match self {
             Self::NoSuchBucket => "check the bucket's name, and the endpoint: another service knows other buckets",
             Self::Permission => "ask for the right to read, write or list there, or name other credentials in storage_options",
-            Self::Credentials => {
-                "check the keys in storage_options (access_key_id and secret_access_key, account_key, service_account), or in the environment"
-            }
+            Self::Credentials => "check access_key_id and secret_access_key in storage_options, or in the environment",
             Self::NoCredentials => {
-                "give storage_options, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_ACCOUNT_KEY or GOOGLE_SERVICE_ACCOUNT, or skip_signature=\"true\" for a public bucket"
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give storage_options, or skip_signature=\"true\" for a public bucket"
             }
             Self::Expired => "get new ones and open the data set again with them; a state that was saved goes on where it was",
             Self::Region => "name the bucket's region: storage_options={\"region\": …}, or AWS_REGION",
