@@ -88,7 +88,7 @@ browser: ## Install Chromium for the browser tests, where apt-get and the right 
 
 # Built beforehand, so that a build that breaks fails here and is not taken for a slow test.
 .PHONY: s3-server
-s3-server: prerequisites ## Build the S3 server and the fault proxy of tests/remote into the cache, where Go is there
+s3-server: prerequisites ## Build the servers and the fault proxy of tests/remote into the cache, where Go and Node.js are there
 	@PYTHONPATH=tests $(PYTHON) -m remote.binary
 
 .PHONY: test-slow

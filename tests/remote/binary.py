@@ -1,4 +1,4 @@
-"""The two programs of Go that this folder stands on, built once into the cache; ``python -m remote.binary`` builds both."""
+"""The servers and the proxy that this folder stands on, built once into the cache; ``python -m remote.binary`` builds them all."""
 
 import fcntl
 import hashlib
@@ -13,7 +13,13 @@ from pathlib import Path
 GATEWAY = "v1.8.0"
 GATEWAY_MODULE = f"github.com/versity/versitygw/cmd/versitygw@{GATEWAY}"
 PROXY_SOURCES = Path(__file__).resolve().parent / "proxy"
+GOOGLE = "v1.56.1"
+GOOGLE_MODULE = f"github.com/fsouza/fake-gcs-server@{GOOGLE}"
+AZURITE = "3.35.0"
 NO_GO = "no Go here, so no S3 server to test against; install Go 1.25 or newer (https://go.dev/dl)"
+NO_NODE = (
+    "no Node.js here, so no Azure server to test against; install Node.js 18 or newer with npm (https://nodejs.org)"
+)
 
 #: Looked up before any test has another cache for a while: a build takes minutes.
 TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardmill" / "tools"
@@ -26,9 +32,32 @@ class MissingGoError(RuntimeError):
         super().__init__(NO_GO)
 
 
+class MissingNodeError(RuntimeError):
+    """There is no Node.js, which the Azure server also runs on."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_NODE)
+
+
+class UnreachableError(RuntimeError):
+    """A program that is not in the cache cannot be fetched. The tests of S3 do not depend on it."""
+
+
 def gateway_path() -> Path:
     """Of versitygw, an S3 server over a folder."""
     return _built(f"versitygw-{GATEWAY}", _install_gateway)
+
+
+def google_path() -> Path:
+    """Of fake-gcs-server, which speaks as Google's store does to those who read."""
+    return _built(f"fake-gcs-server-{GOOGLE}", _install_google)
+
+
+def azurite_path() -> Path:
+    """Of Azurite's blob server, a program for Node.js."""
+    if shutil.which("node") is None:
+        raise MissingNodeError
+    return _built(f"azurite-{AZURITE}", _install_azurite, needs="npm") / "node_modules/azurite/dist/src/blob/main.js"
 
 
 def proxy_path() -> Path:
@@ -39,12 +68,12 @@ def proxy_path() -> Path:
     return _built(f"fault-proxy-{digest.hexdigest()[:16]}", _build_proxy)
 
 
-def _built(name: str, build) -> Path:
+def _built(name: str, build, *, needs: str = "go") -> Path:
     tools = TOOLS
     path = tools / name
     if path.exists():
         return path
-    if shutil.which("go") is None:
+    if needs == "go" and shutil.which("go") is None:
         raise MissingGoError
     tools.mkdir(parents=True, exist_ok=True)
     with _locked(tools / f".{name}.lock"):
@@ -54,13 +83,34 @@ def _built(name: str, build) -> Path:
             shutil.rmtree(unfinished, ignore_errors=True)
             # Renamed when it is whole, so a build that was killed leaves nothing to be taken for one.
             build(unfinished).rename(path)
-            shutil.rmtree(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
     return path
 
 
 def _install_gateway(folder: Path) -> Path:
     _go("install", GATEWAY_MODULE, environment={"GOBIN": str(folder)})
     return folder / "versitygw"
+
+
+def _install_google(folder: Path) -> Path:
+    try:
+        _go("install", GOOGLE_MODULE, environment={"GOBIN": str(folder)})
+    except RuntimeError as error:
+        raise UnreachableError(f"the server of Google's store cannot be built: {error}") from error
+    return folder / "fake-gcs-server"
+
+
+def _install_azurite(folder: Path) -> Path:
+    if shutil.which("npm") is None:
+        raise MissingNodeError
+    folder.mkdir()
+    options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel", "error"]
+    done = subprocess.run(
+        ["npm", "install", *options, "--prefix", str(folder), f"azurite@{AZURITE}"], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise UnreachableError(f"the Azure server cannot be installed by npm: {done.stderr[-2000:].strip()}")
+    return folder
 
 
 def _build_proxy(folder: Path) -> Path:
@@ -85,15 +135,20 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Fails where a build fails, and not where Go is missing: there the tests are skipped, and say so."""
-    try:
-        gateway_path()
-        proxy_path()
-    except MissingGoError as error:
-        print(error, file=sys.stderr)
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
+    """Fails where a build fails, and not where Go or Node.js is missing, nor where the servers of Google and Azure cannot be had: there the tests are
+    skipped, and say so.
+    """
+    for path_of in (gateway_path, proxy_path, google_path, azurite_path):
+        try:
+            path_of()
+        except (MissingNodeError, UnreachableError) as error:
+            print(error, file=sys.stderr)
+        except MissingGoError as error:
+            if path_of is gateway_path:
+                print(error, file=sys.stderr)
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return 1
     return 0
 
 

@@ -1,4 +1,4 @@
-"""One server and one proxy for the whole run; a bucket and a clean proxy for each test."""
+"""One server of each kind and one proxy for the whole run; a bucket and a clean proxy for each test."""
 
 import itertools
 import re
@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from .binary import MissingGoError, gateway_path, proxy_path
+from .azure_server import AzureServer, serving_azure
+from .binary import (
+    MissingGoError,
+    MissingNodeError,
+    UnreachableError,
+    azurite_path,
+    gateway_path,
+    google_path,
+    proxy_path,
+)
 from .fault_proxy import Proxy, proxying
+from .google_server import GoogleServer, serving_google
 from .server import Server, serving
 from .sigv4 import Client
 
@@ -43,9 +53,36 @@ def server() -> Iterator[Server]:
         gateway_path()
         proxy_path()
     except MissingGoError as error:
-        SKIPPED.append(str(error))
-        pytest.skip(str(error))
+        _skip(error)
     with serving(users=("reader",)) as server:
+        yield server
+
+
+def _skip(reason: Exception) -> None:
+    if str(reason) not in SKIPPED:
+        SKIPPED.append(str(reason))
+    pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[AzureServer]:
+    """The Azure server. Skips where there is no Node.js, and where it cannot be fetched."""
+    try:
+        azurite_path()
+    except (MissingNodeError, UnreachableError) as error:
+        _skip(error)
+    with serving_azure() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def google() -> Iterator[GoogleServer]:
+    """The server of Google's store. Skips where there is no Go to build it, and where it cannot be fetched."""
+    try:
+        google_path()
+    except (MissingGoError, UnreachableError) as error:
+        _skip(error)
+    with serving_google() as server:
         yield server
 
 
@@ -65,8 +102,28 @@ def proxy(running_proxy: Proxy) -> Iterator[Proxy]:
 
 @pytest.fixture
 def bucket(server: Server, request: pytest.FixtureRequest) -> Bucket:
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-") + f"-{next(NUMBERS)}"
+    name = _name_for(request)
     return Bucket(name, server.bucket(name), server)
+
+
+@pytest.fixture
+def container(azure: AzureServer, request: pytest.FixtureRequest) -> str:
+    """The container of one test in the Azure server, empty at its start."""
+    name = _name_for(request)
+    azure.files().create_dir(name)
+    return name
+
+
+@pytest.fixture
+def google_bucket(google: GoogleServer, request: pytest.FixtureRequest) -> str:
+    """The bucket of one test in the server of Google's store, empty at its start."""
+    name = _name_for(request)
+    google.files().create_dir(name)
+    return name
+
+
+def _name_for(request: pytest.FixtureRequest) -> str:
+    return re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-") + f"-{next(NUMBERS)}"
 
 
 @pytest.fixture

@@ -6,16 +6,14 @@ import os
 import re
 import secrets
 import shutil
-import socket
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from .binary import gateway_path
+from .loopback import started
 from .process import Process
 
 REGION = "us-east-1"
@@ -119,47 +117,20 @@ class _Start:
         }
         (accounts / "users.json").write_text(json.dumps({"accessAccounts": listed}))
         _set_attribute(data, "user.shardmill", b"")
-        for attempt in range(5):
-            address = f"127.0.0.1:{_free_port()}"
-            options = ["--port", address, "--region", REGION, "--iam-dir", str(accounts), "--keep-alive", "--quiet"]
-            # It makes a buffer anew for each request: at its own 1 MiB, small ranges take six times as long.
-            store = ["posix", "--io-buffer-size", str(64 << 10), str(data)]
-            process = Process(
-                [str(program), *options, *store],
-                log=self.work / "log",
-                environment={"ROOT_ACCESS_KEY": self.keys.access_key, "ROOT_SECRET_KEY": self.keys.secret_key},
-            )
-            try:
-                process.until(lambda address=address: _answers(address), "the S3 server")
-            except RuntimeError:
-                # Another process may have taken the port between our look and its start.
-                if attempt == 4 or "address already in use" not in process.output():
-                    raise
-                continue
-            return Server(process, endpoint=f"http://{address}", keys=self.keys, folder=data, users=self.users)
-        raise AssertionError("the loop returns or raises")
+        # It makes a buffer anew for each request: at its own 1 MiB, small ranges take six times as long.
+        store = ["posix", "--io-buffer-size", str(64 << 10), str(data)]
+        options = ["--region", REGION, "--iam-dir", str(accounts), "--keep-alive", "--quiet"]
+        process, address = started(
+            lambda port: [str(program), "--port", f"127.0.0.1:{port}", *options, *store],
+            log=self.work / "log",
+            what="the S3 server",
+            environment={"ROOT_ACCESS_KEY": self.keys.access_key, "ROOT_SECRET_KEY": self.keys.secret_key},
+        )
+        return Server(process, endpoint=f"http://{address}", keys=self.keys, folder=data, users=self.users)
 
 
 def _random_keys() -> Keys:
     return Keys("SM" + secrets.token_hex(9).upper(), secrets.token_hex(20))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{address}/", timeout=5):
-            return True
-    except urllib.error.HTTPError as refusal:
-        # Nobody signed this.
-        refusal.close()
-        return True
-    except OSError:
-        return False
 
 
 def _set_attribute(path: Path, name: str, value: bytes) -> None:

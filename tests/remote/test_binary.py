@@ -21,11 +21,11 @@ def run(code: str, cache: Path, **environment: str) -> subprocess.Popen:
     )
 
 
-def test_without_go_one_line_says_so(tmp_path):
+def test_without_go_and_node_one_line_each_says_so(tmp_path):
     with run("-m remote.binary", tmp_path, PATH=str(tmp_path)) as process:
         _, told = process.communicate()
-    assert (process.returncode, told.count("\n")) == (0, 1)
-    assert "install Go" in told
+    assert (process.returncode, told.count("\n")) == (0, 2)
+    assert "install Go" in told and "install Node.js" in told
 
 
 def test_build_that_breaks_fails_and_leaves_nothing_to_run(tmp_path):
@@ -36,6 +36,18 @@ def test_build_that_breaks_fails_and_leaves_nothing_to_run(tmp_path):
         _, told = process.communicate()
     assert process.returncode == 1
     assert "no space left on device" in told
+    assert [path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")] == []
+
+
+def test_server_that_cannot_be_fetched_is_told_and_fails_nothing(tmp_path):
+    for name, text in (("node", "exit 0"), ("npm", "echo 'network is unreachable' >&2; exit 1")):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    with run("-m remote.binary", tmp_path, PATH=str(tmp_path)) as process:
+        _, told = process.communicate()
+    assert process.returncode == 0
+    assert "the Azure server cannot be installed" in told and "network is unreachable" in told
     assert [path for path in (tmp_path / "shardmill/tools").iterdir() if not path.name.startswith(".")] == []
 
 

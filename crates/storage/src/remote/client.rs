@@ -1,5 +1,6 @@
 //! Makes the client of a store from its options and the environment.
 
+use super::azure::Blocks;
 use super::connector::{ConditionalUploads, Connector, Counts};
 use super::credentials::{self, Renewed};
 use super::foreign::ForeignStore;
@@ -32,6 +33,8 @@ pub(super) struct Client {
     pub(super) gate: Arc<Gate>,
     pub(super) counts: Arc<Counts>,
     pub(super) conditional: Arc<ConditionalUploads>,
+    /// Whether the store sends the last bytes of an object to who does not know its size.
+    pub(super) knows_ends: bool,
 }
 
 type Made = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>);
@@ -62,7 +65,7 @@ impl Client {
             Service::Foreign => parts.foreign(),
         };
         let (objects, parts) = made.map_err(|error| options.scrubbed(&error.to_string()))?;
-        Ok(Self { objects, parts, gate, counts, conditional })
+        Ok(Self { objects, parts, gate, counts, conditional, knows_ends: location.service != Service::Azure })
     }
 }
 
@@ -147,6 +150,10 @@ impl Parts<'_> {
                 false => builder.with_config(name.parse::<GoogleConfigKey>()?, *value),
             };
         }
+        if builder.get_config_value(&GoogleConfigKey::SkipSignature).is_some_and(|is_skipped| is_skipped == "true") {
+            // Requests that write ask for credentials all the same, and would look for a machine of Google that has some.
+            builder = builder.with_bearer_token("");
+        }
         if let Some(source) = self.options.credentials() {
             builder = builder.with_credentials(Renewed::new(source, credentials::gcp));
         }
@@ -156,14 +163,23 @@ impl Parts<'_> {
 
     fn azure(self) -> object_store::Result<Made> {
         let mut builder = MicrosoftAzureBuilder::from_env().with_client_options(self.client()).with_retry(self.retry()).with_url(&self.location.root);
+        if builder.get_config_value(&AzureConfigKey::Endpoint).is_some_and(|address| address.starts_with("http://")) {
+            builder = builder.with_allow_http(true);
+        }
         for (name, value) in self.named {
             builder = builder.with_config(name.parse::<AzureConfigKey>()?, *value);
         }
         if let Some(source) = self.options.credentials() {
             builder = builder.with_credentials(Renewed::new(source, credentials::azure));
         }
+        let is_named = self.location.root.contains('@') || self.named.iter().any(|(name, _)| name.ends_with("use_emulator"));
+        if !is_named && builder.get_config_value(&AzureConfigKey::AccountName).is_none() {
+            let source = "no account is named: give account_name in storage_options, or set AZURE_STORAGE_ACCOUNT_NAME".into();
+            return Err(object_store::Error::NotSupported { source });
+        }
+        let conditional = Arc::clone(&self.connector.conditional);
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
-        Ok((Arc::clone(&store) as _, Some(store)))
+        Ok((Arc::clone(&store) as _, Some(Arc::new(Blocks::new(store, conditional)))))
     }
 
     fn http(self) -> object_store::Result<Made> {

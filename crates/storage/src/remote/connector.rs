@@ -1,6 +1,7 @@
 //! What stands between the client of a store and its connections: it counts, gives up answers that do not begin, asks twice where the first answer is late,
 //! and tells the gate how the store feels.
 
+use super::azure;
 use super::failure::{NO_ANSWER, NOBODY};
 use super::gate::Gate;
 use async_trait::async_trait;
@@ -60,6 +61,10 @@ impl ConditionalUploads {
 
     pub(super) fn remove(&self, upload: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(upload);
+    }
+
+    pub(super) fn holds(&self, upload: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(upload)
     }
 
     fn has(&self, query: &str) -> bool {
@@ -197,6 +202,7 @@ impl HttpService for Watched {
         if request.method() == "POST" && request.uri().query().is_some_and(|query| self.conditional.has(query)) {
             request.headers_mut().insert("if-none-match", object_store::HeaderValue::from_static("*"));
         }
+        azure::add_to(&mut request).await?;
         let host = request.uri().host().map(ToOwned::to_owned);
         let answer = match self.late_after().filter(|_| is_read) {
             Some(late) => self.hedged(request, late).await,

@@ -152,7 +152,7 @@ fn refusal(failure: &object_store::Error, text: &str) -> Option<Refusal> {
     if says(&["PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint", "without following redirect", "BareRedirect"]) {
         return Some(Refusal::Region);
     }
-    if says(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AuthenticationFailed"]) {
+    if says(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AuthenticationFailed", "Server failed to authenticate the request"]) {
         return Some(Refusal::Credentials);
     }
     if says(&METADATA_HOSTS) {
@@ -161,7 +161,9 @@ fn refusal(failure: &object_store::Error, text: &str) -> Option<Refusal> {
     match failure {
         object_store::Error::PermissionDenied { .. } => Some(Refusal::Permission),
         object_store::Error::Unauthenticated { .. } => Some(Refusal::Credentials),
-        _ if says(&["AccessDenied"]) => Some(Refusal::Permission),
+        // Listings are refused without a kind of their own.
+        _ if says(&["AccessDenied", "status code: 403"]) => Some(Refusal::Permission),
+        _ if says(&["status code: 401"]) => Some(Refusal::Credentials),
         _ => None,
     }
 }
@@ -182,6 +184,21 @@ mod tests {
         let with_words = "400 Bad Request: <Error><Code>IncompleteBody</Code></Error>";
         for passing in ["500 Internal Server Error: ", "503 Slow Down: ", "429 Too Many Requests: ", "408 Request Timeout: ", with_words] {
             assert!(may_pass(&answered(passing)), "{passing}");
+        }
+    }
+
+    #[test]
+    fn refusal_of_a_listing_is_known_by_its_words_or_its_status() {
+        let answered =
+            |text: &str| object_store::Error::Generic { store: "Azure", source: format!("Server returned non-2xx status code: {text}").into() };
+        for (text, wanted) in [
+            ("403 Forbidden: <Code>AuthorizationPermissionMismatch</Code>", Refusal::Permission),
+            ("403 Forbidden: <Code>AuthenticationFailed</Code>", Refusal::Credentials),
+            ("401 Unauthorized: ", Refusal::Credentials),
+        ] {
+            let failure = answered(text);
+            assert_eq!(refusal(&failure, &chain(&failure)), Some(wanted), "{text}");
+            assert!(!may_pass(&failure), "{text}");
         }
     }
 

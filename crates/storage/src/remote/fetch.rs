@@ -137,6 +137,9 @@ pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64, patience:
 
 async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
     let _passage = client.gate.enter().await;
+    if !client.knows_ends {
+        return head(client, key).await;
+    }
     let begun = Instant::now();
     let options = GetOptions { range: Some(GetRange::Suffix(tail_bytes.max(1))), ..GetOptions::default() };
     match client.objects.get_opts(key, options).await {
@@ -160,6 +163,23 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
             Ok(meta) => Ok((meta, Bytes::new())),
             Err(_) => Err(error.into()),
         },
+    }
+}
+
+/// Of a store that sends no bytes from the end.
+async fn head(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failure> {
+    match client.objects.head(key).await {
+        Ok(meta) => Ok((meta, Bytes::new())),
+        Err(
+            refused @ (object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. }
+            | object_store::Error::NotFound { .. }),
+        ) => {
+            // Refusals of this request have no words; those of another one say why.
+            let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+            Err(client.objects.get_opts(key, options).await.err().unwrap_or(refused).into())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

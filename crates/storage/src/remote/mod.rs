@@ -4,6 +4,7 @@
 //! requests run on a small runtime that belongs to the process. The invariant: bytes of two versions are never mixed, a request that failed is repeated
 //! until its deadline and not longer, and no credential is shown by `Debug` or in an error.
 
+mod azure;
 mod client;
 mod connector;
 mod credentials;

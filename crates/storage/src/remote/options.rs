@@ -15,11 +15,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Everything else may be a secret.
-const SHOWN: [&str; 27] = [
+const SHOWN: [&str; 29] = [
     "endpoint",
     "endpoint_url",
     "aws_endpoint",
     "aws_endpoint_url",
+    "azure_endpoint",
+    "azure_storage_endpoint",
     "base_url",
     "google_base_url",
     "region",

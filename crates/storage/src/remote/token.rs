@@ -5,7 +5,8 @@
 
 use object_store::{Attribute, Attributes, GetOptions};
 
-const NAME: &str = "shardmill-writer";
+/// Of letters only: S3 and Google take more, Azure takes names of C#.
+const NAME: &str = "shardmillwriter";
 
 #[derive(Debug, Clone)]
 pub(super) struct Token(String);

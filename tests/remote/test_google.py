@@ -1,0 +1,140 @@
+"""Google's store, before fake-gcs-server. Arrow's own client, which is Google's, is the oracle: it writes what we read.
+
+What this server cannot do, so that nothing here shows it: it takes no objects by the XML API that object_store writes with, neither whole nor in parts
+(`POST ?uploads`), and so no conditions either (`x-goog-if-generation-match`); its listings have one page whatever their length; it ignores `If-Match`;
+it knows no credentials, so it refuses nobody; and of a bucket that is not there it says 500. Of writing, only that a refusal comes at once is shown.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+
+ROWS = 1000
+FILES = 3
+#: Of what is refused: asking for a machine of Google that has credentials takes far longer.
+AT_ONCE_S = 10
+
+
+def table(start: int = 0, rows: int = ROWS) -> pa.Table:
+    numbers = range(start, start + rows)
+    return pa.table({"id": list(numbers), "text": [f"row {number} " * 9 for number in numbers]})
+
+
+@pytest.fixture
+def files(google) -> pyarrow.fs.GcsFileSystem:
+    return google.files()
+
+
+@pytest.fixture
+def root(google_bucket, google):
+    sm.storage.configure(f"gs://{google_bucket}", google.storage_options())
+    return f"gs://{google_bucket}"
+
+
+@pytest.fixture
+def train(google_bucket, root, files, tmp_path):
+    for number in range(FILES):
+        part = table(number * ROWS)
+        remote = f"{google_bucket}/train/{number}.parquet"
+        for system, path in ((files, remote), (None, tmp_path / f"{number}.parquet")):
+            pq.write_table(part, path, row_group_size=300, filesystem=system)
+    return f"{root}/train"
+
+
+def ids(path, **options):
+    return [row["id"] for row in sm.Dataset(path, **options)]
+
+
+def test_rows_of_a_bucket_are_those_of_the_folder(train, tmp_path):
+    ours, local = sm.Dataset(train), sm.Dataset(tmp_path)
+    assert list(ours) == list(local) and ours.schema == local.schema
+    assert [Path(path).name for path in ours.files] == [Path(path).name for path in local.files]
+    loaders = (sm.Loader(path, batch_size=97, shuffle=True, seed=3, output="numpy") for path in (train, tmp_path))
+    first, second = ([batch["id"].tolist() for batch in loader] for loader in loaders)
+    assert first == second
+
+
+def test_the_other_scheme_is_the_same_bucket(train, google):
+    path = train.replace("gs://", "gcs://")
+    assert ids(path, storage_options=google.storage_options()) == list(range(FILES * ROWS))
+
+
+def test_globs_and_single_files_and_strange_names_are_paths(train, google_bucket, root, files):
+    assert ids(f"{train}/[01].parquet") == list(range(2 * ROWS))
+    assert ids(f"{train}/2.parquet") == list(range(2 * ROWS, 3 * ROWS))
+    for name in ("a b/ü%20.parquet", "q?/x+y.parquet"):
+        pq.write_table(table(7, 3), f"{google_bucket}/{name}", filesystem=files)
+        assert ids(f"{root}/{name}") == [7, 8, 9]
+
+
+def test_an_object_larger_than_one_request_is_whole(google_bucket, root, files):
+    batch = pa.table({"x": [os.urandom(1 << 20) for _ in range(40)]})
+    pq.write_table(batch, f"{google_bucket}/large.parquet", compression="none", filesystem=files)
+    assert sm.Dataset(f"{root}/large.parquet").take(range(40)).column("x").to_pylist() == batch["x"].to_pylist()
+
+
+def test_second_epoch_with_a_cache_fetches_nothing(train, google, tmp_path):
+    options = {**google.storage_options(), "cache_dir": tmp_path / "cache"}
+    loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)
+    first = [batch["id"].tolist() for batch in loader]
+    before = sm.storage.request_counts(train)
+    assert before["bytes"] > 0
+    assert [batch["id"].tolist() for batch in loader] == first
+    assert sm.storage.request_counts(train) == before
+
+
+def test_object_that_is_replaced_while_it_is_read_is_an_error(train, google_bucket, files):
+    # Small ones are kept from when they were opened.
+    large = f"{google_bucket}/train/9.parquet"
+    pq.write_table(table(0, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files)
+    data = sm.Dataset(train)
+    len(data)
+    pq.write_table(table(1, 20 * ROWS), large, row_group_size=1000, compression="none", filesystem=files)
+    with pytest.raises(OSError, match="replaced"):
+        list(data)
+
+
+def test_object_that_is_not_there_is_named(train, root):
+    for path in ("none.parquet", "none"):
+        with pytest.raises(FileNotFoundError, match=f"{root}/none") as caught:
+            ids(f"{root}/{path}")
+        assert "\nhint: " in str(caught.value)
+
+
+def test_writing_without_credentials_looks_for_none(root):
+    begun = time.monotonic()
+    with pytest.raises(OSError, match="uploadType"), sm.Writer(f"{root}/a.parquet") as writer:
+        writer.write({"id": 1})
+    assert time.monotonic() - begun < AT_ONCE_S
+
+
+def test_keys_are_in_no_repr_no_pickle_and_no_error(train, root, google):
+    key = {"gcs_base_url": google.endpoint, "disable_oauth": True, "client_email": "me", "private_key_id": "key-id-1"}
+    for secret, given in (
+        ("hunter2hunter2", {"service_account_key": json.dumps({**key, "private_key": "hunter2hunter2"})}),
+        ("ya29.hunter2", {"bearer_token": "ya29.hunter2", "base_url": google.endpoint}),
+    ):
+        data = sm.Dataset(train, storage_options={**given, "allow_http": True})
+        assert len(list(data)) == FILES * ROWS
+        with pytest.raises(FileNotFoundError) as caught:
+            ids(f"{root}/none.parquet")
+        assert secret not in repr(data) + str(caught.value) and secret.encode() not in pickle.dumps(data)
+
+
+def test_emulator_of_the_environment_is_asked_where_there_are_no_options(train, google):
+    code = "import sys, shardmill as sm; print(len(list(sm.Dataset(sys.argv[1]))))"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GOOGLE_")}
+    environment = {**kept, "STORAGE_EMULATOR_HOST": google.endpoint}
+    command = [sys.executable, "-c", code, train]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.strip(), done.stderr) == (str(FILES * ROWS), "")
