@@ -12,7 +12,6 @@ from job import KINDS
 from job_process import Job, assert_whole, contents, run_job, staging
 from promptness import HANGS_S, assert_prompt
 
-
 MAX_STOP_S = 0.5
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from promptness import HANGS_S
 
 from .fault_proxy import Fault, network
 
@@ -73,7 +74,7 @@ def begin(process) -> None:
 
 
 def assert_whole(process) -> None:
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=HANGS_S)
     assert output == f"{FILES * ROWS} {sum(range(FILES * ROWS))}\n", errors
 
 
@@ -98,7 +99,7 @@ def test_death_of_one_that_fetches_does_not_hold_the_others(readers, proxy):
     first, *others = readers(4)
     proxy.faults(Fault(kind="silent", duration_s=3600, methods=("GET",)))
     begin(first)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANGS_S
     while proxy.counters()["requests"] == 0 or not sum(proxy.given()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
