@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from importlib.resources import files
 
 import pyarrow as pa
