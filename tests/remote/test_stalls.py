@@ -108,7 +108,7 @@ def test_interrupt_is_heard_while_a_store_is_silent(what, train, server, proxy):
             process.kill()
             process.communicate()
 
-    assert_prompt(MAX_STOP_S, interrupted, attempts=5)
+    assert_prompt(MAX_STOP_S, interrupted)
 
 
 def wait_for_silence(proxy, process):
@@ -144,7 +144,7 @@ def test_whoever_leaves_is_not_held(what, train, server, proxy):
             process.kill()
             process.communicate()
 
-    assert_prompt(0.5 + MAX_STOP_S + 1, left, attempts=5)
+    assert_prompt(0.5 + MAX_STOP_S + 1, left)
 
 
 def in_a_fork(work):
