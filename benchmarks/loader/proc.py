@@ -62,8 +62,9 @@ class ResidentSampler:
         self._thread.join()
 
     def peak_between(self, start: float, end: float) -> int:
-        """Largest sample of a time span; 0 if there is none."""
-        return max((size for moment, size in self.samples if start <= moment <= end), default=0)
+        """Largest sample of a time span that has just ended."""
+        # The thread may not have had its turn within a short span.
+        return max([resident_bytes(), *(size for moment, size in self.samples if start <= moment <= end)])
 
     def _sample(self) -> None:
         while not self._end.wait(self._interval_s):

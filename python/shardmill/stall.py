@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as WaitTimeoutError
+from concurrent.futures import Future, wait
 from typing import Any
 
 from shardmill.errors import OptionError
@@ -43,15 +42,12 @@ def result_of(future: Future[Any], stall_seconds: float) -> Any:
     """The result of a transform in another process, with a warning each time that it is late."""
     waited, patience = 0.0, stall_seconds
     while patience != float("inf"):
-        try:
-            return future.result(timeout=patience)
-        except WaitTimeoutError:
-            # A transform may raise the same class.
-            if future.done():
-                raise
-            waited += patience
-            patience = waited
-            warnings.warn(f"no batch for {waited:.0f} s: the transform has not returned", StallWarning, stacklevel=2)
+        # Not by the exception of a timeout: a transform may raise the same class, or return at that moment.
+        if wait([future], timeout=patience).done:
+            break
+        waited += patience
+        patience = waited
+        warnings.warn(f"no batch for {waited:.0f} s: the transform has not returned", StallWarning, stacklevel=2)
     return future.result()
 
 

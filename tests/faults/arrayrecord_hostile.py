@@ -225,12 +225,13 @@ def main(folder: Path, names: list[str]) -> None:
         _, content, records = CASES[name]
         path = folder / f"hostile{number}"
         path.write_bytes(content())
-        begin = time.monotonic()
+        # Of the processor: how long others keep it busy is no fault of the file.
+        begin = time.process_time()
         try:
             outcome = judge_lie(path, records)
         except Exception as error:
             outcome = f"{type(error).__name__}: {error}"
-        if (seconds := time.monotonic() - begin) > 3:
+        if (seconds := time.process_time() - begin) > 3:
             outcome = f"{seconds:.0f} seconds for {outcome}"
         path.unlink()
         print(f"{number} ends {outcome}".replace("\n", " "), flush=True)

@@ -3,31 +3,45 @@
 KIND is ``wds-parquet``, ``wds-wds``, ``parquet-parquet`` or ``parquet-wds``. Prints ``go`` before the run, then one line of JSON with its outcome.
 """
 
+import itertools
 import json
+import os
 import resource
 import sys
 import time
 from pathlib import Path
 
+#: Of 20 ms: longer than any test, so that one that fails leaves no process for ever.
+STEPS = 10_000
 KINDS = ("wds-parquet", "wds-wds", "parquet-parquet", "parquet-wds")
 
 
 def slow_map(table):
-    """Python code that goes on for ten seconds, in small steps."""
-    for _ in range(500):
+    """Python code that says when it begins, and goes on for minutes, in small steps."""
+    # Lines of several threads do not mix when each is one call.
+    os.write(1, b"at work\n")
+    for _ in range(STEPS):
         time.sleep(0.02)
     return table
 
 
-def patient_map(table):
-    time.sleep(0.3)
-    return table
+class Held:
+    """Lets one table pass, so that its file is begun; the next ones wait in small steps until there is a file with the name of the gate."""
 
+    def __init__(self, gate: str) -> None:
+        self.gate, self.calls = gate, itertools.count()
 
-MAPS = {"slow": slow_map, "patient": patient_map}
+    def __call__(self, table):
+        is_first = next(self.calls) == 0
+        for _ in range(0 if is_first else STEPS):
+            if Path(self.gate).exists():
+                break
+            time.sleep(0.02)
+        return table
 
 
 def pipeline_of(kind: str, source: str, out: str, *, map: str = "", memory_bytes: str = str(32 << 20), **options: str):
+    """``map`` is ``slow``, or ``held:`` and a path."""
     from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
 
     reader, writer = kind.split("-")
@@ -35,7 +49,7 @@ def pipeline_of(kind: str, source: str, out: str, *, map: str = "", memory_bytes
     sinks = {"wds": WebDatasetSink, "parquet": ParquetSink}
     return Pipeline(
         source=sources[reader](source),
-        stages=[Map(MAPS[map])] if map else [],
+        stages=[Map(slow_map if map == "slow" else Held(map.removeprefix("held:")), name="map")] if map else [],
         sink=sinks[writer](out, **options),
         memory_bytes=int(memory_bytes),
     )

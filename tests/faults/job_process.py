@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from promptness import HANGS_S
 
 JOB = Path(__file__).with_name("job.py")
 STAGING = ".shardmill-*.staging"
@@ -36,7 +37,7 @@ class Job:
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def finish(self, timeout: float = 60) -> tuple[int, dict]:
+    def finish(self, timeout: float = HANGS_S) -> tuple[int, dict]:
         """The exit code and the outcome that the job printed, empty when it was killed."""
         try:
             out, err = self.process.communicate(timeout=timeout)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from job_process import Job, write_shard
+from promptness import HANGS_S
 from resume_job import DOCUMENTS, made_of, pipeline_of
 
 ROWS = 40
@@ -167,7 +168,7 @@ def hidden(out: Path) -> list[Path]:
     return [path for path in out.iterdir() if path.name.startswith(".")] if out.exists() else []
 
 
-def wait_for(condition: Callable[[], object], job: Job, timeout: float = 30) -> None:
+def wait_for(condition: Callable[[], object], job: Job, timeout: float = HANGS_S) -> None:
     """Until it holds, or the job is over."""
     deadline = time.monotonic() + timeout
     while job.process.poll() is None and not condition():

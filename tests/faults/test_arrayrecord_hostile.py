@@ -20,7 +20,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     while len(found) < len(names):
         rest = names[len(found) :]
         try:
-            out, end = run_python(RUN, tmp_path_factory.mktemp("hostile"), len(found), timeout=60), "no answer"
+            out, end = run_python(RUN, tmp_path_factory.mktemp("hostile"), len(found), timeout=300), "no answer"
         except ProcessError as error:
             out, end = error.out, str(error)
         for line in out.splitlines():

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import random
 import select
 import signal
 import subprocess
@@ -15,22 +16,27 @@ from typing import Any
 import pytest
 import shardmill as sm
 from loader_files import flat, numpy_loader, write_files
+from promptness import HANGS_S, assert_prompt
 
 MAX_STOP_S = 0.5
-MAX_FORK_S = 5
 
 TRAIN = """
 import json, os, sys, time
 import shardmill as sm
 
 path, state, seen, threads, pause = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
+most = int(sys.argv[6])
 loader = sm.Loader(path, batch_size=7, output="numpy", shuffle=True, seed=5, threads=threads)
 if os.path.exists(state):
     loader.load_state_dict(json.load(open(state)))
-print("ready", flush=True)
+number = 0
 try:
+    print("ready", flush=True)
     while True:
         for batch in loader:
+            number += 1
+            if number > most:
+                time.sleep(3600)
             with open(seen, "a") as log:
                 log.write(" ".join(map(str, batch["id"].tolist())) + "\\n")
             with open(state + ".new", "w") as file:
@@ -42,7 +48,8 @@ except KeyboardInterrupt:
 """
 
 
-def train(folder: Path, rows: Path, threads: int, pause: float) -> subprocess.Popen[str]:
+def train(folder: Path, rows: Path, threads: int, pause: float, most: int = 1 << 60) -> subprocess.Popen[str]:
+    """A process that has begun; after ``most`` batches it waits for its end."""
     arguments = [
         sys.executable,
         "-c",
@@ -52,6 +59,7 @@ def train(folder: Path, rows: Path, threads: int, pause: float) -> subprocess.Po
         str(folder / "seen"),
         str(threads),
         str(pause),
+        str(most),
     ]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -62,13 +70,18 @@ def train(folder: Path, rows: Path, threads: int, pause: float) -> subprocess.Po
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("pause", [0.0, 0.05])
 def test_interrupt_stops_the_loop_within_half_a_second(tmp_path: Path, threads: int, pause: float) -> None:
-    process = train(tmp_path, write_files(tmp_path / "rows", [20_000], row_group=500), threads, pause)
-    time.sleep(0.3)
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=10)
-    assert (output, errors, process.returncode) == ("interrupted\n", "", 0)
-    assert time.monotonic() - began < MAX_STOP_S
+    rows = write_files(tmp_path / "rows", [20_000], row_group=500)
+
+    def interrupted() -> float:
+        process = train(tmp_path, rows, threads, pause)
+        time.sleep(0.3)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=HANGS_S)
+        assert (output, errors, process.returncode) == ("interrupted\n", "", 0)
+        return time.monotonic() - began
+
+    assert_prompt(MAX_STOP_S, interrupted)
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -77,11 +90,14 @@ def test_job_that_is_killed_again_and_again_has_each_row_once(tmp_path: Path, th
     reference = numpy_loader(rows, batch_size=7, shuffle=True, seed=5)
     whole = flat(reference)
     done: list[int] = []
+    generator = random.Random(threads)
     for _ in range(4):
-        process = train(tmp_path, rows, threads, 0.004)
-        time.sleep(0.03)
+        # Four times ten batches of 43, so that it is killed within its epoch however late that is.
+        process = train(tmp_path, rows, threads, 0.004, most=10)
+        wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "state").exists())
+        time.sleep(generator.random() * 0.05)
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=HANGS_S)
         state = json.loads((tmp_path / "state").read_text())
         lines = (tmp_path / "seen").read_text().splitlines()
         (tmp_path / "seen").unlink()
@@ -93,6 +109,13 @@ def test_job_that_is_killed_again_and_again_has_each_row_once(tmp_path: Path, th
     loader = numpy_loader(rows, batch_size=7, shuffle=True, seed=5)
     loader.load_state_dict(state)
     assert done + flat(loader) == whole
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + HANGS_S
+    while not condition():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.002)
 
 
 def in_a_fork(work: Callable[[], Any]) -> str:
@@ -108,7 +131,7 @@ def in_a_fork(work: Callable[[], Any]) -> str:
         os._exit(0)
     os.close(writing)
     try:
-        ready, _, _ = select.select([reading], [], [], MAX_FORK_S)
+        ready, _, _ = select.select([reading], [], [], HANGS_S)
         if not ready:
             os.kill(child, signal.SIGKILL)
             return "hangs"
@@ -245,10 +268,7 @@ def test_left_pass_ends_its_transform_workers(tmp_path: Path) -> None:
     next(passing)
     assert len(multiprocessing.active_children()) >= 2
     passing.close()
-    deadline = time.monotonic() + 5
-    while len(multiprocessing.active_children()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert multiprocessing.active_children() == []
+    wait_until(lambda: not multiprocessing.active_children())
 
 
 def test_process_ends_with_passes_that_nobody_finished(tmp_path: Path) -> None:
@@ -261,6 +281,6 @@ def test_process_ends_with_passes_that_nobody_finished(tmp_path: Path) -> None:
         "print('left', flush=True)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(rows)], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", code, str(rows)], capture_output=True, text=True, timeout=HANGS_S, check=False
     )
     assert (done.stdout, done.stderr, done.returncode) == ("left\n", "", 0)

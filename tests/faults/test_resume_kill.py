@@ -11,7 +11,8 @@ from resume_process import Case, ResumeJob, hidden, wait_for
 from shardmill.errors import CheckpointMismatchError
 
 KINDS = ("double", "explode", "drop", "wds", "parquet")
-PACE = 0.03
+#: Long enough for a kill to find the job at work, on a machine that is busy.
+PACE = 0.1
 
 
 def kill(case: Case, job: ResumeJob, rng: random.Random, number: int, longest: float) -> bool:

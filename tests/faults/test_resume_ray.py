@@ -8,12 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from promptness import HANGS_S
 from resume_process import Case, ResumeJob, wait_for
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.ray
 
-PACE = 0.2
+#: Of one call, of which there are sixteen: a job of many seconds, so that its workers are lost at work.
+PACE = 0.5
 OPTIONS = {"executor": "ray", "workers": 2, "pace": PACE}
 
 
@@ -37,7 +39,7 @@ def lose_a_worker(folder: Path, seed: int) -> None:
             time.sleep(rng.random() * 2 * PACE)
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
-    code, outcome = job.finish(timeout=120)
+    code, outcome = job.finish(timeout=2 * HANGS_S)
 
     assert code == 0, outcome
     assert len(case.processes()) > 2, "no worker was lost in its work"
@@ -66,7 +68,7 @@ def lose_the_driver(folder: Path, seed: int) -> None:
         if worker is not None:
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGCONT)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANGS_S
     while worker is not None and is_alive(worker) and time.monotonic() < deadline:
         time.sleep(0.05)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from promptness import HANGS_S
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 from shardmill.resume import Checkpoint
 
@@ -32,7 +33,7 @@ class Work:
     def __call__(self, table):
         self.calls += 1
         if self.stop_at is not None and self.calls >= self.stop_at:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + HANGS_S
             while len(list(self.out.glob("*.parquet"))) < self.known + self.stop_at - 1 and time.monotonic() < deadline:
                 time.sleep(0.002)
             raise Stop

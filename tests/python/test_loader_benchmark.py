@@ -162,14 +162,14 @@ class TestMeasuring:
         import time
 
         def slow_to_build(options: Options, rank: int) -> Iterator[pa.RecordBatch]:
-            time.sleep(0.2)
+            time.sleep(0.5)
             return read_files(options, rank)
 
-        after = measure(options_of(mini, "--runs=1"), slow_to_build)
-        before = measure(options_of(mini, "--runs=1", "--timed-from-construction"), slow_to_build)
-        assert after["construct_s"] >= 0.2
-        assert before["median_s"] >= 0.2
-        assert before["median_s"] - after["median_s"] > 0.1
+        # The best of several runs, since any of them may be late for other reasons.
+        after = measure(options_of(mini, "--runs=4"), slow_to_build)
+        before = measure(options_of(mini, "--runs=4", "--timed-from-construction"), slow_to_build)
+        assert after["construct_s"] >= 0.5
+        assert after["min_s"] < 0.5 <= before["min_s"]
 
     def test_lost_row_is_an_error(self, mini: Path) -> None:
         with pytest.raises(WrongRowsError, match="4,199 rows"):

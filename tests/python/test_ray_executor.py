@@ -102,14 +102,21 @@ def test_repeated_run_rewrites_the_same_files(cluster, shards, tmp_path):
 
 
 def test_reports_arrive_while_other_splits_still_run(cluster, tmp_path):
-    def slow(split: str) -> float:
-        time.sleep(0.3)
-        return time.time()
+    def waits_for_its_report(split: str) -> bool:
+        """Ends when the report of the split before it has arrived."""
+        end = time.time() + 60
+        while not (tmp_path / split).exists() and time.time() < end:
+            time.sleep(0.02)
+        return (tmp_path / split).exists()
 
-    seen = [(index, time.time()) for index, _result in run_splits(slow, ["x"] * 4, workers=1)]
+    splits = ["0", "1", "2", "3"]
+    (tmp_path / "0").touch()
+    seen = []
+    for index, is_told in run_splits(waits_for_its_report, splits, workers=1):
+        seen.append((index, is_told))
+        (tmp_path / str(index + 1)).touch()
 
-    assert [index for index, _when in seen] == [0, 1, 2, 3]
-    assert seen[-1][1] - seen[0][1] > 0.7
+    assert seen == [(index, True) for index in range(4)]
 
 
 def test_number_of_workers_bounds_the_tasks_at_once(cluster):

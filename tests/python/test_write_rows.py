@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from promptness import HANGS_S
 
 
 def kept_unless_fifth(number: int) -> dict | None:
@@ -139,11 +140,11 @@ def test_ctrl_c_ends_workers_and_leaves_nothing(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=HANGS_S)
     assert "KeyboardInterrupt" in errors
     assert process.returncode != 0
     assert names(tmp_path) == ["interrupted.py"]
     with pytest.raises(ProcessLookupError):
-        for _ in range(50):
+        for _ in range(10 * HANGS_S):
             os.killpg(process.pid, 0)
             time.sleep(0.1)

@@ -103,20 +103,22 @@ def test_exception_in_the_block_publishes_nothing(tmp_path: Path, format: str) -
 
 
 KILLED = """
-import sys, time, shardmill as sm
+import os, sys, time, shardmill as sm
 writer = sm.Writer(sys.argv[1], format=sys.argv[2], size_limit=1000)
 for number in range(12_000):
     writer.write({"txt": "x" * 500})
 writer.write_batch({"txt": ["x" * 500] * 1000})
-time.sleep(float(sys.argv[3]))
+# Threads make the files.
+while not os.listdir(sys.argv[1]):
+    time.sleep(0.01)
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_killed_writer_leaves_hidden_files_that_the_next_removes(tmp_path: Path, format: str) -> None:
-    command = [sys.executable, "-c", KILLED, str(tmp_path), format, "0.2"]
+    command = [sys.executable, "-c", KILLED, str(tmp_path), format]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

@@ -150,4 +150,4 @@ def s3(connect: Callable[..., Client]) -> Client:
 @pytest.fixture
 def spoiled(connect: Callable[..., Client], proxy: Proxy) -> Client:
     """Through the proxy."""
-    return connect(proxy.endpoint, timeout_s=5)
+    return connect(proxy.endpoint, timeout_s=30)

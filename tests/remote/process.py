@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 #: How long a process may take to be ready on a machine that is busy.
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 # The watcher waits for the end of our pipe, which comes however we end; then it kills what it stands beside.
 HELD = 'exec 3<&0; (read -r _ <&3; kill -9 $$) & exec "$@" 3<&- </dev/null'

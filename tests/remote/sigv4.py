@@ -88,6 +88,10 @@ class Client:
         )
         return sent
 
+    def be_patient_for(self, seconds: float) -> None:
+        """From now on, on the connection that is open."""
+        self._connection.sock.settimeout(seconds)
+
     def close(self) -> None:
         """Ends the connection; the next request makes one."""
         if self._connection is not None:

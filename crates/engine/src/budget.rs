@@ -149,7 +149,7 @@ mod tests {
         for _ in 0..20 {
             let start = Instant::now();
             drop(budget.acquire(10, &Cancel::default()).unwrap());
-            assert!(start.elapsed() < Duration::from_secs(5));
+            assert!(start.elapsed() < Duration::from_secs(60));
         }
         is_done.store(true, Ordering::Relaxed);
         small.into_iter().for_each(|thread| thread.join().unwrap());

@@ -251,7 +251,7 @@ mod tests {
             let mut delivered = 0;
             let start = Instant::now();
             while walks_away_after != Some(delivered) {
-                prop_assert!(start.elapsed() < Duration::from_secs(20), "the run hangs");
+                prop_assert!(start.elapsed() < Duration::from_secs(60), "the run hangs");
                 match run.poll(Duration::from_millis(20)) {
                     Poll::Pending => continue,
                     Poll::Finished => break,
@@ -277,7 +277,7 @@ mod tests {
                 // Nothing in front of a break is lost.
                 prop_assert!(first_break.map_or(delivered == splits, |split| delivered > split));
             }
-            prop_assert!(run.stop(Duration::from_secs(20)), "a worker hangs");
+            prop_assert!(run.stop(Duration::from_secs(60)), "a worker hangs");
             prop_assert_eq!(running.load(Ordering::SeqCst), 0);
         }
     }
@@ -286,14 +286,19 @@ mod tests {
     fn stopped_run_waits_for_work_in_progress_and_no_longer_than_it_may() {
         let is_done = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&is_done);
-        let slow = move |_| {
-            std::thread::sleep(Duration::from_millis(100));
+        let (begun, begins) = crossbeam_channel::unbounded();
+        let (gate, passage) = crossbeam_channel::bounded::<()>(0);
+        let held = move |_| {
+            begun.send(()).unwrap();
+            // Ends when the gate is gone.
+            let _nothing_is_sent = passage.recv();
             Continue(counter.fetch_add(1, Ordering::SeqCst))
         };
-        let mut run = run_in_order(100, 2, &Cancel::default(), slow).unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+        let mut run = run_in_order(100, 2, &Cancel::default(), held).unwrap();
+        (0..2).for_each(|_| begins.recv().unwrap());
         assert!(!run.stop(Duration::from_millis(5)));
-        assert!(run.stop(Duration::from_secs(20)));
+        drop(gate);
+        assert!(run.stop(Duration::from_secs(60)));
         assert_eq!(is_done.load(Ordering::SeqCst), 2);
     }
 

@@ -18,7 +18,7 @@ class ProcessError(AssertionError):
 
 
 def run_python(
-    code: str | Path, *arguments: object, timeout: float = 60, cwd: Path | None = None, **environment: str
+    code: str | Path, *arguments: object, timeout: float = 180, cwd: Path | None = None, **environment: str
 ) -> str:
     """What the code, or the script, printed. Its imports find what ours find."""
     path = [str(Path(__file__).parent), *filter(None, sys.path)]

@@ -88,8 +88,8 @@ def test_price_of_one_record_does_not_grow_with_the_file(tmp_path) -> None:
     best = dict.fromkeys(readers, float("inf"))
     for _ in range(9):
         for count, reader in readers.items():
-            begin = time.perf_counter()
+            begin = time.thread_time()
             for key in keys:
                 reader.read([key])
-            best[count] = min(best[count], time.perf_counter() - begin)
+            best[count] = min(best[count], time.thread_time() - begin)
     assert best[512_000] < 1.5 * best[1000], best

@@ -120,4 +120,4 @@ print("ok")
 @pytest.mark.parametrize("when", ["before", "new", "busy"])
 def test_forked_child_reads_and_writes(when, kind, path) -> None:
     """What was opened before the fork, what is opened after it, and while other threads read."""
-    assert run_python(FORK, path, when, kind, timeout=30) == "ok\n"
+    assert run_python(FORK, path, when, kind) == "ok\n"
