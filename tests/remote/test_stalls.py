@@ -31,6 +31,7 @@ READS = {
     "writer": "sm.Writer(f'{path}/w.parquet').close()",
     "writer-close": "writer.close()",
     "writer-write": "while True: writer.write({'id': 1, 'text': 'x'})",
+    "writer-batches": "while True: writer.write_batch(large)",
     "pipeline": "pipeline.run(progress=False)",
     "checkpoint": "checkpointed.run(progress=False)",
 }
@@ -38,6 +39,7 @@ READS = {
 CODE = """
 import json, os, sys, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
+import pyarrow as pa
 import shardmill as sm
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 path, what = sys.argv[1], sys.argv[2]
@@ -45,6 +47,7 @@ sm.storage.configure(path, json.loads(os.environ["OPTIONS"]))
 data = sm.Dataset(path)
 writer = sm.Writer(path + "-w.parquet", compression="none")
 writer.write({"id": 0, "text": ""})
+large = pa.table({"id": [1], "text": ["x" * (1 << 21)]})
 source = lambda: TableSource(path, files_per_partition=1)
 pipeline = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out"))
 checkpointed = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out2"), checkpoint=path + "-state")
@@ -97,7 +100,8 @@ def test_interrupt_is_heard_while_a_store_is_silent(what, train, server, proxy):
             # Rows are gathered in memory for long, and nobody asks.
             if what != READS["writer-write"]:
                 wait_for_silence(proxy, process)
-            time.sleep(0.5)
+            # A writer goes on until all of its room is taken.
+            time.sleep(3 if what == READS["writer-batches"] else 0.5)
             assert process.poll() is None, process.communicate()
             begun = time.monotonic()
             process.send_signal(signal.SIGINT)

@@ -76,9 +76,36 @@ pub(crate) async fn unless_interrupted<F: Future>(future: F) -> io::Result<F::Ou
     }
 }
 
+/// Waits in pieces, each of which is told how long it may take. `None` when this thread is wanted before one of them finds what is waited for.
+pub fn wait_in_pieces<T>(mut piece: impl FnMut(Duration) -> Option<T>) -> Option<T> {
+    if is_hurried() {
+        return piece(GRACE);
+    }
+    loop {
+        let found = piece(POLL);
+        if found.is_some() || is_interrupted() {
+            return found;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wait_in_pieces_ends_with_what_was_found_or_with_an_interrupt() {
+        HURRIED.set(None);
+        let mut pieces = 0;
+        let third = |_| {
+            pieces += 1;
+            (pieces == 3).then_some(7)
+        };
+        assert_eq!(wait_in_pieces(third), Some(7));
+        let nothing = |_| None::<()>;
+        with_interrupts(|| true, || assert!(wait_in_pieces(nothing).is_none() && wait_in_pieces(nothing).is_none()));
+        HURRIED.set(None);
+    }
 
     #[tokio::test]
     async fn wait_ends_by_itself_or_by_an_interrupt_and_cleaning_up_is_short() {

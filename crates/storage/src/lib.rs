@@ -33,7 +33,7 @@ pub use disk::{Disk, LocalDisk, Locked};
 pub use error::{Error, Refusal, Result};
 pub use fresh::with_fresh_bytes;
 pub use in_memory::{InMemory, whole_if_small};
-pub use interrupts::{hurry, with_interrupts};
+pub use interrupts::{hurry, wait_in_pieces, with_interrupts};
 pub use local::{LocalFile, LocalStore};
 pub use mapped::MappedFile;
 pub use open_files::OpenFiles;

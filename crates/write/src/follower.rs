@@ -1,10 +1,12 @@
 //! A job that takes messages in the order in which they are sent, and ends with a result.
 //!
-//! The invariant: when a follower is dropped, its job has ended and has left nothing behind.
+//! The invariant: when a follower is dropped, its job has ended and has left nothing behind. Only a signal does not wait for a job that waits for a store; that
+//! one ends by itself, since it gets no more messages.
 
 use crate::{Error, Result};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use shardmill_engine::{Error as EngineError, Pool};
+use shardmill_storage::wait_in_pieces;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a job gets.
@@ -41,22 +43,34 @@ impl<M: Send + 'static, R: Send + 'static> Follower<M, R> {
     /// # Errors
     /// Why the job has ended early.
     pub(crate) fn send(&mut self, message: M) -> Result<()> {
-        match self.messages.as_ref().map(|messages| messages.send(Some(message))) {
-            Some(Ok(())) => Ok(()),
-            _ => {
-                self.messages = None;
-                Err(self.outcome.take().err().unwrap_or(Error::Engine(EngineError::Cancelled)))
-            }
+        if self.messages.as_ref().is_some_and(|messages| is_sent(messages, Some(message))) {
+            return Ok(());
         }
+        self.messages = None;
+        Err(self.outcome.take().err().unwrap_or(Error::Engine(EngineError::Cancelled)))
     }
 
     /// There are no more messages.
     pub(crate) fn end(mut self) -> Outcome<R> {
         if let Some(messages) = self.messages.take() {
-            let _job_has_failed = messages.send(None);
+            let _job_has_failed = is_sent(&messages, None);
         }
         Outcome(self.outcome.0.take())
     }
+}
+
+/// Whether the job has the message: it may have failed, or this thread be wanted elsewhere.
+fn is_sent<M>(messages: &Sender<Option<M>>, message: Option<M>) -> bool {
+    let mut unsent = Some(message);
+    let sent = wait_in_pieces(|piece| match messages.send_timeout(unsent.take()?, piece) {
+        Ok(()) => Some(true),
+        Err(SendTimeoutError::Disconnected(_)) => Some(false),
+        Err(SendTimeoutError::Timeout(message)) => {
+            unsent = Some(message);
+            None
+        }
+    });
+    sent.unwrap_or(false)
 }
 
 impl<M, R> Drop for Follower<M, R> {
@@ -79,19 +93,29 @@ impl<R: Send + 'static> Outcome<R> {
 
     /// Waits for the result.
     pub(crate) fn take(&mut self) -> Result<R> {
-        match self.0.take().map(|outcome| outcome.recv()) {
-            Some(Ok(Ok(result))) => result,
-            Some(Ok(Err(_panic))) => Err(Error::Engine(EngineError::Panicked { split: 0, message: "an encoder failed".to_owned() })),
-            _ => Err(Error::Engine(EngineError::Cancelled)),
+        match self.received() {
+            Some(Ok(result)) => result,
+            Some(Err(_panic)) => Err(Error::Engine(EngineError::Panicked { split: 0, message: "an encoder failed".to_owned() })),
+            None => Err(Error::Engine(EngineError::Cancelled)),
         }
+    }
+}
+
+impl<R> Outcome<R> {
+    /// `None` when there is none, or when this thread is wanted before.
+    fn received(&mut self) -> Option<std::thread::Result<Result<R>>> {
+        let outcome = self.0.take()?;
+        wait_in_pieces(|piece| match outcome.recv_timeout(piece) {
+            Ok(result) => Some(Some(result)),
+            Err(RecvTimeoutError::Disconnected) => Some(None),
+            Err(RecvTimeoutError::Timeout) => None,
+        })?
     }
 }
 
 impl<R> Drop for Outcome<R> {
     fn drop(&mut self) {
-        if let Some(outcome) = self.0.take() {
-            let _unwanted = outcome.recv();
-        }
+        let _unwanted = self.received();
     }
 }
 
