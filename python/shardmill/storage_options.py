@@ -35,11 +35,11 @@ def storage_options_of(path: str, given: Any) -> StorageOptions:
     Raises:
         ValueError: when it is something else, or belongs to another bucket.
     """
+    if isinstance(given, Mapping):
+        return StorageOptions(texts_of(given))
     from shardmill.file_systems import is_file_system, options_of_file_system
     from shardmill.store_objects import is_store, options_of_store
 
-    if isinstance(given, Mapping):
-        return StorageOptions(texts_of(given))
     if is_store(given):
         return options_of_store(path, given)
     if is_file_system(given):

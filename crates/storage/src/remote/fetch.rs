@@ -18,6 +18,8 @@ const LONG: u64 = 24 << 20;
 const PART: u64 = 8 << 20;
 /// Of a server that sends no parts, so much is fetched at once and kept.
 const WHOLE: u64 = 64 << 20;
+/// Memory that nobody has to ask for first.
+const ALWAYS_THERE: usize = 1 << 20;
 /// Before a request is made again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -67,9 +69,10 @@ pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: R
 
 /// Memory for so many bytes. A length was said by somebody else; one that cannot be had must not end the process.
 fn room(len: usize) -> Result<BytesMut, Failure> {
-    let mut trial: Vec<u8> = Vec::new();
-    trial.try_reserve_exact(len).map_err(|_| Failure::Memory)?;
-    drop(trial);
+    if len > ALWAYS_THERE {
+        let mut trial: Vec<u8> = Vec::new();
+        trial.try_reserve_exact(len).map_err(|_| Failure::Memory)?;
+    }
     Ok(BytesMut::with_capacity(len))
 }
 

@@ -28,6 +28,8 @@ const MAX_JOINED: u64 = 64 << 20;
 pub(super) const TAIL: u64 = 64 << 10;
 const FIRST_WINDOW: u64 = 64 << 10;
 const MAX_WINDOW: u64 = 8 << 20;
+/// Copied by one of few threads without holding up others.
+const SMALL: u64 = 128 << 10;
 /// Of small objects that were read as a whole, so much is kept.
 const MAX_KEPT: u64 = 64 << 20;
 
@@ -103,9 +105,20 @@ impl RemoteObject {
     fn fetched(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
         let first = spans.first().cloned().unwrap_or_default();
         let doing = Doing::Reading { offset: first.start, len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX) };
-        let client = self.store.client()?;
-        let requests = spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span, self.store.patience()));
-        let answers = runtime::wait(try_join_all(requests)).map_err(|source| failed(self.path.clone(), doing, source))?;
+        let patience = self.store.patience();
+        let answers = if spans.iter().map(|span| span.end.saturating_sub(span.start)).sum::<u64>() <= SMALL {
+            // What makes the client may fail, and says so here.
+            self.store.client()?;
+            let (store, key, version) = (Arc::clone(&self.store), self.key.clone(), self.version.clone());
+            runtime::wait_elsewhere(async move {
+                let Ok(client) = store.client() else { return Err(Failure::Memory) };
+                try_join_all(spans.into_iter().map(|span| fetch::span(client, &key, &version, span, patience))).await
+            })
+        } else {
+            let client = self.store.client()?;
+            runtime::wait(try_join_all(spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span, patience))))
+        };
+        let answers = answers.map_err(|source| failed(self.path.clone(), doing, source))?;
         answers.map_err(|failure| match failure {
             Failure::Changed => Error::Changed { path: self.path.clone() },
             Failure::Store(error) => error_of(&error, &self.path, doing, self.store.options()),

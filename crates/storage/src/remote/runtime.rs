@@ -9,6 +9,15 @@ use std::io;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
+/// Who waits no longer wants no answer either.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 const THREADS: usize = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -28,6 +37,19 @@ fn runtime() -> io::Result<&'static Runtime> {
 pub(super) fn wait<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = runtime()?;
     waiting(|| runtime.block_on(unless_interrupted(future)))
+}
+
+/// As [`wait`], on the threads of the runtime: they take a small answer from its connection without waking this one for each piece of it.
+///
+/// # Errors
+/// As there.
+pub(super) fn wait_elsewhere<F>(future: F) -> io::Result<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let mut task = AbortOnDrop(spawn(future)?);
+    wait(&mut task.0)?.map_err(io::Error::other)
 }
 
 /// As [`wait`], for a request that may be made again: so it is until it goes well or wrong for certain, or `patience` is over.
