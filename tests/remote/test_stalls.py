@@ -32,6 +32,8 @@ READS = {
     "writer-close": "writer.close()",
     "writer-write": "while True: writer.write({'id': 1, 'text': 'x'})",
     "writer-batches": "while True: writer.write_batch(large)",
+    "records-close": "records.close()",
+    "records-write": "while True: records.write(b'x' * (1 << 20))",
     "pipeline": "pipeline.run(progress=False)",
     "checkpoint": "checkpointed.run(progress=False)",
 }
@@ -41,12 +43,15 @@ import json, os, sys, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import pyarrow as pa
 import shardmill as sm
+from shardmill.arrayrecord import ArrayRecordWriter
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 path, what = sys.argv[1], sys.argv[2]
 sm.storage.configure(path, json.loads(os.environ["OPTIONS"]))
 data = sm.Dataset(path)
 writer = sm.Writer(path + "-w.parquet", compression="none")
 writer.write({"id": 0, "text": ""})
+records = ArrayRecordWriter(path + "-r.array_record", "uncompressed")
+records.write(b"record")
 large = pa.table({"id": [1], "text": ["x" * (1 << 21)]})
 source = lambda: TableSource(path, files_per_partition=1)
 pipeline = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out"))
@@ -101,7 +106,7 @@ def test_interrupt_is_heard_while_a_store_is_silent(what, train, server, proxy):
             if what != READS["writer-write"]:
                 wait_for_silence(proxy, process)
             # A writer goes on until all of its room is taken.
-            time.sleep(3 if what == READS["writer-batches"] else 0.5)
+            time.sleep(3 if what in (READS["writer-batches"], READS["records-write"]) else 0.5)
             assert process.poll() is None, process.communicate()
             begun = time.monotonic()
             process.send_signal(signal.SIGINT)

@@ -287,7 +287,7 @@ mod tests {
         let is_done = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&is_done);
         let (begun, begins) = crossbeam_channel::unbounded();
-        let (gate, passage) = crossbeam_channel::bounded::<()>(0);
+        let (gate, passage) = bounded::<()>(0);
         let held = move |_| {
             begun.send(()).unwrap();
             // Ends when the gate is gone.

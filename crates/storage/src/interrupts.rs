@@ -61,7 +61,11 @@ pub(crate) async fn unless_interrupted<F: Future>(future: F) -> io::Result<F::Ou
     // Nobody may take this for a call of the system that is to be repeated.
     let interrupted = || io::Error::other("interrupted");
     if is_hurried() {
-        return tokio::time::timeout(GRACE, future).await.map_err(|_late| interrupted());
+        return tokio::time::timeout(GRACE, future).await.map_err(|_late| {
+            // There may be more to clean up that hangs in the same place.
+            hurry();
+            interrupted()
+        });
     }
     if CHECK.get().is_none() {
         return Ok(future.await);
@@ -79,7 +83,12 @@ pub(crate) async fn unless_interrupted<F: Future>(future: F) -> io::Result<F::Ou
 /// Waits in pieces, each of which is told how long it may take. `None` when this thread is wanted before one of them finds what is waited for.
 pub fn wait_in_pieces<T>(mut piece: impl FnMut(Duration) -> Option<T>) -> Option<T> {
     if is_hurried() {
-        return piece(GRACE);
+        let found = piece(GRACE);
+        if found.is_none() {
+            // There may be more to clean up that hangs in the same place.
+            hurry();
+        }
+        return found;
     }
     loop {
         let found = piece(POLL);

@@ -347,7 +347,10 @@ class ArrayRecordReader:
 def _reopened(
     cls: type[ArrayRecordReader], path: str, storage_options: dict[str, str] | None, arguments: dict[str, Any]
 ) -> ArrayRecordReader:
-    return cls(path, storage_options=still_needed([path], storage_options), **arguments)
+    reader = cls(path, storage_options=still_needed([path], storage_options), **arguments)
+    # For the next process.
+    reader._storage_options = storage_options
+    return reader
 
 
 def as_runtime_error(error: Exception) -> RuntimeError:

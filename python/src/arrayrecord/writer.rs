@@ -2,6 +2,7 @@
 
 use super::refused;
 use crate::error::PyShardmillError;
+use crate::interrupt::listening;
 use crate::write::write_record;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ impl PyWriter {
     #[new]
     fn new(py: Python<'_>, path: &str, options: &str, threads: usize) -> PyResult<Self> {
         let options = WriterOptions::parse(options).map_err(|error| refused(&error))?;
-        let writer = py.detach(|| ArrayRecordWriter::create(path, options, threads)).map_err(PyShardmillError::from)?;
+        let writer = listening(py, || ArrayRecordWriter::create(path, options, threads))?.map_err(PyShardmillError::from)?;
         Ok(Self(Mutex::new(writer)))
     }
 
@@ -26,12 +27,12 @@ impl PyWriter {
         let Ok(record) = record.cast::<PyBytes>() else {
             return Err(PyTypeError::new_err(format!("a record is bytes, not {}", record.get_type().name()?)));
         };
-        Ok(write_record(py, &self.0, record.as_bytes())?)
+        write_record(py, &self.0, record.as_bytes())
     }
 
     /// Publishes the file.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).close()).map_err(PyShardmillError::from)?)
+        Ok(listening(py, || self.0.lock().unwrap_or_else(PoisonError::into_inner).close())?.map_err(PyShardmillError::from)?)
     }
 
     /// Removes what was written.

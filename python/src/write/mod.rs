@@ -3,7 +3,7 @@
 mod columns;
 mod rows;
 
-use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::error::PyShardmillError;
 use crate::interrupt::listening;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
@@ -79,7 +79,7 @@ impl PyWriter {
     }
 
     fn write_record(&self, py: Python<'_>, record: &Bound<'_, PyBytes>) -> PyResult<()> {
-        Ok(write_record(py, &self.0, record.as_bytes())?)
+        write_record(py, &self.0, record.as_bytes())
     }
 
     /// Anything with the Arrow PyCapsule methods: a batch, a table, a reader; an array is one column without a name.
@@ -216,14 +216,14 @@ impl PyWriter {
 }
 
 /// Adds a record to a writer, and lets it work when enough have gathered.
-pub(crate) fn write_record(py: Python<'_>, writer: &Mutex<impl Gather + Send>, record: &[u8]) -> PyShardmillResult<()> {
+pub(crate) fn write_record(py: Python<'_>, writer: &Mutex<impl Gather + Send>, record: &[u8]) -> PyResult<()> {
     // Whoever holds the lock may be waiting for the interpreter.
     let is_due = match writer.try_lock() {
         Ok(mut writer) => writer.gather(record),
         Err(_busy) => py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).gather(record)),
     };
-    if is_due? {
-        py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).flush())?;
+    if is_due.map_err(PyShardmillError::from)? {
+        listening(py, || writer.lock().unwrap_or_else(PoisonError::into_inner).flush())?.map_err(PyShardmillError::from)?;
     }
     Ok(())
 }

@@ -38,11 +38,11 @@ impl Shape {
     pub(super) fn remember(parts: FooterParts<'_>, descriptor: SchemaDescPtr, declared: SchemaRef) -> Arc<Self> {
         let (schema_bytes, pair_bytes) = (parts.schema.into(), parts.pairs.into());
         let shape = Arc::new(Self { schema_bytes, pair_bytes, descriptor, declared, views: OnceLock::new() });
-        if parts.schema.len() + parts.pairs.len() <= MAX_KEPT_BYTES {
-            if let Ok(mut known) = KNOWN.try_write() {
-                known.truncate(KEPT - 1);
-                known.insert(0, Arc::clone(&shape));
-            }
+        if parts.schema.len() + parts.pairs.len() <= MAX_KEPT_BYTES
+            && let Ok(mut known) = KNOWN.try_write()
+        {
+            known.truncate(KEPT - 1);
+            known.insert(0, Arc::clone(&shape));
         }
         shape
     }

@@ -18,6 +18,9 @@ const MAX_ENTRIES_A_BYTE: u64 = 64;
 /// Lengths and counts are signed numbers of 32 bits.
 const MAX_NUMBER: u64 = (1 << 31) - 1;
 
+/// Numbers of fields have 16 bits, with a sign.
+const MAX_ID: u64 = (1 << 15) - 1;
+
 const STOP: u8 = 0;
 const BOOLEANS: [u8; 2] = [1, 2];
 
@@ -41,7 +44,7 @@ pub(super) struct FooterParts<'a> {
 /// Judges the footer that `bytes` are. Has its parts where it is whole and has one schema.
 pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
     let mut walk = Walk::new(bytes, false);
-    let (mut parts, mut schemas) = (FooterParts::default(), 0);
+    let (mut parts, mut schemas, mut is_plain) = (FooterParts::default(), 0, true);
     let mut id = 0;
     let result = loop {
         match walk.field(id) {
@@ -57,13 +60,15 @@ pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
                 match id {
                     2 => (parts.schema, schemas) = (value, schemas + 1),
                     5 => parts.pairs = value,
+                    // Refused by a decoder that has to find the schema first.
+                    4 => is_plain &= schemas == 1,
                     _ => {}
                 }
             }
         }
     };
-    let is_plain = result.is_ok() && schemas == 1;
-    (verdict(result), is_plain.then_some(parts))
+    let is_known = is_plain && result.is_ok() && schemas == 1;
+    (verdict(result), is_known.then_some(parts))
 }
 
 fn kind_of(fields: Fields, id: u64) -> Kind {
@@ -150,8 +155,8 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let id = match header >> 4 {
-            // An id of its own, as a zigzag number; negative ones are nobody's.
-            0 => Some(self.varint()?).filter(|id| id & 1 == 0).map_or(u64::MAX, |id| id >> 1),
+            // An id of its own, as a zigzag number. The decoder cuts it to 16 bits and counts on from negative ones, so that a field could be another one there.
+            0 => Some(self.varint()?).filter(|id| id & 1 == 0 && id >> 1 <= MAX_ID).map(|id| id >> 1).ok_or(Verdict::Foreign)?,
             delta => last.saturating_add(u64::from(delta)),
         };
         Ok(Some((header & 0x0f, id)))
@@ -279,8 +284,19 @@ mod tests {
         let parts = FooterParts { schema: &whole[3..5], pairs: &whole[10..15] };
         assert_eq!(judge_footer(&whole), (Verdict::Harmless, Some(parts)));
         assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]).1.is_none()));
+        let groups_before_schema = [0x49, 0x0c, 0x09, 4, 0x1c, 0, 0];
+        assert_eq!(judge_footer(&groups_before_schema), (Verdict::Harmless, None));
         let two_schemas = [0x29, 0x1c, 0, 0x09, 4, 0x1c, 0, 0];
         assert_eq!(judge_footer(&two_schemas), (Verdict::Harmless, None));
+    }
+
+    /// The decoder would take another schema for that of the footer than this walk does.
+    #[test]
+    fn field_that_has_another_number_for_the_decoder_is_refused() {
+        // Minus one, and then three more; and two, once it is cut to 16 bits.
+        for bytes in [&[0x03, 1, 0, 0x39, 0x1c, 0, 0][..], &[0x09, 0x84, 0x80, 0x08, 0x1c, 0, 0]] {
+            assert_eq!(judge_footer(bytes), (Verdict::Foreign, None), "{bytes:x?}");
+        }
     }
 
     #[test]

@@ -76,15 +76,20 @@ impl MultipartStore for Blocks {
 
     async fn complete_multipart(&self, path: &Path, id: &MultipartId, parts: Vec<PartId>) -> Result<PutResult> {
         let added = Added { headers: self.headers(id), credentials: Arc::clone(self.store.credentials()) };
-        let put = ADDED.scope(added, self.store.complete_multipart(path, id, parts)).await?;
+        let put = ADDED.scope(added, self.store.complete_multipart(path, id, parts)).await;
         self.end(id);
-        Ok(put)
+        // Blocks that an earlier try has made an object of are no longer there; whose object it is is told by its token.
+        put.map_err(|error| if error.to_string().contains("InvalidBlockList") { gone(path, error) } else { error })
     }
 
     async fn abort_multipart(&self, path: &Path, id: &MultipartId) -> Result<()> {
         self.end(id);
         self.store.abort_multipart(path, id).await
     }
+}
+
+fn gone(path: &Path, error: Error) -> Error {
+    Error::NotFound { path: path.to_string(), source: Box::new(error) }
 }
 
 fn metadata(attributes: &Attributes) -> Result<HeaderMap> {
@@ -101,8 +106,13 @@ fn metadata(attributes: &Attributes) -> Result<HeaderMap> {
 
 /// Puts into a request what its task wants there.
 pub(super) async fn add_to(request: &mut HttpRequest) -> std::result::Result<(), HttpError> {
+    // Who asks for credentials on the way wants nothing added.
+    let is_last = request.method() == "PUT" && request.uri().query().is_some_and(|query| query.contains("comp=blocklist"));
     let Ok(added) = ADDED.try_with(Clone::clone) else { return Ok(()) };
-    added.to(request).await.map_err(|error| HttpError::new(HttpErrorKind::Request, error))
+    if !is_last {
+        return Ok(());
+    }
+    added.to(request).await.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))
 }
 
 impl Added {

@@ -5,7 +5,7 @@ use super::connector::{ConditionalUploads, Connector, Counts};
 use super::credentials::{self, Renewed};
 use super::foreign::ForeignStore;
 use super::gate::Gate;
-use super::google::{self, EnvironmentToken};
+use super::google;
 use super::hub::HubStore;
 use super::location::{Location, Service};
 use super::options::{Limits, StorageOptions, is_endpoint};
@@ -73,6 +73,11 @@ fn unusable(what: String) -> object_store::Error {
     object_store::Error::NotSupported { source: what.into() }
 }
 
+/// As the client of the store reads it.
+fn is_true(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "on" | "yes" | "y")
+}
+
 struct Parts<'a> {
     location: &'a Location,
     limits: &'a Limits,
@@ -134,15 +139,19 @@ impl Parts<'_> {
             .with_retry(self.retry())
             .with_url(self.location.root.replacen("gcs://", "gs://", 1));
         let names = |wanted: &[&str]| self.named.iter().any(|(name, _)| wanted.iter().any(|wanted| name.contains(wanted)));
-        let has_address = self.named.iter().any(|(name, _)| is_endpoint(name)) || builder.get_config_value(&GoogleConfigKey::BaseUrl).is_some();
+        let base = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+        if base.as_ref().is_some_and(|address| address.starts_with("http://")) {
+            builder = builder.with_client_options(self.client().with_allow_http(true));
+        }
+        let has_address = base.is_some() || self.named.iter().any(|(name, _)| is_endpoint(name));
         let emulator = if has_address { None } else { google::emulator().map_err(unusable)? };
         if let Some(address) = &emulator {
             builder = builder.with_base_url(address).with_skip_signature(true).with_client_options(self.client().with_allow_http(true));
         }
-        if emulator.is_none() && self.options.credentials().is_none() && !names(&["service_account", "credentials", "bearer", "skip_signature"]) {
-            if let Some(token) = EnvironmentToken::found() {
-                builder = builder.with_credentials(token);
-            }
+        // A key file may name another address as well.
+        let has_keys = names(&["service_account", "credentials", "bearer"]) || builder.get_config_value(&GoogleConfigKey::ServiceAccount).is_some();
+        if let Some(token) = google::token().filter(|_| !has_address && emulator.is_none() && !has_keys) {
+            builder = builder.with_bearer_token(token);
         }
         for (name, value) in self.named {
             builder = match is_endpoint(name) {
@@ -150,11 +159,12 @@ impl Parts<'_> {
                 false => builder.with_config(name.parse::<GoogleConfigKey>()?, *value),
             };
         }
-        if builder.get_config_value(&GoogleConfigKey::SkipSignature).is_some_and(|is_skipped| is_skipped == "true") {
+        let is_anonymous = builder.get_config_value(&GoogleConfigKey::SkipSignature).is_some_and(|is_skipped| is_true(&is_skipped));
+        if is_anonymous {
             // Requests that write ask for credentials all the same, and would look for a machine of Google that has some.
             builder = builder.with_bearer_token("");
         }
-        if let Some(source) = self.options.credentials() {
+        if let Some(source) = self.options.credentials().filter(|_| !is_anonymous) {
             builder = builder.with_credentials(Renewed::new(source, credentials::gcp));
         }
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
@@ -172,7 +182,8 @@ impl Parts<'_> {
         if let Some(source) = self.options.credentials() {
             builder = builder.with_credentials(Renewed::new(source, credentials::azure));
         }
-        let is_named = self.location.root.contains('@') || self.named.iter().any(|(name, _)| name.ends_with("use_emulator"));
+        let has_emulator = builder.get_config_value(&AzureConfigKey::UseEmulator).is_some_and(|is_used| is_true(&is_used));
+        let is_named = self.location.root.contains('@') || has_emulator;
         if !is_named && builder.get_config_value(&AzureConfigKey::AccountName).is_none() {
             let source = "no account is named: give account_name in storage_options, or set AZURE_STORAGE_ACCOUNT_NAME".into();
             return Err(object_store::Error::NotSupported { source });

@@ -96,6 +96,7 @@ impl Connector {
             latencies: Mutex::default(),
             has_answered: AtomicBool::new(false),
             first_try: OnceLock::new(),
+            has_given_credentials: AtomicBool::new(false),
         })
     }
 }
@@ -111,6 +112,7 @@ struct Watched {
     latencies: Mutex<VecDeque<Duration>>,
     has_answered: AtomicBool,
     first_try: OnceLock<Instant>,
+    has_given_credentials: AtomicBool,
 }
 
 impl Watched {
@@ -147,9 +149,14 @@ impl Watched {
 
     /// Whether somebody was asked for credentials for long enough who is not there.
     fn is_given_up(&self, host: Option<&str>, answer: &Result<HttpResponse, HttpError>) -> bool {
-        let is_served = answer.as_ref().is_ok_and(|answer| !answer.status().is_server_error());
+        if host.is_none_or(|host| !METADATA_HOSTS.contains(&host)) {
+            return false;
+        }
+        if answer.as_ref().is_ok_and(|answer| !answer.status().is_server_error()) {
+            self.has_given_credentials.store(true, Ordering::Relaxed);
+        }
         let is_late = self.first_try.get().is_some_and(|first| first.elapsed() > NOBODY_AFTER);
-        !is_served && is_late && host.is_some_and(|host| METADATA_HOSTS.contains(&host))
+        is_late && !self.has_given_credentials.load(Ordering::Relaxed)
     }
 
     async fn answered(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {

@@ -2,11 +2,7 @@
 //!
 //! The invariant: a token of the environment goes to Google and to nobody else; an emulator gets none.
 
-use async_trait::async_trait;
-use object_store::gcp::GcpCredential;
-use object_store::{CredentialProvider, Error, Result};
 use std::env;
-use std::sync::Arc;
 
 /// The names that Google's client libraries read, the first that is set.
 const EMULATORS: [&str; 2] = ["CLOUD_STORAGE_EMULATOR_ENDPOINT", "STORAGE_EMULATOR_HOST"];
@@ -35,28 +31,8 @@ fn address_of(text: &str) -> Option<String> {
     (matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain).then(|| text.trim_end_matches('/').to_owned())
 }
 
-/// The token that the environment holds when a request is made: whoever renews it sets the variable again.
-#[derive(Debug)]
-pub(super) struct EnvironmentToken(());
-
-impl EnvironmentToken {
-    /// `None` where there is none.
-    pub(super) fn found() -> Option<Arc<Self>> {
-        token().map(|_| Arc::new(Self(())))
-    }
-}
-
-#[async_trait]
-impl CredentialProvider for EnvironmentToken {
-    type Credential = GcpCredential;
-
-    async fn get_credential(&self) -> Result<Arc<GcpCredential>> {
-        let missing = || Error::Unauthenticated { path: String::new(), source: format!("{} is no longer set", TOKENS.join(" or ")).into() };
-        Ok(Arc::new(GcpCredential { bearer: token().ok_or_else(missing)? }))
-    }
-}
-
-fn token() -> Option<String> {
+/// What the environment says who asks.
+pub(super) fn token() -> Option<String> {
     TOKENS.into_iter().find_map(variable)
 }
 

@@ -94,13 +94,13 @@ impl Location {
         if bucket.is_empty() {
             return Err(invalid("the path names no bucket: it looks like s3://bucket/folder/file"));
         }
-        if service == Service::Http && bucket.contains('@') {
-            return Err(invalid("credentials do not belong into a path"));
-        }
         if let Some((address, _)) = path.split_once('?').filter(|_| service == Service::Http) {
             // What is signed is as good as a key, so it is not shown.
             let what = "addresses with a query, such as signed ones, are not read; name the bucket and its credentials, or fetch the file";
             return Err(options::refused(&format!("{address}?…"), what.to_owned()));
+        }
+        if let Some((_, host)) = bucket.rsplit_once('@').filter(|_| service == Service::Http) {
+            return Err(options::refused(&format!("{scheme}://…@{host}"), "credentials do not belong into a path".to_owned()));
         }
         Ok(Self { service, root: format!("{scheme}://{bucket}"), key: key.to_owned() })
     }
@@ -147,6 +147,10 @@ mod tests {
         let error = Location::parse("https://host/a.parquet?signature=hunter2").unwrap_err();
         assert!(matches!(&error, Error::Open { path, .. } if path == "https://host/a.parquet?…"));
         assert!(!format!("{error:?}").contains("hunter2"));
+        for path in ["https://name:hunter2@host/x", "https://host?sig=hunter2@b", "https://name:hunter2@host/x?y"] {
+            let error = Location::parse(path).unwrap_err();
+            assert!(!format!("{error:?}{error}").contains("hunter2"), "{error:?}");
+        }
     }
 
     #[test]

@@ -162,7 +162,10 @@ impl StorageOptions {
                 "cache_bytes" => limits.cache_bytes = value.parse().map_err(|_| unusable())?,
                 "profile" => limits.profile = Some(value.to_owned()),
                 _ if is_endpoint(name) && !is_address(value) => {
-                    return Err(format!("the storage option `{name}` is an address such as `https://host:port`, not {value:?}"));
+                    return Err(format!(
+                        "the storage option `{name}` is an address such as `https://host:port`, without keys, not {:?}",
+                        without_keys(value)
+                    ));
                 }
                 _ => others.push((name, value)),
             }
@@ -178,7 +181,18 @@ pub(super) fn is_endpoint(name: &str) -> bool {
 
 /// Whether a value names a server, and how it is spoken to.
 fn is_address(value: &str) -> bool {
-    reqwest::Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    let is_plain = |url: &reqwest::Url| url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    reqwest::Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain(&url))
+}
+
+/// What may be shown of something that should be an address.
+fn without_keys(value: &str) -> String {
+    let value = value.split_once('?').map_or(value, |(address, _)| address);
+    let (scheme, rest) = value.split_once("://").unwrap_or(("", value));
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}"),
+        None => value.to_owned(),
+    }
 }
 
 impl fmt::Debug for StorageOptions {
@@ -348,6 +362,14 @@ mod tests {
             [("max_requests", "0"), ("max_requests", "many"), ("request_timeout", "-1"), ("retry_timeout", "0"), ("cache_bytes", "1.5")]
         {
             assert!(options(&[(name, value)]).split().unwrap_err().contains(name));
+        }
+    }
+
+    #[test]
+    fn address_with_keys_is_refused_without_them() {
+        for value in ["https://account.host/?sv=1&sig=hunter2", "https://user:hunter2@host", "user:hunter2@host"] {
+            let what = options(&[("endpoint", value)]).split().unwrap_err();
+            assert!(what.contains("endpoint") && what.contains("host") && !what.contains("hunter2"), "{what}");
         }
     }
 
