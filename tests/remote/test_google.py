@@ -10,8 +10,11 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.fs
@@ -138,3 +141,40 @@ def test_emulator_of_the_environment_is_asked_where_there_are_no_options(train, 
     command = [sys.executable, "-c", code, train]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.strip(), done.stderr) == (str(FILES * ROWS), "")
+
+
+@pytest.fixture
+def listener():
+    """Somebody who has nothing, and keeps what is asked of it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        asked: ClassVar[list[str]] = []
+
+        def do_GET(self):
+            self.asked.append(str(self.headers))
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", Handler.asked
+        server.shutdown()
+
+
+@pytest.mark.parametrize("named_by", ["STORAGE_EMULATOR_HOST", "GOOGLE_BASE_URL", "endpoint"])
+def test_token_of_the_environment_goes_to_google_and_nobody_else(named_by, listener):
+    endpoint, asked = listener
+    code = "import json, sys, shardmill as sm; sm.Dataset('gs://bucket/a.parquet', storage_options=json.loads(sys.argv[1]))"
+    options = {"endpoint": endpoint} if named_by == "endpoint" else {}
+    environment = {**os.environ, "GOOGLE_OAUTH_ACCESS_TOKEN": "hunter2"}
+    environment |= {} if named_by == "endpoint" else {named_by: endpoint}
+    command = [sys.executable, "-c", code, json.dumps(options)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "shardmill.errors" in done.stderr
+    # Who needs credentials for an address looks for others, and may find none to ask with.
+    assert asked or named_by != "STORAGE_EMULATOR_HOST"
+    assert "hunter2" not in "".join(asked) + done.stderr

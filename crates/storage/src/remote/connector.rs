@@ -152,8 +152,12 @@ impl Watched {
         if host.is_none_or(|host| !METADATA_HOSTS.contains(&host)) {
             return false;
         }
-        if answer.as_ref().is_ok_and(|answer| !answer.status().is_server_error()) {
+        if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
             self.has_given_credentials.store(true, Ordering::Relaxed);
+        }
+        if answer.as_ref().is_ok_and(|answer| !answer.status().is_server_error()) {
+            // What it says for good is not asked for again.
+            return false;
         }
         let is_late = self.first_try.get().is_some_and(|first| first.elapsed() > NOBODY_AFTER);
         is_late && !self.has_given_credentials.load(Ordering::Relaxed)

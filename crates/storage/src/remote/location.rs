@@ -94,13 +94,13 @@ impl Location {
         if bucket.is_empty() {
             return Err(invalid("the path names no bucket: it looks like s3://bucket/folder/file"));
         }
-        if let Some((address, _)) = path.split_once('?').filter(|_| service == Service::Http) {
+        if service == Service::Http && path.contains('?') {
             // What is signed is as good as a key, so it is not shown.
             let what = "addresses with a query, such as signed ones, are not read; name the bucket and its credentials, or fetch the file";
-            return Err(options::refused(&format!("{address}?…"), what.to_owned()));
+            return Err(options::refused(&format!("{}?…", options::without_keys(path)), what.to_owned()));
         }
-        if let Some((_, host)) = bucket.rsplit_once('@').filter(|_| service == Service::Http) {
-            return Err(options::refused(&format!("{scheme}://…@{host}"), "credentials do not belong into a path".to_owned()));
+        if service == Service::Http && bucket.contains('@') {
+            return Err(options::refused(&options::without_keys(path), "credentials do not belong into a path".to_owned()));
         }
         Ok(Self { service, root: format!("{scheme}://{bucket}"), key: key.to_owned() })
     }

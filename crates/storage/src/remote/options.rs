@@ -186,7 +186,7 @@ fn is_address(value: &str) -> bool {
 }
 
 /// What may be shown of something that should be an address.
-fn without_keys(value: &str) -> String {
+pub(super) fn without_keys(value: &str) -> String {
     let value = value.split_once('?').map_or(value, |(address, _)| address);
     let (scheme, rest) = value.split_once("://").unwrap_or(("", value));
     match rest.rsplit_once('@') {
