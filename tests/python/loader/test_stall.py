@@ -24,7 +24,12 @@ def test_block_that_takes_long_is_named() -> None:
     class Late(MemoryFileSystem):
         """Answers at once until the data set is open."""
 
-        cachable, is_late = False, False
+        # A scheme has one file system a process.
+        protocol, cachable, is_late = "late", False, False
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return "/" + path.removeprefix("late://").strip("/")
 
         def cat_file(self, path: str, *given: Any, **more: Any) -> bytes:
             if self.is_late:
@@ -34,9 +39,9 @@ def test_block_that_takes_long_is_named() -> None:
     # Larger than what is fetched whole when it is opened.
     numbers = pa.array(random.Random(1).sample(range(1 << 60), 50_000))
     system = Late()
-    with system.open("/late/slow.parquet", "wb") as file:
+    with system.open("/folder/slow.parquet", "wb") as file:
         pq.write_table(pa.table({"number": numbers}), file)
-    loader = sm.Loader("memory://late/slow.parquet", storage_options=system, output="arrow", stall_seconds=0.5)
+    loader = sm.Loader("late://folder/slow.parquet", storage_options=system, output="arrow", stall_seconds=0.5)
     system.is_late = True
     with pytest.warns(sm.StallWarning, match=r"decode of block 0 of `.*slow\.parquet` for"):
         assert sum(batch.num_rows for batch in loader) == len(numbers)
