@@ -17,6 +17,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// An object store wants to know who asks, or does not let that one read.
+    #[error("No permission to read `{path}` (HTTP status {status})")]
+    Denied { path: String, status: u16 },
     /// A store refuses the request, and would again.
     #[error("{} `{path}`: {explanation}", refusal.what())]
     Refused { path: String, refusal: Refusal, explanation: String },
@@ -153,6 +156,9 @@ impl Error {
                 "local paths, s3://, gs://, az://, hf://, http:// and https:// are served; others by storage_options with a file system of fsspec, in each process",
             ),
             Self::Refused { refusal, .. } => Some(refusal.hint()),
+            Self::Denied { .. } => {
+                Some("set GOOGLE_OAUTH_ACCESS_TOKEN to a fresh token of an account that may read it: `gcloud auth print-access-token`")
+            }
             Self::Cache { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("it belongs to another user: name a folder of your own by cache_dir, or SHARDMILL_CACHE_DIR"),
                 io::ErrorKind::ReadOnlyFilesystem => {
@@ -197,6 +203,7 @@ impl Error {
             Self::NotFound { .. } => Some(io::ErrorKind::NotFound),
             Self::AlreadyExists { .. } => Some(io::ErrorKind::AlreadyExists),
             Self::ShortRead { .. } => Some(io::ErrorKind::UnexpectedEof),
+            Self::Denied { .. } => Some(io::ErrorKind::PermissionDenied),
             Self::Refused { refusal: Refusal::NoSuchBucket | Refusal::NoSuchDataset | Refusal::NoSuchRevision, .. } => Some(io::ErrorKind::NotFound),
             Self::Refused { refusal: Refusal::WholeOnly, .. } => Some(io::ErrorKind::Unsupported),
             Self::Refused { .. } => Some(io::ErrorKind::PermissionDenied),
