@@ -106,6 +106,14 @@ pub trait Disk: Debug + Send + Sync {
     /// When there is no such file.
     fn lock(&self, path: &str) -> io::Result<Locked>;
 
+    /// As [`Disk::lock`] for those who only look whether somebody has the lock: they are not in each other's way, where the file system knows shared locks.
+    ///
+    /// # Errors
+    /// As [`Disk::lock`].
+    fn probe_lock(&self, path: &str) -> io::Result<Locked> {
+        self.lock(path)
+    }
+
     /// Sets the time of a file to now.
     ///
     /// # Errors
@@ -148,6 +156,15 @@ fn link_new(from: &str, to: &str) -> io::Result<bool> {
     }
     fs::remove_file(from)?;
     Ok(true)
+}
+
+fn locked(path: &str, operation: FlockOperation) -> io::Result<Locked> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(NO_WAIT).open(path)?;
+    match flock(&file, operation) {
+        Ok(()) => Ok(Locked::Held(Box::new(file))),
+        Err(Errno::WOULDBLOCK) => Ok(Locked::Busy),
+        Err(_no_locks) => Ok(Locked::Unsupported),
+    }
 }
 
 impl Disk for LocalDisk {
@@ -213,12 +230,11 @@ impl Disk for LocalDisk {
     }
 
     fn lock(&self, path: &str) -> io::Result<Locked> {
-        let file = OpenOptions::new().read(true).write(true).custom_flags(NO_WAIT).open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Locked::Held(Box::new(file))),
-            Err(Errno::WOULDBLOCK) => Ok(Locked::Busy),
-            Err(_no_locks) => Ok(Locked::Unsupported),
-        }
+        locked(path, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn probe_lock(&self, path: &str) -> io::Result<Locked> {
+        locked(path, FlockOperation::NonBlockingLockShared)
     }
 
     fn touch(&self, path: &str) -> io::Result<()> {

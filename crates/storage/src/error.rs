@@ -1,5 +1,6 @@
 //! Everything that can go wrong between a path and its bytes.
 
+use crate::secrets::shown;
 use std::io;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -8,40 +9,40 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The path, or every file a glob could match, is missing.
-    #[error("No file at `{path}`")]
+    #[error("No file at `{}`", shown(path))]
     NotFound { path: String },
     /// The path exists and cannot be opened.
-    #[error("Failed to open `{path}`")]
+    #[error("Failed to open `{}`", shown(path))]
     Open {
         path: String,
         #[source]
         source: io::Error,
     },
     /// An object store wants to know who asks, or does not let that one read.
-    #[error("No permission to read `{path}` (HTTP status {status})")]
+    #[error("No permission to read `{}` (HTTP status {status})", shown(path))]
     Denied { path: String, status: u16 },
     /// A store refuses the request, and would again.
-    #[error("{} `{path}`: {explanation}", refusal.what())]
+    #[error("{} `{}`: {explanation}", refusal.what(), shown(path))]
     Refused { path: String, refusal: Refusal, explanation: String },
     /// The folder that keeps what was fetched cannot be used.
-    #[error("Failed to use the cache folder `{folder}`")]
+    #[error("Failed to use the cache folder `{}`", shown(folder))]
     Cache {
         folder: String,
         #[source]
         source: io::Error,
     },
     /// An object was replaced after it was opened.
-    #[error("`{path}` was replaced while it was being read")]
+    #[error("`{}` was replaced while it was being read", shown(path))]
     Changed { path: String },
     /// A directory cannot be listed, or a glob cannot be parsed.
-    #[error("Failed to list `{path}`")]
+    #[error("Failed to list `{}`", shown(path))]
     List {
         path: String,
         #[source]
         source: io::Error,
     },
     /// The device failed while reading.
-    #[error("Failed to read {len} bytes at {offset} of `{path}`")]
+    #[error("Failed to read {len} bytes at {offset} of `{}`", shown(path))]
     Read {
         path: String,
         offset: u64,
@@ -50,34 +51,42 @@ pub enum Error {
         source: io::Error,
     },
     /// The object ended early: it was cut, or it shrank after it was listed.
-    #[error("`{path}` ends before byte {end} (asked for {len} bytes at {offset})")]
+    #[error("`{}` ends before byte {end} (asked for {len} bytes at {offset})", shown(path))]
     ShortRead { path: String, offset: u64, len: usize, end: u64 },
     /// The output folder cannot take a new file.
-    #[error("Failed to start writing `{path}`")]
+    #[error("Failed to start writing `{}`", shown(path))]
     Stage {
         path: String,
         #[source]
         source: io::Error,
     },
     /// Content could not be written: a full disk, mostly.
-    #[error("Failed to write `{path}`")]
+    #[error("Failed to write `{}`", shown(path))]
     Write {
         path: String,
         #[source]
         source: io::Error,
     },
     /// Content was written but could not be synced or renamed.
-    #[error("Failed to publish `{path}`")]
+    #[error("Failed to publish `{}`", shown(path))]
     Publish {
         path: String,
         #[source]
         source: io::Error,
     },
     /// The final name is taken and must not be replaced.
-    #[error("`{path}` exists already")]
+    #[error("`{}` exists already", shown(path))]
     AlreadyExists { path: String },
-    #[error("No store serves the scheme `{scheme}` of `{path}`")]
+    /// A path that stands in data leads to a place that the user did not name.
+    #[error("`{}` lies outside of the directories that may be read", shown(path))]
+    OutsideRoots { path: String },
+    #[error("No store serves the scheme `{scheme}` of `{}`", shown(path))]
     UnsupportedScheme { path: String, scheme: String },
+    /// A URL that lost a slash would else be a relative directory.
+    #[error("`{path}` has one slash after the scheme `{scheme}`, and a URL has two")]
+    SingleSlash { path: String, scheme: String },
+    #[error("`{path}` is not a valid file URL: {reason}")]
+    FileUrl { path: String, reason: &'static str },
 }
 
 /// Why a store refuses.
@@ -152,9 +161,14 @@ impl Error {
             Self::NotFound { .. } => Some("check the spelling; relative paths start at the working directory"),
             Self::ShortRead { .. } => Some("the file was cut or is still being written; run `shardmill verify` on it"),
             Self::AlreadyExists { .. } => Some("choose another output folder, or mode=\"overwrite\""),
+            Self::OutsideRoots { .. } => Some("name its directory or bucket by allowed_roots, if you trust it"),
             Self::UnsupportedScheme { .. } => Some(
-                "local paths, s3://, gs://, az://, hf://, http:// and https:// are served; others by storage_options with a file system of fsspec, in each process",
+                "local paths, file://, s3://, gs://, az://, hf://, http:// and https:// are served; others by storage_options with a file system of fsspec, in each process",
             ),
+            Self::SingleSlash { .. } => {
+                Some("give a URL as a string: pathlib.Path joins its slashes; a local directory of such a name is written ./name:/…")
+            }
+            Self::FileUrl { .. } => Some("write file:///absolute/path, or the path itself"),
             Self::Refused { refusal, .. } => Some(refusal.hint()),
             Self::Denied { .. } => {
                 Some("set GOOGLE_OAUTH_ACCESS_TOKEN to a fresh token of an account that may read it: `gcloud auth print-access-token`")
@@ -203,11 +217,11 @@ impl Error {
             Self::NotFound { .. } => Some(io::ErrorKind::NotFound),
             Self::AlreadyExists { .. } => Some(io::ErrorKind::AlreadyExists),
             Self::ShortRead { .. } => Some(io::ErrorKind::UnexpectedEof),
-            Self::Denied { .. } => Some(io::ErrorKind::PermissionDenied),
+            Self::Denied { .. } | Self::OutsideRoots { .. } => Some(io::ErrorKind::PermissionDenied),
             Self::Refused { refusal: Refusal::NoSuchBucket | Refusal::NoSuchDataset | Refusal::NoSuchRevision, .. } => Some(io::ErrorKind::NotFound),
             Self::Refused { refusal: Refusal::WholeOnly, .. } => Some(io::ErrorKind::Unsupported),
             Self::Refused { .. } => Some(io::ErrorKind::PermissionDenied),
-            Self::UnsupportedScheme { .. } | Self::Changed { .. } => None,
+            Self::UnsupportedScheme { .. } | Self::SingleSlash { .. } | Self::FileUrl { .. } | Self::Changed { .. } => None,
         }
     }
 }

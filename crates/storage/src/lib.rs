@@ -11,6 +11,7 @@ mod any_disk;
 mod cache;
 mod disk;
 mod error;
+mod fetched;
 mod fresh;
 mod gcs;
 mod in_memory;
@@ -18,11 +19,14 @@ mod interrupts;
 mod local;
 mod mapped;
 mod open_files;
+mod place;
 mod publish;
 mod real_names;
 mod remote;
 mod requests;
+mod roots;
 mod scratch;
+mod secrets;
 mod sequential;
 mod spool;
 mod unpublished;
@@ -32,6 +36,7 @@ pub use any_disk::AnyDisk;
 pub use cache::{CacheEntry, cache_entries, clear_cache};
 pub use disk::{Disk, LocalDisk, Locked};
 pub use error::{Error, Refusal, Result};
+pub use fetched::Fetched;
 pub use fresh::with_fresh_bytes;
 pub use gcs::GcsStore;
 pub use in_memory::{InMemory, whole_if_small};
@@ -39,13 +44,16 @@ pub use interrupts::{hurry, wait_in_pieces, with_interrupts};
 pub use local::{LocalFile, LocalStore};
 pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
+pub use place::{is_local, local_path, resolved_path};
 pub use publish::{LocalStaged, create_folder, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
 pub use remote::{
     CredentialSource, Credentials, ForeignFile, ForeignFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
     options_of, pinned_revisions, request_counts,
 };
+pub use roots::Roots;
 pub use scratch::ScratchFile;
+pub use secrets::{has_keys, hide, redacted};
 pub use sequential::SequentialRead;
 pub use spool::Spool;
 pub use unpublished::Unpublished;
@@ -84,7 +92,7 @@ pub trait RangeRead: Send + Sync + Debug {
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let lens: Vec<usize> = ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
         let read = |(range, len): (&Range<u64>, usize)| {
-            let mut buffer = vec![0; len];
+            let mut buffer = room(self, range, len)?;
             self.read_at(range.start, &mut buffer)?;
             Ok(buffer.into())
         };
@@ -109,6 +117,20 @@ pub trait RangeRead: Send + Sync + Debug {
     fn is_remote(&self) -> bool {
         false
     }
+}
+
+/// From here on memory is asked for before it is taken: the size of a sparse file is no measure of what there is.
+const LARGE: usize = 64 << 20;
+
+fn room<R: RangeRead + ?Sized>(object: &R, range: &Range<u64>, len: usize) -> Result<Vec<u8>> {
+    if len < LARGE {
+        return Ok(vec![0; len]);
+    }
+    let mut buffer = Vec::new();
+    let refused = |_| Error::Read { path: object.path().to_owned(), offset: range.start, len, source: std::io::ErrorKind::OutOfMemory.into() };
+    buffer.try_reserve_exact(len).map_err(refused)?;
+    buffer.resize(len, 0);
+    Ok(buffer)
 }
 
 /// The length of a range, before anything is reserved for it.
@@ -212,17 +234,20 @@ pub fn is_remote(path: &str) -> bool {
 /// The store that serves `path`.
 ///
 /// # Errors
-/// [`Error::UnsupportedScheme`] for a URL scheme that no store serves.
+/// As [`local_path`].
 pub fn store_of(path: &str) -> Result<Arc<dyn Store>> {
+    if path.contains(['@', '?', '#']) {
+        secrets::hide_in_url(path);
+    }
+    if local_path(path)?.is_some() {
+        return Ok(Arc::new(LocalStore::default()));
+    }
     match path.split_once("://") {
-        None => Ok(Arc::new(LocalStore::default())),
-        Some(("file", _)) => Ok(Arc::new(LocalStore::default())),
         // The emulator that array_record is tested with speaks JSON alone.
         Some((gcs::SCHEME, _)) if options_of(path).is_none() && std::env::var_os("CLOUD_STORAGE_EMULATOR_ENDPOINT").is_some() => {
             Ok(Arc::new(GcsStore::default()))
         }
-        Some(_) if remote::is_remote(path) => remote::store(path),
-        Some((scheme, _)) => Err(Error::UnsupportedScheme { path: path.to_owned(), scheme: scheme.to_owned() }),
+        _ => remote::store(path),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Local files: opened once, read by `pread` from any thread.
 
-use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished, len_within};
+use crate::{Error, Identity, LocalStaged, RangeRead, Result, Staged, Store, Unpublished, len_within, resolved_path};
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use std::fs::{self, File, Metadata};
@@ -30,11 +30,16 @@ impl LocalFile {
     /// # Errors
     /// [`Error::NotFound`] or [`Error::Open`].
     pub fn open(path: &str) -> Result<Self> {
+        Self::open_as(path, &resolved_path(path)?)
+    }
+
+    /// Opens what `name` leads to; `path` is what errors will call it.
+    pub(crate) fn open_as(path: &str, name: &str) -> Result<Self> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => Error::NotFound { path: path.to_owned() },
             _ => Error::Open { path: path.to_owned(), source },
         };
-        let file = File::options().read(true).custom_flags(NO_WAIT).open(plain(path)).map_err(failed)?;
+        let file = File::options().read(true).custom_flags(NO_WAIT).open(name).map_err(failed)?;
         Self::from_file(path, file)
     }
 
@@ -88,7 +93,8 @@ pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64)
 
 /// As [`read_exact_at`], into new memory, which is not made zeros before.
 pub(crate) fn read_new_at(file: &File, len: usize, mut offset: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(len);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
     while bytes.len() < len {
         match rustix::io::pread(file, spare_capacity(&mut bytes), offset) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -141,7 +147,7 @@ impl Store for LocalStore {
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>> {
-        let plain = plain(path);
+        let plain = &*resolved_path(path)?;
         let mut files = Vec::new();
         match fs::metadata(plain) {
             Ok(metadata) if metadata.is_dir() => walk(Path::new(plain), &mut files)?,
@@ -156,16 +162,12 @@ impl Store for LocalStore {
     }
 
     fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
-        Ok(Box::new(LocalStaged::create(plain(path), unpublished)?))
+        Ok(Box::new(LocalStaged::create(&resolved_path(path)?, unpublished)?))
     }
 
     fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
-        Ok(Box::new(LocalStaged::create_as(plain(path), Some(hidden), unpublished)?))
+        Ok(Box::new(LocalStaged::create_as(&resolved_path(path)?, Some(hidden), unpublished)?))
     }
-}
-
-fn plain(path: &str) -> &str {
-    path.strip_prefix("file://").unwrap_or(path)
 }
 
 fn walk(directory: &Path, files: &mut Vec<String>) -> Result<()> {

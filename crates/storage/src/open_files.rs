@@ -3,7 +3,7 @@
 //! A table may name more image files than a process may open. A file that was closed meanwhile is opened again when it is read; the invariant: it is
 //! then still the version that was seen first.
 
-use crate::{Error, Identity, RangeRead, Result, store_of};
+use crate::{Error, Identity, RangeRead, Result, Roots, store_of};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,7 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAX_OPEN: usize = 32;
 
 #[derive(Debug, Default, Clone)]
-pub struct OpenFiles(Arc<Mutex<Recent>>);
+pub struct OpenFiles {
+    recent: Arc<Mutex<Recent>>,
+    /// Where paths may lead; anywhere, where they are the user's own.
+    roots: Option<Roots>,
+}
 
 #[derive(Debug, Default)]
 struct Recent {
@@ -22,6 +26,12 @@ struct Recent {
 }
 
 impl OpenFiles {
+    /// For paths that stand in data.
+    #[must_use]
+    pub fn below(roots: Roots) -> Self {
+        Self { roots: Some(roots), ..Self::default() }
+    }
+
     /// A file that is open while it is being read.
     ///
     /// # Errors
@@ -29,7 +39,7 @@ impl OpenFiles {
     pub fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
         let file = self.get(path)?;
         if file.is_remote() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).files.remove(path);
+            self.recent.lock().unwrap_or_else(PoisonError::into_inner).files.remove(path);
             return Ok(file);
         }
         let identity = file.identity();
@@ -37,14 +47,17 @@ impl OpenFiles {
     }
 
     fn get(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.uses += 1;
         let now = recent.uses;
         if let Some((used, file)) = recent.files.get_mut(path) {
             *used = now;
             return Ok(Arc::clone(file));
         }
-        let file = store_of(path)?.open(path)?;
+        let file = match &self.roots {
+            Some(roots) => roots.open(path)?,
+            None => store_of(path)?.open(path)?,
+        };
         if recent.files.len() >= MAX_OPEN {
             let oldest = recent.files.iter().min_by_key(|(_, (used, _))| *used).map(|(path, _)| path.clone());
             oldest.and_then(|oldest| recent.files.remove(&oldest));
@@ -113,7 +126,7 @@ mod tests {
                 files.open(&path(number)).unwrap()
             })
             .collect();
-        assert_eq!(files.0.lock().unwrap().files.len(), MAX_OPEN);
+        assert_eq!(files.recent.lock().unwrap().files.len(), MAX_OPEN);
         for (object, number) in objects.iter().zip(0u8..) {
             let mut byte = [0];
             object.read_at(0, &mut byte).unwrap();
@@ -128,7 +141,7 @@ mod tests {
         fs::write(&path, "first").unwrap();
         let files = OpenFiles::default();
         let object = files.open(&path).unwrap();
-        files.0.lock().unwrap().files.clear();
+        files.recent.lock().unwrap().files.clear();
         fs::write(&path, "another").unwrap();
         assert!(object.read_at(0, &mut [0]).is_err());
     }

@@ -4,7 +4,7 @@
 //! one, and removes only the former.
 
 use crate::local::NO_WAIT;
-use crate::{Error, Replace, Result, Sealed, Staged, Unpublished, is_remote};
+use crate::{Error, Replace, Result, Sealed, Staged, Unpublished, local_path};
 use rustix::fs::{Advice, CWD, FlockOperation, RenameFlags, fadvise, flock, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -131,10 +131,8 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
 /// [`Error::Publish`] when the sync fails.
 pub fn sync_names(path: &str) -> Result<()> {
     // What a store took is durable.
-    if is_remote(path) {
-        return Ok(());
-    }
-    sync_folder(folder_of(Path::new(path))).map_err(|source| Error::Publish { path: path.to_owned(), source })
+    let Some(local) = local_path(path)? else { return Ok(()) };
+    sync_folder(folder_of(Path::new(&*local))).map_err(|source| Error::Publish { path: path.to_owned(), source })
 }
 
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Local files under one name each.
 
+use crate::local_path;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ pub struct RealNames(HashMap<PathBuf, PathBuf>);
 impl RealNames {
     /// The name of the file at `path`; as it is when its folder is gone, and for URLs of other stores.
     pub fn of(&mut self, path: &str) -> String {
-        let plain = Path::new(path.strip_prefix("file://").unwrap_or(path));
-        let (Some(name), false) = (plain.file_name(), path.contains("://") && !path.starts_with("file://")) else { return path.to_owned() };
+        let Ok(Some(local)) = local_path(path) else { return path.to_owned() };
+        let plain = Path::new(&*local);
+        let Some(name) = plain.file_name() else { return path.to_owned() };
         let folder = plain.parent().filter(|folder| *folder != "").unwrap_or(Path::new("."));
         let real = match self.0.get(folder) {
             Some(real) => real,

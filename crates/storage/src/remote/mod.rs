@@ -34,6 +34,7 @@ pub use options::{StorageOptions, configure, is_reached_with, options_of, pinned
 pub use store::{RemoteStore, RequestCounts, request_counts};
 
 pub(crate) use location::is_remote;
+pub(crate) use options::is_named;
 
 use crate::{Result, Store};
 use std::sync::Arc;

@@ -6,46 +6,14 @@
 use super::given::{CredentialSource, ForeignFiles};
 use super::location::{Location, Service};
 use super::store::RemoteStore;
-use crate::{Error, Result};
+use crate::secrets::{hide, hide_environment, hide_in_url, is_harmless, redacted, shown as without_keys_in};
+use crate::{Error, Result, local_path};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// Everything else may be a secret.
-const SHOWN: [&str; 29] = [
-    "endpoint",
-    "endpoint_url",
-    "aws_endpoint",
-    "aws_endpoint_url",
-    "azure_endpoint",
-    "azure_storage_endpoint",
-    "base_url",
-    "google_base_url",
-    "region",
-    "aws_region",
-    "default_region",
-    "aws_default_region",
-    "allow_http",
-    "aws_allow_http",
-    "azure_allow_http",
-    "virtual_hosted_style_request",
-    "skip_signature",
-    "aws_skip_signature",
-    "anon",
-    "account_name",
-    "azure_storage_account_name",
-    "profile",
-    "cache_dir",
-    "cache_bytes",
-    "max_requests",
-    "request_timeout",
-    "retry_timeout",
-    "service_account",
-    "revisions",
-];
 
 /// What `fsspec` and its file systems call them.
 const ALIASES: [(&str, &str); 3] = [("key", "access_key_id"), ("secret", "secret_access_key"), ("anon", "skip_signature")];
@@ -94,11 +62,18 @@ impl StorageOptions {
     #[must_use]
     pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Self {
         let renamed = |name: &str| ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| (*name).to_owned());
-        let named = options
+        let named: BTreeMap<String, String> = options
             .into_iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value))
             .map(|(name, value)| (renamed(&name).unwrap_or(name), value))
             .collect();
+        for (name, value) in &named {
+            // An address that is refused for its keys is quoted before that.
+            hide_in_url(value);
+            if !is_harmless(name) {
+                hide(value);
+            }
+        }
         Self { named, ..Self::default() }
     }
 
@@ -125,7 +100,8 @@ impl StorageOptions {
     /// Only those that are certainly no secrets, for what is stored or sent.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
-        Self::new(self.named.iter().filter(|(name, _)| SHOWN.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())))
+        let is_plain = |value: &str| without_keys_in(value) == value;
+        Self::new(self.named.iter().filter(|(name, value)| is_harmless(name) && is_plain(value)).map(|(name, value)| (name.clone(), value.clone())))
     }
 
     #[must_use]
@@ -138,13 +114,13 @@ impl StorageOptions {
     }
 
     pub(super) fn endpoint(&self) -> Option<&str> {
-        self.iter().find(|(name, _)| SHOWN.contains(name) && is_endpoint(name)).map(|(_, value)| value)
+        self.iter().find(|(name, _)| is_harmless(name) && is_endpoint(name)).map(|(_, value)| value)
     }
 
-    /// `text` without any value that may be a secret.
+    /// `text` without any value that may be a secret, also of those that are too short to be looked for in every message.
     pub(super) fn scrubbed(&self, text: &str) -> String {
-        let secrets = self.named.iter().filter(|(name, value)| !SHOWN.contains(&name.as_str()) && value.len() > 3);
-        secrets.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "…"))
+        let secrets = self.named.iter().filter(|(name, value)| !is_harmless(name) && value.len() > 3);
+        secrets.fold(redacted(text), |text, (_, value)| text.replace(value.as_str(), "…"))
     }
 
     /// Ours, and what is left for the client of the store.
@@ -158,7 +134,7 @@ impl StorageOptions {
                 "max_requests" => limits.max_requests = value.parse().ok().filter(|most| (1..=4096).contains(most)).ok_or_else(unusable)?,
                 "request_timeout" => limits.request_timeout = seconds().ok_or_else(unusable)?,
                 "retry_timeout" => limits.retry_timeout = seconds().ok_or_else(unusable)?,
-                "cache_dir" => limits.cache_dir = Some(PathBuf::from(value)),
+                "cache_dir" => limits.cache_dir = Some(local_folder(value).ok_or_else(unusable)?),
                 "cache_bytes" => limits.cache_bytes = value.parse().map_err(|_| unusable())?,
                 "profile" => limits.profile = Some(value.to_owned()),
                 _ if is_endpoint(name) && !is_address(value) => {
@@ -172,6 +148,11 @@ impl StorageOptions {
         }
         Ok((limits, others))
     }
+}
+
+/// A directory of this machine, also as a file URL.
+fn local_folder(value: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(local_path(value).ok()??.into_owned()))
 }
 
 /// Whether an option says who is asked.
@@ -197,14 +178,16 @@ pub(super) fn without_keys(value: &str) -> String {
 
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |name: &str, value: &str| if SHOWN.contains(&name) { value.to_owned() } else { "…".to_owned() };
+        let shown = |name: &str, value: &str| if is_harmless(name) { without_keys_in(value) } else { "…".to_owned() };
         formatter.debug_map().entries(self.iter().map(|(name, value)| (name, shown(name, value)))).finish()
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        let cache_dir = std::env::var_os("SHARDMILL_CACHE_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let cache_dir = std::env::var_os("SHARDMILL_CACHE_DIR").filter(|dir| !dir.is_empty());
+        // A name that is not valid is kept, and fails where it is used.
+        let cache_dir = cache_dir.map(|dir| dir.to_str().and_then(local_folder).unwrap_or_else(|| PathBuf::from(&dir)));
         Self {
             max_requests: MAX_REQUESTS,
             request_timeout: REQUEST_TIMEOUT,
@@ -226,6 +209,8 @@ struct Link(OnceLock<Box<Node>>);
 struct Node {
     root: String,
     options: StorageOptions,
+    /// By somebody who gave options, and not only by a path.
+    is_named: bool,
     store: Arc<RemoteStore>,
     next: Link,
 }
@@ -242,9 +227,11 @@ fn latest(root: &str) -> Option<&'static Node> {
     found
 }
 
-fn add(location: &Location, options: StorageOptions) -> Result<Arc<RemoteStore>> {
+fn add(location: &Location, options: StorageOptions, is_named: bool) -> Result<Arc<RemoteStore>> {
+    // The client looks at these now, and may say so.
+    hide_environment();
     let store = Arc::new(RemoteStore::new(location, &options)?);
-    let mut node = Box::new(Node { root: location.root.clone(), options, store: Arc::clone(&store), next: Link(OnceLock::new()) });
+    let mut node = Box::new(Node { root: location.root.clone(), options, is_named, store: Arc::clone(&store), next: Link(OnceLock::new()) });
     let mut link = &STORES;
     loop {
         match link.0.set(node) {
@@ -272,8 +259,8 @@ pub fn configure(path: &str, options: StorageOptions) -> Result<()> {
     if options.files.is_some() && location.service != Service::Foreign {
         return Err(refused(path, "this scheme is served by a client of its own".to_owned()));
     }
-    if known.is_none_or(|node| node.options != options) {
-        add(&location, options)?;
+    if known.is_none_or(|node| node.options != options || !node.is_named) {
+        add(&location, options, true)?;
     }
     Ok(())
 }
@@ -313,6 +300,11 @@ pub fn pinned_revisions<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<(St
     found
 }
 
+/// Whether the user named the store of `path` by giving options for it, and not only by a path.
+pub(crate) fn is_named(path: &str) -> bool {
+    Location::parse(path).ok().and_then(|location| latest(&location.root)).is_some_and(|node| node.is_named)
+}
+
 /// What was configured for the root of `path`.
 #[must_use]
 pub fn options_of(path: &str) -> Option<StorageOptions> {
@@ -323,12 +315,13 @@ pub fn options_of(path: &str) -> Option<StorageOptions> {
 pub(super) fn store_at(location: &Location) -> Result<Arc<RemoteStore>> {
     match latest(&location.root) {
         Some(node) => Ok(Arc::clone(&node.store)),
-        None => add(location, StorageOptions::default()),
+        None => add(location, StorageOptions::default(), false),
     }
 }
 
 pub(super) fn refused(path: &str, what: String) -> Error {
-    Error::Open { path: path.to_owned(), source: io::Error::new(io::ErrorKind::InvalidInput, what) }
+    // The path of the error itself may be shown too.
+    Error::Open { path: without_keys_in(path), source: io::Error::new(io::ErrorKind::InvalidInput, what) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,430 @@
+//! What must not be shown: values of options, credentials, and what stands in addresses beside the place.
+//!
+//! Messages quote paths, options and the words of other libraries, so no place that makes one can know what is in it. Instead secrets are registered
+//! where they enter the process, and every message goes through [`redacted`] before a user sees it. The invariant: an option is taken for a secret
+//! unless it is known to be none.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Options whose values may be shown, stored and sent. All others are secret.
+const HARMLESS: [&str; 44] = [
+    "account_name",
+    "allow_http",
+    "anon",
+    "aws_allow_http",
+    "aws_default_region",
+    "aws_endpoint",
+    "aws_endpoint_url",
+    "aws_region",
+    "aws_skip_signature",
+    "aws_unsigned_payload",
+    "aws_virtual_hosted_style_request",
+    "azure_allow_http",
+    "azure_endpoint",
+    "azure_storage_account_name",
+    "azure_storage_endpoint",
+    "azure_storage_use_emulator",
+    "base_url",
+    "bucket",
+    "bucket_name",
+    "cache_bytes",
+    "cache_dir",
+    "checksum_algorithm",
+    "connect_timeout",
+    "container_name",
+    "default_region",
+    "endpoint",
+    "endpoint_url",
+    "google_base_url",
+    "google_bucket",
+    "google_skip_signature",
+    "max_requests",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "profile",
+    "region",
+    "request_timeout",
+    "retry_timeout",
+    "revisions",
+    "skip_signature",
+    "timeout",
+    "unsigned_payload",
+    "use_emulator",
+    "use_fabric_endpoint",
+    "virtual_hosted_style_request",
+];
+
+/// Parameters of a query that say what is asked for, and not who asks.
+const HARMLESS_PARAMETERS: [&str; 21] = [
+    "alt",
+    "comp",
+    "continuation-token",
+    "cursor",
+    "delimiter",
+    "encoding-type",
+    "expand",
+    "limit",
+    "list-type",
+    "marker",
+    "max-keys",
+    "maxresults",
+    "partnumber",
+    "prefix",
+    "recursive",
+    "restype",
+    "revision",
+    "start-after",
+    "uploads",
+    "versionid",
+    "x-id",
+];
+
+/// Words in the name of an environment variable whose value is a secret.
+const SECRET_WORDS: [&str; 14] = [
+    "ACCOUNT",
+    "AUTH",
+    "AUTHORIZATION",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "KEY",
+    "PASSWD",
+    "PASSWORD",
+    "PROXY",
+    "SAS",
+    "SECRET",
+    "SIGNATURE",
+    "STRING",
+    "TOKEN",
+];
+/// Stores whose variables these are.
+const STORES: [&str; 8] = ["AWS", "AZURE", "GCP", "GCS", "GOOGLE", "HF", "HUGGING", "HUGGINGFACE"];
+
+/// Shorter values stand in messages by chance.
+const SHORTEST: usize = 6;
+const HIDDEN: &str = "…";
+
+/// Whether the value of an option may be shown.
+#[must_use]
+pub(crate) fn is_harmless(option: &str) -> bool {
+    HARMLESS.binary_search(&option).is_ok()
+}
+
+/// What is registered. Nothing is locked: a child that was forked finds it in order.
+static KNOWN: Link = Link(OnceLock::new());
+
+struct Link(OnceLock<Box<Node>>);
+
+struct Node {
+    secret: String,
+    /// As it may stand in a message, the longest first.
+    forms: Vec<String>,
+    next: Link,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(HIDDEN)
+    }
+}
+
+/// From now on, `secret` is in no message of this process. Of a text that is JSON, its parts are hidden as well.
+pub fn hide(secret: &str) {
+    let text = secret.trim();
+    if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) {
+        hide_parts(&value);
+    }
+    for part in text.lines().filter(|part| part.len() < text.len() && !part.starts_with("-----")) {
+        add(part.trim());
+    }
+    add(text);
+}
+
+fn hide_parts(value: &Value) {
+    match value {
+        Value::String(text) => hide(text),
+        Value::Array(values) => values.iter().for_each(hide_parts),
+        // What tells where to ask, and for whom, is known to everybody.
+        Value::Object(values) => {
+            let is_secret =
+                |name: &str| !name.ends_with("_uri") && !name.ends_with("_url") && !matches!(name, "type" | "universe_domain" | "project_id");
+            values.iter().filter(|(name, _)| is_secret(name)).for_each(|(_, value)| hide_parts(value));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn add(secret: &str) {
+    if secret.chars().count() < SHORTEST {
+        return;
+    }
+    let mut link = &KNOWN;
+    let mut node = None;
+    loop {
+        while let Some(taken) = link.0.get() {
+            if taken.secret == secret {
+                return;
+            }
+            link = &taken.next;
+        }
+        let made = node.take().unwrap_or_else(|| Box::new(Node { secret: secret.to_owned(), forms: forms_of(secret), next: Link(OnceLock::new()) }));
+        match link.0.set(made) {
+            Ok(()) => return,
+            Err(refused) => node = Some(refused),
+        }
+    }
+}
+
+/// A secret as itself, and as programs write it into requests, addresses and messages.
+fn forms_of(secret: &str) -> Vec<String> {
+    const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    const IN_PATHS: AsciiSet = UNRESERVED.remove(b'/');
+    const LOOSE: AsciiSet =
+        IN_PATHS.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')').remove(b'+').remove(b'=').remove(b':').remove(b'@');
+    let mut forms = BTreeSet::from([secret.to_owned()]);
+    for set in [NON_ALPHANUMERIC, &UNRESERVED, &IN_PATHS, &LOOSE] {
+        let encoded = utf8_percent_encode(secret, set).to_string();
+        forms.extend([encoded.replace("%20", "+"), lower_hex(&encoded), encoded]);
+    }
+    let unquoted = |text: String| text.get(1..text.len().saturating_sub(1)).unwrap_or_default().to_owned();
+    let json = unquoted(Value::from(secret).to_string());
+    forms.extend([ascii(&json), json.replace('/', "\\/"), json]);
+    forms.insert(unquoted(format!("{secret:?}")));
+    forms.extend([secret.replace('\\', "\\\\"), secret.replace('\\', "\\\\").replace('\'', "\\'")]);
+    forms.insert(secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"));
+    for bytes in [secret.as_bytes().to_vec(), format!("{secret}\n").into_bytes()] {
+        for before in 0..3 {
+            forms.extend(in_base64(&bytes, before));
+        }
+    }
+    forms.insert(secret.bytes().map(|byte| format!("{byte:02x}")).collect());
+    let mut forms: Vec<String> = forms.into_iter().filter(|form| form.chars().count() >= SHORTEST).collect();
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms
+}
+
+/// What base64 makes of it behind so many other bytes, as in `name:password`: the characters that no neighbour decides about.
+fn in_base64(secret: &[u8], before: usize) -> [String; 2] {
+    let padded = [vec![0; before], secret.to_vec()].concat();
+    let (skip, end) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+    let cut = |text: String| text.get(skip..end).filter(|core| core.len() >= 8).unwrap_or_default().to_owned();
+    [cut(STANDARD_NO_PAD.encode(&padded)), cut(URL_SAFE_NO_PAD.encode(&padded))]
+}
+
+/// The digits behind each `%` in small letters.
+fn lower_hex(encoded: &str) -> String {
+    let mut parts = encoded.split('%');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_at_checked(2) {
+        Some((digits, rest)) => format!("{text}%{}{rest}", digits.to_ascii_lowercase()),
+        None => format!("{text}%{part}"),
+    })
+}
+
+fn ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for mark in json.chars() {
+        if mark.is_ascii() {
+            text.push(mark);
+        } else {
+            mark.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    text
+}
+
+/// Registers the secrets of environment variables that stores look at. Called where they are looked at.
+pub(crate) fn hide_environment() {
+    for (name, value) in std::env::vars_os() {
+        let (Some(name), Some(value)) = (name.to_str().map(str::to_ascii_uppercase), value.to_str()) else { continue };
+        let words: Vec<&str> = name.split('_').collect();
+        let is_named = words.iter().any(|word| SECRET_WORDS.contains(word));
+        let is_json = value.trim_start().starts_with('{');
+        let is_of_store = words.first().is_some_and(|first| STORES.contains(first));
+        if name.ends_with("_PROXY") {
+            hide_in_url(value);
+        } else if is_of_store && is_named && (is_json || !is_place(&name, value)) {
+            hide(value);
+        }
+    }
+}
+
+/// Whether a variable says where a secret lies, or whose it is, and not what it is.
+fn is_place(name: &str, value: &str) -> bool {
+    ["_FILE", "_PATH", "_DIR", "_URI", "_URL", "_NAME", "_HOME"].iter().any(|end| name.ends_with(end))
+        || value.contains("://")
+        || (value.starts_with(['/', '~', '.']) && std::path::Path::new(value).components().count() > 1)
+}
+
+/// Registers what stands in an address beside the place, so that it is hidden in whatever form a library quotes it.
+pub(crate) fn hide_in_url(url: &str) {
+    for secret in Url::of(url).map(|url| url.secrets()).unwrap_or_default() {
+        add(secret);
+        let plain = percent_encoding::percent_decode_str(secret).decode_utf8_lossy();
+        add(&plain);
+        plain.split(':').for_each(add);
+    }
+}
+
+/// `text` without any secret that is registered, and without what addresses in it say beside the place.
+#[must_use]
+pub fn redacted(text: &str) -> String {
+    static ENVIRONMENT: OnceLock<()> = OnceLock::new();
+    ENVIRONMENT.get_or_init(hide_environment);
+    let mut found: Vec<&str> = Vec::new();
+    let mut link = &KNOWN;
+    while let Some(node) = link.0.get() {
+        found.extend(node.forms.iter().map(String::as_str).filter(|form| text.contains(form)));
+        link = &node.next;
+    }
+    // The longest first: a secret may be a part of another one, whose rest would stay.
+    found.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
+    let hidden = found.into_iter().fold(text.to_owned(), |text, form| text.replace(form, HIDDEN));
+    without_keys_in_urls(&hidden)
+}
+
+/// A path as it may be shown.
+#[must_use]
+pub(crate) fn shown(path: &str) -> String {
+    if path.contains(":/") { without_keys_in_urls(path) } else { path.to_owned() }
+}
+
+/// Whether a path is an address that says more than a place: who asks, or with which signature.
+#[must_use]
+pub fn has_keys(path: &str) -> bool {
+    let is_key =
+        |name: &str| ["sig", "token", "secret", "passw", "key", "credential", "auth"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+    let names = |url: &Url<'_>| {
+        url.query
+            .into_iter()
+            .chain(url.fragment)
+            .flat_map(|part| part.split(['&', ';']))
+            .any(|pair| is_key(pair.split('=').next().unwrap_or_default()))
+    };
+    path.contains(['@', '?', '#']) && Url::of(path).is_some_and(|url| url.user.is_some() || names(&url))
+}
+
+/// `text`, of whose addresses only scheme, host, path and harmless parameters are left.
+fn without_keys_in_urls(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(":/") {
+        let (head, tail) = rest.split_at(at);
+        let scheme = head
+            .rfind(|mark: char| !(mark.is_ascii_alphanumeric() || matches!(mark, '+' | '-' | '.')))
+            .map_or(0, |last| head.get(last..).and_then(|found| found.chars().next()).map_or(last, |mark| last + mark.len_utf8()));
+        let end = tail.find(|mark: char| mark.is_whitespace() || matches!(mark, '`' | '"' | '<' | '>' | '\'')).unwrap_or(tail.len());
+        let start = head.get(scheme..).unwrap_or_default();
+        let (body, after) = tail.split_at(end);
+        let url = format!("{start}{body}");
+        out.push_str(head.get(..scheme).unwrap_or_default());
+        out.push_str(&Url::of(&url).map_or_else(|| url.clone(), |found| found.plain()));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The parts of an address, as far as one can be told: it may be malformed.
+struct Url<'a> {
+    /// With the slashes.
+    scheme: &'a str,
+    user: Option<&'a str>,
+    /// Host and path.
+    place: &'a str,
+    query: Option<&'a str>,
+    fragment: Option<&'a str>,
+}
+
+impl<'a> Url<'a> {
+    fn of(url: &'a str) -> Option<Self> {
+        let at = url.find(":/")?;
+        let after = url.get(at + 1..)?;
+        let slashes = after.len() - after.trim_start_matches('/').len();
+        let (scheme, rest) = url.split_at_checked(at + 1 + slashes)?;
+        if at == 0 {
+            return None;
+        }
+        // A password may have unquoted marks in it, so it is looked for first.
+        let user = userinfo(scheme.get(..at).unwrap_or_default(), rest);
+        let (user, rest) = match user {
+            Some(len) => (rest.get(..len), rest.get(len + 1..).unwrap_or_default()),
+            None => (None, rest),
+        };
+        let is_web = scheme.starts_with("http");
+        let (rest, fragment) = match rest.split_once('#') {
+            Some((rest, fragment)) if is_web || fragment.contains('=') => (rest, Some(fragment)),
+            _ => (rest, None),
+        };
+        // Elsewhere it may be a wildcard, as in `s3://bucket/year=202?/month=1/`.
+        let is_query = |text: &str| {
+            let name = text.split_once('=').map_or("", |(name, _)| name);
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'%'))
+        };
+        let (place, query) = match rest.split_once('?') {
+            Some((place, query)) if is_web || is_query(query) => (place, Some(query)),
+            _ => (rest, None),
+        };
+        Some(Self { scheme, user, place, query, fragment })
+    }
+
+    fn secrets(&self) -> Vec<&'a str> {
+        let pairs = self.query.into_iter().chain(self.fragment).flat_map(|part| part.split(['&', ';']));
+        let values = pairs.filter_map(|pair| match pair.split_once('=') {
+            Some((name, value)) => (!is_harmless_parameter(name)).then_some(value),
+            None => Some(pair),
+        });
+        self.user.into_iter().chain(values).collect()
+    }
+
+    fn plain(&self) -> String {
+        let mut text = self.scheme.to_owned();
+        if self.user.is_some() {
+            text.push_str("…@");
+        }
+        text.push_str(self.place);
+        if let Some(query) = self.query {
+            text.push('?');
+            let parts: Vec<String> = query.split('&').map(parameter).collect();
+            text.push_str(&parts.join("&"));
+        }
+        if self.fragment.is_some() {
+            text.push_str("#…");
+        }
+        text
+    }
+}
+
+fn is_harmless_parameter(name: &str) -> bool {
+    HARMLESS_PARAMETERS.binary_search(&name.to_ascii_lowercase().as_str()).is_ok()
+}
+
+fn parameter(pair: &str) -> String {
+    match pair.split_once('=') {
+        Some((name, _)) if is_harmless_parameter(name) => pair.to_owned(),
+        Some((name, _)) => format!("{name}={HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    }
+}
+
+/// How long the part before the `@` is, where it is a name or a password and not the container or the revision of a path.
+fn userinfo(scheme: &str, rest: &str) -> Option<usize> {
+    let authority = rest.find(['/', '?', '#']).map_or(rest, |end| rest.get(..end).unwrap_or_default());
+    if let Some(at) = authority.rfind('@') {
+        let before = authority.get(..at).unwrap_or_default();
+        let is_container = matches!(scheme, "abfs" | "abfss" | "adl") && !before.contains(':') && !before.to_ascii_lowercase().contains("%3a");
+        return (!is_container).then_some(at);
+    }
+    // `name:pass/word@host`: what follows the colon is not a port.
+    let (_, port) = authority.split_once(':')?;
+    let is_port = matches!(scheme, "http" | "https") && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    if is_port { None } else { rest.rfind('@') }
+}
+
+#[cfg(test)]
+mod tests;
