@@ -21,6 +21,23 @@ pub enum Error {
     UnknownFormat { paths: String },
     #[error("`{first}` is {first_format} and `{second}` is {second_format}; a data set has one format")]
     MixedFormats { first: String, first_format: &'static str, second: String, second_format: &'static str },
+    /// The name, or the caller, says one format, and the bytes say something else.
+    #[error("`{path}` is not a valid {wanted} file: its first bytes look like {found}")]
+    WrongContents {
+        path: String,
+        wanted: &'static str,
+        found: &'static str,
+        #[source]
+        source: Option<Arc<TableError>>,
+    },
+    /// A file was named, and neither its name nor its bytes tell a format.
+    #[error("The format of `{path}` is unknown: its name does not tell, and its first bytes look like {found}")]
+    UnknownContents { path: String, found: &'static str },
+    /// A directory that MosaicML Streaming wrote as something else than MDS.
+    #[error("`{path}` lists {format} shards of MosaicML Streaming, which are not read by their index")]
+    TextShards { path: String, format: String },
+    #[error("`{path}` has {rows} rows, and the index of its directory lists {samples}")]
+    SampleCount { path: String, rows: u64, samples: u64 },
     #[error("`{name}` is no format")]
     NoSuchFormat { name: String },
     /// Two files disagree about a column, and no type holds the values of both.
@@ -30,6 +47,8 @@ pub enum Error {
     MissingRequired { column: String, path: String },
     #[error("`{path}` has two columns of the name `{column}`")]
     DuplicateColumn { path: String, column: String },
+    #[error("The name of column {column:?} of `{path}` holds the character NUL, or that of a part of it")]
+    NulInName { path: String, column: String },
     #[error("No column `{column}`; the data has {available}")]
     UnknownColumn { column: String, available: String },
     #[error("Column `{column}` of `{path}` cannot be delivered as {wanted}")]
@@ -99,7 +118,11 @@ impl Error {
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::SourceColumn { .. } => Some("choose another source_column"),
-            Self::UnknownFormat { .. } => Some("name it by format="),
+            Self::NulInName { .. } => Some("no Arrow library takes such a name: write the file again with another"),
+            Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some("name it by format="),
+            Self::WrongContents { .. } => Some("name the format that it has by format=, or fetch the file again"),
+            Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
+            Self::SampleCount { .. } => Some("fetch the directory again: the shard or the index is not the one that was written"),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset"),
             Self::SchemaConflict { .. } => Some("read the files as data sets of their own, or write them again with one type"),
             _ => None,

@@ -1,7 +1,9 @@
-//! Which format a file has, by its name.
+//! Which format a file has, by its name; by its first bytes where the name does not tell.
 
 use crate::{Error, Result};
 use shardmill_formats::mds::Compression;
+use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
+use shardmill_storage::{RangeRead, store_of};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -72,4 +74,47 @@ impl Format {
             _ => None,
         }
     }
+
+    /// By extension, else by the first bytes, which costs a read.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn of_file(path: &str) -> Result<Option<Self>> {
+        match Self::of(path) {
+            Some(format) => Ok(Some(format)),
+            None => Ok(Self::of_signature(signature_of(store_of(path)?.open(path)?.as_ref())?)),
+        }
+    }
+
+    /// Text and compressed bytes may be anything.
+    #[must_use]
+    pub(super) fn of_signature(signature: Signature) -> Option<Self> {
+        match signature {
+            Signature::Parquet => Some(Self::Parquet),
+            Signature::Orc => Some(Self::Orc),
+            Signature::ArrayRecord => Some(Self::ArrayRecord),
+            Signature::Tar => Some(Self::WebDataset),
+            _ => None,
+        }
+    }
+
+    /// Whether a file with these first bytes is certainly not of this format. Damage alone does not tell.
+    pub(super) fn is_contradicted_by(self, signature: Signature) -> bool {
+        match (self, signature) {
+            (_, Signature::Empty) => false,
+            (Self::Csv, Signature::Text | Signature::Json) => false,
+            (Self::Csv, _) => true,
+            (Self::Jsonl, Signature::Text | Signature::Json | Signature::Compressed(_) | Signature::Binary) => false,
+            (_, Signature::Binary) => false,
+            (Self::WebDataset | Self::Mds, Signature::Compressed(_)) => false,
+            (format, signature) => Self::of_signature(signature) != Some(format),
+        }
+    }
+}
+
+/// What the first bytes of an object say it is.
+pub(super) fn signature_of(object: &dyn RangeRead) -> shardmill_storage::Result<Signature> {
+    let mut head = vec![0; usize::try_from(object.size().min(SIGNATURE_BYTES)).unwrap_or_default()];
+    object.read_at(0, &mut head)?;
+    Ok(Signature::of(&head))
 }

@@ -6,10 +6,11 @@
 use super::Format;
 use crate::Result;
 use serde::de::IgnoredAny;
-use shardmill_formats::mds::{self, ArrayTypes, Error as MdsError, INDEX_NAME, Index, MdsFile, MdsOptions, ShardEntry};
+use shardmill_formats::limit::DecodeLimit;
+use shardmill_formats::mds::{self, ArrayTypes, Error as MdsError, FileEntry, INDEX_NAME, Index, MdsFile, MdsOptions, ShardEntry};
 use shardmill_formats::table::{TableError, TableFile};
 use shardmill_plan::{DataFile, data_files};
-use shardmill_storage::{Error as StorageError, RangeRead, store_of};
+use shardmill_storage::{Error as StorageError, RangeRead, Roots, is_remote, store_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -38,9 +39,9 @@ impl MdsShards {
         entered.collect()
     }
 
-    /// The shards of `path` in the order of its index; `None` when it has none.
-    pub(super) fn list(&mut self, path: &str) -> Result<Option<Vec<DataFile>>> {
-        Ok(indexed_files(path)?.map(|files| self.enter(files)))
+    /// The shards of a folder in the order of its index; `None` for an index of something else.
+    pub(super) fn list(&mut self, index: &FolderIndex) -> Result<Option<Vec<DataFile>>> {
+        Ok(shards_of(index)?.map(|files| self.enter(files)))
     }
 
     fn entry(&self, path: &str) -> Option<Arc<ShardEntry>> {
@@ -55,52 +56,107 @@ pub struct IndexedFile {
     pub entry: Arc<ShardEntry>,
 }
 
+/// The index of a folder, which is not read yet.
+#[derive(Debug)]
+pub(super) struct FolderIndex {
+    pub(super) folder: String,
+    pub(super) path: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl FolderIndex {
+    /// `None` for what is no folder, and for one without an index.
+    ///
+    /// # Errors
+    /// For an index that cannot be read.
+    pub(super) fn of(path: &str) -> Result<Option<Self>> {
+        // What is called like a file of another format is no such folder, and asking an object store would cost a request.
+        match Format::of(path) {
+            None => {}
+            Some(Format::Mds) if !matches!(store_of(path)?.open(path), Ok(_) | Err(StorageError::NotFound { .. })) => {}
+            Some(_file) => return Ok(None),
+        }
+        let folder = match path.trim_end_matches('/') {
+            // The root of a store keeps the slashes of its scheme.
+            root if root.ends_with(':') && path.len() > root.len() => format!("{root}/"),
+            folder => folder.to_owned(),
+        };
+        let path = format!("{folder}/{INDEX_NAME}");
+        let Ok(object) = store_of(&path)?.open(&path) else { return Ok(None) };
+        Ok(Some(Self { folder, bytes: whole(object.as_ref())?, path }))
+    }
+
+    /// Where its shards may lie.
+    pub(super) fn roots(&self) -> Roots {
+        Roots::new(&[], std::slice::from_ref(&self.folder))
+    }
+}
+
 /// The shards that the index of a folder lists. `None` for what is no folder, and for one without an index of MDS shards.
 ///
 /// # Errors
 /// For an index that cannot be read.
 pub fn indexed_files(path: &str) -> Result<Option<Vec<IndexedFile>>> {
-    // What is called like a file of another format is no such folder, and asking an object store would cost a request.
-    match Format::of(path) {
-        None => {}
-        Some(Format::Mds) if !matches!(store_of(path)?.open(path), Ok(_) | Err(StorageError::NotFound { .. })) => {}
-        Some(_file) => return Ok(None),
-    }
-    let folder = path.trim_end_matches('/');
-    let index_path = format!("{folder}/{INDEX_NAME}");
-    let Ok(object) = store_of(&index_path)?.open(&index_path) else { return Ok(None) };
-    let bytes = whole(object.as_ref())?;
+    FolderIndex::of(path)?.map_or(Ok(None), |index| shards_of(&index))
+}
+
+fn shards_of(index: &FolderIndex) -> Result<Option<Vec<IndexedFile>>> {
+    let FolderIndex { folder, path: index_path, bytes } = index;
     let refused = |reason: String| TableError::from(MdsError::Index { path: index_path.clone(), reason });
-    let index = match Index::parse(&index_path, &bytes) {
-        Ok(index) => index,
-        Err(error) if Index::is_mds(&bytes) => return Err(TableError::from(error).into()),
+    let parsed = match Index::parse(index_path, bytes) {
+        Ok(parsed) => parsed,
+        Err(error) if Index::is_mds(bytes) => return Err(TableError::from(error).into()),
         // What was cut says no more whose index it is; then the files beside it do.
-        Err(_) if serde_json::from_slice::<IgnoredAny>(&bytes).is_err() && holds_shards(folder)? => {
+        Err(_) if serde_json::from_slice::<IgnoredAny>(bytes).is_err() && holds_shards(folder)? => {
             return Err(refused("it is no JSON: it was cut, or is still being written".to_owned()).into());
+        }
+        // Without its index a directory of shards says nothing of those that are missing.
+        Err(_) if has_shards_beside(folder)? => {
+            return Err(refused("it is not an index of MDS shards, and MDS shards are beside it".to_owned()).into());
         }
         Err(_) => return Ok(None),
     };
+    if parsed.shards.is_empty() && has_shards_beside(folder)? {
+        return Err(refused("it lists no shard, and MDS shards are beside it".to_owned()).into());
+    }
     let mut listed = HashSet::new();
-    if let Some(entry) = index.shards.iter().find(|entry| !listed.insert(entry.file().basename.as_str())) {
+    if let Some(entry) = parsed.shards.iter().find(|entry| !listed.insert(entry.file().basename.as_str())) {
         return Err(refused(format!("it lists `{}` twice", entry.file().basename)).into());
     }
-    let files = index.shards.into_iter().map(|entry| {
-        let at = |basename: &str| format!("{folder}/{basename}");
-        let mut relative = entry.file().basename.clone();
-        // A reader that unpacked the shard leaves only what it unpacked.
-        if let Some(zip) = &entry.zip_data
-            && is_absent(&at(&zip.basename))?
-            && !is_absent(&at(&entry.raw_data.basename))?
-        {
-            relative.clone_from(&entry.raw_data.basename);
-        }
-        Ok(IndexedFile { file: DataFile { path: at(&relative), relative }, entry: Arc::new(entry) })
-    });
+    let roots = index.roots();
+    let files = parsed
+        .shards
+        .into_iter()
+        .map(|entry| Ok(IndexedFile { file: stored(index, &roots, &entry.raw_data, entry.zip_data.as_ref())?, entry: Arc::new(entry) }));
     files.collect::<Result<Vec<_>>>().map(Some)
+}
+
+/// The file of a shard that is there.
+///
+/// # Errors
+/// When it is a link that leads out of the directory.
+pub(super) fn stored(index: &FolderIndex, roots: &Roots, raw: &FileEntry, zip: Option<&FileEntry>) -> Result<DataFile> {
+    let at = |basename: &str| format!("{}/{basename}", index.folder);
+    // A reader that unpacked the shard leaves only what it unpacked.
+    let relative = match zip {
+        Some(zip) if !is_absent(&at(&zip.basename))? || is_absent(&at(&raw.basename))? => &zip.basename,
+        _ => &raw.basename,
+    };
+    // The name does not leave the directory, but a link of that name may.
+    if !is_remote(&index.folder) && matches!(roots.open(&at(relative)), Err(StorageError::OutsideRoots { .. })) {
+        let reason = "it is a link that leads out of the directory of the index".to_owned();
+        return Err(TableError::from(MdsError::IndexField { path: index.path.clone(), shard: relative.clone(), field: "basename", reason }).into());
+    }
+    Ok(DataFile { path: at(relative), relative: relative.clone() })
 }
 
 fn holds_shards(folder: &str) -> Result<bool> {
     Ok(data_files(&[folder.to_owned()])?.iter().any(|file| Format::of(&file.path) == Some(Format::Mds)))
+}
+
+fn has_shards_beside(folder: &str) -> Result<bool> {
+    let is_shard = |file: &DataFile| !file.relative.contains('/') && Format::of(&file.path) == Some(Format::Mds);
+    Ok(data_files(&[folder.to_owned()])?.iter().any(is_shard))
 }
 
 fn is_absent(path: &str) -> Result<bool> {
@@ -112,9 +168,10 @@ fn is_absent(path: &str) -> Result<bool> {
 }
 
 pub(crate) fn whole(object: &dyn RangeRead) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(object.size()).unwrap_or(usize::MAX)];
-    object.read_at(0, &mut bytes)?;
-    Ok(bytes)
+    let size = object.size();
+    let checked = DecodeLimit::default().check(object.path(), size, "the index has", || "all of it".to_owned());
+    checked.map_err(|refusal| TableError::from(MdsError::from(refusal)))?;
+    Ok(object.read_ranges(std::slice::from_ref(&(0..size)))?.pop().map(Vec::from).unwrap_or_default())
 }
 
 /// Opens shards, each with its entry, all with the same types of arrays.
@@ -123,15 +180,16 @@ pub(super) struct MdsOpener {
     shards: MdsShards,
     array_types: Option<Arc<ArrayTypes>>,
     has_pickle_bytes: bool,
+    limit: DecodeLimit,
 }
 
 impl MdsOpener {
     /// The first of `objects` that has a sample decides about arrays. Without any, each shard decides for itself.
-    pub(super) fn new(shards: MdsShards, has_pickle_bytes: bool, objects: &[Arc<dyn RangeRead>]) -> Self {
-        let mut opener = Self { shards, array_types: None, has_pickle_bytes };
+    pub(super) fn new(shards: MdsShards, has_pickle_bytes: bool, limit: DecodeLimit, objects: &[Arc<dyn RangeRead>]) -> Self {
+        let mut opener = Self { shards, array_types: None, has_pickle_bytes, limit };
         for object in objects {
             let entry = opener.shards.entry(object.path());
-            match MdsFile::first_array_types(Arc::clone(object), entry.as_deref()) {
+            match MdsFile::first_array_types(Arc::clone(object), entry.as_deref(), limit) {
                 Ok(None) => {}
                 Ok(Some(types)) => {
                     opener.array_types = Some(Arc::new(types));
@@ -146,7 +204,7 @@ impl MdsOpener {
 
     pub(super) fn open(&self, object: Arc<dyn RangeRead>) -> std::result::Result<Arc<dyn TableFile>, mds::Error> {
         let entry = self.shards.entry(object.path());
-        let options = MdsOptions { entry, array_types: self.array_types.clone(), has_pickle_bytes: self.has_pickle_bytes };
+        let options = MdsOptions { entry, array_types: self.array_types.clone(), has_pickle_bytes: self.has_pickle_bytes, limit: self.limit };
         Ok(Arc::new(MdsFile::open(object, &options)?))
     }
 }

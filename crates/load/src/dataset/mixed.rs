@@ -50,6 +50,7 @@ impl Dataset {
             format: format.filter(|format| sources.iter().all(|source| source.dataset.format == Some(*format))),
             files,
             schema,
+            left_out: sources.iter().flat_map(|source| source.dataset.left_out.iter().cloned()).collect(),
             skipped: sources.iter().flat_map(|source| source.dataset.skipped.iter().cloned()).collect(),
             bytes_read: sources.iter().flat_map(|source| source.dataset.bytes_read.iter().cloned()).collect(),
         })

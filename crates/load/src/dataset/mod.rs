@@ -4,6 +4,7 @@
 
 mod addition;
 mod format;
+mod found;
 mod mds;
 mod mds_index;
 mod mixed;
@@ -13,14 +14,17 @@ mod refetched;
 mod rows;
 mod schema;
 mod table;
+mod text_shards;
 
 pub use addition::disagreement;
 pub use format::Format;
+pub use found::{LeftOut, files_left_out, files_of_one_format};
 pub use mds::{IndexedFile, MdsShards, indexed_files};
 pub use mds_index::rebuild_index;
 pub use mixed::MixedSource;
-pub use open::{DatasetOptions, files_of_one_format};
+pub use open::DatasetOptions;
 pub use opener::FileOpener;
+pub use schema::has_nul;
 pub use table::{TableColumn, TableDataFile, TableOptions};
 
 use crate::{Error, Result};
@@ -45,6 +49,7 @@ pub struct Dataset {
     format: Option<Format>,
     files: Vec<OpenFile>,
     schema: SchemaRef,
+    left_out: Vec<LeftOut>,
     skipped: Vec<(String, Error)>,
     /// Files of several data sets bring their own counters.
     bytes_read: Vec<Arc<AtomicU64>>,
@@ -91,6 +96,12 @@ impl Dataset {
     #[must_use]
     pub fn files(&self) -> &[OpenFile] {
         &self.files
+    }
+
+    /// Files that were found beside the data and are not part of it.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// Files that could not be opened and were left out, each with its error.

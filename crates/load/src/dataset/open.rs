@@ -1,5 +1,6 @@
 //! Opens the files of a data set: lists them, reads their footers in parallel, agrees on one schema.
 
+use super::found::{Found, find_files};
 use super::schema::unify;
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin};
 use crate::{Error, Result};
@@ -8,12 +9,13 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat;
 use bytes::Bytes;
 use shardmill_engine::{Cancel, run_in_order};
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
-use shardmill_plan::{DataFile, Expression, Partitions, data_files};
+use shardmill_plan::{DataFile, Expression, Partitions};
 use shardmill_storage::{Error as StorageError, Identity, OpenFiles, RangeRead, is_remote};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +39,10 @@ pub struct DatasetOptions {
     pub skip_bad_files: bool,
     /// Deliver columns of pickles, in MDS shards, as the bytes that they are; else they cannot be read.
     pub has_pickle_bytes: bool,
+    /// WebDataset tars that were joined are read to their last member, over the zeros between them.
+    pub ignores_zeros: bool,
+    /// What one value, line, page or member may take in memory.
+    pub limit: DecodeLimit,
     /// For reading footers.
     pub threads: usize,
 }
@@ -46,11 +52,12 @@ impl Dataset {
     /// For a path that does not exist, files of several or unknown formats, a file that cannot be opened, and schemas that contradict each other.
     pub fn open(options: &DatasetOptions, cancel: &Cancel) -> Result<Self> {
         let mut shards = MdsShards::default();
-        let (format, files) = find_files(&options.paths, options.format, &mut shards)?;
+        let Found { format, files, left_out, samples } = find_files(&options.paths, options.format, &mut shards)?;
         let Some(format) = format else {
             let schema = unify(std::iter::empty())?;
-            return Ok(Self { format: options.format, files: Vec::new(), schema, skipped: Vec::new(), bytes_read: Vec::new() });
+            return Ok(Self { format: options.format, files: Vec::new(), schema, left_out, skipped: Vec::new(), bytes_read: Vec::new() });
         };
+        let samples = if options.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
         let relatives: Vec<&str> = files.iter().filter(|_| options.hive).map(|file| file.relative.as_str()).collect();
         let partitions = Partitions::infer("", &relatives)?;
         let wanted = wanted_files(&partitions, options.filter.as_ref(), files.len())?;
@@ -60,7 +67,14 @@ impl Dataset {
         let mut opened = Vec::with_capacity(listed.len());
         let mut skipped = Vec::new();
         for ((number, file), table) in listed.drain(..).zip(tables) {
-            match table {
+            let whole = |(table, size): (Arc<dyn TableFile>, u64)| {
+                let rows = table.blocks().iter().map(|block| block.rows).sum();
+                match samples.get(&file.path) {
+                    Some(samples) if *samples != rows => Err(Error::SampleCount { path: file.path.clone(), rows, samples: *samples }),
+                    _ => Ok((table, size)),
+                }
+            };
+            match table.and_then(whole) {
                 Ok((table, size)) => opened.push((number, file, table, size)),
                 Err(error) if options.skip_bad_files && is_of_file(&error, &file.path) => skipped.push((file.path, error)),
                 Err(error) => return Err(error),
@@ -77,7 +91,7 @@ impl Dataset {
             columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
             OpenFile { path: file.path, relative: file.relative, size, columns, table, live: None }
         });
-        Ok(Self { format: Some(format), files: files.collect(), schema, skipped, bytes_read: vec![bytes_read] })
+        Ok(Self { format: Some(format), files: files.collect(), schema, left_out, skipped, bytes_read: vec![bytes_read] })
     }
 }
 
@@ -130,48 +144,6 @@ fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expressio
     (!parts.is_empty()).then_some(Expression::And(parts))
 }
 
-/// The data files at or below `paths`, and the format that all of them have: `format`, or by their names. `None` when there are no files.
-///
-/// # Errors
-/// For a path that does not exist, and files of several or unknown formats.
-pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(Option<Format>, Vec<DataFile>)> {
-    find_files(paths, format, &mut MdsShards::default())
-}
-
-/// As [`files_of_one_format`]; `shards` learns what indexes say of the files.
-fn find_files(paths: &[String], format: Option<Format>, shards: &mut MdsShards) -> Result<(Option<Format>, Vec<DataFile>)> {
-    let mut files = Vec::new();
-    let mut is_indexed = false;
-    for path in paths {
-        let listed = if format.is_none_or(|format| format == Format::Mds) { shards.list(path)? } else { None };
-        is_indexed |= listed.is_some();
-        files.extend(listed.map_or_else(|| data_files(std::slice::from_ref(path)), Ok)?);
-    }
-    let mut seen = HashSet::new();
-    files.retain(|file| seen.insert(file.path.clone()));
-    if files.is_empty() {
-        return Ok((is_indexed.then_some(Format::Mds).filter(|_| format.is_none()), files));
-    }
-    if let Some(format) = format {
-        // The format decides, not the name. But beside files that are called after it, those called after another one are something else: a manifest.
-        let is_named_so = files.iter().any(|file| Format::of(&file.path) == Some(format));
-        let is_data = |file: &DataFile| !is_named_so || Format::of(&file.path).is_none_or(|other| other == format);
-        return Ok((Some(format), files.into_iter().filter(is_data).collect()));
-    }
-    let mut known: Vec<(DataFile, Format)> = files.into_iter().filter_map(|file| Format::of(&file.path).map(|format| (file, format))).collect();
-    // Files that are merely called `.json` beside others describe them.
-    if known.iter().any(|(_, format)| *format != Format::Jsonl) {
-        known.retain(|(file, _)| !file.path.to_ascii_lowercase().ends_with(".json"));
-    }
-    let Some((first, format)) = known.first().map(|(file, format)| (file.path.clone(), *format)) else {
-        return Err(Error::UnknownFormat { paths: paths.join(", ") });
-    };
-    if let Some((second, other)) = known.iter().find(|(_, other)| *other != format) {
-        return Err(Error::MixedFormats { first, first_format: format.name(), second: second.path.clone(), second_format: other.name() });
-    }
-    Ok((Some(format), known.into_iter().map(|(file, _)| file).collect()))
-}
-
 /// Threads that mostly wait for a store.
 pub(crate) const REQUESTING_THREADS: usize = 64;
 
@@ -202,8 +174,9 @@ pub(super) fn open_all(
     let readable: Vec<Arc<dyn RangeRead>> = objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
     // The types of text are decided over all files, before any of them is indexed.
     let opener = match format {
-        Format::Mds => FileOpener::of_mds(shards, options.has_pickle_bytes, &readable),
-        _ => FileOpener::new(format, options.text_schema.clone(), options.bad_lines, &readable)?,
+        Format::Mds => FileOpener::of_mds(shards, options.has_pickle_bytes, options.limit, &readable),
+        Format::WebDataset => FileOpener::of_tars(options.ignores_zeros, options.limit),
+        _ => FileOpener::new(format, options.text_schema.clone(), options.bad_lines, options.limit, &readable)?,
     };
     let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
     let work = move |number: usize| {

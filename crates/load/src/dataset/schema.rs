@@ -53,6 +53,25 @@ pub(super) fn unify<'a>(files: impl Iterator<Item = (&'a str, &'a SchemaRef)>) -
     Ok(Arc::new(Schema::new(nullable.collect::<Vec<_>>())))
 }
 
+/// Whether the name of a column, or of a part of its type, holds the character NUL. Such a name ends early wherever Arrow data changes hands.
+#[must_use]
+pub fn has_nul(field: &Field) -> bool {
+    field.name().contains('\0') || type_has_nul(field.data_type())
+}
+
+fn type_has_nul(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) | DataType::LargeListView(item) => has_nul(item),
+        DataType::FixedSizeList(item, _) | DataType::Map(item, _) => has_nul(item),
+        DataType::Struct(fields) => fields.iter().any(|field| has_nul(field)),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_nul(field)),
+        DataType::Dictionary(_, value) => type_has_nul(value),
+        DataType::RunEndEncoded(ends, values) => has_nul(ends) || has_nul(values),
+        DataType::Timestamp(_, Some(zone)) => zone.contains('\0'),
+        _ => false,
+    }
+}
+
 /// Keys that suffice for the values of one file do not suffice for those of several.
 fn with_wide_keys(data_type: &DataType) -> DataType {
     match data_type {

@@ -10,6 +10,7 @@ use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
 use shardmill_plan::DataFile;
@@ -69,7 +70,14 @@ impl Dataset {
             let live = live_rows(&file.deleted, table.as_ref());
             files.push(OpenFile { path: file.path.clone(), relative: file.relative.clone(), size, table, columns, live });
         }
-        Ok(Self { format: Some(Format::Parquet), files, schema: Arc::clone(&options.schema), skipped: Vec::new(), bytes_read: vec![bytes_read] })
+        Ok(Self {
+            format: Some(Format::Parquet),
+            files,
+            schema: Arc::clone(&options.schema),
+            left_out: Vec::new(),
+            skipped: Vec::new(),
+            bytes_read: vec![bytes_read],
+        })
     }
 }
 
@@ -83,6 +91,8 @@ fn parquet(threads: usize) -> DatasetOptions {
         bad_lines: BadLines::Error,
         skip_bad_files: false,
         has_pickle_bytes: false,
+        ignores_zeros: false,
+        limit: DecodeLimit::default(),
         threads: threads.max(1),
     }
 }

@@ -1,0 +1,217 @@
+//! Which of the files below some paths make a data set, and what becomes of the others.
+//!
+//! The invariant: every file below the paths is a file of the data set, is listed as left out, or is an error; and each of them counts as often as it was
+//! named, or once.
+
+use super::format::signature_of;
+use super::mds::FolderIndex;
+use super::open::REQUESTING_THREADS;
+use super::text_shards::text_shards;
+use super::{Format, MdsShards};
+use crate::{Error, Result};
+use shardmill_engine::{Cancel, run_in_order};
+use shardmill_formats::signature::Signature;
+use shardmill_plan::{DataFile, listing};
+use shardmill_storage::{RealNames, is_remote, store_of};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+/// A file that is not part of the data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    pub path: String,
+    pub reason: String,
+    /// By its name it is never data, unless it is named.
+    pub is_side_car: bool,
+}
+
+/// The files of a data set.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// `None` when there are no files.
+    pub(super) format: Option<Format>,
+    pub(super) files: Vec<DataFile>,
+    pub(super) left_out: Vec<LeftOut>,
+    /// Rows of files, as an index lists them.
+    pub(super) samples: HashMap<String, u64>,
+}
+
+/// A file that may be data.
+struct Candidate {
+    file: DataFile,
+    /// By its own path, not by that of a directory or a glob.
+    is_named: bool,
+    /// What an index says of it.
+    format: Option<Format>,
+}
+
+/// The data files at or below `paths`, and the format that all of them have: `format`, or by their names and first bytes. `None` when there are no files.
+///
+/// # Errors
+/// For a path that does not exist, and files of several or unknown formats.
+pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(Option<Format>, Vec<DataFile>)> {
+    let found = find_files(paths, format, &mut MdsShards::default())?;
+    Ok((found.format, found.files))
+}
+
+/// Files below `paths` that are not part of the data set.
+///
+/// # Errors
+/// As [`files_of_one_format`].
+pub fn files_left_out(paths: &[String], format: Option<Format>) -> Result<Vec<LeftOut>> {
+    Ok(find_files(paths, format, &mut MdsShards::default())?.left_out)
+}
+
+/// As [`files_of_one_format`], with what was left out; `shards` learns what indexes say of the files.
+pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut MdsShards) -> Result<Found> {
+    let mut found = Found::default();
+    let mut candidates = Candidates::default();
+    let mut is_indexed = false;
+    for path in paths {
+        let index = if matches!(format, None | Some(Format::Mds | Format::Jsonl)) { FolderIndex::of(path)? } else { None };
+        if let Some(index) = &index
+            && format != Some(Format::Jsonl)
+            && let Some(files) = shards.list(index)?
+        {
+            is_indexed = true;
+            candidates.add(files, false, Some(Format::Mds));
+            continue;
+        }
+        if let Some(index) = &index
+            && format != Some(Format::Mds)
+            && let Some(files) = text_shards(index)?
+        {
+            found.samples.extend(files.iter().map(|shard| (shard.file.path.clone(), shard.samples)));
+            candidates.add(files.into_iter().map(|shard| shard.file).collect(), false, Some(Format::Jsonl));
+            continue;
+        }
+        let listed = listing(path)?;
+        let side_car = |file: shardmill_plan::SideCar| LeftOut { path: file.path, reason: file.reason.to_owned(), is_side_car: true };
+        found.left_out.extend(listed.side_cars.into_iter().map(side_car));
+        candidates.add(listed.files, listed.is_named, None);
+    }
+    let candidates = candidates.files;
+    // What one path leaves out, another one may name.
+    let read: HashSet<&str> = candidates.iter().map(|candidate| candidate.file.path.as_str()).collect();
+    found.left_out.retain(|file| !read.contains(file.path.as_str()));
+    if candidates.is_empty() {
+        found.format = is_indexed.then_some(Format::Mds).filter(|_| format.is_none());
+        return Ok(found);
+    }
+    match format {
+        Some(format) => choose(format, candidates, &mut found),
+        None => agree(candidates, &mut found, paths)?,
+    }
+    Ok(found)
+}
+
+/// Files in the order of the paths.
+#[derive(Default)]
+struct Candidates {
+    files: Vec<Candidate>,
+    names: RealNames,
+    /// Files that were found, and of these the ones that were also named.
+    found: HashSet<String>,
+    named: HashSet<String>,
+}
+
+impl Candidates {
+    /// A file that is found again, below another path, is the same file; one that is named again is wanted again.
+    fn add(&mut self, files: Vec<DataFile>, is_named: bool, format: Option<Format>) {
+        for file in files {
+            let name = self.names.of(&file.path);
+            let is_new = if is_named {
+                // What was found and is then named, for the first time, is one file.
+                let is_first = self.named.insert(name.clone());
+                !(is_first && self.found.contains(&name))
+            } else {
+                !self.named.contains(&name) && self.found.insert(name)
+            };
+            if is_new {
+                self.files.push(Candidate { file, is_named, format });
+            }
+        }
+    }
+}
+
+/// The format decides, not the name. But beside files that are called after it, those called after another one are something else: a manifest.
+fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found) {
+    found.format = Some(format);
+    let is_named_so = candidates.iter().any(|candidate| Format::of(&candidate.file.path) == Some(format));
+    for candidate in candidates {
+        match Format::of(&candidate.file.path).filter(|other| *other != format) {
+            Some(other) if is_named_so && !candidate.is_named && candidate.format.is_none() => {
+                found.leave_out(candidate.file.path, format!("it is called like a file of {}, beside files of {}", other.name(), format.name()));
+            }
+            _ => found.files.push(candidate.file),
+        }
+    }
+}
+
+/// The one format of all files.
+fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Result<()> {
+    let signatures = signatures(&candidates)?;
+    let mut known: Vec<(Candidate, Format)> = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        let by_name = candidate.format.or_else(|| Format::of(&candidate.file.path));
+        let signature = signatures.get(&candidate.file.path);
+        match by_name.or_else(|| signature.and_then(|signature| Format::of_signature(signature.as_ref().ok().copied()?))) {
+            Some(format) => known.push((candidate, format)),
+            None => match signature {
+                Some(Err(error)) if candidate.is_named => return Err(error.clone()),
+                Some(Err(error)) => found.leave_out(candidate.file.path, error.to_string()),
+                signature => {
+                    let looks = signature.and_then(|signature| signature.as_ref().ok()).map_or("binary data", |signature| signature.name());
+                    if candidate.is_named {
+                        return Err(Error::UnknownContents { path: candidate.file.path, found: looks });
+                    }
+                    found.leave_out(candidate.file.path, format!("its name does not tell a format, and its first bytes look like {looks}"));
+                }
+            },
+        }
+    }
+    // Files that are merely called `.json` beside others describe them.
+    if known.iter().any(|(_, format)| *format != Format::Jsonl) {
+        let describes =
+            |candidate: &Candidate| !candidate.is_named && candidate.format.is_none() && candidate.file.path.to_ascii_lowercase().ends_with(".json");
+        let (others, kept): (Vec<_>, Vec<_>) = known.into_iter().partition(|(candidate, _)| describes(candidate));
+        for (candidate, _) in others {
+            found.leave_out(candidate.file.path, "a .json file beside files of another format describes them".to_owned());
+        }
+        known = kept;
+    }
+    let Some((first, format)) = known.first().map(|(candidate, format)| (candidate.file.path.clone(), *format)) else {
+        return Err(Error::UnknownFormat { paths: paths.join(", ") });
+    };
+    if let Some((second, other)) = known.iter().find(|(_, other)| *other != format) {
+        let second = second.file.path.clone();
+        return Err(Error::MixedFormats { first, first_format: format.name(), second, second_format: other.name() });
+    }
+    found.format = Some(format);
+    found.files = known.into_iter().map(|(candidate, _)| candidate.file).collect();
+    Ok(())
+}
+
+/// The first bytes of files whose names do not tell a format, one read each.
+fn signatures(candidates: &[Candidate]) -> Result<HashMap<String, Result<Signature>>> {
+    let unnamed = |candidate: &&Candidate| candidate.format.is_none() && Format::of(&candidate.file.path).is_none();
+    let paths: Vec<String> = candidates.iter().filter(unnamed).map(|candidate| candidate.file.path.clone()).collect();
+    let threads = if paths.iter().any(|path| is_remote(path)) { REQUESTING_THREADS } else { 1 };
+    if paths.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (count, asked) = (paths.len(), paths.clone());
+    let read = move |number: usize| {
+        let read = |path: &String| -> Result<Signature> { Ok(signature_of(store_of(path)?.open(path)?.as_ref())?) };
+        ControlFlow::Continue(asked.get(number).map(read))
+    };
+    let read = run_in_order(count, threads.min(count), &Cancel::default(), read)?.map(|read| read.map_err(Error::from));
+    let read = read.collect::<Result<Vec<_>>>()?;
+    Ok(paths.into_iter().zip(read).filter_map(|(path, signature)| Some((path, signature?))).collect())
+}
+
+impl Found {
+    fn leave_out(&mut self, path: String, reason: String) {
+        self.left_out.push(LeftOut { path, reason, is_side_car: false });
+    }
+}
