@@ -6,9 +6,11 @@
 
 mod done;
 mod error;
+mod footers;
 pub mod index;
 pub mod journal;
 pub mod keys;
 
 pub use done::DoneIds;
 pub use error::{Error, Result};
+pub use footers::FooterCheck;

@@ -65,8 +65,8 @@ impl IndexBuilder {
         // A UUID has fixed bits; four of them fill what two lack.
         let (third, fourth) = (uuid::Uuid::new_v4().as_u64_pair(), uuid::Uuid::new_v4().as_u64_pair());
         let secret = [first.0 ^ third.1, first.1 ^ third.0, second.0 ^ fourth.1, second.1 ^ fourth.0];
-        let plain = path.strip_prefix("file://").unwrap_or(path);
-        let folder = Path::new(plain).parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let plain = shardmill_storage::resolved_path(path)?;
+        let folder = Path::new(&*plain).parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         shardmill_storage::create_folder(folder).map_err(|source| Error::WriteIndex { path: path.to_owned(), source })?;
         Ok(Self {
             path: path.to_owned(),

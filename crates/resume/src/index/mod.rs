@@ -7,6 +7,7 @@
 mod builder;
 mod dense;
 mod file;
+mod levels;
 mod mix;
 mod partitions;
 mod ranges;
@@ -16,6 +17,7 @@ mod sparse;
 
 pub use builder::IndexBuilder;
 pub use file::INDEX_VERSION;
+pub use levels::Levels;
 pub use scan::{BuildProgress, IndexSource};
 
 use crate::keys::{IdSchema, KeyEncoder, Keys, WINDOW};

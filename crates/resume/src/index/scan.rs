@@ -5,16 +5,20 @@ use crate::keys::IdSchema;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use shardmill_engine::{Cancel, run_until_error};
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
 use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, files_of_one_format};
 use shardmill_storage::{store_of, whole_if_small};
+use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many files are opened first and shared out by their blocks. Of more, each is one thread's, so that none waits for the footers of the others.
 const SHARED_FILES: usize = 64;
+/// Files that a thread takes at once then: opening a small one is less work than handing it over.
+const FILES_AT_ONCE: usize = 16;
 /// Of the peer's checkpoints: what a write task had not committed when it ended.
 const PENDING: &str = ".pending.parquet";
 
@@ -43,7 +47,10 @@ impl IndexSource {
     /// For a path that does not exist, and files of several or unknown formats.
     pub fn files(&self) -> Result<(Option<Format>, Vec<String>)> {
         let (format, files) = files_of_one_format(&self.paths, self.format)?;
-        Ok((format, files.into_iter().map(|file| file.path).filter(|path| !path.ends_with(PENDING)).collect()))
+        // An id that is read twice would count as two.
+        let mut seen = HashSet::new();
+        let is_wanted = |path: &String| !path.ends_with(PENDING) && seen.insert(path.clone());
+        Ok((format, files.into_iter().map(|file| file.path).filter(is_wanted).collect()))
     }
 }
 
@@ -56,11 +63,12 @@ impl IdIndex {
         let (format, files) = source.files()?;
         let (Some(format), Some(first)) = (format, files.first()) else { return Err(Error::NoFiles { paths: source.paths.join(", ") }) };
         progress.files.store(files.len() as u64, Ordering::Relaxed);
+        let first_path = first.clone();
         let opened = match open_file(format, first)? {
             Some(table) => Opened::Alone { format, first: table, files },
             None => Opened::Together(together(source, format, files, &options)?),
         };
-        let schema = IdSchema::of(opened.schema(), &source.columns)?;
+        let schema = IdSchema::of(opened.schema(), &source.columns).map_err(|error| error.in_file(&first_path))?;
         let (threads, cancel) = (options.threads, options.cancel.clone());
         let reading = Reading {
             builder: IndexBuilder::new(path, schema, options)?,
@@ -91,6 +99,8 @@ fn together(source: &IndexSource, format: Format, paths: Vec<String>, options: &
         bad_lines: BadLines::Error,
         skip_bad_files: false,
         has_pickle_bytes: false,
+        ignores_zeros: false,
+        limit: DecodeLimit::default(),
         threads: options.threads,
     };
     let dataset = Dataset::open(&options_of, &options.cancel)?;
@@ -104,7 +114,7 @@ fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
         return Ok(None);
     }
     let object = whole_if_small(store_of(path)?.open(path)?)?;
-    Ok(Some(FileOpener::new(format, None, BadLines::Error, &[])?.open(object)?))
+    Ok(Some(FileOpener::new(format, None, BadLines::Error, DecodeLimit::default(), &[])?.open(object)?))
 }
 
 enum Opened {
@@ -114,7 +124,7 @@ enum Opened {
 
 /// What one thread reads at once.
 enum Work {
-    File { format: Format, path: String },
+    Files { opener: Arc<FileOpener>, paths: Vec<String> },
     Run { table: Arc<dyn TableFile>, run: Range<usize>, is_last: bool },
 }
 
@@ -129,7 +139,8 @@ impl Opened {
     fn into_work(self) -> Result<Vec<Work>> {
         let tables: Vec<Arc<dyn TableFile>> = match self {
             Self::Alone { format, files, .. } if files.len() > SHARED_FILES => {
-                return Ok(files.into_iter().map(|path| Work::File { format, path }).collect());
+                let opener = Arc::new(FileOpener::new(format, None, BadLines::Error, DecodeLimit::default(), &[])?);
+                return Ok(files.chunks(FILES_AT_ONCE).map(|paths| Work::Files { opener: Arc::clone(&opener), paths: paths.to_vec() }).collect());
             }
             Self::Alone { format, first, files } => {
                 let rest = files.iter().skip(1).map(|path| open_file(format, path));
@@ -156,25 +167,26 @@ struct Reading {
 
 impl Reading {
     fn read(&self, work: &Work) -> Result<()> {
-        let is_done = match work {
+        match work {
             Work::Run { table, run, is_last } => {
                 self.scan(table.as_ref(), run.clone())?;
-                *is_last
+                self.progress.files_done.fetch_add(u64::from(*is_last), Ordering::Relaxed);
             }
-            Work::File { format, path } => {
-                if let Some(table) = open_file(*format, path)? {
+            Work::Files { opener, paths } => {
+                for path in paths {
+                    self.cancel.check()?;
+                    let table = opener.open(whole_if_small(store_of(path)?.open(path)?)?)?;
                     table.runs().into_iter().try_for_each(|run| self.scan(table.as_ref(), run))?;
+                    self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
-                true
             }
-        };
-        self.progress.files_done.fetch_add(u64::from(is_done), Ordering::Relaxed);
+        }
         Ok(())
     }
 
     fn scan(&self, table: &dyn TableFile, run: Range<usize>) -> Result<()> {
         // Says which column a file lacks.
-        IdSchema::of(table.schema(), &self.columns)?;
+        IdSchema::of(table.schema(), &self.columns).map_err(|error| error.in_file(table.path()))?;
         let columns: Vec<usize> = self.columns.iter().filter_map(|column| table.schema().index_of(column).ok()).collect();
         let mut added = Ok(());
         let mut add = |batch: RecordBatch| {
@@ -183,6 +195,6 @@ impl Reading {
             if added.is_err() || self.cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         table.scan(run, &columns, &mut add)?;
-        added
+        added.map_err(|error| error.in_file(table.path()))
     }
 }

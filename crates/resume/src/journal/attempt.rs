@@ -3,11 +3,12 @@
 //! The invariant: of all attempts at a unit, at most one makes its record, and only the files that the record names become visible.
 
 use super::lease;
+use super::places::{Places, retired_ids};
 use super::record::{OutputRecord, UnitRecord, from_line};
-use super::vault::{Created, Vault, folder_of};
+use super::vault::{Created, Vault};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
-use shardmill_plan::Unit;
+use shardmill_plan::{InputFile, Replaced, Unit};
 use shardmill_storage::{Disk, Sealed};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +16,7 @@ use std::sync::Arc;
 /// What a worker must know to commit; travels to other machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitTarget {
-    /// The folder of the job within the checkpoint.
-    pub root: String,
+    pub places: Places,
     pub job: String,
     pub epoch: u64,
     /// Names the folder for records; it goes when another run takes over.
@@ -41,24 +41,28 @@ impl Committer {
     /// # Errors
     /// When the disk fails; [`Error::Damaged`].
     pub fn agree(&self, name: &str, text: &str) -> Result<String> {
-        let path = format!("{}/{name}", self.target.root);
+        let path = format!("{}/{name}", self.target.places.root);
         match self.vault.record(&path, [text])? {
             Created::Made(_) => Ok(text.to_owned()),
             Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
             Created::Taken => {
                 let content = self.vault.read(&path)?.unwrap_or_default();
-                from_line(&content).ok_or(Error::Damaged { path })
+                from_line(&content).ok_or_else(|| Error::damaged(&path))
             }
         }
     }
 
     #[must_use]
-    pub fn attempt(&self, unit: &Unit) -> Attempt {
+    pub fn attempt(&self, unit: &Unit, files: &[InputFile]) -> Attempt {
+        let mut read = files.to_vec();
+        self.target.places.store_files(&mut read);
         let attempt = uuid::Uuid::new_v4().simple().to_string();
         Attempt {
             committer: self.clone(),
             unit: unit.name.clone(),
             missing: unit.missing.clone(),
+            replaces: unit.replaces.clone(),
+            read,
             attempt,
             files: 0,
             outputs: Vec::new(),
@@ -74,6 +78,8 @@ pub enum Outcome {
     Committed,
     /// Another attempt at the same unit was first; the files of this one are gone.
     Lost,
+    /// The same input gave no more than what an earlier run published of it, which stays.
+    Kept,
 }
 
 /// How many rows went which way.
@@ -91,6 +97,8 @@ pub struct Attempt {
     committer: Committer,
     unit: String,
     missing: Vec<String>,
+    replaces: Option<Replaced>,
+    read: Vec<InputFile>,
     attempt: String,
     files: usize,
     outputs: Vec<OutputRecord>,
@@ -106,17 +114,31 @@ impl Attempt {
         format!("{HIDDEN_START}{job}-{term}-{}-{}-{}{HIDDEN_END}", self.unit, self.attempt, self.files)
     }
 
+    /// The path that an input had when the job was made: a job that was moved gives its outputs the names that they had.
+    #[must_use]
+    pub fn first_path(&self, path: &str) -> String {
+        self.committer.target.places.first(path)
+    }
+
     /// Where the ids of the rows of this attempt go.
     #[must_use]
     pub fn ids_path(&self) -> String {
-        format!("{}/{}-{}.parquet", ids_folder(&self.committer.target.root), self.unit, self.attempt)
+        format!("{}/{}-{}.parquet", ids_folder(&self.committer.target.places.root), self.unit, self.attempt)
     }
 
-    pub fn add_output(&mut self, sealed: Sealed, rows: u64, xxh3: String) {
-        self.outputs.push(record_of(sealed, rows, xxh3));
+    /// Adds a file; returns the path that it gets when the split is committed.
+    pub fn add_output(&mut self, mut sealed: Sealed, rows: u64, xxh3: String) -> String {
+        let is_retired = |name: &str| self.replaces.as_ref().is_some_and(|replaced| replaced.retired.iter().any(|retired| retired == name));
+        if is_retired(name_of(&sealed.target)) {
+            let (stem, extension) = sealed.target.rsplit_once('.').unwrap_or((&sealed.target, ""));
+            sealed.target = format!("{stem}-{}.{extension}", self.attempt);
+        }
+        let path = sealed.target.clone();
+        self.outputs.push(record_of(&sealed, rows, xxh3));
+        path
     }
 
-    pub fn set_ids(&mut self, sealed: Sealed, rows: u64, xxh3: String) {
+    pub fn set_ids(&mut self, sealed: &Sealed, rows: u64, xxh3: String) {
         self.ids = Some(record_of(sealed, rows, xxh3));
     }
 
@@ -127,16 +149,22 @@ impl Attempt {
     /// the record was made.
     pub fn commit(mut self, counts: UnitCounts) -> Result<Outcome> {
         let Committer { target, vault } = self.committer.clone();
-        // A record must not outlive the names of the files that it names.
-        let folders: BTreeSet<&str> = self.files().map(|file| folder_of(&file.sealed)).collect();
-        for folder in folders {
-            vault.sync_folder(folder)?;
+        if self.replaces.as_ref().is_some_and(|replaced| is_no_better(counts, replaced)) {
+            return Ok(Outcome::Kept);
         }
-        lease::check(&vault, &lease_folder(&target.root), target.epoch)?;
+        let places = &target.places;
+        // A record must not outlive the names of the files that it names.
+        for folder in
+            [(!self.outputs.is_empty()).then(|| places.output.clone()), self.ids.as_ref().map(|_| ids_folder(&places.root))].into_iter().flatten()
+        {
+            vault.sync_folder(&folder)?;
+        }
+        lease::check(&vault, &lease_folder(&target.places.root), target.epoch)?;
         let record = UnitRecord {
             unit: self.unit.clone(),
             attempt: self.attempt.clone(),
             epoch: target.epoch,
+            generation: self.replaces.as_ref().map_or(0, |replaced| replaced.generation + 1),
             missing: self.missing.clone(),
             outputs: self.outputs.clone(),
             ids: self.ids.clone(),
@@ -144,20 +172,27 @@ impl Attempt {
             rows_done: counts.rows_done,
             rows_out: counts.rows_out,
             quarantined: counts.quarantined,
+            read: if counts.quarantined > 0 { self.read.clone() } else { Vec::new() },
+            is_reopened: false,
+            retired: self.retired(),
         };
-        let path = format!("{}/{}", units_folder(&target.root, &target.term), self.unit);
+        let path = format!("{}/{}", units_folder(&target.places.root, &target.term), self.unit);
         match vault.record(&path, [&record]) {
             Ok(Created::Made(_)) => {
                 self.is_over = true;
-                promote(&vault, &record)?;
+                if let Err(error) = publish(&vault, places, &record) {
+                    // Whoever has taken over published the record, and may have replaced it since.
+                    lease::check(&vault, &lease_folder(&places.root), target.epoch)?;
+                    return Err(error);
+                }
                 Ok(Outcome::Committed)
             }
             Ok(Created::Taken) => Ok(Outcome::Lost),
-            Ok(Created::NoFolder) => Err(Error::Fenced { path: lease_folder(&target.root) }),
+            Ok(Created::NoFolder) => Err(Error::Fenced { path: lease_folder(&target.places.root) }),
             Ok(Created::Collected) => {
                 // A later run has the record, and gives the files their names.
                 self.is_over = true;
-                Err(Error::Fenced { path: lease_folder(&target.root) })
+                Err(Error::Fenced { path: lease_folder(&target.places.root) })
             }
             Err(error) => {
                 // The record may be there, although its making failed: then it needs the files.
@@ -167,36 +202,71 @@ impl Attempt {
         }
     }
 
-    fn files(&self) -> impl Iterator<Item = &OutputRecord> {
-        self.outputs.iter().chain(&self.ids)
+    /// Names that earlier records gave, and that no file has once this one is committed.
+    fn retired(&self) -> Vec<String> {
+        let Some(replaced) = &self.replaces else { return Vec::new() };
+        let ids = self.ids.iter().map(|ids| retired_ids(&ids.name));
+        let own: BTreeSet<String> = self.outputs.iter().map(|file| file.name.clone()).chain(ids).collect();
+        let gone: BTreeSet<&String> = replaced.retired.iter().chain(replaced.names.iter().filter(|name| !own.contains(*name))).collect();
+        gone.into_iter().cloned().collect()
     }
+}
+
+/// What was published stays when the same files gave no more than they gave before: a disk may fail for a moment.
+fn is_no_better(counts: UnitCounts, replaced: &Replaced) -> bool {
+    replaced.is_same_input && counts.quarantined >= replaced.quarantined.max(1) && counts.rows_out <= replaced.rows_out
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_over {
-            for file in self.files() {
-                let _collected_later = self.committer.vault.remove(&file.sealed);
+            let CommitTarget { places, .. } = &self.committer.target;
+            let outputs = self.outputs.iter().map(|file| places.output(&file.sealed));
+            for path in outputs.chain(self.ids.iter().map(|file| places.ids(&file.sealed))) {
+                let _collected_later = self.committer.vault.remove(&path);
             }
         }
     }
 }
 
-fn record_of(sealed: Sealed, rows: u64, xxh3: String) -> OutputRecord {
-    OutputRecord { sealed: sealed.path, path: sealed.target, bytes: sealed.bytes, rows, xxh3 }
+fn record_of(sealed: &Sealed, rows: u64, xxh3: String) -> OutputRecord {
+    OutputRecord { sealed: name_of(&sealed.path).to_owned(), name: name_of(&sealed.target).to_owned(), bytes: sealed.bytes, rows, xxh3 }
 }
 
-/// Gives the files of a record their names. Repeating it is harmless, and so is a second process that does it at the same time.
-pub(crate) fn promote(vault: &Vault, record: &UnitRecord) -> Result<()> {
-    for file in record.files() {
+fn name_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_folder, name)| name)
+}
+
+/// Gives the files of a record their names, in place of those that they replace, then removes what they replace under other names: so there is no moment
+/// at which neither is visible. Repeating it is harmless, and so is a second process that does it at the same time.
+pub(crate) fn publish(vault: &Vault, places: &Places, record: &UnitRecord) -> Result<()> {
+    for (file, sealed, path) in record.files(places) {
         let is_whole = |bytes: Option<u64>| bytes == Some(file.bytes);
+        let lost = |path: &str| Error::lost(path, &record.unit, places.state());
         // A record was made after the sync of its files: another length is damage, not a crash.
-        if vault.size(&file.sealed)?.is_some_and(|bytes| bytes != file.bytes) {
-            return Err(Error::OutputChanged { path: file.sealed.clone(), unit: record.unit.clone() });
+        if vault.size(&sealed)?.is_some_and(|bytes| bytes != file.bytes) {
+            return Err(lost(&sealed));
         }
-        if !vault.rename(&file.sealed, &file.path)? && !is_whole(vault.size(&file.path)?) {
-            return Err(Error::OutputChanged { path: file.path.clone(), unit: record.unit.clone() });
+        if !vault.rename(&sealed, &path)? && !is_whole(vault.size(&path)?) {
+            return Err(lost(&path));
         }
+    }
+    if record.retired.is_empty() {
+        return Ok(());
+    }
+    sync_places(vault, places, record)?;
+    for name in &record.retired {
+        vault.remove(&places.retired(name))?;
+    }
+    Ok(())
+}
+
+/// Makes the names durable that [`publish`] gives and takes.
+pub(crate) fn sync_places(vault: &Vault, places: &Places, record: &UnitRecord) -> Result<()> {
+    let is_retired = !record.retired.is_empty();
+    let folders = [!record.outputs.is_empty() || is_retired, record.ids.is_some() || is_retired];
+    for (_, folder) in folders.into_iter().zip([places.output.clone(), ids_folder(&places.root)]).filter(|(is_touched, _)| *is_touched) {
+        vault.sync_folder(&folder)?;
     }
     Ok(())
 }

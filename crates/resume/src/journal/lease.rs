@@ -1,7 +1,7 @@
 //! Who may commit: a lease with an epoch that only grows.
 //!
-//! An epoch is a file that one process can make, and that nobody removes. Its lock ends with that process; where locks do not reach, its time says when
-//! it was last alive. Before the lease, the process makes the folder for its records, under a name that nobody else will make again. The invariant: of two
+//! An epoch is a file that one process can make; the file of the last epoch always stays, earlier ones are removed once their terms are closed. The lock of
+//! the file ends with its process; where locks do not reach, its time says when it was last alive. Before the lease, the process makes the folder for its records, under a name that nobody else will make again. The invariant: of two
 //! processes that believe to hold the lease, the one of the lower epoch finds out before it commits; and should it look away in between, its folder is
 //! gone (see [`super::recover`]).
 
@@ -55,6 +55,13 @@ impl Lease {
                 }
                 Created::NoFolder | Created::Collected => return Err(Error::Fenced { path: folder.to_owned() }),
             };
+            // Two later runs may have come and gone since the listing, and removed the file that would have been in the way.
+            if last_epoch(vault, folder)? > epoch {
+                drop(lock);
+                vault.remove(&path)?;
+                let _ours_and_empty = vault.remove_empty_folder(&units)?;
+                continue;
+            }
             let heartbeat = heartbeat(vault.clone(), path);
             return Ok(Self { vault: vault.clone(), folder: folder.to_owned(), epoch, term, _lock: lock, _heartbeat: heartbeat });
         }
@@ -62,6 +69,21 @@ impl Lease {
 
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Removes the files of earlier epochs, whose terms are closed: so their number does not grow with the number of runs.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) fn remove_earlier(&self) -> Result<()> {
+        let epoch_of = |name: &str| name.strip_suffix(RELEASED).unwrap_or(name).parse::<u64>().ok();
+        // In ascending order, as listed: an epoch whose successor is gone would pass for the last one.
+        for name in self.vault.list(&self.folder)? {
+            if epoch_of(&name).is_some_and(|epoch| epoch < self.epoch) {
+                self.vault.remove(&format!("{}/{name}", self.folder))?;
+            }
+        }
+        Ok(())
     }
 
     /// Names the folder for the records of this lease.
@@ -98,7 +120,7 @@ fn living_holder(vault: &Vault, folder: &str, epoch: u64, own: &Holder, lease_ag
     }
     let Some(content) = vault.read(&path)? else { return Ok(None) };
     let holder: Holder = from_line(&content).unwrap_or_else(Holder::unknown);
-    let is_alive = match vault.lock(&path)? {
+    let is_alive = match vault.probe_lock(&path)? {
         None => false,
         Some(Locked::Busy) => true,
         // The lock of a process of this machine ends with it. Another machine's may not reach us.

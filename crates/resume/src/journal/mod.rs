@@ -3,7 +3,8 @@
 //! ```text
 //! checkpoint.json            which job this is: its parts, and the folder of its journal
 //! <job>/lease/<epoch>        who may commit
-//! <job>/plan/<number>        splits, fixed once planned
+//! <job>/plan/<number>        splits, fixed once planned; those of earlier runs in one file, `until-<number>`
+//! <job>/checkpoint.json      a copy of it; plans and packs have copies too
 //! <job>/units-<term>/<unit>  records of the run that holds the lease
 //! <job>/packs/…              records of earlier runs
 //! <job>/ids/…parquet         ids of committed rows, for jobs that know rows by id
@@ -16,11 +17,15 @@
 mod attempt;
 mod fingerprint;
 mod holder;
+mod job;
 mod lease;
+mod places;
 mod plan;
 mod record;
 mod recover;
+mod repair;
 mod snapshot;
+mod twice;
 mod vault;
 
 #[cfg(test)]
@@ -31,63 +36,44 @@ mod tests;
 pub use attempt::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
 pub use fingerprint::Fingerprint;
 pub use holder::Holder;
+pub use job::{JournalOptions, relocate};
+pub use places::Places;
 pub use plan::{PlannedSplit, Segment};
 pub use record::{OutputRecord, UnitRecord};
+pub use repair::{Repair, Repaired, repair};
 pub use snapshot::{Problem, Snapshot};
 
 use crate::{Error, Result};
+use job::Job;
 use lease::Lease;
+use plan::{Amended, Changed, Looks};
 use record::from_line;
-use serde::{Deserialize, Serialize};
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Disk;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use vault::{Created, Vault};
+use vault::Vault;
 
-const CHECKPOINT: &str = "checkpoint.json";
 /// Of another machine's lease, when no lock tells.
 pub const LEASE_AGE: Duration = Duration::from_secs(60);
-
-/// What a job says of itself when it opens its journal.
-#[derive(Debug, Clone)]
-pub struct JournalOptions {
-    /// The folder of the checkpoint; absolute.
-    pub path: String,
-    pub fingerprint: Fingerprint,
-    /// The folder of the outputs; absolute.
-    pub output: String,
-    /// Files that changed since they were planned are read again; their rows are known by id.
-    pub reprocesses_changed: bool,
-    pub lease_age: Duration,
-}
-
-/// `checkpoint.json`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Job {
-    pub(crate) format: u32,
-    pub(crate) job: String,
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) output: String,
-}
-
-/// Of the layout of a journal.
-const FORMAT: u32 = 1;
 
 /// The journal of one job, held by the one process that may plan and let commit.
 #[derive(Debug)]
 pub struct Journal {
     vault: Vault,
-    path: String,
-    root: String,
+    places: Places,
     job: Job,
     lease: Lease,
     segments: Vec<Segment>,
     records: BTreeMap<String, UnitRecord>,
     warnings: Vec<String>,
+    /// Files that exist now, by stored path.
     found: HashMap<String, plan::Version>,
-    reprocesses_changed: bool,
+    /// Splits that the next segment says are run again.
+    amended: Vec<Amended>,
+    changed: Changed,
+    knows_ids: bool,
 }
 
 impl Journal {
@@ -98,27 +84,38 @@ impl Journal {
     pub fn open(options: &JournalOptions, disk: Arc<dyn Disk>) -> Result<Self> {
         let vault = Vault::new(disk);
         vault.make_folder(&options.path)?;
-        let job = job_of(&vault, options)?;
-        let root = format!("{}/{}", options.path, job.job);
-        let lease = Lease::take(&vault, &root, options.lease_age)?;
+        let job = job::of(&vault, options)?;
+        let places = job.places(&options.path);
+        let lease = Lease::take(&vault, &places.root, options.lease_age)?;
         // Whoever finished and deleted the checkpoint held the lease until just now.
-        if vault.size(&checkpoint_of(&options.path))?.is_none() {
+        if vault.size(&job::path_of(&options.path))?.is_none() {
             return Err(Error::Fenced { path: options.path.clone() });
         }
-        let recovered = recover::recover(&vault, &root, &lease)?;
-        recover::collect_garbage(&vault, &options.path, &root, &job)?;
-        let segments = plan::load(&vault, &root)?;
-        plan::check_records(&root, &segments, &recovered.records)?;
+        let recovered = recover::recover(&vault, &places, &lease, false)?;
+        recover::check_outputs(&vault, &places, &recovered.records)?;
+        job::save(&vault, &options.path, &job)?;
+        recover::collect_garbage(&vault, &places, &job.job)?;
+        lease.remove_earlier()?;
+        let segments = plan::load(&vault, &places.root, true)?;
+        plan::check_records(&places.root, &segments, &recovered.records)?;
+        recover::check_ids(&vault, &places, &recovered.records)?;
+        plan::merge(&vault, &places.root, &segments)?;
+        let changed = match (options.reprocesses_changed, options.knows_ids) {
+            (false, _) => Changed::Refused,
+            (true, true) => Changed::ReadAgain,
+            (true, false) => Changed::RunAgain,
+        };
         Ok(Self {
-            path: options.path.clone(),
-            root,
             job,
+            places,
             lease,
             segments,
             records: recovered.records,
             warnings: recovered.warnings,
             found: HashMap::new(),
-            reprocesses_changed: options.reprocesses_changed,
+            amended: Vec::new(),
+            changed,
+            knows_ids: options.knows_ids,
             vault,
         })
     }
@@ -135,42 +132,56 @@ impl Journal {
         !self.segments.is_empty()
     }
 
-    /// Units that were committed when the journal was opened.
+    /// Units that were done when the journal was opened.
     #[must_use]
     pub fn committed(&self) -> usize {
+        self.records.len() - plan::open_units(&self.segments, &self.records)
+    }
+
+    /// Units of which an earlier run has published anything, those that are run again among them.
+    #[must_use]
+    pub fn published(&self) -> usize {
         self.records.len()
     }
 
     /// Tells which files exist now; returns those that no segment has planned, to be cut into splits for [`Journal::extend`].
     ///
     /// # Errors
-    /// [`Error::InputChanged`] when a file is not what it was.
+    /// [`Error::InputChanged`] when a file that was read is not what it was.
     pub fn discover(&mut self, found: &[InputFile]) -> Result<Vec<InputFile>> {
-        let (new, changed) = plan::compare(&self.segments, &self.records, found);
-        if let Some(first) = changed.first().filter(|_| !self.reprocesses_changed) {
-            return Err(Error::InputChanged { path: (*first).to_owned(), others: changed.len() - 1, checkpoint: self.path.clone() });
+        let mut stored = found.to_vec();
+        self.places.store_files(&mut stored);
+        let compared = self.looks().compare(&stored, self.changed);
+        let first = compared.changed.first().and_then(|first| found.get(*first));
+        if let Some(first) = first {
+            let is_cut = compared.is_cut;
+            let checkpoint = self.places.state().to_owned();
+            return Err(Error::InputChanged { path: first.path.clone(), others: compared.changed.len() - 1, checkpoint, is_cut });
         }
-        self.found = found.iter().map(|file| (file.path.clone(), plan::version(file))).collect();
+        self.found = stored.iter().map(|file| (file.path.clone(), plan::version(file))).collect();
+        self.amended = compared.amended;
         self.check_damaged()?;
-        Ok(new)
+        Ok(compared.new.iter().filter_map(|number| found.get(*number).cloned()).collect())
+    }
+
+    fn looks(&self) -> Looks<'_> {
+        Looks { segments: &self.segments, records: &self.records, found: &self.found, knows_ids: self.knows_ids }
     }
 
     /// A split whose record was damaged is done again under the same names; that needs the very files that it was planned with.
     fn check_damaged(&self) -> Result<()> {
-        let folder = attempt::damaged_folder(&self.root);
+        let folder = attempt::damaged_folder(&self.places.root);
         let names = self.vault.list(&folder)?;
         if names.is_empty() {
             return Ok(());
         }
-        let splits: HashMap<&str, &PlannedSplit> =
-            self.segments.iter().flat_map(|segment| &segment.splits).map(|split| (split.unit.as_str(), split)).collect();
+        let looks = self.looks();
         for name in names {
             let path = format!("{folder}/{name}");
-            let is_whole = |split: &&PlannedSplit| split.files.iter().all(|file| plan::is_there(&self.found, file));
             if self.records.contains_key(&name) {
                 self.vault.remove(&path)?;
-            } else if splits.get(name.as_str()).is_none_or(|split| !is_whole(split)) {
-                return Err(Error::Damaged { path });
+            } else if !looks.is_whole(&name) {
+                return Err(Error::damaged(&path));
             }
         }
         Ok(())
@@ -181,11 +192,16 @@ impl Journal {
     /// # Errors
     /// When the plan cannot be saved.
     pub fn extend(&mut self, splits: &[Split]) -> Result<()> {
-        if splits.is_empty() {
+        let amended = std::mem::take(&mut self.amended);
+        if splits.is_empty() && amended.is_empty() {
             return Ok(());
         }
-        let segment = plan::new_segment(splits, self.records.keys().cloned().collect());
-        plan::save(&self.vault, &self.root, self.segments.len(), &segment)?;
+        let mut splits = splits.to_vec();
+        splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
+        // A run that was overtaken before it read the plan knows the later run's segments, but not its records.
+        lease::check(&self.vault, &attempt::lease_folder(&self.places.root), self.lease.epoch())?;
+        let segment = plan::new_segment(&splits, self.records.keys().cloned().collect(), amended);
+        plan::save(&self.vault, &self.places.root, self.segments.len(), &segment)?;
         self.segments.push(segment);
         Ok(())
     }
@@ -193,33 +209,45 @@ impl Journal {
     /// The splits that are left, in the order in which they were planned.
     #[must_use]
     pub fn pending(&self) -> Vec<Split> {
-        let (mut pending, mut known) = (Vec::new(), HashSet::new());
-        for (segment, planned) in self.segments.iter().enumerate() {
-            pending.extend(plan::pending(segment, planned, &plan::Looks { committed: &self.records, found: &self.found, known: &known }));
-            known.extend(planned.splits.iter().flat_map(|split| &split.files).map(|file| file.path.as_str()));
-        }
-        pending.into_iter().enumerate().map(|(index, (files, unit))| Split { index, files, unit: Some(unit) }).collect()
+        let pending = self.looks().pending().into_iter().enumerate();
+        let split = |(index, (mut files, unit)): (usize, (Vec<InputFile>, _))| {
+            self.places.find_files(&mut files);
+            Split { index, files, unit: Some(unit) }
+        };
+        pending.map(split).collect()
     }
 
-    /// Files with ids of rows that were done before the segment was planned. A row of it with such an id is not done again.
+    /// Whether splits wait for others whose ids were lost: another run does them.
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        self.looks().holds_back()
+    }
+
+    /// Files with ids of rows that were done before the segment was planned, and the hashes of their content. A row of the segment with such an id is not done
+    /// again. A reader compares the content first, see [`check_content`].
+    #[must_use]
+    pub fn done_ids(&self, segment: usize) -> Vec<(String, String)> {
+        let before = self.segments.get(segment).map(|segment| segment.done_before.as_slice()).unwrap_or_default();
+        let looks = self.looks();
+        let counted = looks.counted();
+        let recorded = before.iter().filter(|unit| counted.contains(unit.as_str())).filter_map(|unit| self.records.get(unit)?.ids.as_ref());
+        recorded.map(|file| (self.places.ids(&file.name), file.xxh3.clone())).collect()
+    }
+
+    /// What the job has agreed on under a name, see [`Committer::agree`]; `None` when nothing yet.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a file whose content is not what was recorded.
-    pub fn done_ids(&self, segment: usize) -> Result<Vec<OutputRecord>> {
-        let before = self.segments.get(segment).map(|segment| segment.done_before.as_slice()).unwrap_or_default();
-        let files: Vec<OutputRecord> = before.iter().filter_map(|unit| self.records.get(unit)?.ids.clone()).collect();
-        for file in files.iter().filter(|file| !file.xxh3.is_empty()) {
-            if self.vault.hash(&file.path)? != file.xxh3 {
-                return Err(Error::Damaged { path: file.path.clone() });
-            }
-        }
-        Ok(files)
+    /// When the disk fails; [`Error::Damaged`].
+    pub fn agreed(&self, name: &str) -> Result<Option<String>> {
+        let path = format!("{}/{name}", self.places.root);
+        self.vault.read(&path)?.map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path))).transpose()
     }
 
     /// What workers commit with.
     #[must_use]
     pub fn commit_target(&self) -> CommitTarget {
-        CommitTarget { root: self.root.clone(), job: self.job.job.clone(), epoch: self.lease.epoch(), term: self.lease.term().to_owned() }
+        let (epoch, term) = (self.lease.epoch(), self.lease.term().to_owned());
+        CommitTarget { places: self.places.clone(), job: self.job.job.clone(), epoch, term }
     }
 
     /// Makes the names of the outputs durable, after the last commit; with `deletes`, removes the checkpoint then.
@@ -227,7 +255,8 @@ impl Journal {
     /// # Errors
     /// When a folder cannot be synced: the checkpoint is kept then. A checkpoint that cannot be removed is a warning, which is returned.
     pub fn finish(self, deletes: bool) -> Result<Option<String>> {
-        for folder in [&self.job.output, &attempt::ids_folder(&self.root)] {
+        let root = &self.places.root;
+        for folder in [&self.places.output, &attempt::ids_folder(root)] {
             if self.vault.exists(folder)? {
                 self.vault.sync_folder(folder)?;
             }
@@ -235,12 +264,11 @@ impl Journal {
         if !deletes {
             return Ok(None);
         }
-        lease::check(&self.vault, &attempt::lease_folder(&self.root), self.lease.epoch())?;
-        // Without this file nothing else counts; so there is no moment at which a part of the checkpoint would.
-        let removed = self.vault.remove(&checkpoint_of(&self.path)).and_then(|()| self.vault.sync_folder(&self.path));
-        let Self { vault, root, lease, .. } = self;
+        lease::check(&self.vault, &attempt::lease_folder(root), self.lease.epoch())?;
+        let removed = job::remove(&self.vault, self.places.state(), &self.job);
+        let Self { vault, places, lease, .. } = self;
         drop(lease);
-        let removed = removed.and_then(|()| vault.remove_folder(&root));
+        let removed = removed.and_then(|()| vault.remove_folder(&places.root));
         Ok(removed.err().map(|error| format!("the checkpoint was not removed: {error}")))
     }
 
@@ -249,41 +277,28 @@ impl Journal {
     /// # Errors
     /// When the disk fails; nothing is lost then.
     pub fn compact(&self) -> Result<()> {
-        recover::compact(&self.vault, &self.root, self.lease.epoch())
+        recover::compact(&self.vault, &self.places.root, &self.lease)
     }
 }
 
-pub(crate) fn checkpoint_of(path: &str) -> String {
-    format!("{path}/{CHECKPOINT}")
+/// Compares the content of files with the hashes that were recorded; no hash, no comparison.
+///
+/// # Errors
+/// [`Error::Damaged`] for a file whose content is not what was recorded.
+pub fn check_content(files: impl IntoIterator<Item = (String, String)>, disk: Arc<dyn Disk>) -> Result<()> {
+    let vault = Vault::new(disk);
+    for (path, xxh3) in files.into_iter().filter(|(_, xxh3)| !xxh3.is_empty()) {
+        if vault.hash(&path)? != xxh3 {
+            return Err(Error::damaged(&path));
+        }
+    }
+    Ok(())
 }
 
-/// The job of a checkpoint, or `None` when it has none.
-pub(crate) fn read_job(vault: &Vault, path: &str) -> Result<Option<Job>> {
-    let file = checkpoint_of(path);
-    let Some(content) = vault.read(&file)? else { return Ok(None) };
-    let job: Job = from_line(&content).ok_or_else(|| Error::Damaged { path: file.clone() })?;
-    if job.format == FORMAT { Ok(Some(job)) } else { Err(Error::OtherFormat { path: file, format: job.format }) }
-}
-
-/// The job of the checkpoint, made when there is none.
-fn job_of(vault: &Vault, options: &JournalOptions) -> Result<Job> {
-    let existing = || -> Result<Option<Job>> {
-        let job = read_job(vault, &options.path)?;
-        job.as_ref().map_or(Ok(()), |job| job.fingerprint.check(&options.fingerprint, &options.path))?;
-        Ok(job)
-    };
-    if let Some(job) = existing()? {
-        // Who made it may have died before its name was durable.
-        vault.sync_folder(&options.path)?;
-        return Ok(job);
-    }
-    let job = uuid::Uuid::new_v4().simple().to_string();
-    let job = Job { format: FORMAT, job, fingerprint: options.fingerprint.clone(), output: options.output.clone() };
-    let file = checkpoint_of(&options.path);
-    match vault.record(&file, [&job])? {
-        Created::Made(_) => Ok(job),
-        Created::NoFolder | Created::Collected => Err(Error::Fenced { path: file }),
-        // Another process began at the same moment; the lease decides between the two.
-        Created::Taken => existing()?.ok_or(Error::Damaged { path: file }),
-    }
+/// Whether the store of a checkpoint keeps two runs from making one object: a store may take a conditional put and not know the condition.
+///
+/// # Errors
+/// [`Error::Unconditional`] when it does not; when the store refuses.
+pub fn probe(path: &str, disk: Arc<dyn Disk>) -> Result<()> {
+    if Vault::new(disk).refuses_second(path)? { Ok(()) } else { Err(Error::Unconditional { path: path.to_owned() }) }
 }

@@ -1,11 +1,13 @@
 //! What a job has to do: splits that stay as they were planned, however often the job is resumed.
 //!
-//! A segment is planned at once and never changed: later runs add segments for files that are new. Since units keep their names, two attempts at the same
-//! rows always meet at the same record. The invariant: a version of a file belongs to the units of one segment.
+//! A segment is planned at once and never changed: later runs add segments for files that are new, and say which open splits are to read other versions of
+//! their files. Since units keep their names, two attempts at the same rows always meet at the same record. All paths here are stored ones
+//! ([`super::Places`]). The invariant: of the splits that have no record, only those of the last segment that names a file read it.
 
 use super::attempt::plan_folder;
-use super::record::{UnitRecord, from_line, unit_of};
-use super::vault::Vault;
+use super::record::{UnitRecord, unit_of};
+use super::twice::{self, Twice};
+use super::vault::{Created, Vault};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{InputFile, Split, Unit};
@@ -17,12 +19,24 @@ pub struct Segment {
     pub splits: Vec<PlannedSplit>,
     /// Units that were committed when this was planned: rows with their ids are done already, whatever file they lie in now.
     pub done_before: Vec<String>,
+    /// Units of any segment that are run again with these files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amended: Vec<Amended>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedSplit {
     pub unit: String,
     pub files: Vec<InputFile>,
+}
+
+/// Files of a unit have changed, and its outputs are made again from what they are now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amended {
+    pub unit: String,
+    pub files: Vec<InputFile>,
+    /// Generation of the record that read the earlier versions.
+    pub after: u64,
 }
 
 /// Which version of a file was planned or found.
@@ -32,80 +46,306 @@ pub(crate) fn version(file: &InputFile) -> Version {
     (file.size, file.modified_ns)
 }
 
-/// The files that no segment knows as they are now, and the paths of those among them that have changed since one did.
-pub(crate) fn compare<'a>(segments: &[Segment], records: &BTreeMap<String, UnitRecord>, found: &'a [InputFile]) -> (Vec<InputFile>, Vec<&'a str>) {
-    // A file that was away when its split was committed has not been read.
-    let is_missing = |split: &PlannedSplit, file: &InputFile| records.get(&split.unit).is_some_and(|record| record.missing.contains(&file.path));
-    let splits = segments.iter().flat_map(|segment| &segment.splits);
-    let files = splits.flat_map(|split| split.files.iter().filter(move |file| !is_missing(split, file)));
-    // The last segment that names a file knows its version.
-    let planned: HashMap<&str, Version> = files.map(|file| (file.path.as_str(), version(file))).collect();
-    let (mut new, mut changed) = (Vec::new(), Vec::new());
-    for file in found {
-        let known = planned.get(file.path.as_str());
-        if known == Some(&version(file)) {
-            continue;
-        }
-        if known.is_some() {
-            changed.push(file.path.as_str());
-        }
-        new.push(file.clone());
+/// A unit as all segments together say it.
+#[derive(Debug)]
+struct Planned<'a> {
+    unit: &'a str,
+    segment: usize,
+    files: &'a [InputFile],
+    record: Option<&'a UnitRecord>,
+    is_open: bool,
+}
+
+impl Planned<'_> {
+    fn is_done(&self) -> bool {
+        self.record.is_some() && !self.is_open
     }
-    (new, changed)
+
+    /// A file that was away when its split was committed has not been read.
+    fn was_away(&self, path: &str) -> bool {
+        self.record.is_some_and(|record| record.missing.iter().any(|missing| missing == path))
+    }
 }
 
-/// Whether a file exists in the version that was planned.
-pub(crate) fn is_there(found: &HashMap<String, Version>, file: &InputFile) -> bool {
-    found.get(&file.path) == Some(&version(file))
+/// All units in the order in which they were planned. A version of a file that came back has the unit that it had; the last segment counts.
+fn planned<'a>(segments: &'a [Segment], records: &'a BTreeMap<String, UnitRecord>) -> Vec<Planned<'a>> {
+    let amended: HashMap<&str, &Amended> =
+        segments.iter().flat_map(|segment| &segment.amended).map(|amended| (amended.unit.as_str(), amended)).collect();
+    let splits = || segments.iter().enumerate().flat_map(|(number, segment)| segment.splits.iter().map(move |split| (number, split)));
+    let last: HashMap<&str, usize> = splits().map(|(number, split)| (split.unit.as_str(), number)).collect();
+    let units = splits().filter(|(number, split)| last.get(split.unit.as_str()) == Some(number));
+    units
+        .map(|(segment, split)| {
+            let (amended, record) = (amended.get(split.unit.as_str()), records.get(&split.unit));
+            let is_open = record.is_some_and(|record| record.is_open() || amended.is_some_and(|amended| amended.after >= record.generation));
+            Planned { unit: &split.unit, segment, files: amended.map_or(&split.files, |amended| &amended.files), record, is_open }
+        })
+        .collect()
 }
 
-/// What a segment is held against.
+/// What a journal knows and what exists, held against one another.
+#[derive(Debug)]
 pub(crate) struct Looks<'a> {
-    pub(crate) committed: &'a BTreeMap<String, UnitRecord>,
+    pub(crate) segments: &'a [Segment],
+    pub(crate) records: &'a BTreeMap<String, UnitRecord>,
     /// Files that exist now.
     pub(crate) found: &'a HashMap<String, Version>,
-    /// Files that an earlier segment has planned, in whatever version.
-    pub(crate) known: &'a HashSet<&'a str>,
+    pub(crate) knows_ids: bool,
 }
 
-/// The splits of a segment that are to be run, without files that are gone or have another version now.
-pub(crate) fn pending(number: usize, segment: &Segment, looks: &Looks<'_>) -> Vec<(Vec<InputFile>, Unit)> {
-    let open = segment.splits.iter().filter(|split| !looks.committed.contains_key(&split.unit));
-    let parted = open.map(|split| {
-        let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = split.files.iter().partition(|file| is_there(looks.found, file));
-        let missing = missing.into_iter().map(|file| file.path.clone()).collect();
-        let is_reread = there.iter().any(|file| looks.known.contains(file.path.as_str()));
-        (there.into_iter().cloned().collect::<Vec<_>>(), Unit { name: split.unit.clone(), segment: number, missing, is_reread })
-    });
-    parted.filter(|(files, _)| !files.is_empty()).collect()
+/// How the input differs from the plan.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    /// Files that no segment knows as they are now, by their number.
+    pub(crate) new: Vec<usize>,
+    /// Files of which an earlier version was read by splits that are done, and whose splits cannot be run again as they are.
+    pub(crate) changed: Vec<usize>,
+    /// Several splits read blocks of such a file, and no ids tell which rows they have done.
+    pub(crate) is_cut: bool,
+    /// Splits that are run again with the files of now.
+    pub(crate) amended: Vec<Amended>,
 }
 
-/// Refuses records of units that nobody planned: then a part of the plan is gone, and its files would be planned anew.
+/// What becomes of a split that is done and of which a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changed {
+    Refused,
+    /// The file is planned anew; ids tell which of its rows are done.
+    ReadAgain,
+    /// The split is run again, and its outputs are replaced.
+    RunAgain,
+}
+
+impl Looks<'_> {
+    pub(crate) fn compare(&self, found: &[InputFile], policy: Changed) -> Compared {
+        let units = planned(self.segments, self.records);
+        let mut by_path: HashMap<&str, Vec<(&Planned<'_>, &InputFile)>> = HashMap::new();
+        for unit in &units {
+            for file in unit.files.iter().filter(|file| !unit.was_away(&file.path)) {
+                by_path.entry(&file.path).or_default().push((unit, file));
+            }
+        }
+        let (mut compared, mut amended) = (Compared::default(), BTreeMap::<&str, Amended>::new());
+        for (number, file) in found.iter().enumerate() {
+            let known = by_path.get(file.path.as_str()).map(Vec::as_slice).unwrap_or_default();
+            // The last segment that names a file knows its version.
+            if known.last().is_some_and(|(_, planned)| version(planned) == version(file)) {
+                continue;
+            }
+            let is_read = known.iter().any(|(unit, _)| unit.is_done());
+            // Blocks of another version of a file are others.
+            let is_whole = known.iter().all(|(_, planned)| planned.part.is_none());
+            let is_open = known.iter().any(|(unit, _)| unit.is_open);
+            if is_whole && (if is_read { policy == Changed::RunAgain } else { is_open }) {
+                for (unit, record) in known.iter().filter_map(|(unit, _)| Some((unit, unit.record?))) {
+                    let again = amended.entry(unit.unit).or_insert_with(|| Amended {
+                        unit: unit.unit.to_owned(),
+                        files: unit.files.to_vec(),
+                        after: record.generation,
+                    });
+                    let same = again.files.iter_mut().filter(|planned| planned.path == file.path);
+                    same.for_each(|planned| *planned = file.clone());
+                }
+                continue;
+            }
+            if is_read && policy != Changed::ReadAgain {
+                compared.changed.push(number);
+                compared.is_cut |= !is_whole && !self.knows_ids;
+            }
+            compared.new.push(number);
+        }
+        compared.amended = amended.into_values().collect();
+        compared
+    }
+
+    fn is_there(&self, file: &InputFile) -> bool {
+        self.found.get(&file.path) == Some(&version(file))
+    }
+
+    /// The splits that are to be run, without files that are gone or have another version now.
+    pub(crate) fn pending(&self) -> Vec<(Vec<InputFile>, Unit)> {
+        let units = planned(self.segments, self.records);
+        let named = |unit: &Planned<'_>| unit.files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+        let mut owner: HashMap<String, usize> = HashMap::new();
+        let mut first: HashMap<String, usize> = HashMap::new();
+        for unit in &units {
+            for path in named(unit) {
+                first.entry(path.clone()).or_insert(unit.segment);
+                owner.insert(path, unit.segment);
+            }
+        }
+        let held: HashSet<usize> = self.held_segments(&units);
+        let mut pending = Vec::new();
+        for unit in units.iter().filter(|unit| !unit.is_done() && !held.contains(&unit.segment)) {
+            let replaces = unit.record;
+            let is_own = |file: &&InputFile| match replaces {
+                None => self.is_there(file) && owner.get(&file.path) == Some(&unit.segment),
+                Some(_) => !unit.was_away(&file.path),
+            };
+            let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = unit.files.iter().partition(is_own);
+            // What was published of a file that is gone stays.
+            if there.is_empty() || !there.iter().all(|file| self.is_there(file)) {
+                continue;
+            }
+            let is_reread = there.iter().any(|file| first.get(&file.path).is_some_and(|first| *first < unit.segment));
+            let files: Vec<InputFile> = there.into_iter().cloned().collect();
+            let replaces = replaces.map(|record| record.replaced_by(&files));
+            let missing = missing.into_iter().map(|file| file.path.clone()).collect();
+            pending.push((files, Unit { name: unit.unit.to_owned(), segment: unit.segment, missing, is_reread, replaces }));
+        }
+        pending
+    }
+
+    /// Segments whose rows were held against ids that were lost with their file: they wait until the splits of those have run again.
+    fn held_segments(&self, units: &[Planned<'_>]) -> HashSet<usize> {
+        let is_unknown = |unit: &&Planned<'_>| {
+            let lost = unit.record.is_some_and(|record| record.is_reopened && record.ids.is_none());
+            lost && self.is_runnable(unit)
+        };
+        let unknown: HashSet<&str> = units.iter().filter(|_| self.knows_ids).filter(is_unknown).map(|unit| unit.unit).collect();
+        let segments = self.segments.iter().enumerate();
+        let held = segments.filter(|(_, segment)| segment.done_before.iter().any(|unit| unknown.contains(unit.as_str())));
+        held.map(|(number, _)| number).collect()
+    }
+
+    pub(crate) fn holds_back(&self) -> bool {
+        let units = planned(self.segments, self.records);
+        let held = self.held_segments(&units);
+        units.iter().any(|unit| !unit.is_done() && held.contains(&unit.segment))
+    }
+
+    fn is_runnable(&self, unit: &Planned<'_>) -> bool {
+        unit.files.iter().all(|file| unit.was_away(&file.path) || self.is_there(file))
+    }
+
+    /// Whether all files of a unit are what they were when it was planned.
+    pub(crate) fn is_whole(&self, name: &str) -> bool {
+        planned(self.segments, self.records).iter().any(|unit| unit.unit == name && self.is_runnable(unit))
+    }
+
+    /// The units that a run may take for done when it looks for ids: those that are, and those that it makes again itself.
+    pub(crate) fn counted(&self) -> HashSet<&str> {
+        let is_counted = |unit: &Planned<'_>| unit.is_done() || (unit.record.is_some() && self.is_runnable(unit));
+        planned(self.segments, self.records)
+            .iter()
+            .filter(|unit| is_counted(unit))
+            .filter_map(|unit| Some(self.records.get_key_value(unit.unit)?.0.as_str()))
+            .collect()
+    }
+}
+
+/// Whether a split that has a record is run again.
+pub(crate) fn open_units(segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> usize {
+    planned(segments, records).iter().filter(|unit| unit.is_open).count()
+}
+
+/// Refuses records of units that nobody planned, and plans whose records are gone: then a part of the journal was lost.
 pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> Result<()> {
     let planned: HashSet<&str> = segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect();
-    if records.keys().all(|unit| planned.contains(unit.as_str())) {
-        return Ok(());
+    if !records.keys().all(|unit| planned.contains(unit.as_str())) {
+        return Err(Error::damaged(&path_of(root, segments.len())));
     }
-    Err(Error::Damaged { path: path_of(root, segments.len()) })
+    if segments.iter().flat_map(|segment| &segment.done_before).any(|unit| !records.contains_key(unit)) {
+        return Err(Error::damaged(&super::recover::packs_folder(root)));
+    }
+    Ok(())
 }
 
-pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>) -> Segment {
+pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>, amended: Vec<Amended>) -> Segment {
     let planned = |split: &Split| PlannedSplit { unit: unit_of(split), files: split.files.clone() };
-    Segment { splits: splits.iter().map(planned).collect(), done_before }
+    Segment { splits: splits.iter().map(planned).collect(), done_before, amended }
 }
 
 pub(crate) fn save(vault: &Vault, root: &str, number: usize, segment: &Segment) -> Result<()> {
     // Only the holder of the lease plans.
-    vault.record_own(&path_of(root, number), [segment])
+    Twice::beside(path_of(root, number)).record_own(vault, std::slice::from_ref(segment))
 }
 
-pub(crate) fn load(vault: &Vault, root: &str) -> Result<Vec<Segment>> {
+/// All segments, in order. Each lies in an object of its own, or with all before it in a merged one. With `heals`, a copy that is not whole is made again; only
+/// the holder of the lease may.
+pub(crate) fn load(vault: &Vault, root: &str, heals: bool) -> Result<Vec<Segment>> {
+    loop {
+        let merged = last_merged(vault, root)?;
+        let Some(segments) = load_after(vault, root, merged, heals)? else { continue };
+        // Another run may have merged more meanwhile, and removed what was to be read.
+        let names = twice::names(vault, &plan_folder(root))?;
+        if last_merged_of(&names) != merged {
+            continue;
+        }
+        let last = names.iter().filter_map(|name| name.parse::<usize>().ok()).max();
+        if last.is_some_and(|last| last >= segments.len()) {
+            return Err(Error::damaged(&path_of(root, segments.len())));
+        }
+        return Ok(segments);
+    }
+}
+
+/// `None` when the merged object is gone.
+fn load_after(vault: &Vault, root: &str, merged: usize, heals: bool) -> Result<Option<Vec<Segment>>> {
+    let read = |path: &str| -> Result<Option<Vec<Segment>>> {
+        let object = Twice::beside(path.to_owned());
+        let Some(read) = object.read::<Segment>(vault)? else { return Ok(None) };
+        if heals && !read.is_whole {
+            object.replace(vault, &read.values)?;
+        }
+        Ok(Some(read.values))
+    };
     let mut segments = Vec::new();
+    if merged > 0 {
+        let path = merged_path(root, merged);
+        let Some(values) = read(&path)? else { return Ok(None) };
+        if values.len() != merged {
+            return Err(Error::damaged(&path));
+        }
+        segments = values;
+    }
     loop {
         let path = path_of(root, segments.len());
-        let Some(content) = vault.read(&path)? else { return Ok(segments) };
-        segments.push(from_line(&content).ok_or(Error::Damaged { path })?);
+        let Some(values) = read(&path)? else { return Ok(Some(segments)) };
+        let [segment] = <[Segment; 1]>::try_from(values).map_err(|_| Error::damaged(&path))?;
+        segments.push(segment);
     }
+}
+
+/// Puts all segments into one object, then removes the objects that it stands for: their number does not grow with the number of runs. A run that dies in
+/// between leaves objects that the next run removes; a run that was overtaken merges what is still true.
+pub(crate) fn merge(vault: &Vault, root: &str, segments: &[Segment]) -> Result<()> {
+    let folder = plan_folder(root);
+    let names = twice::names(vault, &folder)?;
+    if names.len() < 2 {
+        return Ok(());
+    }
+    let count = segments.len();
+    if last_merged_of(&names) < count {
+        let object = Twice::beside(merged_path(root, count));
+        for path in [&object.copy, &object.path] {
+            // An overtaken run may have made the same object.
+            match vault.record(path, segments)? {
+                Created::Made(_) | Created::Taken => {}
+                Created::NoFolder | Created::Collected => return Err(Error::Fenced { path: folder }),
+            }
+        }
+    }
+    let is_merged = |name: &str| match name.strip_prefix(MERGED) {
+        Some(number) => number.parse().is_ok_and(|number: usize| number < count),
+        None => name.parse().is_ok_and(|number: usize| number < count),
+    };
+    names.iter().filter(|name| is_merged(name)).try_for_each(|name| Twice::beside(format!("{folder}/{name}")).remove(vault))
+}
+
+fn last_merged(vault: &Vault, root: &str) -> Result<usize> {
+    Ok(last_merged_of(&twice::names(vault, &plan_folder(root))?))
+}
+
+/// How many segments the last merged object holds; 0 without one.
+fn last_merged_of(names: &[String]) -> usize {
+    names.iter().filter_map(|name| name.strip_prefix(MERGED)?.parse().ok()).max().unwrap_or_default()
+}
+
+const MERGED: &str = "until-";
+
+fn merged_path(root: &str, count: usize) -> String {
+    format!("{}/{MERGED}{count:06}", plan_folder(root))
 }
 
 fn path_of(root: &str, number: usize) -> String {

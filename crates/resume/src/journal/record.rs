@@ -2,19 +2,21 @@
 //!
 //! Every object of the journal is lines of JSON, each followed by the xxHash of its bytes: so a person can read it, and a cut or changed line is known.
 
+use super::places::{Places, retired_ids};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use shardmill_plan::Split;
+use shardmill_plan::{InputFile, Replaced, Split};
+use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A file that a split made.
+/// A file that a split made. Names are those in the output directory, or, of ids, in the directory of ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputRecord {
     /// The hidden name that it has until the record exists.
     pub sealed: String,
     /// The name that it gets then.
-    pub path: String,
+    pub name: String,
     pub bytes: u64,
     pub rows: u64,
     /// xxHash3 of its content, in hexadecimal digits; empty when nobody computed it.
@@ -27,6 +29,8 @@ pub struct UnitRecord {
     pub unit: String,
     pub attempt: String,
     pub epoch: u64,
+    /// Counts the records of a unit: each later one replaces those before it, with their outputs.
+    pub generation: u64,
     /// Files of the split that were not there: should they come back, they are new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
@@ -37,14 +41,72 @@ pub struct UnitRecord {
     /// Not processed, because their ids were done before.
     pub rows_done: u64,
     pub rows_out: u64,
-    /// Samples and files that were left out and reported.
+    /// Samples and files that were left out and reported. Such a split stays open, although its good rows are published.
     pub quarantined: u64,
+    /// What an open split has read: whether its files are others now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<InputFile>,
+    /// Files of it were lost, so it is run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_reopened: bool,
+    /// Names that files of earlier records had. They are removed, and no file gets such a name again: so whoever removes one late does no harm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<String>,
 }
 
 impl UnitRecord {
-    /// Everything that gets its name when the record exists.
-    pub fn files(&self) -> impl Iterator<Item = &OutputRecord> {
-        self.outputs.iter().chain(&self.ids)
+    /// Whether the split is run again, and its outputs replaced.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_reopened || self.quarantined > 0
+    }
+
+    /// Everything that gets its name when the record exists, with its hidden path and its path.
+    pub fn files<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = (&'a OutputRecord, String, String)> {
+        let outputs = self.outputs.iter().map(|file| (file, places.output(&file.sealed), places.output(&file.name)));
+        outputs.chain(self.ids.iter().map(|file| (file, places.ids(&file.sealed), places.ids(&file.name))))
+    }
+
+    /// Stands for a record that is gone: the unit is run again.
+    pub(crate) fn lost(unit: &str, epoch: u64) -> Self {
+        Self {
+            unit: unit.to_owned(),
+            attempt: String::new(),
+            epoch,
+            generation: 0,
+            missing: Vec::new(),
+            outputs: Vec::new(),
+            ids: None,
+            rows_in: 0,
+            rows_done: 0,
+            rows_out: 0,
+            quarantined: 0,
+            read: Vec::new(),
+            is_reopened: true,
+            retired: Vec::new(),
+        }
+    }
+
+    /// What a later record of the unit has to know.
+    pub(crate) fn replaced_by(&self, files: &[InputFile]) -> Replaced {
+        let names = self.outputs.iter().map(|file| file.name.clone());
+        Replaced {
+            generation: self.generation,
+            names: names.chain(self.ids.iter().map(|ids| retired_ids(&ids.name))).collect(),
+            retired: self.retired.clone(),
+            rows_out: self.rows_out,
+            quarantined: self.quarantined,
+            is_same_input: !self.is_reopened && self.read == files,
+        }
+    }
+}
+
+/// The records of several terms: of each unit, the last.
+pub(crate) fn add_records(to: &mut BTreeMap<String, UnitRecord>, records: impl IntoIterator<Item = UnitRecord>) {
+    for record in records {
+        if to.get(&record.unit).is_none_or(|known| known.generation <= record.generation) {
+            to.insert(record.unit.clone(), record);
+        }
     }
 }
 

@@ -5,16 +5,17 @@
 //! the folder, and a folder goes only when it is empty; so this holds also when two runs, one of them overtaken, clean up at the same time. Files of a term
 //! whose folder is gone, and which still have a hidden name, can never be committed: those are removed, and nothing visible ever is.
 
-use super::Job;
-use super::attempt::{damaged_folder, ids_folder, lease_folder, plan_folder, promote, term_of, term_of_folder, units_folder};
+use super::attempt::{damaged_folder, ids_folder, lease_folder, plan_folder, publish, sync_places, term_of, term_of_folder, units_folder};
 use super::lease::{self, Lease};
-use super::record::{UnitRecord, from_line, from_lines};
-use super::vault::{Vault, folder_of};
+use super::places::Places;
+use super::record::{UnitRecord, add_records, from_line};
+use super::twice::{self, Twice};
+use super::vault::Vault;
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// More packs than this are put together into one.
-const MAX_PACKS: usize = 16;
+/// More packs than this are put together into one, so their number does not grow with the number of runs. Reading them all is as much work.
+const MAX_PACKS: usize = 1;
 
 /// All committed units, and what was strange about their records.
 #[derive(Debug, Default)]
@@ -23,32 +24,27 @@ pub(crate) struct Recovered {
     pub(crate) warnings: Vec<String>,
 }
 
-fn packs_folder(root: &str) -> String {
+pub(crate) fn packs_folder(root: &str) -> String {
     format!("{root}/packs")
 }
 
 /// Reads all records without changing anything.
 pub(crate) fn read_all(vault: &Vault, root: &str) -> Result<Recovered> {
     let mut recovered = Recovered::default();
-    for (_path, records) in read_packs(vault, root)? {
-        recovered.add(records);
+    for pack in read_packs(vault, root)? {
+        add_records(&mut recovered.records, pack.records);
     }
     for term in terms(vault, root)? {
         let found = read_units(vault, &units_folder(root, &term))?;
-        recovered.add(found.records);
+        add_records(&mut recovered.records, found.records);
         recovered.warnings.extend(found.warnings);
     }
     Ok(recovered)
 }
 
-impl Recovered {
-    fn add(&mut self, records: Vec<UnitRecord>) {
-        self.records.extend(records.into_iter().map(|record| (record.unit.clone(), record)));
-    }
-}
-
-/// Ends all terms but that of the lease.
-pub(crate) fn recover(vault: &Vault, root: &str, lease: &Lease) -> Result<Recovered> {
+/// Ends all terms but that of the lease. With `is_lenient`, files that a record names and that were lost stop nothing.
+pub(crate) fn recover(vault: &Vault, places: &Places, lease: &Lease, is_lenient: bool) -> Result<Recovered> {
+    let root = &places.root;
     let mut recovered = Recovered::default();
     for folder in [ids_folder(root), packs_folder(root), plan_folder(root)] {
         vault.make_folder(&folder)?;
@@ -57,34 +53,53 @@ pub(crate) fn recover(vault: &Vault, root: &str, lease: &Lease) -> Result<Recove
     }
     lease::check(vault, &lease_folder(root), lease.epoch())?;
     for term in terms(vault, root)?.into_iter().filter(|term| term != lease.term()) {
-        recovered.warnings.extend(close(vault, root, &term, lease.epoch())?);
+        recovered.warnings.extend(close(vault, places, &term, lease.epoch(), is_lenient)?);
     }
     let packs = read_packs(vault, root)?;
+    for pack in packs.iter().filter(|pack| !pack.is_whole) {
+        pack.object.replace(vault, &pack.records)?;
+    }
     if packs.len() > MAX_PACKS {
         // The number of files stays bounded, however often a job is resumed.
-        pack_all(vault, root, lease.epoch(), &packs)?;
+        pack_all(vault, root, lease, &packs)?;
     }
-    for (_path, records) in packs {
-        recovered.add(records);
+    for pack in packs {
+        add_records(&mut recovered.records, pack.records);
     }
-    check_outputs(vault, &recovered.records)?;
     Ok(recovered)
 }
 
 /// What is committed is there, or nothing more is done: outputs are the truth.
-fn check_outputs(vault: &Vault, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
+pub(crate) fn check_outputs(vault: &Vault, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
     for record in records.values() {
-        for file in record.files() {
-            if vault.size(&file.path)? != Some(file.bytes) {
-                return Err(Error::OutputChanged { path: file.path.clone(), unit: record.unit.clone() });
+        for (file, _sealed, path) in record.files(places) {
+            if vault.size(&path)? != Some(file.bytes) {
+                return Err(Error::lost(&path, &record.unit, places.state()));
             }
         }
     }
     Ok(())
 }
 
+/// Recorded ids without their record: the record was lost, and its rows would be done a second time.
+pub(crate) fn check_ids(vault: &Vault, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
+    match orphaned_ids(vault, places, records)?.first() {
+        Some((_unit, name)) => Err(Error::damaged(&places.ids(name))),
+        None => Ok(()),
+    }
+}
+
+/// Units without a record of which there are ids, with the names of those.
+pub(crate) fn orphaned_ids(vault: &Vault, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<Vec<(String, String)>> {
+    let damaged = vault.list(&damaged_folder(&places.root))?;
+    let names = vault.list(&ids_folder(&places.root))?.into_iter().filter(|name| !name.starts_with('.'));
+    let units = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), name)));
+    Ok(units.filter(|(unit, _)| !records.contains_key(unit) && !damaged.contains(unit)).collect())
+}
+
 /// Packs the records of a term and removes its folder; returns what was strange.
-fn close(vault: &Vault, root: &str, term: &str, epoch: u64) -> Result<Vec<String>> {
+fn close(vault: &Vault, places: &Places, term: &str, epoch: u64, is_lenient: bool) -> Result<Vec<String>> {
+    let root = &places.root;
     let folder = units_folder(root, term);
     let mut warnings = Vec::new();
     for round in 0.. {
@@ -92,11 +107,18 @@ fn close(vault: &Vault, root: &str, term: &str, epoch: u64) -> Result<Vec<String
         warnings.extend(found.warnings);
         // The pack says no more that a file may still have its hidden name: so the names come first, and durably.
         for record in &found.records {
-            promote(vault, record)?;
+            match publish(vault, places, record) {
+                Err(Error::OutputChanged { .. }) if is_lenient => {}
+                // Whoever has taken over published the record, and may have replaced it since.
+                Err(error @ Error::OutputChanged { .. }) => {
+                    lease::check(vault, &lease_folder(root), epoch)?;
+                    return Err(error);
+                }
+                published => published?,
+            }
         }
-        let folders: BTreeSet<&str> = found.records.iter().flat_map(UnitRecord::files).map(|file| folder_of(&file.path)).collect();
-        for folder in folders {
-            vault.sync_folder(folder)?;
+        for record in &found.records {
+            sync_places(vault, places, record)?;
         }
         if !found.records.is_empty() {
             save_pack(vault, root, &format!("{epoch:020}-{term}-{round}"), &found.records)?;
@@ -148,42 +170,50 @@ fn read_units(vault: &Vault, folder: &str) -> Result<Found> {
     Ok(found)
 }
 
-type Pack = (String, Vec<UnitRecord>);
+/// One object of records.
+pub(crate) struct Pack {
+    object: Twice,
+    records: Vec<UnitRecord>,
+    is_whole: bool,
+}
 
 fn read_packs(vault: &Vault, root: &str) -> Result<Vec<Pack>> {
     let folder = packs_folder(root);
     'again: loop {
         let mut packs = Vec::new();
-        for name in vault.list(&folder)?.into_iter().filter(|name| !Vault::is_leftover(name)) {
-            let path = format!("{folder}/{name}");
+        for name in twice::names(vault, &folder)? {
+            let object = Twice::beside(format!("{folder}/{name}"));
             // Who packs anew removes old packs, after the new one is there.
-            let Some(content) = vault.read(&path)? else { continue 'again };
-            // What it holds cannot be known from anywhere else.
-            let records = from_lines(&content).ok_or_else(|| Error::Damaged { path: path.clone() })?;
-            packs.push((path, records));
+            let Some(read) = object.read(vault)? else { continue 'again };
+            packs.push(Pack { object, records: read.values, is_whole: read.is_whole });
         }
         return Ok(packs);
     }
 }
 
-fn save_pack(vault: &Vault, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
-    vault.record_own(&format!("{}/{name}", packs_folder(root)), records)
+/// The names of packs of which no copy can be read.
+pub(crate) fn lost_packs(vault: &Vault, root: &str) -> Result<Vec<Twice>> {
+    let folder = packs_folder(root);
+    let objects = twice::names(vault, &folder)?.into_iter().map(|name| Twice::beside(format!("{folder}/{name}")));
+    Ok(objects.filter(|object| matches!(object.read::<UnitRecord>(vault), Err(Error::Damaged { .. }))).collect())
 }
 
-fn pack_all(vault: &Vault, root: &str, epoch: u64, packs: &[(String, Vec<UnitRecord>)]) -> Result<()> {
-    let records: BTreeMap<&str, &UnitRecord> = packs.iter().flat_map(|(_, records)| records).map(|record| (record.unit.as_str(), record)).collect();
-    let records: Vec<UnitRecord> = records.into_values().cloned().collect();
-    save_pack(vault, root, &format!("{epoch:020}-all"), &records)?;
-    for (path, _records) in packs {
-        vault.remove(path)?;
-    }
-    Ok(())
+pub(crate) fn save_pack(vault: &Vault, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
+    Twice::beside(format!("{}/{name}", packs_folder(root))).record_own(vault, records)
 }
 
-/// Puts all records into one file; the caller holds the lease and nobody commits.
-pub(crate) fn compact(vault: &Vault, root: &str, epoch: u64) -> Result<()> {
+fn pack_all(vault: &Vault, root: &str, lease: &Lease, packs: &[Pack]) -> Result<()> {
+    let mut records = BTreeMap::new();
+    add_records(&mut records, packs.iter().flat_map(|pack| pack.records.iter().cloned()));
+    let records: Vec<UnitRecord> = records.into_values().collect();
+    save_pack(vault, root, &format!("{:020}-{}-all", lease.epoch(), lease.term()), &records)?;
+    packs.iter().try_for_each(|pack| pack.object.remove(vault))
+}
+
+/// Puts all records into one object; the caller holds the lease and nobody commits.
+pub(crate) fn compact(vault: &Vault, root: &str, lease: &Lease) -> Result<()> {
     let packs = read_packs(vault, root)?;
-    if packs.len() > 1 { pack_all(vault, root, epoch, &packs) } else { Ok(()) }
+    if packs.len() > 1 { pack_all(vault, root, lease, &packs) } else { Ok(()) }
 }
 
 fn terms(vault: &Vault, root: &str) -> Result<Vec<String>> {
@@ -191,18 +221,19 @@ fn terms(vault: &Vault, root: &str) -> Result<Vec<String>> {
 }
 
 /// Removes the files that nobody can commit any more, and what was left by those who died while they wrote to the journal.
-pub(crate) fn collect_garbage(vault: &Vault, path: &str, root: &str, job: &Job) -> Result<()> {
-    for folder in [&job.output, &ids_folder(root)] {
+pub(crate) fn collect_garbage(vault: &Vault, places: &Places, job: &str) -> Result<()> {
+    let root = &places.root;
+    for folder in [&places.output, &ids_folder(root)] {
         for name in vault.list(folder)? {
-            if let Some(term) = term_of(&job.job, &name)
+            if let Some(term) = term_of(job, &name)
                 && !vault.exists(&units_folder(root, term))?
             {
                 vault.remove(&format!("{folder}/{name}"))?;
             }
         }
     }
-    for folder in [path, &packs_folder(root), &plan_folder(root), &lease_folder(root)] {
-        for name in vault.list(folder)?.into_iter().filter(|name| Vault::is_leftover(name)) {
+    for folder in [places.state(), root, &packs_folder(root), &plan_folder(root), &lease_folder(root)] {
+        for name in vault.list(folder)?.into_iter().filter(|name| Vault::is_leftover(name) || twice::is_unfinished(name)) {
             vault.remove(&format!("{folder}/{name}"))?;
         }
     }

@@ -132,7 +132,8 @@ impl SimulatedDisk {
             }
         }
         let is_elsewhere = |file: Option<usize>| volatile.values().any(|other| file.is_some() && *other == file);
-        for (path, file) in gone {
+        // A name that a rename gave to another file is never away: it has the old file or the new one.
+        for (path, file) in gone.into_iter().filter(|(path, _)| !volatile.contains_key(path)) {
             if names.get(&path) == Some(&file) && !is_elsewhere(file) && is_kept() {
                 names.remove(&path);
             }

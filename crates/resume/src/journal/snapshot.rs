@@ -3,8 +3,8 @@
 use super::plan::{self, Segment};
 use super::record::{OutputRecord, UnitRecord};
 use super::vault::Vault;
-use super::{Fingerprint, Holder, LEASE_AGE, attempt, lease, read_job, recover};
-use crate::{Error, Result};
+use super::{Fingerprint, Holder, JournalOptions, LEASE_AGE, Places, attempt, job, lease, recover};
+use crate::Result;
 use shardmill_storage::Disk;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Snapshot {
     pub job: String,
+    /// The parts of the job, its paths among them.
     pub fingerprint: Fingerprint,
-    /// The folder of the outputs.
-    pub output: String,
+    /// What the job opens its journal with.
+    pub options: JournalOptions,
+    pub places: Places,
     pub segments: Vec<Segment>,
     pub records: BTreeMap<String, UnitRecord>,
     /// Who works on the job now.
@@ -37,19 +39,36 @@ impl Snapshot {
     /// [`Error::NoJob`] for a folder without a checkpoint; [`Error::Damaged`].
     pub fn read(path: &str, disk: Arc<dyn Disk>) -> Result<Self> {
         let vault = Vault::new(disk);
-        let job = read_job(&vault, path)?.ok_or_else(|| Error::NoJob { path: path.to_owned() })?;
-        let root = format!("{path}/{}", job.job);
-        let recovered = recover::read_all(&vault, &root)?;
+        let job = job::here(&vault, path)?;
+        let places = job.places(path);
+        let recovered = recover::read_all(&vault, &places.root)?;
+        let segments = plan::load(&vault, &places.root, false)?;
+        let options = JournalOptions {
+            path: path.to_owned(),
+            fingerprint: job.fingerprint.clone(),
+            inputs: job.inputs.clone(),
+            output: job.output.clone(),
+            reprocesses_changed: false,
+            knows_ids: recovered.records.values().any(|record| record.ids.is_some()),
+            lease_age: LEASE_AGE,
+        };
         Ok(Self {
-            holder: lease::holder(&vault, &attempt::lease_folder(&root), LEASE_AGE)?,
-            segments: plan::load(&vault, &root)?,
+            holder: lease::holder(&vault, &attempt::lease_folder(&places.root), LEASE_AGE)?,
+            segments,
             records: recovered.records,
             warnings: recovered.warnings,
+            fingerprint: job.told(),
             job: job.job,
-            fingerprint: job.fingerprint,
-            output: job.output,
+            options,
+            places,
             vault,
         })
+    }
+
+    /// Units that a later run does again: something of their input was left out, or their outputs were lost.
+    #[must_use]
+    pub fn open_units(&self) -> usize {
+        plan::open_units(&self.segments, &self.records)
     }
 
     /// Units that were planned; some may be without work, because their files are gone.
@@ -65,29 +84,36 @@ impl Snapshot {
     pub fn verify(&self) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for record in self.records.values() {
-            for file in record.files() {
-                if let Some(problem) = self.problem_of(file)? {
-                    problems.push(Problem { path: file.path.clone(), unit: record.unit.clone(), problem });
-                }
-            }
+            problems.extend(problems_of(&self.vault, &self.places, record)?.into_iter().map(|(_name, problem)| problem));
         }
         Ok(problems)
     }
+}
 
-    fn problem_of(&self, file: &OutputRecord) -> Result<Option<String>> {
-        let size = match self.vault.size(&file.path)? {
-            Some(size) => size,
-            // A record that a run has just made; its file gets its name next.
-            None if self.vault.size(&file.sealed)? == Some(file.bytes) => return Ok(None),
-            None => return Ok(Some("it is missing".to_owned())),
-        };
-        if size != file.bytes {
-            return Ok(Some(format!("it has {size} bytes, its record says {}", file.bytes)));
+/// The files of a record that are not as it says, by name.
+pub(crate) fn problems_of(vault: &Vault, places: &Places, record: &UnitRecord) -> Result<Vec<(String, Problem)>> {
+    let mut problems = Vec::new();
+    for (file, sealed, path) in record.files(places) {
+        if let Some(problem) = problem_of(vault, file, &sealed, &path)? {
+            problems.push((file.name.clone(), Problem { path, unit: record.unit.clone(), problem }));
         }
-        if file.xxh3.is_empty() {
-            return Ok(None);
-        }
-        let hash = self.vault.hash(&file.path)?;
-        Ok((hash != file.xxh3).then(|| "its content changed".to_owned()))
     }
+    Ok(problems)
+}
+
+fn problem_of(vault: &Vault, file: &OutputRecord, sealed: &str, path: &str) -> Result<Option<String>> {
+    let size = match vault.size(path)? {
+        Some(size) => size,
+        // A record that a run has just made; its file gets its name next.
+        None if vault.size(sealed)? == Some(file.bytes) => return Ok(None),
+        None => return Ok(Some("it is missing".to_owned())),
+    };
+    if size != file.bytes {
+        return Ok(Some(format!("it has {size} bytes, its record says {}", file.bytes)));
+    }
+    if file.xxh3.is_empty() {
+        return Ok(None);
+    }
+    let hash = vault.hash(path)?;
+    Ok((hash != file.xxh3).then(|| "its content changed".to_owned()))
 }

@@ -141,11 +141,26 @@ impl Vault {
         self.disk.remove_folder(folder).map_err(failed(folder))
     }
 
-    pub(crate) fn lock(&self, path: &str) -> Result<Option<Locked>> {
-        match self.disk.lock(path) {
+    /// Whether a file is locked, as [`Disk::probe_lock`] tells; `None` when there is no such file.
+    pub(crate) fn probe_lock(&self, path: &str) -> Result<Option<Locked>> {
+        match self.disk.probe_lock(path) {
             Ok(locked) => Ok(Some(locked)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(failed(path)(source)),
+        }
+    }
+
+    /// Whether the disk refuses to make a file that is there: without that, two runs may both make a record. Leaves no file.
+    pub(crate) fn refuses_second(&self, folder: &str) -> Result<bool> {
+        let probe = format!("{folder}/{NEW}probe-{}", uuid::Uuid::new_v4().simple());
+        let put = || self.disk.write_new(&probe, b"");
+        put().map_err(failed(&probe))?;
+        let second = put();
+        self.remove(&probe)?;
+        match second {
+            Ok(()) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
+            Err(source) => Err(failed(&probe)(source)),
         }
     }
 

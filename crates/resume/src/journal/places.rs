@@ -1,0 +1,145 @@
+//! Where a job lies: records and plans name files below a few roots, so that a checkpoint which was moved or copied never leads back to the original.
+//!
+//! The invariant: an absolute path is stored once, as a root in `checkpoint.json`. Outputs and ids are stored by name, inputs as `@<root>/<rest>`.
+
+use super::attempt::ids_folder;
+use serde::{Deserialize, Serialize};
+use shardmill_plan::InputFile;
+
+/// The roots of a job as this run sees them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    /// The directory of the job within the checkpoint.
+    pub root: String,
+    pub output: String,
+    /// In the order in which the job was made.
+    pub inputs: Vec<String>,
+    /// The inputs when the job was made, in the same order.
+    pub first_inputs: Vec<String>,
+}
+
+/// In a list of retired names, ids stand apart from outputs.
+const IDS: &str = "ids/";
+
+impl Places {
+    pub(crate) fn output(&self, name: &str) -> String {
+        format!("{}/{name}", self.output)
+    }
+
+    pub(crate) fn ids(&self, name: &str) -> String {
+        format!("{}/{name}", ids_folder(&self.root))
+    }
+
+    /// The path of a name from a list of retired names.
+    pub(crate) fn retired(&self, name: &str) -> String {
+        name.strip_prefix(IDS).map_or_else(|| self.output(name), |name| self.ids(name))
+    }
+
+    /// The directory of the checkpoint.
+    pub(crate) fn state(&self) -> &str {
+        state_of(&self.root)
+    }
+
+    /// A path below an input root as it is stored; other paths stay.
+    pub(crate) fn stored(&self, path: &str) -> String {
+        let below = |(number, root): (usize, &String)| {
+            let folder = fixed_part(root);
+            let rest = path.strip_prefix(folder)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| (folder.len(), format!("@{number}{rest}")))
+        };
+        self.inputs.iter().enumerate().filter_map(below).max().map_or_else(|| path.to_owned(), |(_, stored)| stored)
+    }
+
+    /// The path that [`Places::stored`] was given, below the roots of now.
+    pub(crate) fn found(&self, stored: &str) -> String {
+        below(&self.inputs, stored).unwrap_or_else(|| stored.to_owned())
+    }
+
+    /// The path that an input had when the job was made. Names of outputs are made from it.
+    pub(crate) fn first(&self, path: &str) -> String {
+        below(&self.first_inputs, &self.stored(path)).unwrap_or_else(|| path.to_owned())
+    }
+
+    pub(crate) fn store_files(&self, files: &mut [InputFile]) {
+        files.iter_mut().for_each(|file| file.path = self.stored(&file.path));
+    }
+
+    pub(crate) fn find_files(&self, files: &mut [InputFile]) {
+        files.iter_mut().for_each(|file| file.path = self.found(&file.path));
+    }
+}
+
+pub(crate) fn retired_ids(name: &str) -> String {
+    format!("{IDS}{name}")
+}
+
+pub(crate) fn state_of(root: &str) -> &str {
+    root.rsplit_once('/').map_or(root, |(state, _job)| state)
+}
+
+/// The path below one of `roots` that `stored` names.
+fn below(roots: &[String], stored: &str) -> Option<String> {
+    let rest = stored.strip_prefix('@')?;
+    let (number, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    Some(format!("{}{rest}", fixed_part(roots.get(number.parse::<usize>().ok()?)?)))
+}
+
+/// The part of a root that is no pattern.
+fn fixed_part(root: &str) -> &str {
+    match root.find(['*', '?', '[']) {
+        Some(star) => root.get(..star).and_then(|fixed| fixed.rsplit_once('/')).map_or("", |(folder, _)| folder),
+        None => root,
+    }
+}
+
+/// Where `path` lies when the tree around `from` was moved to `to` with it; `None` when the two share nothing with it.
+pub(crate) fn moved(path: &str, from: &str, to: &str) -> Option<String> {
+    let (path, from, to): (Vec<&str>, Vec<&str>, Vec<&str>) = (path.split('/').collect(), from.split('/').collect(), to.split('/').collect());
+    let shared = path.iter().zip(&from).take_while(|(a, b)| a == b).count();
+    let up = from.len() - shared;
+    // The root directory, or the bucket of a store, is not a tree that moves.
+    let is_tree = shared > 1 && !(path.first().is_some_and(|scheme| scheme.ends_with(':')) && shared < 3);
+    let base = to.get(..to.len().checked_sub(up)?).filter(|base| is_tree && !base.is_empty())?;
+    Some([base, path.get(shared..)?].concat().join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(inputs: &[&str]) -> Places {
+        let inputs: Vec<String> = inputs.iter().map(|root| (*root).to_owned()).collect();
+        Places { root: "/s/job".to_owned(), output: "/o".to_owned(), first_inputs: inputs.clone(), inputs }
+    }
+
+    #[test]
+    fn moved_input_keeps_the_name_that_it_had_at_first() {
+        let moved = Places { first_inputs: vec!["/a/in".to_owned(), "/b/*.tar".to_owned()], ..places(&["/new/in", "/c/*.tar"]) };
+        assert_eq!([moved.first("/new/in/x.tar"), moved.first("/c/y.tar"), moved.first("/z.tar")], ["/a/in/x.tar", "/b/y.tar", "/z.tar"]);
+    }
+
+    #[test]
+    fn stored_path_is_found_below_the_roots_of_now() {
+        let (old, new) = (places(&["/a", "/a/b", "/c/*.tar", "/d/one.tar"]), places(&["/A", "/elsewhere", "s3://bucket/C/*.tar", "/D/two.tar"]));
+        for (path, stored, moved) in [
+            ("/a/x", "@0/x", "/A/x"),
+            ("/a/b/y/z", "@1/y/z", "/elsewhere/y/z"),
+            ("/c/1.tar", "@2/1.tar", "s3://bucket/C/1.tar"),
+            ("/d/one.tar", "@3", "/D/two.tar"),
+            ("/ab/x", "/ab/x", "/ab/x"),
+        ] {
+            assert_eq!(old.stored(path), stored);
+            assert_eq!(old.found(stored), path);
+            assert_eq!(new.found(stored), moved);
+        }
+    }
+
+    #[test]
+    fn tree_that_moves_takes_along_what_lies_beside_the_checkpoint() {
+        assert_eq!(moved("/w/job/in", "/w/job/state", "/mnt/copy/state").as_deref(), Some("/mnt/copy/in"));
+        assert_eq!(moved("/w/job/in/*.tar", "/w/job/s/deep", "/x/s/deep").as_deref(), Some("/x/in/*.tar"));
+        assert_eq!(moved("s3://bucket/a/in", "s3://bucket/a/state", "s3://bucket/b/state").as_deref(), Some("s3://bucket/b/in"));
+        assert_eq!(moved("s3://bucket/in", "s3://other/state", "s3://third/state"), None);
+        assert_eq!(moved("/data/in", "/home/state", "/else/state"), None);
+    }
+}

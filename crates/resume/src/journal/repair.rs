@@ -1,0 +1,257 @@
+//! What is lost of a checkpoint and of its outputs is found, and the splits that it came from are opened again.
+//!
+//! A split is opened by a record that replaces its last one: the next run does it again and replaces what is left of its outputs. The invariant: when a
+//! repair is over, no record names a file that is not whole, and no unit counts as done whose rows are nowhere.
+
+use super::attempt::{damaged_folder, ids_folder};
+use super::lease::Lease;
+use super::places::Places;
+use super::plan::Segment;
+use super::record::{OutputRecord, UnitRecord, from_line};
+use super::recover::{self, save_pack};
+use super::snapshot::{Problem, problems_of};
+use super::vault::Vault;
+use super::{LEASE_AGE, job, plan};
+use crate::{Error, Result};
+use shardmill_plan::InputFile;
+use shardmill_storage::Disk;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// What is to be repaired.
+pub struct Repair<'a> {
+    /// The folder of the checkpoint; absolute.
+    pub path: &'a str,
+    /// The folder of the outputs, when it is not where the checkpoint says.
+    pub output: Option<String>,
+    /// Only outputs of these names are looked at; all, when there is none.
+    pub names: BTreeSet<String>,
+    /// Whether an input is there as it was planned.
+    pub is_there: &'a dyn Fn(&InputFile) -> bool,
+}
+
+impl fmt::Debug for Repair<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Repair").field("path", &self.path).field("output", &self.output).field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+/// What was found and done.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    pub problems: Vec<Problem>,
+    /// Splits that the next run does again.
+    pub reopened: Vec<String>,
+    /// Splits that were opened although an input of them is gone or changed: their results come from other files, or not again.
+    pub without_input: Vec<String>,
+}
+
+/// Where files that cannot be made again are put aside.
+const LOST: &str = "lost";
+
+/// Finds damage, and opens the splits that it concerns.
+///
+/// # Errors
+/// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::Beyond`] when the checkpoint cannot be made whole.
+pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
+    let vault = Vault::new(disk);
+    let mut job = job::here(&vault, repair.path)?;
+    if let Some(output) = &repair.output {
+        job.output.clone_from(output);
+    }
+    let places = job.places(repair.path);
+    let root = &places.root;
+    let lease = Lease::take(&vault, root, LEASE_AGE)?;
+    // Outputs are opened again also when their directory went with them.
+    vault.make_folder(&places.output)?;
+    let mut repaired = Repaired::default();
+    let mut note = |path: String, problem: &str| repaired.problems.push(Problem { path, unit: String::new(), problem: problem.to_owned() });
+    for pack in recover::lost_packs(&vault, root)? {
+        note(pack.path.clone(), "its records cannot be read");
+        pack.remove(&vault)?;
+    }
+    let types = format!("{root}/{ID_TYPES}");
+    if vault.read(&types)?.is_some_and(|content| from_line::<String>(&content).is_none()) {
+        note(types.clone(), "it cannot be read");
+        vault.remove(&types)?;
+    }
+    let records = recover::recover(&vault, &places, &lease, true)?.records;
+    job::save(&vault, repair.path, &job)?;
+    recover::collect_garbage(&vault, &places, &job.job)?;
+    let segments = plan::load(&vault, root, true).map_err(beyond)?;
+    let planned: HashMap<&str, &[InputFile]> =
+        segments.iter().flat_map(|segment| &segment.splits).map(|split| (split.unit.as_str(), split.files.as_slice())).collect();
+    if records.keys().any(|unit| !planned.contains_key(unit.as_str())) {
+        return Err(Error::Beyond { path: super::attempt::plan_folder(root) });
+    }
+    let mut opener =
+        Opener { vault: &vault, places: &places, repair, segments: &segments, planned, opened: BTreeMap::new(), repaired, broken: Vec::new() };
+    for record in records.values() {
+        opener.check(record)?;
+    }
+    opener.open_lost(&records, lease.epoch())?;
+    opener.open_false_skips(&records);
+    let Opener { opened, mut repaired, broken, .. } = opener;
+    if !opened.is_empty() {
+        repaired.reopened = opened.keys().cloned().collect();
+        let opened: Vec<UnitRecord> = opened.into_values().map(|record| UnitRecord { epoch: lease.epoch(), ..record }).collect();
+        save_pack(&vault, root, &format!("{:020}-{}-repair", lease.epoch(), lease.term()), &opened)?;
+    }
+    // Only now does no record name them.
+    for Broken { path, is_kept } in broken {
+        put_away(&vault, root, &path, is_kept)?;
+    }
+    vault.sync_folder(&places.output).or_else(|error| if vault.exists(&places.output)? { Err(error) } else { Ok(()) })?;
+    vault.sync_folder(&ids_folder(root))?;
+    Ok(repaired)
+}
+
+const ID_TYPES: &str = "id_types";
+
+fn beyond(error: Error) -> Error {
+    match error {
+        Error::Damaged { path, .. } => Error::Beyond { path },
+        other => other,
+    }
+}
+
+/// A file that no record names any more.
+struct Broken {
+    path: String,
+    /// It cannot be made again.
+    is_kept: bool,
+}
+
+fn put_away(vault: &Vault, root: &str, path: &str, is_kept: bool) -> Result<()> {
+    if !is_kept {
+        return vault.remove(path);
+    }
+    let folder = format!("{root}/{LOST}");
+    vault.make_folder(&folder)?;
+    let (place, name) = path.rsplit_once('/').unwrap_or((".", path));
+    // Outputs may lie on another file system than the checkpoint.
+    if vault.rename(path, &format!("{folder}/{name}")).is_err() {
+        vault.rename(path, &format!("{place}/.{name}.{LOST}"))?;
+    }
+    Ok(())
+}
+
+struct Opener<'a> {
+    vault: &'a Vault,
+    places: &'a Places,
+    repair: &'a Repair<'a>,
+    segments: &'a [Segment],
+    planned: HashMap<&'a str, &'a [InputFile]>,
+    opened: BTreeMap<String, UnitRecord>,
+    repaired: Repaired,
+    broken: Vec<Broken>,
+}
+
+impl Opener<'_> {
+    fn has_input(&self, unit: &str, missing: &[String]) -> bool {
+        let amended = self.segments.iter().rev().flat_map(|segment| &segment.amended).find(|amended| amended.unit == unit);
+        let files = amended.map(|amended| amended.files.as_slice()).or_else(|| self.planned.get(unit).copied()).unwrap_or_default();
+        let mut files: Vec<InputFile> = files.iter().filter(|file| !missing.contains(&file.path)).cloned().collect();
+        self.places.find_files(&mut files);
+        files.iter().all(|file| (self.repair.is_there)(file))
+    }
+
+    /// Opens a unit of which a file is not whole.
+    fn check(&mut self, record: &UnitRecord) -> Result<()> {
+        let is_asked = |name: &str| self.repair.names.is_empty() || self.repair.names.contains(name);
+        if !record.files(self.places).any(|(file, ..)| is_asked(&file.name)) {
+            return Ok(());
+        }
+        let problems = problems_of(self.vault, self.places, record)?;
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let bad: BTreeSet<&str> = problems.iter().map(|(name, _)| name.as_str()).collect();
+        let is_whole = |file: &&OutputRecord| !bad.contains(file.name.as_str());
+        let has_input = self.has_input(&record.unit, &record.missing);
+        let mut outputs: Vec<OutputRecord> = record.outputs.iter().filter(is_whole).cloned().collect();
+        let mut ids = record.ids.as_ref().filter(is_whole).cloned();
+        if !has_input && record.ids.is_some() {
+            // The rows come from other files, where they are in the input at all: they must not count as done, nor be there twice.
+            let left = outputs.iter().map(|file| self.places.output(&file.name));
+            let left: Vec<Broken> =
+                left.chain(ids.iter().map(|file| self.places.ids(&file.name))).map(|path| Broken { path, is_kept: true }).collect();
+            self.broken.extend(left);
+            (outputs, ids) = (Vec::new(), None);
+        }
+        for (_name, problem) in &problems {
+            if self.vault.exists(&problem.path)? {
+                self.broken.push(Broken { path: problem.path.clone(), is_kept: !has_input });
+            }
+        }
+        self.repaired.problems.extend(problems.into_iter().map(|(_, problem)| problem));
+        let opened = UnitRecord { generation: record.generation + 1, outputs, ids, is_reopened: true, ..record.clone() };
+        self.open(opened, has_input);
+        Ok(())
+    }
+
+    fn open(&mut self, record: UnitRecord, has_input: bool) {
+        if !has_input {
+            self.repaired.without_input.push(record.unit.clone());
+        }
+        self.opened.insert(record.unit.clone(), record);
+    }
+
+    /// Units whose records are gone, as their ids, the plan or what is left of a record tell.
+    fn open_lost(&mut self, records: &BTreeMap<String, UnitRecord>, epoch: u64) -> Result<()> {
+        let root = &self.places.root;
+        let mut lost: BTreeMap<String, Option<String>> = BTreeMap::new();
+        let damaged = self.vault.list(&damaged_folder(root))?;
+        let planned = self.segments.iter().flat_map(|segment| &segment.done_before).chain(&damaged);
+        lost.extend(planned.filter(|unit| !records.contains_key(*unit)).map(|unit| (unit.clone(), None)));
+        let names = self.vault.list(&ids_folder(root))?.into_iter().filter(|name| !name.starts_with('.'));
+        let ids = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), Some(name))));
+        lost.extend(ids.filter(|(unit, _)| !records.contains_key(unit)));
+        for (unit, ids) in lost {
+            if !self.planned.contains_key(unit.as_str()) {
+                return Err(Error::Beyond { path: super::attempt::plan_folder(root) });
+            }
+            let has_input = self.has_input(&unit, &[]);
+            let path = ids.as_ref().map_or_else(|| unit.clone(), |name| self.places.ids(name));
+            self.repaired.problems.push(Problem { path: path.clone(), unit: unit.clone(), problem: "the record of its split is gone".to_owned() });
+            let mut record = UnitRecord::lost(&unit, epoch);
+            match ids {
+                Some(name) if !has_input => {
+                    // Ids get their name after the outputs: what they name is published.
+                    let bytes = self.vault.size(&path)?.unwrap_or_default();
+                    let (sealed, xxh3) = (name.clone(), self.vault.hash(&path)?);
+                    record.ids = Some(OutputRecord { sealed, name, bytes, rows: 0, xxh3 });
+                    record.is_reopened = false;
+                }
+                Some(_) => self.broken.push(Broken { path, is_kept: false }),
+                None => {}
+            }
+            let is_kept = !record.is_reopened;
+            self.open(record, has_input || is_kept);
+            self.vault.remove(&format!("{}/{unit}", damaged_folder(root)))?;
+        }
+        Ok(())
+    }
+
+    /// Rows that were skipped because a split had done them, and which that split will not do again.
+    fn open_false_skips(&mut self, records: &BTreeMap<String, UnitRecord>) {
+        let mut gone: HashSet<String> = self.repaired.without_input.iter().cloned().collect();
+        for segment in self.segments {
+            if !segment.done_before.iter().any(|unit| gone.contains(unit)) {
+                continue;
+            }
+            let units = segment.splits.iter().filter_map(|split| records.get(&split.unit));
+            let skipped: Vec<&UnitRecord> = units.filter(|record| record.rows_done > 0 && !self.opened.contains_key(&record.unit)).collect();
+            for record in skipped {
+                let has_input = self.has_input(&record.unit, &record.missing);
+                if has_input {
+                    let generation = record.generation + 1;
+                    self.open(UnitRecord { generation, is_reopened: true, ..record.clone() }, true);
+                } else {
+                    gone.insert(record.unit.clone());
+                }
+            }
+        }
+    }
+}
