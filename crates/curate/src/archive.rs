@@ -1,16 +1,21 @@
 //! One open tar archive: its members by name, and what is damaged in it.
 //!
 //! A compressed archive is inflated once into an unnamed temporary file, so memory stays bounded whatever the archive claims. The invariant: a member
-//! that is listed here lies whole inside the archive.
+//! that is listed here lies whole inside the archive. A name that several members have is ambiguous: which of them is meant cannot be told.
 
-use shardmill_formats::tar::{Compression, Member, TarError, Walk, inflate, sniff_compression};
+use shardmill_formats::limit::DecodeLimit;
+use shardmill_formats::tar::{ArchiveEnd, Compression, Member, TarError, Walk, inflate, sniff_compression};
 use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, Spool, store_of};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Seek};
 use std::sync::Arc;
 
 const SNIFF_LEN: usize = 16;
 const INFLATE_BUFFER_LEN: usize = 1 << 20;
+
+/// What is kept of a member beside its name, about.
+const MEMBER_BYTES: u64 = 128;
 
 #[derive(Debug)]
 pub struct Archive {
@@ -19,8 +24,8 @@ pub struct Archive {
     /// Offsets then mean the inflated copy, and must not be written down.
     pub is_compressed: bool,
     pub members: Vec<Member>,
-    by_name: HashMap<String, usize>,
-    /// Where and why reading ended before the archive did.
+    by_name: HashMap<String, Named>,
+    /// Where and why reading ended before the archive did, or what is wrong with its end.
     pub damage: Option<Damage>,
     /// Members that are whole but cannot be offered, e.g. sparse files.
     pub unreadable: Vec<Damage>,
@@ -39,11 +44,51 @@ impl Damage {
     }
 }
 
+/// The members of one name, by their numbers.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    first: usize,
+    /// The one that follows it.
+    second: Option<usize>,
+}
+
+/// The members that a name may mean.
+#[derive(Debug, Clone, Copy)]
+pub enum Found<'a> {
+    None,
+    One(usize, &'a Member),
+    /// Several; these are the first two.
+    Several(&'a Member, &'a Member),
+}
+
 impl Archive {
+    /// As [`Archive::open_with`], with all members of archives that were joined.
+    ///
+    /// # Errors
+    /// See [`Archive::open_with`].
+    pub fn open(path: &str) -> Result<Self> {
+        Self::open_with(path, true, DecodeLimit::default())
+    }
+
+    /// Members after the first end of the archive are there only when it `ignores_zeros`. What is kept of the members takes at most what `limit` says.
+    ///
     /// # Errors
     /// When the file cannot be read, or the temporary copy of a compressed one cannot be written. Damage inside is no error.
-    pub fn open(path: &str) -> Result<Self> {
-        let file = Spool::over(store_of(path)?.open(path)?)?;
+    pub fn open_with(path: &str, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self> {
+        Self::over_with(store_of(path)?.open(path)?, ignores_zeros, limit)
+    }
+
+    /// As [`Archive::open`], of a file that is open already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn over(object: Arc<dyn RangeRead>) -> Result<Self> {
+        Self::over_with(object, true, DecodeLimit::default())
+    }
+
+    fn over_with(object: Arc<dyn RangeRead>, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self> {
+        let path = object.path().to_owned();
+        let file = Spool::over(object)?;
         let mut prefix = vec![0; SNIFF_LEN.min(usize::try_from(file.size()).unwrap_or(SNIFF_LEN))];
         file.read_at(0, &mut prefix)?;
         let compression = sniff_compression(&prefix);
@@ -52,31 +97,44 @@ impl Archive {
             _ => (file, None),
         };
         let is_compressed = !matches!(compression, Compression::None);
-        let mut archive =
-            Self { object, path: path.to_owned(), is_compressed, members: Vec::new(), by_name: HashMap::new(), damage: None, unreadable: Vec::new() };
+        let mut archive = Self { object, path, is_compressed, members: Vec::new(), by_name: HashMap::new(), damage: None, unreadable: Vec::new() };
         if !matches!(compression, Compression::None | Compression::Gzip) {
             archive.damage = Some(Damage::at(0, format!("{compression:?} compression is not supported; use gzip or none")));
             return Ok(archive);
         }
         // A gzip stream that ends early still gave whole members. One whose content is wrong shows it only at the end: nothing of it can be trusted.
         if matches!(inflate_error, None | Some(TarError::TruncatedGzip { .. })) {
-            archive.walk()?;
+            archive.walk(ignores_zeros, limit)?;
         }
         if let Some(error) = inflate_error {
             archive.damage = Some(Damage::at(archive.object.size(), error.to_string()));
         }
-        archive.by_name = archive.members.iter().enumerate().map(|(index, member)| (normal(&member.name).to_owned(), index)).collect();
+        for (index, member) in archive.members.iter().enumerate() {
+            let named = archive.by_name.entry(normal(&member.name).into_owned()).or_insert(Named { first: index, second: None });
+            if named.first != index {
+                named.second.get_or_insert(index);
+            }
+        }
         Ok(archive)
     }
 
-    fn walk(&mut self) -> Result<()> {
-        let mut walk = Walk::new(self.object.size());
+    fn walk(&mut self, ignores_zeros: bool, limit: DecodeLimit) -> Result<()> {
+        let mut kept = 0_u64;
+        let mut walk = Walk::new(self.object.size()).reading_on(ignores_zeros);
         let mut window = Vec::new();
         while let Some(range) = walk.needs() {
             window.clear();
             crate::payload::append_range(&*self.object, &range, &mut window)?;
             match walk.push(&window) {
-                Ok(Some(member)) => self.members.push(member),
+                Ok(Some(member)) => {
+                    kept += MEMBER_BYTES + 2 * member.name.len() as u64;
+                    let checked = limit.check(&self.path, kept, "the names of its members take", || format!("byte {}", member.header_offset));
+                    if let Err(refusal) = checked {
+                        self.damage = Some(Damage::at(member.header_offset, refusal.to_string()));
+                        return Ok(());
+                    }
+                    self.members.push(member);
+                }
                 Ok(None) => {}
                 Err(error) => {
                     let (member, offset) = match &error {
@@ -93,19 +151,35 @@ impl Archive {
                 }
             }
         }
+        let end = walk.end().unwrap_or(ArchiveEnd::Missing { offset: self.object.size() });
+        if !end.is_sound() {
+            let hint = if matches!(end, ArchiveEnd::Followed { .. }) { "; ignore_zeros=True (--ignore-zeros) reads on, as `tar -i`" } else { "" };
+            self.damage = Some(Damage::at(end.offset(), format!("the archive {end}{hint}")));
+        }
         Ok(())
     }
 
-    /// The member of that name; a leading `./` does not count on either side. The last one wins, as in `tarfile`.
+    /// The members of that name. Steps that lead nowhere (`./`, `//`) do not count on either side.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<(usize, &Member)> {
-        let index = *self.by_name.get(normal(name))?;
-        Some((index, self.members.get(index)?))
+    pub fn find(&self, name: &str) -> Found<'_> {
+        let Some(named) = self.by_name.get(normal(name).as_ref()) else { return Found::None };
+        match (self.members.get(named.first), named.second.and_then(|second| self.members.get(second))) {
+            (Some(first), Some(second)) => Found::Several(first, second),
+            (Some(first), None) => Found::One(named.first, first),
+            _ => Found::None,
+        }
     }
 }
 
-fn normal(name: &str) -> &str {
-    name.strip_prefix("./").unwrap_or(name)
+/// The name without steps that lead nowhere.
+pub(crate) fn normal(name: &str) -> Cow<'_, str> {
+    let name = name.strip_prefix("./").unwrap_or(name);
+    if !name.contains("//") && !name.contains("./") {
+        return Cow::Borrowed(name);
+    }
+    let root = if name.starts_with('/') { "/" } else { "" };
+    let steps: Vec<&str> = name.split('/').filter(|step| !step.is_empty() && *step != ".").collect();
+    Cow::Owned(format!("{root}{}", steps.join("/")))
 }
 
 fn inflated(file: &Arc<dyn RangeRead>) -> Result<(Arc<dyn RangeRead>, Option<TarError>)> {

@@ -7,7 +7,7 @@ use arrow_schema::{Field, Schema};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{Split, Unit};
 use shardmill_resume::DoneIds;
-use shardmill_resume::index::IdIndex;
+use shardmill_resume::index::{IdIndex, Levels};
 use shardmill_resume::journal::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
 use shardmill_resume::keys::IdSchema;
 use shardmill_storage::AnyDisk;
@@ -21,8 +21,8 @@ pub struct CheckpointOptions {
     pub target: CommitTarget,
     pub id_columns: Vec<String>,
     pub null_ids: NullIds,
-    /// By segment of the plan, the index file of the ids that were done before it.
-    pub indexes: BTreeMap<usize, String>,
+    /// By segment of the plan, the index files of the ids that were done before it.
+    pub indexes: BTreeMap<usize, Vec<String>>,
 }
 
 /// The types of the ids of a job, which all of its files must have: of others, no later run could make one index.
@@ -69,12 +69,19 @@ impl Checkpointing {
         let committer = Committer::new(options.target, Arc::new(AnyDisk::default()));
         let types = (!options.id_columns.is_empty()).then(|| Arc::new(IdTypes { committer: committer.clone(), agreed: OnceLock::new() }));
         let no_index = IdPolicy { columns: options.id_columns, nulls: options.null_ids, done: None, types };
-        let mut opened: BTreeMap<String, Arc<dyn DoneIds>> = BTreeMap::new();
+        let mut opened: BTreeMap<String, Arc<IdIndex>> = BTreeMap::new();
         let mut ids = BTreeMap::new();
-        for (segment, path) in options.indexes {
-            let done = match opened.get(&path) {
-                Some(index) => Arc::clone(index),
-                None => Arc::clone(opened.entry(path.clone()).or_insert(Arc::new(IdIndex::open(&path)?))),
+        for (segment, paths) in options.indexes {
+            let mut levels = Vec::with_capacity(paths.len());
+            for path in paths {
+                levels.push(match opened.get(&path) {
+                    Some(index) => Arc::clone(index),
+                    None => Arc::clone(opened.entry(path.clone()).or_insert(Arc::new(IdIndex::open(&path)?))),
+                });
+            }
+            let done: Arc<dyn DoneIds> = match levels.as_slice() {
+                [only] => Arc::<IdIndex>::clone(only),
+                _ => Arc::new(Levels::new(levels)),
             };
             ids.insert(segment, IdPolicy { done: Some(done), ..no_index.clone() });
         }
@@ -91,7 +98,7 @@ impl Checkpointing {
     /// [`Error::Option`] for a split that the journal does not know.
     pub(crate) fn attempt(&self, split: &Split) -> Result<Mutex<Attempt>> {
         let unit = split.unit.as_ref().ok_or_else(|| Error::Option { option: "checkpoint", problem: "has no unit for a split".to_owned() })?;
-        Ok(Mutex::new(self.committer.attempt(unit)))
+        Ok(Mutex::new(self.committer.attempt(unit, &split.files)))
     }
 }
 
@@ -112,8 +119,10 @@ pub(crate) fn commit(attempt: Mutex<Attempt>, report: &mut SplitReport) -> Resul
         quarantined: report.quarantined.len() as u64,
     };
     let outcome = attempt.into_inner().unwrap_or_else(PoisonError::into_inner).commit(counts)?;
-    if outcome == Outcome::Lost {
-        report.warn("another attempt at the same split was committed before");
+    match outcome {
+        Outcome::Committed => {}
+        Outcome::Lost => report.warn("another attempt at the same split was committed before"),
+        Outcome::Kept => report.warn("the split was run again with the same outcome; its earlier output was kept"),
     }
     Ok(())
 }

@@ -19,6 +19,12 @@ pub enum Error {
     /// An option has a value that means nothing.
     #[error("`{option}` {problem}")]
     Option { option: &'static str, problem: String },
+    /// An option names a key that would bring nothing.
+    #[error("`{option}`: none of the {samples} samples has the key {keys}; the keys there are {there}")]
+    AbsentKey { option: &'static str, keys: String, samples: u64, there: String },
+    /// The same for columns of Parquet files.
+    #[error("`fields`: no file has the column `{column}`; the columns there are {there}")]
+    AbsentColumn { column: String, there: String },
     /// Reserved or excluded names were asked for as passthrough fields.
     #[error("fields contains reserved keys: {names}")]
     ReservedFields { names: String },
@@ -112,6 +118,11 @@ impl Error {
                 Some("return the same columns and types for all tables, also for empty ones; give the schema where values may be null")
             }
             Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
+            Self::AbsentKey { option: "texts_field and images_field", .. } => Some(
+                "texts_field (--texts-field) and images_field (--images-field) name the lists of texts and images; samples without such lists are no interleaved documents, and sm.Dataset reads them as rows",
+            ),
+            Self::AbsentKey { .. } => Some("name a key that is there; nothing was written"),
+            Self::AbsentColumn { .. } => Some("name columns that are there; nothing was written"),
             Self::OutputExists { .. } => {
                 Some("choose another folder, or mode=\"overwrite\" to empty it, or mode=\"ignore\" to write beside its files")
             }

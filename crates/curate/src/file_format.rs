@@ -1,4 +1,4 @@
-//! What a file is: a tar, a Parquet file, an ArrayRecord file, an MDS shard or index, or one image.
+//! What a file is: of a format that a data set reads, an index of MDS shards, or one image.
 //!
 //! A name and the first bytes enter, a [`FileFormat`] leaves; called by verify and inspect, which take any file. The invariant: a name that says what
 //! the file should be is believed, so that a damaged file is judged as what it was meant to be.
@@ -6,6 +6,7 @@
 use crate::source::tokens::content_type;
 use serde::Serialize;
 use shardmill_formats::mds::{INDEX_NAME, Index};
+use shardmill_load::Format;
 use shardmill_plan::{Error as PlanError, list_files, without_shard_number};
 use shardmill_storage::{RangeRead, Result, store_of};
 
@@ -13,6 +14,30 @@ const TAR_SUFFIXES: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
 const PARQUET_SUFFIX: &str = ".parquet";
 /// Also in front of the number of a shard: `train.array_record-00000-of-00010`.
 const ARRAY_RECORD_SUFFIXES: [&str; 3] = [".array_record", ".arrayrecord", ".arecord"];
+
+/// Of all formats that a data set reads, but for MDS.
+const SUFFIXES: [&str; 20] = [
+    ".tar",
+    ".tar.gz",
+    ".tgz",
+    ".tar.zst",
+    ".parquet",
+    ".pq",
+    ".array_record",
+    ".arrayrecord",
+    ".arecord",
+    ".orc",
+    ".csv",
+    ".jsonl",
+    ".jsonl.gz",
+    ".jsonl.zst",
+    ".ndjson",
+    ".ndjson.gz",
+    ".ndjson.zst",
+    ".json",
+    ".json.gz",
+    ".json.zst",
+];
 
 /// A shard, and what it is compressed with.
 const MDS_SUFFIXES: [&str; 6] = [".mds", ".mds.br", ".mds.bz2", ".mds.gz", ".mds.snappy", ".mds.zstd"];
@@ -31,6 +56,9 @@ pub enum FileFormat {
     Mds,
     /// It stands for all shards that it lists.
     MdsIndex,
+    Orc,
+    Csv,
+    Jsonl,
     Image,
     Unknown,
 }
@@ -52,8 +80,16 @@ impl FileFormat {
         if is_mds_shard(&path) {
             return Self::Mds;
         }
-        if path.rsplit('/').next() == Some(INDEX_NAME) && is_mds_index(object) {
+        if path.rsplit('/').next() == Some(INDEX_NAME) && (is_mds_index(object) || stands_beside_shards(object.path())) {
             return Self::MdsIndex;
+        }
+        match Format::of(&path) {
+            Some(Format::Parquet) => return Self::Parquet,
+            Some(Format::Orc) => return Self::Orc,
+            Some(Format::Csv) => return Self::Csv,
+            Some(Format::Jsonl) => return Self::Jsonl,
+            Some(Format::WebDataset) => return Self::Tar,
+            Some(Format::ArrayRecord | Format::Mds) | None => {}
         }
         let mut prefix = Vec::new();
         if crate::payload::append_range(object, &(0..object.size().min(PREFIX_LEN)), &mut prefix).is_err() {
@@ -62,6 +98,8 @@ impl FileFormat {
         let is_tar = prefix.get(TAR_MAGIC_OFFSET..).is_some_and(|rest| rest.starts_with(b"ustar")) || prefix.starts_with(b"\x1f\x8b");
         if prefix.starts_with(b"PAR1") {
             Self::Parquet
+        } else if prefix.starts_with(b"ORC") {
+            Self::Orc
         } else if shardmill_formats::arrayrecord::is_signature(&prefix) {
             Self::ArrayRecord
         } else if is_tar {
@@ -94,6 +132,31 @@ pub fn shard_files(paths: Vec<String>) -> std::result::Result<Vec<String>, PlanE
     Ok(files)
 }
 
+/// The files of any format that a data set reads at or below `paths`, sorted. A file that is named outright is taken whatever it is called. Files that
+/// are merely called `.json` describe the others, if there are any.
+///
+/// # Errors
+/// As [`shard_files`].
+pub fn readable_files(paths: Vec<String>) -> std::result::Result<Vec<String>, PlanError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if is_file(&path)? {
+            files.push(path);
+            continue;
+        }
+        let suffixes: Vec<String> = SUFFIXES.iter().map(|suffix| (*suffix).to_owned()).collect();
+        let mut found = listed(&path, &suffixes)?;
+        let is_merely_json = |file: &String| file.to_ascii_lowercase().ends_with(".json") && !file.ends_with(&format!("/{INDEX_NAME}"));
+        if found.iter().any(|file| !is_merely_json(file)) {
+            found.retain(|file| !is_merely_json(file));
+        }
+        files.extend(found);
+    }
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
+}
+
 /// An index stands for the shards at or below its folder; shards without one are taken each by itself.
 fn listed(path: &str, suffixes: &[String]) -> std::result::Result<Vec<String>, PlanError> {
     let mut wanted = suffixes.to_vec();
@@ -101,7 +164,10 @@ fn listed(path: &str, suffixes: &[String]) -> std::result::Result<Vec<String>, P
     wanted.push(format!("/{INDEX_NAME}"));
     let mut found = list_files(std::slice::from_ref(&path.to_owned()), &wanted)?;
     let is_index = |file: &String| file.ends_with(&format!("/{INDEX_NAME}"));
-    found.retain(|file| !is_index(file) || store_of(file).and_then(|store| store.open(file)).is_ok_and(|object| is_mds_index(&*object)));
+    found.retain(|file| {
+        let is_mds = || store_of(file).and_then(|store| store.open(file)).is_ok_and(|object| is_mds_index(&*object));
+        !is_index(file) || stands_beside_shards(file) || is_mds()
+    });
     let folders: Vec<String> =
         found.iter().filter(|file| is_index(file)).filter_map(|file| Some(file.strip_suffix(INDEX_NAME)?.to_owned())).collect();
     found.retain(|file| !(is_mds_shard(&file.to_ascii_lowercase()) && folders.iter().any(|folder| file.starts_with(folder))));
@@ -113,6 +179,13 @@ fn listed(path: &str, suffixes: &[String]) -> std::result::Result<Vec<String>, P
 
 fn is_mds_shard(path: &str) -> bool {
     MDS_SUFFIXES.iter().any(|suffix| path.ends_with(suffix))
+}
+
+/// Whether MDS shards lie in the directory of this index, so that it is theirs however damaged it is.
+fn stands_beside_shards(index: &str) -> bool {
+    let Some((folder, _name)) = index.rsplit_once('/') else { return false };
+    let is_beside = |file: &String| file.rsplit_once('/').is_some_and(|(own, _name)| own == folder) && is_mds_shard(&file.to_ascii_lowercase());
+    store_of(folder).and_then(|store| store.list(folder)).is_ok_and(|files| files.iter().any(is_beside))
 }
 
 fn is_mds_index(object: &dyn RangeRead) -> bool {

@@ -1,29 +1,79 @@
 //! Finds the bytes that a `source_ref` names: a byte range, a tar member, or a whole file; and in it a TIFF page.
 //!
 //! Error texts are part of the data model (interleaved specification §3): they are stored in `materialize_error` and compared by users. The invariant:
-//! a range is never taken from a compressed archive's raw bytes, and an error concerns one row only.
+//! a range is never taken from a compressed archive's raw bytes, nothing outside of the roots is read, and an error concerns one row only.
 
-use crate::archive::Archive;
+use crate::archive::{Archive, Found};
 use crate::payload::Located;
 use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
-use shardmill_formats::tar::{Compression, sniff_compression};
-use shardmill_storage::OpenFiles;
-use shardmill_storage::{RangeRead, is_remote, options_of, store_of};
-use std::collections::{HashMap, VecDeque};
+use shardmill_formats::limit::DecodeLimit;
+use shardmill_formats::tar::{Compression, Member, sniff_compression};
+use shardmill_storage::{Error as StorageError, Fetched, OpenFiles, RangeRead, Roots, is_remote};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The members of so many archives stay known. Rows that were written together mostly come from one.
 const MAX_ARCHIVES: usize = 8;
+/// Of those that lie behind a network, for all splits of a run.
+const MAX_SHARED_ARCHIVES: usize = 64;
+
+/// What a range of a file must begin with to tell whether it is compressed.
+const SNIFF_LEN: u64 = 16;
+
+/// What the locators of one run share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    roots: Roots,
+    fetched: Arc<Fetched>,
+    /// Those that lie behind a network. Who asks for one that is being opened waits for it.
+    archives: Arc<Mutex<Recent<Arc<OnceLock<Opened>>>>>,
+}
+
+type Opened = Result<Arc<Archive>, String>;
+
+/// By path, the last used one first.
+type Recent<T> = VecDeque<(String, T)>;
+
+impl Shared {
+    /// For rows that point below `roots`; at most `budget` bytes of what is fetched over a network stay in memory.
+    #[must_use]
+    pub fn new(roots: Roots, budget: u64) -> Self {
+        Self { roots, fetched: Fetched::new(budget), archives: Arc::default() }
+    }
+
+    fn archive(&self, path: &str, open: impl FnOnce() -> Opened) -> Opened {
+        let slot = {
+            let mut archives = self.archives.lock().unwrap_or_else(PoisonError::into_inner);
+            recent(&mut archives, path, MAX_SHARED_ARCHIVES, Arc::default)
+        };
+        slot.get_or_init(open).clone()
+    }
+}
+
+/// The value of `path`, now the first.
+fn recent<T: Clone>(known: &mut Recent<T>, path: &str, most: usize, make: impl FnOnce() -> T) -> T {
+    let found = known.iter().position(|(known, _)| known == path).and_then(|index| known.remove(index));
+    let entry = found.unwrap_or_else(|| (path.to_owned(), make()));
+    let value = entry.1.clone();
+    known.truncate(most - 1);
+    known.push_front(entry);
+    value
+}
 
 /// Looks at each file and each archive once, as long as rows keep their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Locator {
+    /// Of an image.
+    pub(crate) limit: DecodeLimit,
+    shared: Shared,
+    /// The files that the split reads; they are the user's own, wherever links lead.
+    inputs: HashSet<String>,
     open: OpenFiles,
-    files: HashMap<String, Option<OpenFile>>,
-    /// The last used one first.
-    archives: VecDeque<(String, Option<Arc<Archive>>)>,
+    open_inputs: OpenFiles,
+    files: HashMap<String, Result<OpenFile, String>>,
+    archives: Recent<Opened>,
     /// Rows of one document follow each other, so the last TIFF is the next one, mostly.
     last_tiff: Option<(String, TiffPages)>,
 }
@@ -35,23 +85,37 @@ struct OpenFile {
 }
 
 impl Locator {
+    #[must_use]
+    pub fn new(shared: &Shared, inputs: &[String], limit: DecodeLimit) -> Self {
+        Self {
+            limit,
+            shared: shared.clone(),
+            inputs: inputs.iter().cloned().collect(),
+            open: OpenFiles::below(shared.roots.clone()),
+            open_inputs: OpenFiles::default(),
+            files: HashMap::new(),
+            archives: VecDeque::new(),
+            last_tiff: None,
+        }
+    }
+
     /// # Errors
     /// The text for `materialize_error`.
     pub fn locate(&mut self, locator: &SourceRef) -> Result<Located, String> {
         let path = locator.path.as_deref().filter(|path| !path.is_empty()).ok_or("missing path")?;
-        // Paths of rows are data, and data must not decide which hosts are asked with the user's credentials: only buckets that the user named are read.
-        if is_remote(path) && options_of(path).is_none() {
-            return Err("failed to resolve filesystem".to_owned());
-        }
         let (object, range) = match (&locator.member, locator.range()) {
             (None, _) => {
-                let file = self.file(path)?;
-                let size = file.object.size();
-                (file.object, 0..size)
+                let object = self.whole(path)?;
+                let size = object.size();
+                // Without a member the range says nothing, but one that the file cannot have was meant for another file.
+                if let Some(range) = locator.stated_range() {
+                    checked(&*object, range, path)?;
+                }
+                (object, 0..size)
             }
             (Some(member), Some(range)) => {
                 let file = self.file(path)?;
-                if file.is_compressed { self.member(path, member)? } else { (Arc::clone(&file.object), checked(&*file.object, range, member)?) }
+                if file.is_compressed { self.member(path, member)? } else { self.part(file.object, range, member)? }
             }
             (Some(member), None) => self.member(path, member)?,
         };
@@ -62,29 +126,67 @@ impl Locator {
         }
     }
 
-    fn file(&mut self, path: &str) -> Result<OpenFile, String> {
-        let open = || -> Option<OpenFile> {
-            let object = self.open.open(path).ok()?;
-            let mut prefix = [0; 16];
-            let len = usize::try_from(object.size()).unwrap_or(usize::MAX).min(prefix.len());
-            let prefix = prefix.get_mut(..len)?;
-            object.read_at(0, prefix).ok()?;
-            let is_compressed = !matches!(sniff_compression(prefix), Compression::None);
-            Some(OpenFile { object, is_compressed })
-        };
-        if let Err(shardmill_storage::Error::UnsupportedScheme { .. }) = store_of(path) {
-            return Err("failed to resolve filesystem".to_owned());
+    fn part(&self, object: Arc<dyn RangeRead>, range: Range<u64>, member: &str) -> Result<(Arc<dyn RangeRead>, Range<u64>), String> {
+        let range = checked(&*object, range, member)?;
+        let object = if object.is_remote() { self.shared.fetched.range(object, range.clone()) } else { object };
+        Ok((object, range))
+    }
+
+    fn opened(&self, path: &str) -> shardmill_storage::Result<Arc<dyn RangeRead>> {
+        if self.inputs.contains(path) {
+            self.open_inputs.open(path)
+        } else if is_remote(path) {
+            self.shared.fetched.open(path, &self.shared.roots)
+        } else {
+            self.open.open(path)
         }
-        self.files.entry(path.to_owned()).or_insert_with(open).clone().ok_or_else(|| "failed to read path".to_owned())
+    }
+
+    /// A file that is an image itself.
+    fn whole(&mut self, path: &str) -> Result<Arc<dyn RangeRead>, String> {
+        if is_remote(path) && !self.inputs.contains(path) {
+            let Shared { fetched, roots, .. } = &self.shared;
+            if let Some(Err(known)) = self.files.get(path) {
+                return Err(known.clone());
+            }
+            // Held by nothing but the budget, so that rows without end do not fill the memory.
+            return fetched.whole(path, roots).map_err(|error| {
+                let text = open_error(&error);
+                self.files.insert(path.to_owned(), Err(text.clone()));
+                text
+            });
+        }
+        self.file(path).map(|file| file.object)
+    }
+
+    fn file(&mut self, path: &str) -> Result<OpenFile, String> {
+        let open = || -> shardmill_storage::Result<OpenFile> {
+            let object = self.opened(path)?;
+            let mut prefix = vec![0; usize::try_from(object.size().min(SNIFF_LEN)).unwrap_or_default()];
+            let head = if object.is_remote() { self.shared.fetched.range(Arc::clone(&object), 0..prefix.len() as u64) } else { Arc::clone(&object) };
+            head.read_at(0, &mut prefix)?;
+            let is_compressed = !matches!(sniff_compression(&prefix), Compression::None);
+            Ok(OpenFile { object, is_compressed })
+        };
+        if let Some(known) = self.files.get(path) {
+            return known.clone();
+        }
+        let file = open().map_err(|error| open_error(&error));
+        self.files.insert(path.to_owned(), file.clone());
+        file
     }
 
     fn member(&mut self, path: &str, member: &str) -> Result<(Arc<dyn RangeRead>, Range<u64>), String> {
-        let known = self.archives.iter().position(|(known, _)| known == path).and_then(|index| self.archives.remove(index));
-        let (path, archive) = known.unwrap_or_else(|| (path.to_owned(), Archive::open(path).ok().map(Arc::new)));
-        self.archives.truncate(MAX_ARCHIVES - 1);
-        self.archives.push_front((path, archive.clone()));
-        let archive = archive.ok_or("failed to read path")?;
-        let (_, found) = archive.find(member).ok_or_else(|| missing_member(member))?;
+        let mut archives = std::mem::take(&mut self.archives);
+        let open = || self.opened(path).and_then(Archive::over).map(Arc::new).map_err(|error| open_error(&error));
+        let archive = if is_remote(path) { self.shared.archive(path, open) } else { recent(&mut archives, path, MAX_ARCHIVES, open) };
+        self.archives = archives;
+        let archive = archive?;
+        let found = match archive.find(member) {
+            Found::One(_, found) => found,
+            Found::None => return Err(missing_member(member)),
+            Found::Several(first, second) => return Err(ambiguous_member(member, first, second)),
+        };
         Ok((Arc::clone(&archive.object), found.offset..found.offset + found.size))
     }
 
@@ -96,6 +198,18 @@ impl Locator {
         self.last_tiff.as_ref()?.1.page(frame).ok()
     }
 }
+
+/// The text for a path that cannot be opened.
+fn open_error(error: &StorageError) -> String {
+    match error {
+        StorageError::UnsupportedScheme { .. } => "failed to resolve filesystem".to_owned(),
+        StorageError::OutsideRoots { .. } => OUTSIDE.to_owned(),
+        _ => "failed to read path".to_owned(),
+    }
+}
+
+/// The text for a path that leads to what the user did not name.
+pub const OUTSIDE: &str = "path outside of the input's directory and of allowed_roots";
 
 fn checked(object: &dyn RangeRead, range: Range<u64>, member: &str) -> Result<Range<u64>, String> {
     if range.start >= object.size() {
@@ -110,6 +224,12 @@ fn checked(object: &dyn RangeRead, range: Range<u64>, member: &str) -> Result<Ra
 #[must_use]
 pub fn missing_member(member: &str) -> String {
     format!("missing member '{member}'")
+}
+
+/// The text for a name that several members may be meant by.
+#[must_use]
+pub fn ambiguous_member(name: &str, first: &Member, second: &Member) -> String {
+    format!("ambiguous member '{name}': it may be '{}' at byte {} or '{}' at byte {}", first.name, first.offset, second.name, second.offset)
 }
 
 #[must_use]

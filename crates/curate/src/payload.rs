@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use shardmill_images::{ImageSize, SizeProbe, TiffPage, TiffWalk, image_size};
 use shardmill_storage::{RangeRead, Result};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -129,13 +130,20 @@ impl Payload {
         }
     }
 
+    /// So that the next filter need not look at the headers again.
+    pub(crate) fn note_size(&mut self, size: ImageSize) {
+        if let Self::Located(located) = self {
+            located.size = Some(size);
+        }
+    }
+
     /// The bytes in memory, fetched at most once.
     ///
     /// # Errors
     /// When the object cannot be read.
     pub fn fetch(&mut self) -> Result<Option<Bytes>> {
         if let Self::Located(located) = self {
-            let mut bytes = Vec::with_capacity(usize::try_from(located.len()).unwrap_or_default());
+            let mut bytes = Vec::new();
             located.append_to(&mut bytes)?;
             *self = Self::Memory(Bytes::from(bytes));
         }
@@ -160,6 +168,10 @@ fn page_of_many(bytes: &Bytes, frame: impl FnOnce() -> Option<u64>) -> Option<st
     if index.len() < 2 { None } else { Some(index.page(page).and_then(TiffPage::size)) }
 }
 
+fn no_memory(object: &dyn RangeRead, offset: u64, len: usize) -> shardmill_storage::Error {
+    shardmill_storage::Error::Read { path: object.path().to_owned(), offset, len, source: io::ErrorKind::OutOfMemory.into() }
+}
+
 /// Appends one range of `object`.
 ///
 /// # Errors
@@ -176,6 +188,7 @@ pub fn append_range(object: &dyn RangeRead, range: &Range<u64>, out: &mut Vec<u8
             end: range.end,
         });
     };
+    out.try_reserve(len).map_err(|_| no_memory(object, range.start, len))?;
     out.resize(start + len, 0);
     let result = out.get_mut(start..).map_or(Ok(()), |target| object.read_at(range.start, target));
     if result.is_err() {

@@ -4,11 +4,13 @@
 //! either published all of its files or the run says why not.
 
 use crate::checkpoint::{Checkpointing, commit, version_of};
+use crate::locate::{Locator, Shared};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
 use crate::schema::SchemaChoice;
 use crate::sink::{Mode, Publishing, Sink, SinkOptions, prepare_output};
-use crate::source::parquet::read_parquet;
+use crate::source::named_keys::check_keys;
+use crate::source::parquet::{check_fields, read_parquet};
 use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext};
 use crate::spec::{SourceOptions, Spec};
@@ -19,13 +21,16 @@ use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::FileOpener;
 use shardmill_plan::{InputFile, Split};
 use shardmill_resume::journal::Attempt;
-use shardmill_storage::{Replace, Unpublished};
+use shardmill_storage::{Replace, Roots, Unpublished};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// While one split waits for the disk, another one computes.
 const LANES_PER_WORKER: usize = 2;
+
+/// Of images that are fetched over a network, so much is kept beside the chunks that are underway.
+const FETCHED_BYTES: u64 = 256 << 20;
 
 pub struct Pipeline {
     spec: Spec,
@@ -107,6 +112,19 @@ impl Pipeline {
         self.spec.splits()
     }
 
+    /// Checks that what the options name is in the input: reads until each name was met, and writes nothing. Call it before anything is written.
+    ///
+    /// # Errors
+    /// [`Error::AbsentKey`] and [`Error::AbsentColumn`].
+    pub fn check_names(&self, splits: &[Split], cancel: &Cancel) -> Result<()> {
+        let files = splits.iter().flat_map(|split| &split.files);
+        match &self.spec.source {
+            SourceOptions::WebDataset(options) => check_keys(files, options, cancel),
+            SourceOptions::Parquet(options) => check_fields(files, options, cancel),
+            SourceOptions::Table(_) => Ok(()),
+        }
+    }
+
     /// Makes the output folder ready. Call it once a run, after [`Pipeline::splits`]. A run that is resumed goes on in the folder that is there.
     ///
     /// # Errors
@@ -128,9 +146,12 @@ impl Pipeline {
         let pipeline = Arc::clone(self);
         let stop = cancel.clone();
         let lanes = workers.max(1) * LANES_PER_WORKER;
+        // The images of each chunk stay until the sink has written them.
+        let budget = self.spec.chunk_bytes.saturating_mul(lanes as u64).saturating_add(FETCHED_BYTES);
+        let shared = Shared::new(Roots::new(&self.spec.paths, &self.spec.allowed_roots), budget);
         Ok(run_until_error(splits.len(), lanes, cancel, move |index| {
             let split = splits.get(index).cloned().unwrap_or_else(|| Split::new(index, Vec::new()));
-            pipeline.run_split(&split, &slots, &stop)
+            pipeline.run_split(&split, &slots, &shared, &stop)
         })?)
     }
 
@@ -143,7 +164,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// Under the policy `error`, when a stage raises, when the disk is full, when cancelled. No file of the failed batch is then visible.
-    pub fn run_split(&self, split: &Split, slots: &CoreSlots, cancel: &Cancel) -> Result<SplitReport> {
+    pub fn run_split(&self, split: &Split, slots: &CoreSlots, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
         if let SourceOptions::Table(options) = &self.spec.source {
             return self.run_table_split(split, options, slots, cancel);
         }
@@ -156,11 +177,13 @@ impl Pipeline {
         let is_materialized = is_eager || self.spec.sink.materialize_on_write;
         let is_located = is_materialized || self.stages.iter().any(Stage::needs_images);
         let path = report.files.join(", ");
-        let mut stage_context = StageContext { is_eager, is_located, path, ..StageContext::default() };
+        let input_files = report.files.clone();
+        let locator = || Locator::new(shared, &input_files, self.spec.source.limit());
+        let mut stage_context = StageContext { is_eager, is_located, path, locator: locator() };
         let sink_stage = self.stages.len() + 1;
         let attempt = self.attempt(split)?;
         let publishing = self.publishing(split, attempt.as_ref());
-        let mut sink = Sink::new(&self.spec.sink, &self.sink_choice, publishing, sink_stage, is_materialized);
+        let mut sink = Sink::new(&self.spec.sink, &self.sink_choice, publishing, sink_stage, is_materialized, locator());
         sink.lend_buffer(self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default());
         let mut ids = HashSet::new();
         let mut downstream = Duration::ZERO;
@@ -184,7 +207,7 @@ impl Pipeline {
             downstream += entered.elapsed();
             result.and_then(|()| context.charge(known))
         };
-        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes: self.spec.chunk_bytes, errors: &self.errors };
+        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes: self.spec.chunk_bytes, errors: &self.errors, shared };
         match &self.spec.source {
             SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.source_choice, &mut context, &mut emit)?,
             SourceOptions::Parquet(options) => read_parquet(split, options, &self.source_choice, &mut context, &mut emit)?,

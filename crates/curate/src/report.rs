@@ -5,6 +5,7 @@
 use crate::chunk::{Chunk, Modality};
 use crate::source_ref::SourceRef;
 use serde::{Deserialize, Serialize};
+use shardmill_storage::redacted;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -157,7 +158,7 @@ impl SplitReport {
     }
 
     pub fn warn(&mut self, warning: impl Into<String>) {
-        *self.warnings.entry(warning.into()).or_default() += 1;
+        *self.warnings.entry(redacted(&warning.into())).or_default() += 1;
     }
 
     /// The entry of the stage at `index`, made when it is new.

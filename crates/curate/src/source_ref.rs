@@ -16,11 +16,16 @@ pub struct SourceRef {
     pub frame_index: Option<u64>,
 }
 
-/// The text is there and is no JSON object.
+/// The text is there and leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("source_ref is not a JSON object: {text}")]
-pub struct NotAnObject {
-    pub text: String,
+pub enum SourceRefError {
+    #[error("source_ref is not a JSON object: {text}")]
+    NotAnObject { text: String },
+    /// A number that counts nothing: read as absent, it would lead to other bytes.
+    #[error("`{key}` of source_ref is not a number of bytes or pages: {value}")]
+    Number { key: &'static str, value: String },
+    #[error("`byte_offset` and `byte_size` of source_ref end beyond any file")]
+    Overflow,
 }
 
 impl SourceRef {
@@ -40,34 +45,54 @@ impl SourceRef {
     /// Null, NaN and "" give the empty locator; unknown keys are ignored.
     ///
     /// # Errors
-    /// [`NotAnObject`] for any other text.
-    pub fn parse(text: Option<&str>) -> Result<Self, NotAnObject> {
+    /// [`SourceRefError`] for any other text, and for numbers that are negative, fractions, or too large.
+    pub fn parse(text: Option<&str>) -> Result<Self, SourceRefError> {
         let Some(text) = text.filter(|text| !text.is_empty() && *text != "NaN" && *text != "null") else { return Ok(Self::default()) };
-        let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else { return Err(NotAnObject { text: text.to_owned() }) };
+        let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else {
+            return Err(SourceRefError::NotAnObject { text: text.to_owned() });
+        };
         let string = |key: &str| match object.get(key) {
             Some(Value::String(text)) => Some(text.clone()),
             None | Some(Value::Null) => None,
             Some(other) => Some(other.to_string()),
         };
-        let number = |key: &str| match object.get(key) {
-            Some(Value::Number(number)) => number.as_u64().or_else(|| whole(number.as_str())),
-            Some(Value::String(text)) => text.parse().ok().or_else(|| whole(text)),
-            _ => None,
+        let number = |key: &'static str| {
+            let value = match object.get(key) {
+                None | Some(Value::Null) => return Ok(None),
+                Some(value) => value,
+            };
+            let found = match value {
+                Value::Number(number) => number.as_u64().or_else(|| whole(number.as_str())),
+                Value::String(text) if text.is_empty() => return Ok(None),
+                Value::String(text) => text.parse().ok().or_else(|| whole(text)),
+                _ => None,
+            };
+            found.map(Some).ok_or_else(|| SourceRefError::Number { key, value: value.to_string() })
         };
-        Ok(Self {
+        let found = Self {
             path: string("path"),
             member: string("member"),
-            byte_offset: number("byte_offset"),
-            byte_size: number("byte_size"),
-            frame_index: number("frame_index"),
-        })
+            byte_offset: number("byte_offset")?,
+            byte_size: number("byte_size")?,
+            frame_index: number("frame_index")?,
+        };
+        match found.byte_offset.zip(found.byte_size) {
+            Some((offset, size)) if offset.checked_add(size).is_none() => Err(SourceRefError::Overflow),
+            _ => Ok(found),
+        }
     }
 
     /// The byte range of the archive file, where the locator names a usable one.
     #[must_use]
     pub fn range(&self) -> Option<Range<u64>> {
+        self.stated_range().filter(|_| self.member.is_some())
+    }
+
+    /// The byte range that the locator names, with or without a member.
+    #[must_use]
+    pub fn stated_range(&self) -> Option<Range<u64>> {
         let (offset, size) = (self.byte_offset?, self.byte_size?);
-        if self.member.is_none() || size == 0 { None } else { Some(offset..offset.checked_add(size)?) }
+        if size == 0 { None } else { Some(offset..offset.checked_add(size)?) }
     }
 }
 
@@ -99,6 +124,17 @@ mod tests {
         assert_eq!((float.byte_offset, float.byte_size), (Some(512), Some(7)));
         assert!(SourceRef::parse(Some("[1]")).is_err());
         assert!(SourceRef::parse(Some("{")).is_err());
+    }
+
+    #[test]
+    fn number_that_counts_nothing_is_refused() {
+        for value in ["-1", "1.5", "1e400", "18446744073709551616", "true", "[1]", r#""-1""#, r#""x""#, "-0.5", "1e3x"] {
+            for key in ["byte_offset", "byte_size", "frame_index"] {
+                assert!(SourceRef::parse(Some(&format!(r#"{{"path": "a", "{key}": {value}}}"#))).is_err(), "{key} {value}");
+            }
+        }
+        let beyond = format!(r#"{{"path": "a", "member": "m", "byte_offset": {}, "byte_size": 2}}"#, u64::MAX);
+        assert_eq!(SourceRef::parse(Some(&beyond)), Err(SourceRefError::Overflow));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::stage::filter::{Filter, Per};
 use crate::stage::image_to_text::ImageToTextRatioFilter;
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
-use shardmill_plan::{Expression, InputFile, Partitioning, Split, discover, partition};
+use shardmill_formats::limit::DecodeLimit;
+use shardmill_plan::{Expression, InputFile, Partitioning, Split, discover, partition, refuse_repeated};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -29,6 +30,15 @@ impl SourceOptions {
             Self::WebDataset(_) => "webdataset_reader",
             Self::Parquet(_) => "interleaved_parquet_reader",
             Self::Table(_) => "table_reader",
+        }
+    }
+
+    /// What one value of the input may unpack to.
+    pub(crate) fn limit(&self) -> DecodeLimit {
+        match self {
+            Self::WebDataset(options) => options.limit(),
+            Self::Parquet(options) => options.limit(),
+            Self::Table(options) => options.limit(),
         }
     }
 
@@ -78,6 +88,9 @@ pub struct Spec {
     /// About how many bytes of rows a thread holds at once.
     pub chunk_bytes: u64,
     pub max_errors: Option<u64>,
+    /// Directories and prefixes beside those of the inputs below which the paths of rows are read.
+    #[serde(default)]
+    pub allowed_roots: Vec<String>,
     /// Whether a file of the same name may be replaced although the mode promised an empty folder: a repeated attempt at a split writes it again.
     pub may_replace: bool,
 }
@@ -113,6 +126,7 @@ impl Spec {
     /// # Errors
     /// When a path is missing or holds no input.
     pub fn files(&self) -> Result<Vec<InputFile>> {
+        refuse_repeated(&self.paths)?;
         match &self.source {
             SourceOptions::Table(options) => tables::files(&self.paths, options),
             source => Ok(discover(&self.paths, &source.suffixes())?),

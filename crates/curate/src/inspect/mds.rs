@@ -1,9 +1,10 @@
 //! Looks into MDS shards: how many samples there are, by heads and index alone.
 
-use super::summary::Inspection;
+use super::summary::{DamageSummary, Inspection};
 use crate::error::reason;
-use shardmill_formats::mds::{Index, MdsFile, MdsOptions};
-use shardmill_storage::RangeRead;
+use shardmill_formats::mds::{MdsFile, MdsOptions};
+use shardmill_load::indexed_files;
+use shardmill_storage::{RangeRead, store_of};
 use std::sync::Arc;
 
 pub(super) fn inspect_shard(object: Arc<dyn RangeRead>, inspection: &mut Inspection) {
@@ -16,19 +17,25 @@ pub(super) fn inspect_shard(object: Arc<dyn RangeRead>, inspection: &mut Inspect
     }
 }
 
-/// The index stands for its shards.
-pub(super) fn inspect_index(object: &dyn RangeRead, inspection: &mut Inspection) {
-    let mut bytes = Vec::new();
-    if let Err(error) = crate::payload::append_range(object, &(0..object.size()), &mut bytes) {
-        inspection.damaged(reason(&error));
-        return;
-    }
-    match Index::parse(object.path(), &bytes) {
-        Ok(index) => {
-            inspection.samples = index.shards.iter().map(|shard| shard.samples).sum();
-            inspection.rows.other = inspection.samples;
-            inspection.bytes_by_modality.other = index.shards.iter().map(|shard| shard.file().bytes).sum();
-        }
-        Err(error) => inspection.damaged(reason(&error)),
+/// The index stands for its shards. Each is held against its entry, by its head and its size.
+pub(super) fn inspect_index(path: &str, inspection: &mut Inspection) {
+    let folder = path.rsplit_once('/').map_or(".", |(folder, _name)| folder);
+    let files = match indexed_files(folder) {
+        Ok(Some(files)) => files,
+        Ok(None) => return inspection.damaged("it is not an index of MDS shards"),
+        Err(error) => return inspection.damaged(reason(&error)),
+    };
+    for indexed in files {
+        inspection.samples += indexed.entry.samples;
+        inspection.rows.other += indexed.entry.samples;
+        inspection.bytes_by_modality.other += indexed.entry.file().bytes;
+        let options = MdsOptions { entry: Some(indexed.entry), ..MdsOptions::default() };
+        let opened = store_of(&indexed.file.path).and_then(|store| store.open(&indexed.file.path));
+        let damage = match opened.map(|object| MdsFile::open(object, &options)) {
+            Ok(Ok(_file)) => continue,
+            Ok(Err(error)) => reason(&error),
+            Err(error) => reason(&error),
+        };
+        inspection.damage.push(DamageSummary { member: Some(indexed.file.relative), offset: None, reason: damage });
     }
 }

@@ -7,6 +7,7 @@ mod arrayrecord;
 mod mds;
 mod parquet;
 mod summary;
+mod table;
 mod tar;
 
 use crate::Result;
@@ -14,8 +15,10 @@ use crate::error::reason;
 use crate::file_format::FileFormat;
 use crate::image_header::{Depth, ImageBytes, ImageHeader};
 use crate::source::keys::SampleKeys;
+use crate::verify::UNKNOWN;
 use serde::{Deserialize, Serialize};
 use shardmill_engine::{Cancel, Run, run_in_order};
+use shardmill_load::Format;
 use shardmill_storage::store_of;
 use std::ops::ControlFlow;
 use summary::Measures;
@@ -32,12 +35,14 @@ pub struct InspectOptions {
     pub text_len: usize,
     /// About how many bytes of a Parquet image column are read to measure images.
     pub measure_bytes: u64,
+    /// Tars that were joined are read to their last member.
+    pub ignore_zeros: bool,
     pub keys: SampleKeys,
 }
 
 impl Default for InspectOptions {
     fn default() -> Self {
-        Self { first: 3, text_len: 200, measure_bytes: 64 << 20, keys: SampleKeys::default() }
+        Self { first: 3, text_len: 200, measure_bytes: 64 << 20, ignore_zeros: false, keys: SampleKeys::default() }
     }
 }
 
@@ -81,7 +86,10 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
         FileFormat::Parquet => parquet::inspect_parquet(object, options, cancel, &mut inspection)?,
         FileFormat::ArrayRecord => arrayrecord::inspect_arrayrecord(object, options, cancel, &mut inspection)?,
         FileFormat::Mds => mds::inspect_shard(object, &mut inspection),
-        FileFormat::MdsIndex => mds::inspect_index(&*object, &mut inspection),
+        FileFormat::MdsIndex => mds::inspect_index(path, &mut inspection),
+        FileFormat::Orc => table::inspect_table(path, Format::Orc, cancel, &mut inspection),
+        FileFormat::Csv => table::inspect_table(path, Format::Csv, cancel, &mut inspection),
+        FileFormat::Jsonl => table::inspect_table(path, Format::Jsonl, cancel, &mut inspection),
         FileFormat::Image => {
             let mut measures = Measures::default();
             let header = ImageHeader::read(ImageBytes::Member(&*object, &(0..object.size())), Depth::Sizes);
@@ -98,7 +106,7 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
             inspection.images = measures.finish();
             inspection.bytes_by_modality.image = object.size();
         }
-        FileFormat::Unknown => inspection.damaged("neither a tar nor Parquet nor ArrayRecord nor MDS nor an image"),
+        FileFormat::Unknown => inspection.damaged(UNKNOWN),
     }
     Ok(inspection)
 }

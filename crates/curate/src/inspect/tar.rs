@@ -1,19 +1,21 @@
 //! Looks into one WebDataset tar: member headers, JSON, image headers.
 
 use super::summary::{ColumnSummary, DamageSummary, FirstText, Inspection, Measures};
+use super::table::inspect_table;
 use super::{InspectOptions, cut};
 use crate::Result;
 use crate::archive::{Archive, Damage};
 use crate::error::reason;
 use crate::image_header::{Depth, ImageBytes, ImageHeader};
 use crate::json::json_text;
-use crate::locate::missing_member;
 use crate::source::columns::Columns;
 use crate::source::keys::{read_object, sample_id};
 use crate::source::tokens::{TokenScope, content_type};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::{Compression, Member, sniff_compression};
+use shardmill_load::Format;
 use shardmill_storage::RangeRead;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,9 +25,15 @@ const SNIFF_LEN: u64 = 16;
 pub(super) fn inspect_tar(object: &Arc<dyn RangeRead>, options: &InspectOptions, cancel: &Cancel, inspection: &mut Inspection) -> Result<()> {
     let mut prefix = Vec::new();
     if crate::payload::append_range(&**object, &(0..object.size().min(SNIFF_LEN)), &mut prefix).is_ok() {
-        inspection.compression = Some(compression_name(sniff_compression(&prefix)).to_owned());
+        let compression = sniff_compression(&prefix);
+        inspection.compression = Some(compression_name(compression).to_owned());
+        // Documents are not read from other compressions, rows are.
+        if !matches!(compression, Compression::None | Compression::Gzip) {
+            inspect_table(object.path(), Format::WebDataset, cancel, inspection);
+            return Ok(());
+        }
     }
-    let archive = match Archive::open(object.path()) {
+    let archive = match Archive::open_with(object.path(), options.ignore_zeros, DecodeLimit::default()) {
         Ok(archive) => archive,
         Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
         Err(error) => {
@@ -66,7 +74,7 @@ struct Samples<'a> {
 impl Samples<'_> {
     fn add(&mut self, member: &Member) {
         self.inspection.samples += 1;
-        let object = match read_object(self.archive, member) {
+        let object = match read_object(self.archive, member, DecodeLimit::default()) {
             Ok(object) => object,
             Err(reason) => {
                 self.inspection.damage.push(DamageSummary { member: Some(member.name.clone()), offset: Some(member.offset), reason });
@@ -116,11 +124,14 @@ impl Samples<'_> {
         let mut frames: HashMap<usize, usize> = HashMap::new();
         for token in images.iter().filter(|token| !token.is_null()) {
             self.inspection.rows.image += 1;
-            let Some((index, image)) = scope.resolve(token.as_str(), is_only) else {
-                let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
-                let damage = DamageSummary { member: Some(member.name.clone()), offset: Some(member.offset), reason: missing_member(&name) };
-                self.inspection.damage.push(damage);
-                continue;
+            let (index, image) = match scope.resolve(token.as_str(), is_only) {
+                Ok(found) => found,
+                Err(unresolved) => {
+                    let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
+                    let damage = DamageSummary { member: Some(member.name.clone()), offset: Some(member.offset), reason: unresolved.text(&name) };
+                    self.inspection.damage.push(damage);
+                    continue;
+                }
             };
             let mime = content_type(&image.name);
             self.inspection.content_type(mime);

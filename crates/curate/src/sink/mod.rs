@@ -120,8 +120,15 @@ enum BatchWriter {
 
 impl<'a> Sink<'a> {
     #[must_use]
-    pub fn new(options: &'a SinkOptions, choice: &'a SchemaChoice, publishing: Publishing<'a>, stage: usize, is_materialized: bool) -> Self {
-        Self { options, choice, publishing, stage, is_materialized, open: None, scratch: Vec::new(), locator: Locator::default() }
+    pub fn new(
+        options: &'a SinkOptions,
+        choice: &'a SchemaChoice,
+        publishing: Publishing<'a>,
+        stage: usize,
+        is_materialized: bool,
+        locator: Locator,
+    ) -> Self {
+        Self { options, choice, publishing, stage, is_materialized, open: None, scratch: Vec::new(), locator }
     }
 
     /// Gives the sink memory to gather image bytes in.

@@ -2,7 +2,7 @@
 
 use crate::sink::Mode;
 use crate::{Error, Result};
-use shardmill_storage::{Disk, RemoteDisk, Staged, create_folder, is_remote, remove_stale_staging};
+use shardmill_storage::{Disk, RemoteDisk, Staged, create_folder, is_remote, remove_stale_staging, resolved_path};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
     if is_remote(path) {
         return prepare_remote(path, mode, inputs);
     }
-    let path = path.strip_prefix("file://").unwrap_or(path);
+    let path = &*resolved_path(path)?;
     let folder = Path::new(path);
     let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
     match mode {
@@ -112,7 +112,8 @@ fn prepare_remote(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
 fn refuse_to_delete_inputs(folder: &Path, inputs: &[String]) -> Result<()> {
     let resolved = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
     let output = resolved(folder);
-    match inputs.iter().find(|input| resolved(Path::new(input)).starts_with(&output)) {
+    let is_below = |input: &&String| resolved_path(input).is_ok_and(|input| resolved(Path::new(&*input)).starts_with(&output));
+    match inputs.iter().find(is_below) {
         Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
         None => Ok(()),
     }

@@ -24,7 +24,10 @@ pub struct Publishing<'a> {
 
 impl Publishing<'_> {
     pub(crate) fn stem(&self, lineage: &Lineage, digits: Digits) -> String {
-        file_stem(lineage, self.version, digits)
+        let Some(attempt) = self.attempt else { return file_stem(lineage, self.version, digits) };
+        let attempt = attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = lineage.sources.iter().map(|source| attempt.first_path(source)).collect();
+        file_stem(&Lineage { sources, ..*lineage }, self.version, digits)
     }
 
     /// Starts a file.
@@ -58,13 +61,13 @@ impl Finished {
     ///
     /// # Errors
     /// As [`Staged::publish`].
-    pub fn publish(self, publishing: Publishing<'_>, stage: usize, name: &str, report: &mut SplitReport) -> Result<()> {
+    pub fn publish(mut self, publishing: Publishing<'_>, stage: usize, name: &str, report: &mut SplitReport) -> Result<()> {
         let start = Instant::now();
         match publishing.attempt {
             None => self.staged.publish(publishing.replace)?,
             Some(attempt) => {
                 let sealed = self.staged.seal()?;
-                attempt.lock().unwrap_or_else(PoisonError::into_inner).add_output(sealed, self.file.rows, self.hash);
+                self.file.path = attempt.lock().unwrap_or_else(PoisonError::into_inner).add_output(sealed, self.file.rows, self.hash);
             }
         }
         let entry = report.stage(stage, name);
@@ -80,7 +83,7 @@ impl Finished {
     /// As [`Staged::seal`].
     pub(crate) fn record_ids(self, attempt: &Mutex<Attempt>) -> Result<()> {
         let sealed = self.staged.seal()?;
-        attempt.lock().unwrap_or_else(PoisonError::into_inner).set_ids(sealed, self.file.rows, self.hash);
+        attempt.lock().unwrap_or_else(PoisonError::into_inner).set_ids(&sealed, self.file.rows, self.hash);
         Ok(())
     }
 }

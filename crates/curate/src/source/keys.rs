@@ -6,10 +6,13 @@ use crate::archive::Archive;
 use crate::error::reason;
 use crate::json::json_text;
 use crate::payload::append_range;
+use crate::source::surrogates::lone_surrogate;
 use crate::source::tokens::{IMAGE_EXTENSIONS, stem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use shardmill_formats::limit::{DecodeLimit, TooLarge};
 use shardmill_formats::tar::Member;
+use shardmill_storage::RangeRead;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -65,14 +68,65 @@ pub fn sample_id(object: &Map<String, Value>, field: Option<&str>, json_name: &s
 ///
 /// # Errors
 /// Why it is none.
-pub fn read_object(archive: &Archive, member: &Member) -> Result<Map<String, Value>, String> {
+pub fn read_object(archive: &Archive, member: &Member, limit: DecodeLimit) -> Result<Map<String, Value>, String> {
+    object_of(&*archive.object, member, limit)
+}
+
+/// The same for an archive that was not walked as a whole.
+///
+/// # Errors
+/// Why it is none.
+pub fn object_of(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -> Result<Map<String, Value>, String> {
+    check_member(limit, archive.path(), member)?;
     let mut bytes = Vec::new();
-    append_range(&*archive.object, &(member.offset..member.offset + member.size), &mut bytes).map_err(|error| reason(&error))?;
+    append_range(archive, &(member.offset..member.offset + member.size), &mut bytes).map_err(|error| reason(&error))?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     match serde_json::from_slice(text) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("the JSON is not an object".to_owned()),
-        Err(error) => Err(format!("broken JSON: {error}{}", python_only(text, &error))),
+        // Keys become columns, and the name of a column ends at a NUL wherever Arrow data changes hands.
+        Ok(Value::Object(object)) => match object.keys().find(|key| key.contains('\0')) {
+            Some(key) => Err(format!("the JSON key {key:?} holds the character NUL")),
+            None => Ok(object),
+        },
+        Ok(other) => Err(format!("the JSON is {}, not an object", kind_of(&other))),
+        Err(error) => Err(match lone_surrogate(text) {
+            Some(lone) => format!("broken JSON: {lone}"),
+            None => format!("broken JSON: {error}{}", python_only(text, &error)),
+        }),
+    }
+}
+
+/// # Errors
+/// For a member that is larger than may be in memory.
+pub fn check_member(limit: DecodeLimit, path: &str, member: &Member) -> Result<(), String> {
+    let place = || format!("member `{}`, byte {}", member.name, member.offset);
+    limit.check(path, member.size, "a member has", place).map_err(|refusal| format!("{refusal}; {}", TooLarge::HINT))
+}
+
+/// What a message calls the kind of a value.
+#[must_use]
+pub fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The list at `field`; null and a key that is not there are an empty one.
+///
+/// # Errors
+/// Why it is no list.
+pub fn list_at<'a>(object: &'a Map<String, Value>, field: &str, option: &str) -> Result<&'a [Value], String> {
+    match object.get(field) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::Array(list)) => Ok(list),
+        Some(other) => {
+            let keys: Vec<String> = object.keys().take(12).map(|key| format!("`{}`", key.escape_debug())).collect();
+            Err(format!("`{field}` is {}, not a list; {option} names the list, and the keys there are {}", kind_of(other), keys.join(", ")))
+        }
     }
 }
 
@@ -83,5 +137,5 @@ fn python_only(text: &[u8], error: &serde_json::Error) -> &'static str {
     let is_python = ["NaN", "Infinity", "-Infinity"]
         .iter()
         .any(|name| word.starts_with(name.as_bytes()) || word.get(1..).is_some_and(|word| word.starts_with(name.as_bytes())));
-    if is_python { " (NaN and Infinity are no JSON; write null)" } else { "" }
+    if is_python { " (NaN and Infinity are not JSON; write null)" } else { "" }
 }

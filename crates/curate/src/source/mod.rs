@@ -2,17 +2,22 @@
 
 pub(crate) mod columns;
 pub mod keys;
+pub mod named_keys;
 pub mod parquet;
 mod promote;
 mod sample;
+mod surrogates;
 pub mod tokens;
 pub mod webdataset;
 
 use crate::chunk::Chunk;
+use crate::locate::{Locator, Shared};
 use crate::report::{Quarantined, SplitReport};
 use crate::{Error, Result};
 use shardmill_engine::Cancel;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_plan::Split;
+use shardmill_storage::redacted;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a source needs beside its options.
@@ -25,6 +30,8 @@ pub struct SplitContext<'a> {
     pub chunk_bytes: u64,
     /// Shared by all splits of the run.
     pub errors: &'a ErrorBudget,
+    /// Where rows may point to, and what was fetched of that.
+    pub shared: &'a Shared,
 }
 
 /// Takes the chunks of a source.
@@ -45,11 +52,16 @@ impl ErrorBudget {
 }
 
 impl SplitContext<'_> {
+    /// For rows of the files of this split.
+    pub(crate) fn locator(&self, limit: DecodeLimit) -> Locator {
+        Locator::new(self.shared, &self.report.files, limit)
+    }
+
     /// # Errors
     /// [`Error::ErrorBudget`] when one item too many is left out.
     pub fn quarantine(&mut self, item: Quarantined) -> Result<()> {
         let known = self.report.quarantined.len();
-        self.report.quarantined.push(item);
+        self.report.quarantined.push(Quarantined { reason: redacted(&item.reason), ..item });
         self.charge(known)
     }
 

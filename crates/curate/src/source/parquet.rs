@@ -20,12 +20,17 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 use serde::{Deserialize, Serialize};
+use shardmill_engine::Cancel;
+use shardmill_formats::limit::{DecodeLimit, TooLarge};
 use shardmill_formats::parquet::ParquetFile;
-use shardmill_plan::Split;
+use shardmill_plan::{InputFile, Split};
 use shardmill_storage::{Spool, store_of};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Columns that a message names.
+const SHOWN_COLUMNS: usize = 12;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,9 +38,16 @@ pub struct ParquetOptions {
     /// Passthrough columns; `None` takes all.
     pub fields: Option<Vec<String>>,
     pub max_batch_bytes: Option<u64>,
+    /// What one page, document or image may take in memory; the default of the process when `None`.
+    #[serde(default)]
+    pub max_decoded_bytes: Option<u64>,
 }
 
 impl ParquetOptions {
+    pub(crate) fn limit(&self) -> DecodeLimit {
+        self.max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default()
+    }
+
     /// # Errors
     /// [`Error::ReservedFields`], and [`Error::Option`] for a limit of zero.
     pub fn check(&self) -> Result<()> {
@@ -49,24 +61,59 @@ impl ParquetOptions {
     }
 }
 
+/// Looks for a file that has each column that the options name, and no further. Files that cannot be read are the business of the run.
+///
+/// # Errors
+/// [`Error::AbsentColumn`] when there are files and none has it, and cancellation.
+pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &ParquetOptions, cancel: &Cancel) -> Result<()> {
+    let mut wanted: Vec<&str> = options.fields.iter().flatten().map(String::as_str).filter(|name| !is_reserved(name)).collect();
+    let mut there: BTreeSet<String> = BTreeSet::new();
+    let mut is_any_open = false;
+    for file in files {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        cancel.check()?;
+        let opened = store_of(&file.path).and_then(|store| store.open(&file.path)).ok();
+        let Some(file) = opened.and_then(|object| ParquetFile::open(object).ok()) else { continue };
+        wanted.retain(|name| file.schema().field_with_name(name).is_err());
+        is_any_open = true;
+        let schema = file.schema();
+        let names = schema.fields().iter().map(|field| field.name()).filter(|name| !is_reserved(name));
+        there.extend(names.map(|name| format!("`{}`", name.escape_debug())));
+    }
+    match wanted.first() {
+        Some(column) if is_any_open => {
+            let shown: Vec<String> = there.into_iter().take(SHOWN_COLUMNS).collect();
+            let there = if shown.is_empty() { "the reserved ones".to_owned() } else { shown.join(", ") };
+            Err(Error::AbsentColumn { column: (*column).to_owned(), there })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
 /// Whatever `emit` returns, cancellation, [`Error::NoSampleId`], and [`Error::File`] for a value that its column's type does not take. Damaged files
 /// go to quarantine instead.
 pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoice, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
-    let files = open_files(split, context)?;
+    let files = open_files(split, options.limit(), context)?;
     let schemas: Vec<SchemaRef> = files.iter().map(|(_, file)| reconciled_but_nulls(&selected(file.schema(), options))).collect();
     let mut conflicts = Vec::new();
     let facts = |file: usize, column: &str| column_facts(files.get(file).map(|(_, file)| file), column, context.chunk_bytes);
-    let common = with_requested(&union(&schemas, facts, |column| conflicts.push(column.to_owned())), options);
+    let known = union(&schemas, facts, |column| conflicts.push(column.to_owned()));
+    let common = with_requested(&known, options);
+    for name in options.fields.iter().flatten().filter(|name| known.field_with_name(name).is_err() && !files.is_empty()) {
+        context.report.warn(format!("column `{name}` (fields) is in no file of a split, and is null there"));
+    }
     for column in conflicts {
         context.report.warn(format!("column `{column}` has types that no type holds; its cells became JSON text"));
     }
     let target = choice.apply_counted(&common, context.report);
     let limit = options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
     let batcher = Batcher { split, limit: options.max_batch_bytes, open: Vec::new(), open_bytes: 0, batch: 0, is_empty: true };
-    let mut reader = Reader { split, columns: columns_to_read(&common, &target), target, limit, batcher, locator: Locator::default() };
+    let mut reader = Reader { split, columns: columns_to_read(&common, &target), target, limit, batcher, locator: context.locator(options.limit()) };
     for (number, file) in &files {
         reader.read_file(*number, file, context, emit)?;
     }
@@ -119,14 +166,14 @@ fn with_requested(schema: &SchemaRef, options: &ParquetOptions) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn open_files(split: &Split, context: &mut SplitContext<'_>) -> Result<Vec<(usize, ParquetFile)>> {
+fn open_files(split: &Split, limit: DecodeLimit, context: &mut SplitContext<'_>) -> Result<Vec<(usize, ParquetFile)>> {
     let mut files = Vec::new();
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
         let opened = store_of(&input.path)
             .and_then(|store| Spool::over(store.open(&input.path)?))
             .map_err(|error| error.to_string())
-            .and_then(|object| ParquetFile::open(object).map_err(|error| error.to_string()));
+            .and_then(|object| ParquetFile::open(object).map(|file| file.with_limit(limit)).map_err(|error| error.to_string()));
         match opened {
             Ok(file) if file.schema().field_with_name("sample_id").is_err() => return Err(Error::NoSampleId { path: input.path.clone() }),
             Ok(file) => match column_problem(file.schema()) {
@@ -143,6 +190,9 @@ fn open_files(split: &Split, context: &mut SplitContext<'_>) -> Result<Vec<(usiz
 fn column_problem(schema: &Schema) -> Option<String> {
     if let Some(missing) = ["position", "modality"].iter().find(|name| schema.field_with_name(name).is_err()) {
         return Some(format!("column `{missing}` is missing"));
+    }
+    if let Some(field) = schema.fields().iter().find(|field| shardmill_load::has_nul(field)) {
+        return Some(format!("the name of column {:?} holds the character NUL", field.name()));
     }
     let mut names = HashSet::new();
     let repeated = schema.fields().iter().find(|field| !names.insert(field.name()))?;
@@ -228,10 +278,22 @@ impl Reader<'_> {
             context.report.drop_rows("null sample_id, position or modality", left_out.rows.len() as u64);
             context.quarantine(Quarantined { path, member: None, offset: None, reason, is_shard: false })?;
         }
-        if context.is_located {
-            locate_missing(&mut chunk.rows, &mut self.locator);
+        if !context.is_located {
+            return self.batcher.push(number, chunk, context, emit);
         }
-        self.batcher.push(number, chunk, context, emit)
+        // Rows that point to their images are small, and the images may be large: a chunk ends where they fill it.
+        let (mut start, mut bytes) = (0, 0);
+        for (document, range) in chunk.document_ranges().into_iter().enumerate() {
+            let rows = chunk.rows.get_mut(range).unwrap_or_default();
+            locate_missing(rows, &mut self.locator);
+            bytes += rows.iter().map(Row::byte_size).sum::<u64>();
+            if bytes >= self.limit && document + 1 < chunk.documents.len() {
+                self.batcher.push(number, documents(&chunk, start..document + 1), context, emit)?;
+                (start, bytes) = (document + 1, 0);
+            }
+        }
+        let rest = if start == 0 { chunk } else { documents(&chunk, start..chunk.documents.len()) };
+        self.batcher.push(number, rest, context, emit)
     }
 
     fn finish(self, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
@@ -357,7 +419,10 @@ pub(crate) fn locate_missing(rows: &mut [Row], locator: &mut Locator) {
         }
         let located = SourceRef::parse(row.source_ref.as_deref()).map_err(|error| error.to_string()).and_then(|source| locator.locate(&source));
         match located {
-            Ok(located) => row.payload = Payload::Located(located),
+            Ok(located) => match locator.limit.check(located.object.path(), located.len(), "an image has", || "where it is located".to_owned()) {
+                Ok(()) => row.payload = Payload::Located(located),
+                Err(refusal) => row.error = Some(format!("{refusal}; {}", TooLarge::HINT)),
+            },
             Err(error) => row.error = Some(error),
         }
     }

@@ -3,17 +3,19 @@
 use crate::archive::Archive;
 use crate::chunk::{Modality, Row};
 use crate::json::json_text;
-use crate::locate::{frame_error, missing_member};
+use crate::locate::frame_error;
 use crate::payload::{Located, Payload};
 use crate::report::SplitReport;
 use crate::schema::is_reserved;
 use crate::source::columns::{Columns, Values};
-use crate::source::keys::{read_object, sample_id};
-use crate::source::tokens::{TokenScope, content_type};
+use crate::source::keys::{check_member, kind_of, list_at, read_object, sample_id};
+use crate::source::named_keys::NamedKeys;
+use crate::source::tokens::{TokenScope, Unresolved, content_type};
 use crate::source::webdataset::WebDatasetOptions;
 use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use serde_json::{Map, Value};
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::Member;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +34,8 @@ pub(crate) struct SampleReader<'a> {
     pub archive: &'a Archive,
     pub options: &'a WebDatasetOptions,
     pub columns: &'a mut Columns,
+    /// Which of the lists were met in the archive.
+    pub lists: &'a mut NamedKeys,
     pub report: &'a mut SplitReport,
     pub is_located: bool,
 }
@@ -40,11 +44,15 @@ impl SampleReader<'_> {
     /// # Errors
     /// The reason why the sample goes to quarantine.
     pub(crate) fn read(&mut self, json_member: &Member, file: usize) -> Result<Draft, String> {
-        let mut object = read_object(self.archive, json_member)?;
         let options = self.options;
+        let mut object = read_object(self.archive, json_member, options.limit())?;
         let keys = &options.keys;
         let id = sample_id(&object, keys.sample_id_field.as_deref(), &json_member.name);
+        self.lists.observe(&object);
         let image_member = keys.image_member(&object).map(str::to_owned);
+        list_at(&object, &keys.texts_field, "texts_field")?;
+        list_at(&object, &keys.images_field, "images_field")?;
+        self.warn_of_kinds(&object);
         let texts = list_of(object.get_mut(&keys.texts_field));
         let images = list_of(object.get_mut(&keys.images_field));
         let of_texts = split_content_lists(&mut object, options, &texts, &images);
@@ -74,7 +82,7 @@ impl SampleReader<'_> {
             extensions: &keys.image_extensions,
         };
         let is_only = images.iter().filter(|token| !token.is_null()).count() == 1;
-        let mut images_of_sample = SampleImages::new(self.archive, self.is_located);
+        let mut images_of_sample = SampleImages::new(self.archive, options.limit(), self.is_located);
         let (mut text_values, mut image_values) = (text_values.into_iter(), image_values.into_iter());
         let (mut texts, mut images) = (texts.into_iter(), images.into_iter());
         for position in 0_i32.. {
@@ -93,7 +101,7 @@ impl SampleReader<'_> {
             }
             if let Some(token) = token.filter(|token| !token.is_null()) {
                 let image = images_of_sample.resolve(&scope, &token, is_only);
-                if image.is_unresolved
+                if image.is_missing
                     && let Some(damage) = &self.archive.damage
                 {
                     return Err(format!("an image of the sample is lost: {}", damage.reason));
@@ -105,6 +113,30 @@ impl SampleReader<'_> {
         self.report.pages_remuxed += images_of_sample.remuxed;
         self.report.pages_whole += images_of_sample.whole;
         Ok(Draft { id, rows, file })
+    }
+
+    /// Counts values that are used, but mean something else than their writer may think.
+    fn warn_of_kinds(&mut self, object: &Map<String, Value>) {
+        let keys = &self.options.keys;
+        for entry in list_at(object, &keys.texts_field, "texts_field").unwrap_or_default() {
+            if !matches!(entry, Value::Null | Value::String(_)) {
+                self.report.warn(format!("an entry of `{}` (texts_field) is {}, and became JSON text", keys.texts_field, entry_kind(entry)));
+            }
+        }
+        for entry in list_at(object, &keys.images_field, "images_field").unwrap_or_default() {
+            if matches!(entry, Value::Bool(_) | Value::Array(_) | Value::Object(_)) {
+                self.report.warn(format!("an entry of `{}` (images_field) is {}, not the name of a member", keys.images_field, entry_kind(entry)));
+            }
+        }
+        let (id, member) = (&keys.sample_id_field, &keys.image_member_field);
+        if let Some(field) = id.as_ref().filter(|field| object.get(*field).is_none_or(Value::is_null)) {
+            self.report.warn(format!("`{field}` (sample_id_field) has no value in a sample, whose id became the name of its JSON"));
+        }
+        if let Some((field, value)) = member.as_ref().and_then(|field| Some((field, object.get(field)?)))
+            && !matches!(value, Value::Null | Value::String(_))
+        {
+            self.report.warn(format!("`{field}` (image_member_field) is {}, not the name of a member", kind_of(value)));
+        }
     }
 
     fn member_ref(&self, member: &Member) -> String {
@@ -170,6 +202,7 @@ impl SampleReader<'_> {
 /// The images of one sample: members are opened once, pages are handed out in token order.
 struct SampleImages<'a> {
     archive: &'a Archive,
+    limit: DecodeLimit,
     is_located: bool,
     frames: HashMap<usize, u64>,
     tiffs: HashMap<usize, TiffPages>,
@@ -179,12 +212,12 @@ struct SampleImages<'a> {
 
 struct ResolvedImage {
     row: Row,
-    is_unresolved: bool,
+    is_missing: bool,
 }
 
 impl<'a> SampleImages<'a> {
-    fn new(archive: &'a Archive, is_located: bool) -> Self {
-        Self { archive, is_located, frames: HashMap::new(), tiffs: HashMap::new(), remuxed: 0, whole: 0 }
+    fn new(archive: &'a Archive, limit: DecodeLimit, is_located: bool) -> Self {
+        Self { archive, limit, is_located, frames: HashMap::new(), tiffs: HashMap::new(), remuxed: 0, whole: 0 }
     }
 
     fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> ResolvedImage {
@@ -199,11 +232,14 @@ impl<'a> SampleImages<'a> {
             error: None,
             extra: None,
         };
-        let Some((index, member)) = scope.resolve(token.as_str(), is_only) else {
-            row.source_ref = Some(SourceRef::default().to_json());
-            let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
-            row.error = Some(missing_member(&name));
-            return ResolvedImage { row, is_unresolved: true };
+        let (index, member) = match scope.resolve(token.as_str(), is_only) {
+            Ok(found) => found,
+            Err(unresolved) => {
+                row.source_ref = Some(SourceRef::default().to_json());
+                let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
+                row.error = Some(unresolved.text(&name));
+                return ResolvedImage { row, is_missing: matches!(unresolved, Unresolved::Missing) };
+            }
         };
         let mime = content_type(&member.name);
         row.content_type = Some(mime.to_owned());
@@ -219,11 +255,12 @@ impl<'a> SampleImages<'a> {
                 Err(error) => row.error = Some(error),
             }
         }
-        ResolvedImage { row, is_unresolved: false }
+        ResolvedImage { row, is_missing: false }
     }
 
     fn locate(&mut self, index: usize, member: &Member, frame: Option<u64>) -> Result<Located, String> {
         let range = member.offset..member.offset + member.size;
+        check_member(self.limit, &self.archive.path, member)?;
         let Some(frame) = frame else { return Ok(Located::verbatim(Arc::clone(&self.archive.object), range)) };
         let pages = self.tiffs.entry(index).or_insert_with(|| TiffPages::open(Arc::clone(&self.archive.object), range));
         let located = pages.page(frame).map_err(|_unavailable| frame_error(frame, &member.name))?;
@@ -246,6 +283,17 @@ fn image_ref(archive: &Archive, member: &Member, frame: Option<u64>) -> String {
         frame_index: frame,
     }
     .to_json()
+}
+
+/// The kind of an entry, with the keys of an object: one of them may be what was meant.
+fn entry_kind(entry: &Value) -> String {
+    match entry {
+        Value::Object(object) if !object.is_empty() => {
+            let keys: Vec<String> = object.keys().take(12).map(|key| format!("`{}`", key.escape_debug())).collect();
+            format!("an object with the keys {}", keys.join(", "))
+        }
+        other => kind_of(other).to_owned(),
+    }
 }
 
 fn list_of(value: Option<&mut Value>) -> Vec<Value> {

@@ -1,8 +1,10 @@
 //! Which member does an image token name? (interleaved specification §2.3)
 //!
-//! The invariant: a token never leads to a neighbour's image. What cannot be resolved stays unresolved and is said so on its row.
+//! The invariant: a token never leads to a neighbour's image. What cannot be resolved, or may mean several members, stays unresolved and is said so on
+//! its row. A name is looked for beside the JSON member first, then from the root of the archive on.
 
-use crate::archive::Archive;
+use crate::archive::{Archive, Found, normal};
+use crate::locate::{ambiguous_member, missing_member};
 use shardmill_formats::tar::Member;
 
 /// Tried in this order behind a stem, unless the user says otherwise.
@@ -37,6 +39,31 @@ fn extension(name: &str) -> &str {
     file.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
+/// Why a token leads to no member.
+#[derive(Debug, Clone, Copy)]
+pub enum Unresolved<'a> {
+    Missing,
+    /// It may mean either.
+    Ambiguous(&'a Member, &'a Member),
+    /// Two JSON members have the name of its document.
+    OfOneName(&'a Member, &'a Member),
+}
+
+impl Unresolved<'_> {
+    /// The text for `materialize_error`.
+    #[must_use]
+    pub fn text(&self, token: &str) -> String {
+        match self {
+            Self::Missing => missing_member(token),
+            Self::Ambiguous(first, second) => ambiguous_member(token, first, second),
+            Self::OfOneName(first, second) => format!(
+                "ambiguous member '{token}': its document may be '{}' at byte {} or '{}' at byte {}",
+                first.name, first.offset, second.name, second.offset
+            ),
+        }
+    }
+}
+
 /// What surrounds a token.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenScope<'a> {
@@ -52,35 +79,63 @@ pub struct TokenScope<'a> {
 
 impl<'a> TokenScope<'a> {
     /// The member that `token` names. `is_only` says that the sample has no other token.
-    #[must_use]
-    pub fn resolve(&self, token: Option<&str>, is_only: bool) -> Option<(usize, &'a Member)> {
-        if let Some(found) = token.and_then(|token| self.named(token)) {
-            return Some(found);
+    ///
+    /// # Errors
+    /// [`Unresolved`], when there is none or cannot be told which.
+    pub fn resolve(&self, token: Option<&str>, is_only: bool) -> Result<(usize, &'a Member), Unresolved<'a>> {
+        match self.found(token, is_only) {
+            Found::None => Err(Unresolved::Missing),
+            Found::Several(first, second) => Err(Unresolved::Ambiguous(first, second)),
+            // Which of two documents of one name has the image cannot be told either.
+            Found::One(index, member) => match self.archive.find(self.json_name) {
+                Found::Several(first, second) => Err(Unresolved::OfOneName(first, second)),
+                _ => Ok((index, member)),
+            },
         }
-        if token.is_some_and(|token| self.looks_like_a_file(token)) {
-            return None;
-        }
-        let (index, member) = self.default_member()?;
-        (is_only || content_type(&member.name) == "image/tiff").then_some((index, member))
     }
 
-    fn named(&self, token: &str) -> Option<(usize, &'a Member)> {
-        if token.is_empty() {
-            return None;
+    fn found(&self, token: Option<&str>, is_only: bool) -> Found<'a> {
+        match token.map_or(Found::None, |token| self.named(token)) {
+            Found::None => {}
+            found => return found,
         }
-        self.archive.find(token).or_else(|| self.archive.find(&self.beside(token.strip_prefix("./").unwrap_or(token))))
+        if token.is_some_and(|token| self.looks_like_a_file(token)) {
+            return Found::None;
+        }
+        match self.default_member() {
+            Found::One(_, member) if !is_only && content_type(&member.name) != "image/tiff" => Found::None,
+            found => found,
+        }
+    }
+
+    fn named(&self, token: &str) -> Found<'a> {
+        if token.is_empty() {
+            return Found::None;
+        }
+        let from_root = self.archive.find(token);
+        if token.starts_with('/') {
+            return from_root;
+        }
+        match (self.archive.find(&self.beside(token)), from_root) {
+            (Found::None, from_root) => from_root,
+            // With a directory in it, a token may be meant either way.
+            (Found::One(near, beside), Found::One(far, from_root)) if near != far && normal(token).contains('/') => Found::Several(beside, from_root),
+            (beside, _) => beside,
+        }
     }
 
     /// The member that opaque tokens stand for.
-    fn default_member(&self) -> Option<(usize, &'a Member)> {
-        if let Some(found) = self.image_member.and_then(|name| self.named(name)) {
-            return Some(found);
+    fn default_member(&self) -> Found<'a> {
+        match self.image_member.map_or(Found::None, |name| self.named(name)) {
+            Found::None => {}
+            found => return found,
         }
         let stem = stem(self.json_name);
-        [stem, self.sample_id]
-            .iter()
-            .flat_map(|base| self.extensions.iter().map(move |extension| format!("{base}{extension}")))
-            .find_map(|name| self.archive.find(&self.beside(&name)))
+        // An id that is the name of another document's JSON leads to that document's image.
+        let is_of_another = self.sample_id != stem && !matches!(self.archive.find(&self.beside(&format!("{}.json", self.sample_id))), Found::None);
+        let bases = [Some(stem), (!is_of_another).then_some(self.sample_id)];
+        let names = bases.into_iter().flatten().flat_map(|base| self.extensions.iter().map(move |extension| format!("{base}{extension}")));
+        names.map(|name| self.archive.find(&self.beside(&name))).find(|found| !matches!(found, Found::None)).unwrap_or(Found::None)
     }
 
     fn beside(&self, name: &str) -> String {

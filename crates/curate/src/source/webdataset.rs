@@ -10,11 +10,13 @@ use crate::report::Quarantined;
 use crate::schema::{SchemaChoice, canonical_schema, refuse_reserved};
 use crate::source::columns::{Columns, Values};
 use crate::source::keys::SampleKeys;
+use crate::source::named_keys::{NamedKeys, no_sample};
 use crate::source::sample::{Draft, SampleReader};
 use crate::source::{Emit, SplitContext, split_sources};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_plan::Split;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,8 +29,14 @@ pub struct WebDatasetOptions {
     pub per_image_fields: Vec<String>,
     pub per_text_fields: Vec<String>,
     pub keys: SampleKeys,
+    /// Tars that were joined are read to their last member.
+    #[serde(default)]
+    pub ignore_zeros: bool,
     pub max_batch_bytes: Option<u64>,
     pub materialize_on_read: bool,
+    /// What one page, document or image may take in memory; the default of the process when `None`.
+    #[serde(default)]
+    pub max_decoded_bytes: Option<u64>,
 }
 
 impl WebDatasetOptions {
@@ -44,6 +52,10 @@ impl WebDatasetOptions {
             Some(0) => Err(Error::Option { option: "max_batch_bytes", problem: "must be positive".to_owned() }),
             _ => Ok(()),
         }
+    }
+
+    pub(crate) fn limit(&self) -> DecodeLimit {
+        self.max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default()
     }
 
     /// Keys that make the document what it is.
@@ -83,7 +95,7 @@ pub fn read_webdataset(
     let mut drafts = Vec::new();
     for (file, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
-        match Archive::open(&input.path) {
+        match Archive::open_with(&input.path, options.ignore_zeros, options.limit()) {
             Ok(archive) => read_archive(&archive, file, options, &mut columns, context, &mut drafts)?,
             Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
             Err(error) => {
@@ -109,9 +121,12 @@ fn read_archive(
     drafts: &mut Vec<Draft>,
 ) -> Result<()> {
     let is_located = context.is_located;
+    let mut lists = NamedKeys::of_lists(&options.keys);
+    let mut samples = 0_u64;
     for member in archive.members.iter().filter(|member| options.keys.is_sample(member)) {
         context.cancel.check()?;
-        let mut reader = SampleReader { archive, options, columns, report: context.report, is_located };
+        samples += 1;
+        let mut reader = SampleReader { archive, options, columns, lists: &mut lists, report: context.report, is_located };
         match reader.read(member, file) {
             Ok(draft) => drafts.push(draft),
             Err(reason) => context.quarantine(Quarantined {
@@ -131,6 +146,13 @@ fn read_archive(
             reason: damage.reason.clone(),
             is_shard,
         })?;
+    }
+    for warning in lists.warnings() {
+        context.report.warn(warning);
+    }
+    if samples == 0 && !archive.members.is_empty() && archive.damage.is_none() {
+        let reason = no_sample(&archive.members, &options.keys);
+        context.quarantine(Quarantined { path: archive.path.clone(), member: None, offset: None, reason, is_shard: true })?;
     }
     Ok(())
 }

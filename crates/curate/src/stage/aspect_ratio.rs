@@ -46,11 +46,14 @@ impl AspectRatioFilter {
             return Verdict::Keep;
         }
         match row.payload.image_size(|| row.frame()) {
-            Ok(size) => match size.aspect_ratio() {
-                Some(ratio) if (self.min..=self.max).contains(&ratio) => Verdict::Keep,
-                Some(_) => Verdict::OutOfRange,
-                None => Verdict::NoSize,
-            },
+            Ok(size) => {
+                row.payload.note_size(size);
+                match size.aspect_ratio() {
+                    Some(ratio) if (self.min..=self.max).contains(&ratio) => Verdict::Keep,
+                    Some(_) => Verdict::OutOfRange,
+                    None => Verdict::NoSize,
+                }
+            }
             Err(SizeError::Storage(_)) => {
                 row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default()));
                 Verdict::Keep

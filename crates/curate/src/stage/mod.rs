@@ -29,7 +29,6 @@ pub enum Stage {
 }
 
 /// What stages share while one split runs.
-#[derive(Default)]
 pub struct StageContext {
     /// Tables carry image bytes.
     pub is_eager: bool,

@@ -60,10 +60,11 @@ impl Layout {
         let id_schema = of(places.iter().filter_map(|place| fields.get(*place).cloned()).collect());
         if !ids.columns.is_empty() {
             // Before a row is processed whose id could not be known again.
-            match &ids.types {
-                Some(types) => types.check(&id_schema, &ids.columns)?,
-                None => drop(IdSchema::of(&id_schema, &ids.columns)?),
-            }
+            let checked = match &ids.types {
+                Some(types) => types.check(&id_schema, &ids.columns),
+                None => IdSchema::of(&id_schema, &ids.columns).map(drop).map_err(Error::from),
+            };
+            checked.map_err(|source| Error::File { path: table.path().to_owned(), source: Box::new(source) })?;
         }
         Ok(Self {
             schema: Arc::new(Schema::new_with_metadata(fields.iter().take(delivered).cloned().collect::<Vec<_>>(), metadata)),

@@ -49,7 +49,7 @@ impl IdPolicy {
     pub(super) fn pending(&self, ids: &[ArrayRef], place: Place<'_>) -> Result<Option<BooleanBuffer>> {
         self.check_nulls(ids, place)?;
         let Some(done) = &self.done else { return Ok(None) };
-        let done = done.contains(ids)?;
+        let done = done.contains(ids).map_err(|error| Error::File { path: place.path.to_owned(), source: Box::new(error.into()) })?;
         Ok(if done.count_set_bits() == 0 { None } else { Some(!&done) })
     }
 

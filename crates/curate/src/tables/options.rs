@@ -6,6 +6,7 @@ use crate::stage::Stage;
 use crate::stage::filter::Per;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_load::Format;
 use shardmill_plan::Expression;
 use std::collections::HashSet;
@@ -19,6 +20,9 @@ pub struct TableOptions {
     pub filter: Option<Expression>,
     /// By the names of the files when `None`.
     pub format: Option<String>,
+    /// What one value, line, page or member may take in memory; the default of the process when `None`.
+    #[serde(default)]
+    pub max_decoded_bytes: Option<u64>,
 }
 
 impl TableOptions {
@@ -45,6 +49,10 @@ impl TableOptions {
             StageOptions::AspectRatio { .. } => Err(no_documents("interleaved_aspect_ratio_filter")),
             StageOptions::ImageToTextRatio { .. } => Err(no_documents("interleaved_image_to_text_ratio_filter")),
         })
+    }
+
+    pub(crate) fn limit(&self) -> DecodeLimit {
+        self.max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default()
     }
 
     /// # Errors

@@ -121,6 +121,7 @@ impl<'a> Output<'a> {
             max_row_group_rows: Some(self.options.sink.row_group_size),
             plain: plain.map(|(field, _)| field.name().clone()).collect(),
             is_coarse: true,
+            ..ParquetWriterOptions::default()
         };
         let file = self.options.publishing.file(&self.path)?;
         ParquetWriter::new(&self.path, file, rows.schema(), &options).map_err(|error| disk_error(error, &self.path))

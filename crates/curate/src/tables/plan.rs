@@ -6,6 +6,7 @@
 use super::TableOptions;
 use crate::Result;
 use arrow_schema::SchemaRef;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_load::{Error as LoadError, FileOpener, Format, MdsShards, files_of_one_format};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
@@ -32,9 +33,8 @@ pub fn cut(files: Vec<InputFile>, options: &TableOptions, by: &Partitioning) -> 
     let Some(first) = files.first() else { return Ok(Vec::new()) };
     match by.blocksize_bytes {
         Some(limit) if by.files_per_partition.is_none() && limit > 0 => {
-            let unknown = || LoadError::UnknownFormat { paths: first.path.clone() };
-            let format = options.format()?.or_else(|| Format::of(&first.path)).ok_or_else(unknown)?;
-            pack(files, format, limit)
+            let format = format_of(options, Some(first), &first.path)?;
+            pack(files, format, options.limit(), limit)
         }
         _ => Ok(partition(files, by)?),
     }
@@ -48,20 +48,28 @@ const FIRST_SHARDS: usize = 16;
 /// # Errors
 /// For a format that cannot be told, and for the start of a text file that cannot be read.
 pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_schema: Option<SchemaRef>) -> Result<FileOpener> {
-    let by_name = || split.files.first().and_then(|file| Format::of(&file.path));
-    let format = options.format()?.or_else(by_name).ok_or_else(|| LoadError::UnknownFormat { paths: paths.join(", ") })?;
+    let format = format_of(options, split.files.first(), &paths.join(", "))?;
     if format == Format::Mds {
         // The first samples of the whole job decide about arrays, as those of a data set do.
         let files = files_of_one_format(paths, Some(format))?.1;
         let objects =
             files.iter().take(FIRST_SHARDS).map(|file| store_of(&file.path)?.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
-        return Ok(FileOpener::of_mds(MdsShards::below(paths)?, false, &objects));
+        return Ok(FileOpener::of_mds(MdsShards::below(paths)?, false, options.limit(), &objects));
     }
     let is_inferred = matches!(format, Format::Csv | Format::Jsonl) && text_schema.is_none();
     let files = if is_inferred { files_of_one_format(paths, Some(format))?.1 } else { Vec::new() };
     let open = OpenFiles::default();
     let objects = files.iter().map(|file| open.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
-    Ok(FileOpener::new(format, text_schema, BadLines::Error, &objects)?)
+    Ok(FileOpener::new(format, text_schema, BadLines::Error, options.limit(), &objects)?)
+}
+
+/// The format of a job, which all of its files have.
+fn format_of(options: &TableOptions, file: Option<&InputFile>, paths: &str) -> Result<Format> {
+    let format = match options.format()? {
+        Some(format) => Some(format),
+        None => file.map_or(Ok(None), |file| Format::of_file(&file.path))?,
+    };
+    Ok(format.ok_or_else(|| LoadError::UnknownFormat { paths: paths.to_owned() })?)
 }
 
 /// What names of outputs are made from: the path, and which part of it.
@@ -73,12 +81,12 @@ pub fn source_name(file: &InputFile) -> String {
     }
 }
 
-fn pack(files: Vec<InputFile>, format: Format, limit: u64) -> Result<Vec<Split>> {
+fn pack(files: Vec<InputFile>, format: Format, decoded: DecodeLimit, limit: u64) -> Result<Vec<Split>> {
     let mut groups: Vec<Vec<InputFile>> = Vec::new();
     let mut filled = u64::MAX;
     for file in files {
         if file.size > limit {
-            groups.extend(parts(file, format, limit)?.into_iter().map(|part| vec![part]));
+            groups.extend(parts(file, format, decoded, limit)?.into_iter().map(|part| vec![part]));
             filled = u64::MAX;
             continue;
         }
@@ -96,12 +104,12 @@ fn pack(files: Vec<InputFile>, format: Format, limit: u64) -> Result<Vec<Split>>
     Ok(groups.into_iter().enumerate().map(|(index, files)| Split::new(index, files)).collect())
 }
 
-fn parts(file: InputFile, format: Format, limit: u64) -> Result<Vec<InputFile>> {
+fn parts(file: InputFile, format: Format, decoded: DecodeLimit, limit: u64) -> Result<Vec<InputFile>> {
     // Where the blocks of a text file lie is known when all of it was scanned, which each of its parts would do again.
     if matches!(format, Format::Csv | Format::Jsonl) {
         return Ok(vec![file]);
     }
-    let table = FileOpener::new(format, None, BadLines::Error, &[])?.open(store_of(&file.path)?.open(&file.path)?)?;
+    let table = FileOpener::new(format, None, BadLines::Error, decoded, &[])?.open(store_of(&file.path)?.open(&file.path)?)?;
     let mut parts: Vec<FilePart> = Vec::new();
     let mut filled = u64::MAX;
     for (block, about) in table.blocks().iter().enumerate() {

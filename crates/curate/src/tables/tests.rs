@@ -15,6 +15,7 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 use shardmill_engine::Cancel;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::parquet::{ParquetCompression, ParquetTable, ParquetWriter, ParquetWriterOptions};
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
@@ -129,7 +130,7 @@ fn sink(folder: &Path) -> SinkOptions {
 
 /// Runs `work` with a job that writes into `folder`.
 fn with_job<T>(folder: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
-    let opener = FileOpener::new(Format::Parquet, None, BadLines::Error, &[]).unwrap();
+    let opener = FileOpener::new(Format::Parquet, None, BadLines::Error, DecodeLimit::default(), &[]).unwrap();
     let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(folder), Unpublished::default(), Cancel::default());
     let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished, attempt: None, version: "" };
     work(&TableJob { options: &options, opener: &opener, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })

@@ -1,12 +1,13 @@
 //! Checks one ArrayRecord file: every chunk with all of its hashes, and the index against the chunks.
 //!
+//! As for `array_record`, chunks that the index does not name may be of any type and hold anything without records, as long as their hashes are right.
 //! Chunks are read from the begin of the file to its end. Behind damage that hides where the next chunk begins, the index tells.
 
 use super::{FileCheck, Problem, Rule};
 use crate::Result;
 use crate::error::reason;
 use shardmill_engine::Cancel;
-use shardmill_formats::arrayrecord::{ArrayRecordFile, ChunkKind, ChunkWalk, Verify, WalkedChunk};
+use shardmill_formats::arrayrecord::{ArrayRecordFile, ChunkKind, ChunkWalk, Fault, Verify, WalkedChunk};
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(super) fn verify_arrayrecord(object: Arc<dyn RangeRead>, cancel: &Cancel, ch
                 chunks.sound(&chunk, &place);
                 Some(chunk.end)
             }
+            // No reader comes here, and its hashes are right.
+            Err(damage) if damage.end.is_some() && !matches!(damage.fault, Fault::Hash(_)) && chunks.is_unnamed(position) => damage.end,
             Err(damage) => {
                 chunks.check.report(Problem::new(Rule::Readable, damage.fault.to_string()).at_member(&place, position));
                 chunks.pass(position);
@@ -82,6 +85,11 @@ impl Chunks<'_> {
         }
     }
 
+    /// Whether what begins at `position` is neither a chunk of the index nor behind all of them.
+    fn is_unnamed(&self, position: u64) -> bool {
+        self.index.is_some_and(|index| position < index.footer_offset()) && self.offset(self.next) != Some(position)
+    }
+
     /// Chunks of the index before `position` at which no chunk began.
     fn report_skipped(&mut self, position: u64) {
         while let Some(offset) = self.offset(self.next).filter(|offset| *offset < position) {
@@ -108,12 +116,7 @@ impl Chunks<'_> {
                     self.check.report(problem("it has records, and the index does not name it".to_owned()));
                 }
             }
-            ChunkKind::Unknown => self.check.report(problem("chunk of an unknown type".to_owned())),
-            ChunkKind::Signature if chunk.begin != 0 => self.check.report(problem("a signature inside of the file".to_owned())),
             _ if is_own => self.check.report(problem("the index names it, and it has no records".to_owned())),
-            _ if chunk.begin == 0 && chunk.kind != ChunkKind::Signature => {
-                self.check.report(problem("the file begins without a signature".to_owned()));
-            }
             _ => {}
         }
         self.pass(chunk.begin);

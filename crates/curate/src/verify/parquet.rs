@@ -1,8 +1,9 @@
-//! Checks one interleaved Parquet file: footer, every page, every row.
+//! Checks one Parquet file: footer, every page of every column, every row; of interleaved documents also their order, images and cells.
 //!
-//! Pages that carry a checksum are compared with it by the decoder. Rows are decoded in batches of bounded bytes.
+//! Pages that carry a checksum are compared with it. Rows are decoded in batches of bounded bytes.
 
 use super::document_order::DocumentOrder;
+use super::table::verify_table;
 use super::{FileCheck, Problem, Rule, VerifyOptions, report_image};
 use crate::Result;
 use crate::error::reason;
@@ -12,28 +13,28 @@ use crate::table::cast_checked;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, BinaryViewArray, Int32Array, LargeStringArray, RecordBatch};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Schema};
 use shardmill_engine::Cancel;
 use shardmill_formats::parquet::ParquetFile;
+use shardmill_load::Format;
 use shardmill_storage::RangeRead;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 const BATCH_BYTES: u64 = 16 << 20;
-/// Without these there are no documents.
-const REQUIRED: [&str; 3] = ["sample_id", "position", "modality"];
-
-pub(super) fn verify_parquet(object: Arc<dyn RangeRead>, options: &VerifyOptions, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
-    let file = match ParquetFile::open(object) {
+pub(super) fn verify_parquet(object: &Arc<dyn RangeRead>, options: &VerifyOptions, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
+    let file = match ParquetFile::open(Arc::clone(object)) {
         Ok(file) => file,
         Err(error) => {
             check.report(Problem::new(Rule::Readable, reason(&error)));
             return Ok(());
         }
     };
-    let missing: Vec<&str> = REQUIRED.into_iter().filter(|name| file.schema().field_with_name(name).is_err()).collect();
-    if !missing.is_empty() {
-        check.report(Problem::new(Rule::Structure, format!("no column {}; these are no interleaved documents", missing.join(", "))));
+    if pages(&file, cancel, check)? > 0 {
+        return Ok(());
+    }
+    if !holds_documents(file.schema()) {
+        return verify_table(object.path(), Format::Parquet, cancel, check);
     }
     let names: Vec<&str> = file.schema().fields().iter().map(|field| field.name().as_str()).collect();
     let batches = match file.batches(&names, Some("binary_content"), BATCH_BYTES) {
@@ -47,8 +48,7 @@ pub(super) fn verify_parquet(object: Arc<dyn RangeRead>, options: &VerifyOptions
     for batch in batches {
         cancel.check()?;
         match batch {
-            Ok(batch) if missing.is_empty() => rows.batch(&batch, cancel)?,
-            Ok(batch) => rows.next += batch.num_rows() as u64,
+            Ok(batch) => rows.batch(&batch, cancel)?,
             Err(error) => {
                 let row = rows.next;
                 rows.check.report(Problem::new(Rule::Readable, reason(&error)).at_row(row));
@@ -61,6 +61,37 @@ pub(super) fn verify_parquet(object: Arc<dyn RangeRead>, options: &VerifyOptions
         rows.check.report(Problem::new(Rule::Readable, what));
     }
     Ok(())
+}
+
+/// Whether the columns are those of interleaved documents. Any other table is plain rows.
+fn holds_documents(schema: &Schema) -> bool {
+    let is_text = |data_type: &DataType| match data_type {
+        DataType::Dictionary(_, value) => matches!(**value, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+        other => matches!(other, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+    };
+    let has = |name: &str, fits: &dyn Fn(&DataType) -> bool| schema.field_with_name(name).is_ok_and(|field| fits(field.data_type()));
+    has("sample_id", &is_text) && has("modality", &is_text) && has("position", &DataType::is_integer)
+}
+
+/// Reads every page of every column, those too that rows do not need, and gives the number of column chunks that are damaged.
+fn pages(file: &ParquetFile, cancel: &Cancel, check: &mut FileCheck) -> Result<usize> {
+    let mut damaged = 0;
+    for row_group in 0..file.num_row_groups() {
+        for leaf in 0..file.num_leaves() {
+            cancel.check()?;
+            let problem = match file.page_damage(row_group, leaf) {
+                Ok(None) => continue,
+                Ok(Some(error)) => {
+                    let problem = Problem::new(Rule::Readable, reason(&error));
+                    error.page_place().map_or(problem.clone(), |(place, offset)| problem.at_member(&place, offset))
+                }
+                Err(error) => Problem::new(Rule::Readable, reason(&error)),
+            };
+            damaged += 1;
+            check.report(problem);
+        }
+    }
+    Ok(damaged)
 }
 
 struct Rows<'a> {

@@ -1,20 +1,25 @@
 //! Checks one WebDataset tar: the archive, each sample, each image.
 //!
-//! Headers, JSON and image headers are read; of a plain tar no payload, of a compressed one all, since its checksum stands at the end.
+//! Headers, JSON and image headers are read; of a plain tar no payload, of a compressed one all, since its checksum stands at the end. A tar without an
+//! interleaved document is a WebDataset of rows: all of its values are decoded, as a [`shardmill_formats::tar::samples::WebDatasetFile`] decodes them.
 
 use super::{FileCheck, Layout, Problem, Rule, VerifyOptions, report_image};
 use crate::Result;
-use crate::archive::Archive;
+use crate::archive::{Archive, Found};
 use crate::error::reason;
 use crate::image_header::ImageBytes;
 use crate::json::json_text;
-use crate::locate::missing_member;
-use crate::source::keys::{read_object, sample_id};
-use crate::source::tokens::{TokenScope, content_type, stem};
+use crate::source::keys::{list_at, read_object, sample_id};
+use crate::source::named_keys::{NamedKeys, no_sample};
+use crate::source::tokens::{TokenScope, Unresolved, content_type, stem};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
+use shardmill_formats::limit::DecodeLimit;
+use shardmill_formats::table::TableFile;
 use shardmill_formats::tar::Member;
+use shardmill_formats::tar::samples::WebDatasetFile;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What the sink writes first into each JSON.
 const WRITTEN_KEYS: [&str; 3] = ["sample_id", "texts", "images"];
@@ -22,7 +27,7 @@ const WRITTEN_KEYS: [&str; 3] = ["sample_id", "texts", "images"];
 const SAMPLES_ASKED: usize = 16;
 
 pub(super) fn verify_tar(path: &str, options: &VerifyOptions, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
-    let archive = match Archive::open(path) {
+    let archive = match Archive::open_with(path, options.ignore_zeros, DecodeLimit::default()) {
         Ok(archive) => archive,
         Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
         Err(error) => {
@@ -34,7 +39,49 @@ pub(super) fn verify_tar(path: &str, options: &VerifyOptions, cancel: &Cancel, c
         let problem = Problem::new(Rule::Readable, &damage.reason);
         check.report(Problem { member: damage.member.clone(), offset: Some(damage.offset), ..problem });
     }
+    if options.layout == Layout::Auto && !has_document(&archive, options, cancel)? {
+        return verify_rows(&archive, options, cancel, check);
+    }
     TarCheck::new(&archive, options, check).run(cancel)
+}
+
+/// Whether a sample has one of the lists of an interleaved document.
+fn has_document(archive: &Archive, options: &VerifyOptions, cancel: &Cancel) -> Result<bool> {
+    let keys = &options.keys;
+    for member in archive.members.iter().filter(|member| keys.is_sample(member)) {
+        cancel.check()?;
+        if read_object(archive, member, DecodeLimit::default())
+            .is_ok_and(|object| [&keys.texts_field, &keys.images_field].iter().any(|key| object.contains_key(*key)))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Decodes all rows of a WebDataset whose samples are rows.
+fn verify_rows(archive: &Archive, options: &VerifyOptions, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
+    check.is_written = Some(false);
+    if archive.damage.is_some() || !archive.unreadable.is_empty() {
+        return Ok(());
+    }
+    let file = match WebDatasetFile::open(Arc::clone(&archive.object), options.ignore_zeros, DecodeLimit::default()) {
+        Ok(file) => file,
+        Err(error) => {
+            check.report(Problem::new(Rule::Structure, reason(&error)));
+            return Ok(());
+        }
+    };
+    let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
+    for (number, block) in file.blocks().iter().enumerate() {
+        cancel.check()?;
+        check.samples += block.rows;
+        check.rows.other += block.rows;
+        if let Err(error) = file.read(number, &columns, None) {
+            check.report(Problem::new(Rule::Readable, reason(&error)));
+        }
+    }
+    Ok(())
 }
 
 struct TarCheck<'a> {
@@ -42,6 +89,7 @@ struct TarCheck<'a> {
     options: &'a VerifyOptions,
     check: &'a mut FileCheck,
     is_written: bool,
+    named: NamedKeys,
     /// How many entries name each member, and its pages once it was looked at.
     uses: HashMap<usize, u64>,
     pages: HashMap<usize, Option<usize>>,
@@ -59,11 +107,13 @@ struct Sample<'a> {
 
 impl<'a> TarCheck<'a> {
     fn new(archive: &'a Archive, options: &'a VerifyOptions, check: &'a mut FileCheck) -> Self {
-        let mut tar =
-            Self { archive, options, check, is_written: false, uses: HashMap::new(), pages: HashMap::new(), ids: HashSet::new(), broken: Vec::new() };
+        let named = NamedKeys::of_samples(&options.keys);
+        let (uses, pages, ids, broken) = (HashMap::new(), HashMap::new(), HashSet::new(), Vec::new());
+        let mut tar = Self { archive, options, check, is_written: false, named, uses, pages, ids, broken };
         tar.is_written = match options.layout {
             Layout::Auto => tar.samples().take(SAMPLES_ASKED).any(|member| {
-                read_object(archive, member).is_ok_and(|object| object.keys().zip(WRITTEN_KEYS).filter(|(key, written)| key == written).count() == 3)
+                read_object(archive, member, DecodeLimit::default())
+                    .is_ok_and(|object| object.keys().zip(WRITTEN_KEYS).filter(|(key, written)| key == written).count() == 3)
             }),
             layout => layout == Layout::Written,
         };
@@ -86,14 +136,14 @@ impl<'a> TarCheck<'a> {
         Ok(())
     }
 
-    /// A name twice hides a member: readers find the last one.
+    /// A name twice hides a member: which one is meant cannot be told.
     fn names(&mut self) {
-        for (index, member) in self.archive.members.iter().enumerate() {
-            if self.archive.find(&member.name).is_some_and(|(last, _)| last != index) {
-                self.check.report(
-                    Problem::new(Rule::Structure, "another member of the same name follows and hides this one")
-                        .at_member(&member.name, member.offset),
-                );
+        for member in &self.archive.members {
+            if let Found::Several(first, _) = self.archive.find(&member.name)
+                && first.offset != member.offset
+            {
+                let what = format!("it hides another member of the same name, `{}` at byte {}", first.name, first.offset);
+                self.check.report(Problem::new(Rule::Structure, what).at_member(&member.name, member.offset));
             }
         }
     }
@@ -101,7 +151,7 @@ impl<'a> TarCheck<'a> {
     fn sample(&mut self, member: &'a Member) {
         let name = stem(&member.name);
         self.check.samples += 1;
-        let object = match read_object(self.archive, member) {
+        let object = match read_object(self.archive, member, DecodeLimit::default()) {
             Ok(object) => object,
             Err(what) => {
                 self.broken.push(member.name.strip_suffix(".json").unwrap_or(&member.name));
@@ -109,6 +159,14 @@ impl<'a> TarCheck<'a> {
                 return;
             }
         };
+        self.named.observe(&object);
+        if !self.is_written {
+            for (field, option) in [(&self.options.keys.texts_field, "texts_field"), (&self.options.keys.images_field, "images_field")] {
+                if let Err(what) = list_at(&object, field, option) {
+                    self.check.report(Problem::new(Rule::Structure, what).of_sample(name).at_member(&member.name, member.offset));
+                }
+            }
+        }
         let sample = Sample { member, name, object };
         self.check.rows.metadata += 1;
         let [texts, images] = [&self.options.keys.texts_field, &self.options.keys.images_field].map(|field| sample.list(field));
@@ -175,13 +233,22 @@ impl<'a> TarCheck<'a> {
         let mut entries: Vec<(usize, &Member, u64)> = Vec::new();
         for token in &tokens {
             let found = match (self.is_written, token.as_str()) {
-                (true, name) => name.and_then(|name| self.archive.find(name)),
+                (true, name) => match name.map_or(Found::None, |name| self.archive.find(name)) {
+                    Found::One(index, member) => Ok((index, member)),
+                    Found::None => Err(Unresolved::Missing),
+                    Found::Several(first, second) => Err(Unresolved::Ambiguous(first, second)),
+                },
                 (false, name) => scope.resolve(name, tokens.len() == 1),
             };
-            let Some((index, member)) = found else {
-                let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
-                self.check.report(sample.problem(Rule::Structure, missing_member(&name)));
-                continue;
+            let (index, member) = match found {
+                Ok(found) => found,
+                // The members of one name were told by themselves.
+                Err(Unresolved::OfOneName(..)) => continue,
+                Err(unresolved) => {
+                    let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
+                    self.check.report(sample.problem(Rule::Structure, unresolved.text(&name)));
+                    continue;
+                }
             };
             *self.uses.entry(index).or_default() += 1;
             match entries.iter_mut().find(|(other, ..)| *other == index) {
@@ -223,18 +290,17 @@ impl<'a> TarCheck<'a> {
     /// Members that no sample names, and in a written tar those that several entries name.
     fn leftovers(&mut self) {
         if self.check.samples == 0 && !self.archive.members.is_empty() {
-            let what = format!(
-                "none of the {} members is a sample: no name ends in {}",
-                self.archive.members.len(),
-                self.options.keys.json_extensions.join(" or ")
-            );
-            self.check.report(Problem::new(Rule::Structure, what));
+            self.check.report(Problem::new(Rule::Structure, no_sample(&self.archive.members, &self.options.keys)));
+        }
+        self.named.pass(self.archive.members.len() - self.samples().count());
+        for absent in self.named.absent().collect::<Vec<_>>() {
+            self.check.report(Problem::new(Rule::Structure, absent.to_string()));
         }
         for (index, member) in self.archive.members.iter().enumerate().filter(|(_, member)| !self.options.keys.is_sample(member)) {
             let uses = self.uses.get(&index).copied().unwrap_or_default();
             self.check.unreferenced_members += u64::from(uses == 0);
             let is_of_broken = self.broken.iter().any(|sample| member.name.strip_prefix(sample).is_some_and(|rest| rest.starts_with('.')));
-            let is_hidden = self.archive.find(&member.name).is_some_and(|(last, _)| last != index);
+            let is_hidden = matches!(self.archive.find(&member.name), Found::Several(..));
             if !self.is_written || uses == 1 || is_of_broken || is_hidden {
                 continue;
             }

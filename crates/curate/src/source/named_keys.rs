@@ -1,0 +1,234 @@
+//! Which of the keys that options name are in the samples, and which keys there are.
+//!
+//! Options and JSON objects enter, an [`Error::AbsentKey`] leaves. The invariant: a job whose options name a key that no sample has does not start, since
+//! its output would lack what the key was to bring, and nothing would say so.
+
+use crate::archive::Archive;
+use crate::source::keys::{SampleKeys, object_of};
+use crate::source::webdataset::WebDatasetOptions;
+use crate::{Error, Result};
+use serde_json::{Map, Value};
+use shardmill_engine::Cancel;
+use shardmill_formats::tar::{Compression, Member, Walk, sniff_compression};
+use shardmill_plan::InputFile;
+use shardmill_storage::{RangeRead, store_of};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Keys and endings that a message names.
+const SHOWN: usize = 12;
+const SNIFF_LEN: u64 = 16;
+
+/// What was met so far.
+#[derive(Debug, Clone, Default)]
+pub struct NamedKeys {
+    wanted: Vec<Wanted>,
+    samples: u64,
+    /// Members that are no samples.
+    others: usize,
+    there: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Wanted {
+    option: &'static str,
+    /// One of them is enough.
+    keys: Vec<String>,
+    is_met: bool,
+    need: Need,
+}
+
+/// When a key has to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Need {
+    Always,
+    /// Samples that have none of the two lists are documents of metadata alone, unless there are members that they should name.
+    WithOthers,
+    /// Values of entries are there where the list of this key has entries.
+    WithEntries {
+        list: String,
+        are_there: bool,
+    },
+}
+
+impl NamedKeys {
+    /// What the user named instead of a default, and one of the two lists where there are members that it may name.
+    #[must_use]
+    pub fn of_samples(keys: &SampleKeys) -> Self {
+        let default = SampleKeys::default();
+        let mut named = Self::default();
+        named.want("texts_field", Some(&keys.texts_field).filter(|key| **key != default.texts_field));
+        named.want("images_field", Some(&keys.images_field).filter(|key| **key != default.images_field));
+        named.wanted.push(Wanted {
+            option: "texts_field and images_field",
+            keys: vec![keys.texts_field.clone(), keys.images_field.clone()],
+            is_met: false,
+            need: Need::WithOthers,
+        });
+        named.want("sample_id_field", keys.sample_id_field.as_ref());
+        named.want("image_member_field", keys.image_member_field.as_ref());
+        named
+    }
+
+    /// The same, and the keys that become columns.
+    #[must_use]
+    pub fn of_source(options: &WebDatasetOptions) -> Self {
+        let mut named = Self::of_samples(&options.keys);
+        named.want("fields", options.fields.iter().flatten());
+        for (option, keys, list) in [
+            ("per_image_fields", &options.per_image_fields, &options.keys.images_field),
+            ("per_text_fields", &options.per_text_fields, &options.keys.texts_field),
+        ] {
+            let need = Need::WithEntries { list: list.clone(), are_there: false };
+            named.wanted.extend(keys.iter().map(|key| Wanted { option, keys: vec![key.clone()], is_met: false, need: need.clone() }));
+        }
+        named
+    }
+
+    /// Each of the two lists by itself.
+    #[must_use]
+    pub fn of_lists(keys: &SampleKeys) -> Self {
+        let mut named = Self::default();
+        named.want("texts_field", Some(&keys.texts_field));
+        named.want("images_field", Some(&keys.images_field));
+        named
+    }
+
+    fn want<'a>(&mut self, option: &'static str, keys: impl IntoIterator<Item = &'a String>) {
+        self.wanted.extend(keys.into_iter().map(|key| Wanted { option, keys: vec![key.clone()], is_met: false, need: Need::Always }));
+    }
+
+    pub fn observe(&mut self, object: &Map<String, Value>) {
+        self.samples += 1;
+        for wanted in self.wanted.iter_mut().filter(|wanted| !wanted.is_met) {
+            wanted.is_met = wanted.keys.iter().any(|key| object.contains_key(key));
+            if let Need::WithEntries { list, are_there } = &mut wanted.need {
+                *are_there |= object.get(list).and_then(Value::as_array).is_some_and(|list| list.iter().any(|entry| !entry.is_null()));
+            }
+        }
+        for key in object.keys() {
+            if self.there.len() < SHOWN && !self.there.contains(key) {
+                self.there.insert(key.clone());
+            }
+        }
+    }
+
+    /// Counts members that are no samples.
+    pub fn pass(&mut self, members: usize) {
+        self.others += members;
+    }
+
+    #[must_use]
+    pub fn are_met(&self) -> bool {
+        self.wanted.iter().all(|wanted| wanted.is_met)
+    }
+
+    /// What no sample has, one error an option; none where there was no sample.
+    pub fn absent(&self) -> impl Iterator<Item = Error> {
+        self.unmet().map(|wanted| Error::AbsentKey {
+            option: wanted.option,
+            keys: quoted(wanted.keys.iter()),
+            samples: self.samples,
+            there: self.keys_there(),
+        })
+    }
+
+    /// The same as warnings, in words that are equal for files with the same keys.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.unmet().map(|wanted| {
+            let (option, keys, there) = (wanted.option, quoted(wanted.keys.iter()), self.keys_there());
+            format!("no sample of a file has the key {keys} ({option}); the keys there are {there}")
+        })
+    }
+
+    fn unmet(&self) -> impl Iterator<Item = &Wanted> {
+        let is_needed = |wanted: &Wanted| match wanted.need {
+            Need::Always => true,
+            Need::WithOthers => self.others > 0,
+            Need::WithEntries { are_there, .. } => are_there,
+        };
+        self.wanted.iter().filter(move |wanted| !wanted.is_met && self.samples > 0 && is_needed(wanted))
+    }
+
+    fn keys_there(&self) -> String {
+        if self.there.is_empty() { "none".to_owned() } else { quoted(self.there.iter()) }
+    }
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
+}
+
+/// Looks for a sample that has each key that the options name, and no further. Files that cannot be read are the business of the run.
+///
+/// # Errors
+/// [`Error::AbsentKey`] when there are samples and none has it, and cancellation.
+pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebDatasetOptions, cancel: &Cancel) -> Result<()> {
+    let mut named = NamedKeys::of_source(options);
+    for file in files {
+        cancel.check()?;
+        // What cannot be read is quarantined by the run.
+        let _damage = observe_file(&file.path, options, &mut named, cancel);
+        if named.are_met() {
+            return Ok(());
+        }
+    }
+    cancel.check()?;
+    named.absent().next().map_or(Ok(()), Err)
+}
+
+/// Samples of one archive, up to the one that settles it. A plain archive is read no further than that.
+fn observe_file(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, cancel: &Cancel) -> Result<()> {
+    let object = store_of(path)?.open(path)?;
+    let mut window = Vec::new();
+    crate::payload::append_range(&*object, &(0..object.size().min(SNIFF_LEN)), &mut window)?;
+    if !matches!(sniff_compression(&window), Compression::None) {
+        let archive = Archive::open_with(path, options.ignore_zeros, options.limit())?;
+        for member in &archive.members {
+            if is_settled(&*archive.object, member, options, named) {
+                break;
+            }
+            cancel.check()?;
+        }
+        return Ok(());
+    }
+    let mut walk = Walk::new(object.size()).reading_on(options.ignore_zeros);
+    while let Some(range) = walk.needs() {
+        cancel.check()?;
+        window.clear();
+        crate::payload::append_range(&*object, &range, &mut window)?;
+        if let Ok(Some(member)) = walk.push(&window)
+            && is_settled(&*object, &member, options, named)
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn is_settled(object: &dyn RangeRead, member: &Member, options: &WebDatasetOptions, named: &mut NamedKeys) -> bool {
+    if !options.keys.is_sample(member) {
+        named.pass(1);
+    } else if let Ok(object) = object_of(object, member, options.limit()) {
+        named.observe(&object);
+    }
+    named.are_met()
+}
+
+/// Why an archive with members has no sample, and what its members are.
+#[must_use]
+pub fn no_sample(members: &[Member], keys: &SampleKeys) -> String {
+    let mut endings: BTreeMap<String, usize> = BTreeMap::new();
+    for member in members {
+        let file = member.name.rsplit('/').next().unwrap_or_default();
+        let ending = file.rsplit_once('.').map_or_else(|| "no extension".to_owned(), |(_, extension)| format!(".{}", extension.escape_debug()));
+        *endings.entry(ending).or_default() += 1;
+    }
+    let more = if endings.len() > SHOWN { ", …" } else { "" };
+    let shown: Vec<String> = endings.iter().take(SHOWN).map(|(ending, count)| format!("{ending} ({count})")).collect();
+    format!(
+        "none of the {} members is a sample: no name ends in {}; json_extensions names the ending of documents, and the endings there are {}{more}",
+        members.len(),
+        keys.json_extensions.join(" or "),
+        shown.join(", ")
+    )
+}
