@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         OptionError,
         PlanError,
         StorageError,
+        SupersededError,
     )
     from shardmill.expressions import Expression, col
     from shardmill.loader import Loader
@@ -59,6 +60,7 @@ _LOCATIONS = {
     "PlanError": "shardmill.errors",
     "StallWarning": "shardmill.stall",
     "StorageError": "shardmill.errors",
+    "SupersededError": "shardmill.errors",
     "Writer": "shardmill.writer",
     "col": "shardmill.expressions",
     "merge": "shardmill.merging",
@@ -87,6 +89,7 @@ __all__ = [
     "PlanError",
     "StallWarning",
     "StorageError",
+    "SupersededError",
     "Writer",
     "__version__",
     "arrayrecord",

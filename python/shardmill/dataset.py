@@ -7,12 +7,12 @@ import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from shardmill import storage
 from shardmill._native import load as _native
+from shardmill._native.columns import rows_of
 from shardmill.arrow import as_pyarrow
 from shardmill.decodings import Decoding, decoded, decodings_of
 from shardmill.errors import FormatError, OptionError
@@ -20,6 +20,8 @@ from shardmill.expressions import Expression, expression_of
 from shardmill.file_systems import is_file_system, located
 from shardmill.shard_index import folders_without_index
 from shardmill.shards import INDEX_NAME
+from shardmill.sizes import byte_count
+from shardmill.stall import STALL_SECONDS, warn_of_stall
 from shardmill.threads import checked_threads
 from shardmill.token_lengths import TokenLengths
 
@@ -28,25 +30,53 @@ PathLike = str | os.PathLike[str]
 #: Their objects stay in the cache of a core while they are used one by one.
 _ROWS_AT_ONCE = 256
 
+#: Rows within a window of this many decoded bytes are shuffled.
+DEFAULT_WINDOW_BYTES = 64 << 20
+
+#: Decoded bytes that may wait for the trainer.
+DEFAULT_PREFETCH_BYTES = 192 << 20
+
+#: Of files that were left out, in a warning.
+_NAMES_SHOWN = 5
+_NAME_SHOWN = 200
+
+
+def check_order(shuffle: bool, seed: int) -> None:
+    """Checks what decides the order of rows.
+
+    Raises:
+        ValueError: for a seed that is not an integer of 64 bits, and a ``shuffle`` that is not a bool.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise OptionError(f"seed is an integer of 64 bits, not {seed!r}")
+    if not isinstance(shuffle, bool):
+        raise OptionError(f"shuffle is True or False, not {shuffle!r}")
+
 
 class Dataset:
     """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files. Opening reads metadata; rows are read when they are asked for.
 
     Files of a directory stand in byte order of their relative paths, an explicit list keeps its order; rows are numbered
-    file after file. Hidden files, files and folders that start with ``_``, and ``.crc`` files are left out. Columns are
+    file after file. A file that an explicit list names twice is read twice; one that several directories or globs find is read once. Columns are
     matched by name: integers and floats are widened, and a column that a file lacks is null there.
+
+    Directories and globs leave out hidden files, files and directories whose names start with ``_``, and files that accompany data:
+    ``index.json``, ``metadata.json``, ``dataset_info.json``, ``dataset_infos.json``, ``dataset_dict.json``, ``state.json``, ``README.md``,
+    ``LICENSE``, ``*.crc``, ``*.tar.idx`` and the ``.meta`` files of MosaicML Streaming. If a name does not tell the format, the first bytes
+    do: Parquet, ORC, ArrayRecord and tar are recognised. Other files without a known format, and ``.json`` files beside files of another
+    format, are left out with a warning. :attr:`skipped` lists all files that were left out. A file that a path names directly is read.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; or a file system of fsspec, for all that is in it.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON), ``"arrayrecord"``, whose
-            rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by the files' names when ``None``.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON, or one JSON array of objects),
+            ``"arrayrecord"``, whose rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by the files' names when ``None``.
             A folder with an ``index.json`` of MDS shards has the shards that the index lists, in its order, and each is held against what
             the index says of it.
             Samples of WebDataset tars are rows: ``__key__`` and a column for each extension, in byte order. The last part of the extension
             says what it holds: ``txt``, ``text`` and ``transcript`` text, ``cls``, ``class``, ``count``, ``index``, ``inx`` and ``id`` whole
             numbers, ``json`` and ``jsn`` JSON, which is decoded in rows and in dicts, and all others bytes. Pickles stay bytes. Reading a plain
             tar takes the wanted members alone; one that is compressed (gzip, zstd) is decompressed from its start each time. A tar without the
-            zeros that end one was cut, and is an error.
+            two blocks of zeros that end one was cut, and is an error. Other bytes after the zeros are an error too, unless ``ignore_zeros``.
             JSONL files that are compressed (``.jsonl.gz``, ``.jsonl.zst``) are unpacked once, into the folder for temporary files.
         columns: names of the columns to deliver, in this order; all when ``None``.
         filter: an expression such as ``sm.col("label") == 0``, or a list of ``(column, op, value)``. It may use any column of the files.
@@ -54,10 +84,15 @@ class Dataset:
         partitioning: ``"hive"`` turns ``key=value`` folders below the root into columns.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file when ``None``. Other formats bring their own.
         bad_lines: of CSV and JSONL files: ``"error"`` names file and line, ``"skip"`` leaves the line out, ``"null"`` stores a null for
-            the value.
+            the value. Elements of a JSON array are treated as lines. An array that is cut, or lacks a comma between two elements, is
+            always an error, because its elements cannot be separated.
         on_bad_file: ``"error"``, or ``"skip"`` to leave out files that cannot be opened; :attr:`skipped` lists them.
+        max_decoded_bytes: the largest decoded size of one value, line, page, chunk or member, such as ``"4GiB"``. A larger one is an error
+            before memory is allocated for it. 1 GiB when ``None``.
         pickles: of columns of pickles in MDS shards, which are never decoded: ``"error"`` refuses a data set that would deliver one,
             ``"bytes"`` gives them as they are stored.
+        ignore_zeros: read WebDataset tars past the zeros that end an archive, as ``tar -i`` does, for archives that were joined by ``cat``.
+            Without it, bytes after the end are an error.
         threads: for reading; as many as there are cores when ``None``.
 
     Raises:
@@ -87,6 +122,8 @@ class Dataset:
         bad_lines: str = "error",
         on_bad_file: str = "error",
         pickles: str = "error",
+        ignore_zeros: bool = False,
+        max_decoded_bytes: int | str | None = None,
         threads: int | None = None,
     ) -> None:
         if pickles not in ("error", "bytes"):
@@ -97,6 +134,7 @@ class Dataset:
             raise OptionError(f"partitioning is None or 'hive', not {partitioning!r}")
         self._paths, storage_options = _located(path, storage_options)
         shown_options = storage.configure_all(self._paths, storage_options)
+        self._paths = [storage.served_path(part) for part in self._paths]
         self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
         self._native = _native.Dataset(
@@ -108,12 +146,16 @@ class Dataset:
             bad_lines=bad_lines,
             skip_bad_files=on_bad_file == "skip",
             has_pickle_bytes=pickles == "bytes",
+            ignores_zeros=ignore_zeros,
+            max_decoded_bytes=None if max_decoded_bytes is None else byte_count(max_decoded_bytes, "max_decoded_bytes"),
             threads=max(self._threads, 4),
         )
         if self._native.format not in ("csv", "jsonl", None) and (schema is not None or bad_lines != "error"):
             raise OptionError(
                 f"schema and bad_lines are for CSV and JSONL; {self._native.format} files bring their own types"
             )
+        if ignore_zeros and self._native.format not in ("webdataset", None):
+            raise OptionError(f"ignore_zeros is for WebDataset tars, not for {self._native.format} files")
         names = self._native.column_names
         self._columns = list(names) if columns is None else column_names(columns)
         self._column_numbers = self._numbers_of(self._columns)
@@ -132,6 +174,8 @@ class Dataset:
             "bad_lines": bad_lines,
             "on_bad_file": on_bad_file,
             "pickles": pickles,
+            "ignore_zeros": ignore_zeros,
+            "max_decoded_bytes": max_decoded_bytes,
             "threads": threads,
         }
         self._rows: _native.RowPlan | None = None
@@ -170,13 +214,21 @@ class Dataset:
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
-        """Path and reason of each file that ``on_bad_file="skip"`` left out."""
+        """Path and reason of each file that was found below the paths and is not part of the data set.
+
+        These are files that accompany data, files that were left out because of their format, and files that ``on_bad_file="skip"`` left out.
+        """
         return self._native.skipped
 
     @property
     def filter(self) -> Expression | None:
         """The condition on rows."""
         return self._filter
+
+    @property
+    def ignore_zeros(self) -> bool:
+        """Whether WebDataset tars are read past the zeros that end an archive."""
+        return self._arguments["ignore_zeros"]
 
     @property
     def is_filtered(self) -> bool:
@@ -243,13 +295,38 @@ class Dataset:
             >>> sorted(row["x"] for row in rows)
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
         """
-        from shardmill.loader import Loader
-
         for name, value in (("epoch", epoch), ("start", start)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise OptionError(f"{name} is a whole number of at least 0, not {value!r}")
-        loader = Loader(self, batch_size=_ROWS_AT_ONCE, output="rows", shuffle=shuffle, seed=seed, rank=0, world_size=1)
-        return chain.from_iterable(loader.every(1, first=0, epoch=epoch, consumed=start))
+        check_order(shuffle, seed)
+        order = self.row_plan().ordered(window_bytes=DEFAULT_WINDOW_BYTES if shuffle else None, seed=seed, lanes=1)
+        return self._rows_of(order, epoch, start)
+
+    def _rows_of(self, order: _native.RowPlan, epoch: int, start: int) -> Iterator[dict[str, Any]]:
+        outlet = _native.Outlet(
+            self._native,
+            columns=self._column_numbers,
+            kind="dict",
+            nulls="error",
+            fill_values={},
+            is_padded=False,
+            is_filtered=self.is_filtered,
+        )
+        if start >= order.num_places:
+            return
+        share = {"batch_size": _ROWS_AT_ONCE, "world_size": 1, "rank": 0, "tail": "uneven"}
+        process = os.getpid()
+        native = order.start(
+            outlet, share, epoch=epoch, consumed=start, threads=self._threads, prefetch_bytes=DEFAULT_PREFETCH_BYTES
+        )
+        try:
+            while (slab := native.next_slab(STALL_SECONDS, warn_of_stall)) is not None:
+                content, sizes, *_ = slab
+                yield from rows_of(outlet.names, content, self._decodings, 0, sum(sizes))
+        finally:
+            # A forked child has none of the threads.
+            if process == os.getpid():
+                native.stop()
 
     def __repr__(self) -> str:
         return f"Dataset({', '.join(self._paths)}: {len(self._native.files)} {self.format} files)"
@@ -285,6 +362,7 @@ class Dataset:
                 )
 
     def _warn(self) -> None:
+        warn_of_left_out(self._native.left_out, stacklevel=4)
         is_mds = self._native.format == "mds"
         if not self._native.files:
             # An index may list no shards, and then says that there are no rows.
@@ -303,6 +381,21 @@ class Dataset:
 
     def _take(self, indices: list[int]) -> Any:
         return self.row_plan().take(indices, self._column_numbers)
+
+
+def warn_of_left_out(paths: Sequence[str], *, stacklevel: int) -> None:
+    """Warns once about files that were found and are not read. The length of the warning is bounded."""
+    if not paths:
+        return
+    shown = ", ".join(
+        repr(path if len(path) <= _NAME_SHOWN else f"…{path[-_NAME_SHOWN:]}") for path in paths[:_NAMES_SHOWN]
+    )
+    more = f" and {len(paths) - _NAMES_SHOWN:,} more" if len(paths) > _NAMES_SHOWN else ""
+    warnings.warn(
+        f"{len(paths):,} {'file is' if len(paths) == 1 else 'files are'} left out of the data set: {shown}{more}\n"
+        "hint: Dataset.skipped lists them with reasons; a file that is named itself is read",
+        stacklevel=stacklevel,
+    )
 
 
 def _reopened(arguments: dict[str, Any]) -> Dataset:

@@ -1,8 +1,13 @@
 """What shardmill raises. Each class is also the builtin that a caller would catch."""
 
+from shardmill._native.storage import redacted
+
 
 class Error(Exception):
-    """Base of all errors of shardmill. The message says what, where, and what to do."""
+    """Base of all errors of shardmill. The message says what, where, and what to do, and never holds a secret."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redacted(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -58,6 +63,10 @@ class RecordKeyError(RowIndexError, ValueError):
 
 class ClosedError(Error, RuntimeError):
     """A reader or writer is closed, or belongs to another process."""
+
+
+class SupersededError(Error, RuntimeError):
+    """An iterator of a loader was continued after a newer one was created or a state was loaded; its batches would not be counted."""
 
 
 class CheckpointMismatchError(Error, ValueError):

@@ -16,11 +16,12 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
-import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from shardmill.literals import literal_of
 
 Literal = (
     bool
@@ -209,96 +210,3 @@ def _expression(value: Any) -> Expression:
     if not isinstance(value, Expression):
         raise TypeError(f"expected an expression, got {value!r}")
     return value
-
-
-def literal_of(value: Any) -> Any:
-    """The wire form of a literal: exact, with its own type.
-
-    Raises:
-        TypeError: for what no column is compared with.
-    """
-    if type(value).__module__ == "numpy":
-        value = _of_numpy(value)
-    elif type(value).__module__.startswith("pyarrow") and hasattr(value, "as_py") and value.as_py() is not None:
-        from shardmill.integrations.arrow import scalar_literal
-
-        return scalar_literal(value)
-    match value:
-        case bool() | int() | str():
-            # Of subclasses, such as enumerations, what they are to JSON.
-            return value
-        case float():
-            return value if math.isfinite(value) else {"float": str(float(value))}
-        case bytes() | bytearray() | memoryview():
-            return {"binary": bytes(value).hex()}
-        case decimal.Decimal() if value.is_finite():
-            sign, digits, exponent = value.as_tuple()
-            unscaled = "".join(map(str, digits))
-            return {"decimal": {"unscaled": f"-{unscaled}" if sign else unscaled, "scale": -int(exponent)}}
-        case datetime.datetime():
-            return _timestamp(value)
-        case datetime.date():
-            return {"date": value.toordinal() - _EPOCH.toordinal()}
-        case datetime.time() if value.tzinfo is None:
-            seconds = (value.hour * 60 + value.minute) * 60 + value.second
-            return {"time": {"value": seconds * 1_000_000 + value.microsecond, "unit": "us"}}
-        case datetime.timedelta():
-            return _counted("duration", value // _MICROSECOND, getattr(value, "nanoseconds", 0))
-        case dict() if len(value) == 1 and next(iter(value)) in ("timestamp", "duration"):
-            return value
-    hint = "; use .is_null()" if value is None else ""
-    raise TypeError(
-        "a column is compared with a bool, int, float, str, bytes, Decimal, date, datetime, time or timedelta, "
-        f"not {value!r}{hint}"
-    )
-
-
-_EPOCH = datetime.datetime(1970, 1, 1)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-
-
-def _timestamp(value: datetime.datetime) -> dict[str, Any]:
-    # Of a pandas.Timestamp, which counts finer than its base class.
-    nanoseconds = getattr(value, "nanosecond", 0)
-    value = datetime.datetime.combine(value.date(), value.timetz())
-    if value.utcoffset() is None:
-        return _counted("timestamp", (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND, nanoseconds)
-    microseconds = (value - _EPOCH.replace(tzinfo=datetime.UTC)) // _MICROSECOND
-    return _counted("timestamp", microseconds, nanoseconds, zone="UTC")
-
-
-def _counted(kind: str, microseconds: int, nanoseconds: int, **more: Any) -> dict[str, Any]:
-    if nanoseconds:
-        return {kind: {"value": microseconds * 1000 + nanoseconds, "unit": "ns", **more}}
-    return {kind: {"value": microseconds, "unit": "us", **more}}
-
-
-# Steps of NumPy's units in one of Arrow's.
-_NUMPY_UNITS = {
-    "W": (604_800, "s"),
-    "D": (86_400, "s"),
-    "h": (3_600, "s"),
-    "m": (60, "s"),
-    "s": (1, "s"),
-    "ms": (1, "ms"),
-    "us": (1, "us"),
-    "ns": (1, "ns"),
-}
-
-
-def _of_numpy(value: Any) -> Any:
-    """The Python value of a NumPy scalar, without passing through a coarser type."""
-    kind = value.dtype.kind
-    if kind not in "mM":
-        plain = value.item()
-        if kind == "f" and not isinstance(plain, float):
-            raise TypeError(f"a column is compared with floats of 64 bits at most, not {value.dtype}")
-        return plain
-    import numpy
-
-    unit, count = numpy.datetime_data(value.dtype)
-    if numpy.isnat(value) or unit not in _NUMPY_UNITS:
-        raise TypeError(f"a column is not compared with {value!r}")
-    steps, arrow_unit = _NUMPY_UNITS[unit]
-    total = int(value.astype("int64")) * count * steps
-    return {"timestamp" if kind == "M" else "duration": {"value": total, "unit": arrow_unit}}

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from shardmill._native import storage as _native
+from shardmill._native.storage import is_local
 from shardmill.errors import OptionError
 from shardmill.storage_options import StorageOptions, texts_of
 
@@ -47,6 +49,29 @@ _UNABLE = {
     "az": ("connection_string", "credential"),
     "http": ("get_client", "client_kwargs", "headers"),
 }
+#: Settings that say where, and are no secrets.
+_PLAIN = (
+    "account_name",
+    "addressing_style",
+    "branch",
+    "cache_storage",
+    "endpoint",
+    "endpoint_url",
+    "fo",
+    "host",
+    "path",
+    "profile",
+    "project",
+    "protocol",
+    "ref",
+    "region",
+    "region_name",
+    "repo",
+    "repo_id",
+    "revision",
+    "target_protocol",
+    "url",
+)
 #: Where an entry of a listing says which version it is, the surest first.
 _MARKS = (
     "ETag",
@@ -87,7 +112,7 @@ def located(paths: list[Any], given: Any) -> tuple[list[Any], Any]:
     whole = ["" if is_file_system(path) else os.fspath(path) for path in paths]
     if scheme in _LOCAL:
         return whole, None
-    return [path if "://" in path else f"{scheme}://{path}" for path in whole], given
+    return [path if not is_local(path) else f"{scheme}://{path}" for path in whole], given
 
 
 def options_of_file_system(path: str, system: Any) -> StorageOptions:
@@ -100,6 +125,8 @@ def options_of_file_system(path: str, system: Any) -> StorageOptions:
     if scheme not in schemes:
         raise OptionError(f"{path!r} is not a path of {type(system).__name__}, which serves {schemes[0]}://")
     settings = dict(system.storage_options)
+    # What it raises quotes them.
+    _native.hide([*_texts(settings), *_texts(list(system.storage_args))])
     for kind, served, translate in _OURS:
         if scheme in served:
             if system.storage_args or any(settings.get(name) for name in _UNABLE.get(kind, ())):
@@ -109,6 +136,21 @@ def options_of_file_system(path: str, system: Any) -> StorageOptions:
                 )
             return StorageOptions(texts_of(translate(settings)))
     return StorageOptions({}, files=Files(system))
+
+
+def _texts(settings: Any) -> Iterator[str]:
+    """All strings of nested settings. Any of them may be a secret; only the file system can tell."""
+    if isinstance(settings, str):
+        yield settings
+    elif isinstance(settings, bytes):
+        yield settings.decode(errors="replace")
+    elif isinstance(settings, Mapping):
+        for name, value in settings.items():
+            if name not in _PLAIN:
+                yield from _texts(value)
+    elif isinstance(settings, list | tuple | set):
+        for value in settings:
+            yield from _texts(value)
 
 
 def _schemes(system: Any) -> tuple[str, ...]:

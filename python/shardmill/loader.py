@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 from shardmill import mixture_state, ranks
@@ -15,38 +15,25 @@ from shardmill.audit import Audit
 from shardmill.bad_rows import BadRow, Ledger
 from shardmill.batches import Cutter, Delivery, close, cutter_of
 from shardmill.columns import plain_fill_values
-from shardmill.dataset import Dataset, PathLike, column_names
+from shardmill.dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Dataset, PathLike, check_order, column_names
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression
 from shardmill.loader_metrics import LoaderMetrics
 from shardmill.loader_options import at_least, dataset_of, tail_of
+from shardmill.loader_pass import Pass, Position
 from shardmill.loader_reports import LoaderReports
 from shardmill.loader_state import OrderSettings, parsed
 from shardmill.mixture import Mixture
 from shardmill.packing import PackedRows, Packing, packed_columns
-from shardmill.stall import checked_stall_seconds, warn_of_stall
+from shardmill.stall import STALL_SECONDS, checked_stall_seconds, warn_of_stall
 from shardmill.threads import checked_threads
 from shardmill.transform import Transform
 
 TAILS = ("uneven", "drop", "pad")
 
-#: Rows of so many decoded bytes are mixed with one another.
-DEFAULT_WINDOW_BYTES = 64 << 20
-
-#: Decoded bytes that may wait for the trainer.
-DEFAULT_PREFETCH_BYTES = 192 << 20
-
 
 #: By the place behind a batch: its bad rows and its audit.
 _Notes = dict[int, list[BadRow | Audit]]
-
-
-@dataclass
-class _Position:
-    epoch: int = 0
-    consumed: int = 0
-    #: The next pass starts at ``consumed``; any other pass starts the epoch at its first batch.
-    is_loaded: bool = False
 
 
 class Loader(LoaderReports):
@@ -56,8 +43,9 @@ class Loader(LoaderReports):
     ``lanes`` and ``batch_size * world_size``, and on nothing else: not on ranks, threads, or earlier passes. So a state
     saved on eight ranks continues on four with the same batches.
 
-    Iterating to the end moves to the next epoch. A pass that is left by ``break`` does not; the next one begins the same
-    epoch anew, unless a state is loaded.
+    Iterating to the end moves to the next epoch. A pass that is left by ``break`` does not; the next one starts the same
+    epoch again. After :meth:`load_state_dict`, the current epoch is not restarted: each pass continues after the last batch
+    that was returned. Only the newest iterator counts; an older one raises a ``RuntimeError`` when it is continued.
 
     Args:
         path: a :class:`Dataset` or a :class:`Mixture`, or what a data set is made of.
@@ -94,13 +82,14 @@ class Loader(LoaderReports):
         max_bad_rows: more of them in an epoch of this rank are an error: a number, or as a float a part of the rows of the epoch.
         audit: sums up which rows are delivered, for :meth:`audit`.
         stall_seconds: a batch that takes longer to come is warned of, with what the threads are at; never when ``None``.
-        format: as for :class:`Dataset`, and so are the next six; for a path only.
+        format: as for :class:`Dataset`, and so are the next seven; for a path only.
         storage_options: see there.
         partitioning: see there.
         schema: see there.
         bad_lines: see there.
         on_bad_file: see there.
         pickles: see there.
+        max_decoded_bytes: see there.
 
     Raises:
         ValueError: for an option that means nothing.
@@ -152,7 +141,7 @@ class Loader(LoaderReports):
         on_bad_rows: str = "raise",
         max_bad_rows: float | None = None,
         audit: bool = False,
-        stall_seconds: float | None = 60.0,
+        stall_seconds: float | None = STALL_SECONDS,
         format: str | None = None,
         storage_options: Any = None,
         partitioning: str | None = None,
@@ -160,16 +149,14 @@ class Loader(LoaderReports):
         bad_lines: str = "error",
         on_bad_file: str = "error",
         pickles: str = "error",
+        max_decoded_bytes: int | str | None = None,
     ) -> None:
         batch_size = at_least("batch_size", batch_size, 1)
         prefetch_bytes = at_least("prefetch_bytes", prefetch_bytes, 1)
         transform_workers = at_least("transform_workers", transform_workers, 0)
         lanes = None if lanes is None else at_least("lanes", lanes, 1)
         shuffle_window_bytes = at_least("shuffle_window_bytes", shuffle_window_bytes, 0)
-        if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-            raise OptionError(f"seed is a whole number of 64 bits, not {seed!r}")
-        if not isinstance(shuffle, bool):
-            raise OptionError(f"shuffle is True or False, not {shuffle!r}")
+        check_order(shuffle, seed)
         if transform is not None and not callable(transform):
             raise OptionError(f"transform is called with each batch, and {transform!r} cannot be called")
         self._rank, self._world_size = ranks.resolve(rank, world_size)
@@ -182,6 +169,7 @@ class Loader(LoaderReports):
             "storage_options": storage_options,
             "partitioning": partitioning,
             "schema": schema,
+            "max_decoded_bytes": max_decoded_bytes,
         }
         self._dataset = dataset_of(
             path,
@@ -231,7 +219,10 @@ class Loader(LoaderReports):
             self._packed = PackedRows(packing, self._dataset, nulls=nulls, threads=max(self._threads, 1))
         self._outlet = self._new_outlet()
         self._cutter.check(self._outlet)
-        self._position = _Position()
+        self._position = Position()
+        #: Where the next pass begins, when a pass goes on after :meth:`set_epoch`.
+        self._asked: Position | None = None
+        self._newest_pass = 0
         self._metrics = LoaderMetrics()
         self._rows: _native.RowPlan | None = None
 
@@ -266,9 +257,9 @@ class Loader(LoaderReports):
 
     def __iter__(self) -> Iterator[Any]:
         self._warn_of_nothing()
-        begun = self._position
-        # The position belongs to the pass that was begun last; an older one that is still held goes on without it.
-        self._position = position = _Position(begun.epoch, begun.consumed if begun.is_loaded else 0)
+        begun, self._asked = self._asked or self._position, None
+        self._newest_pass += 1
+        self._position = position = Position(begun.epoch, begun.consumed if begun.is_loaded else 0, begun.is_loaded)
         notes: _Notes = {}
         if position.consumed == 0:
             self._ledger.restart()
@@ -276,7 +267,7 @@ class Loader(LoaderReports):
         batches = self._batches(replace(position), 1, self._threads, notes)
         if self._transform is not None:
             batches = self._transform.over(batches)
-        return self._delivered(batches, position, notes)
+        return Pass(partial(self._is_newest, self._newest_pass), position, self._delivered(batches, position, notes))
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes what it does not know for a sequence of rows, and its own error would say nothing.
@@ -289,11 +280,13 @@ class Loader(LoaderReports):
     def set_epoch(self, epoch: int) -> None:
         """Moves to the start of ``epoch``. In the epoch that the loader is in already, it keeps its position.
 
-        Never needed: a pass that ends moves to the next epoch by itself.
+        Never needed: a pass that ends moves to the next epoch by itself. A pass that goes on afterwards ends in its own epoch, and until then
+        :meth:`state_dict` counts for that one.
         """
         at_least("epoch", epoch, 0)
+        self._asked = None
         if epoch != self._position.epoch:
-            self._position = _Position(epoch)
+            self._position = Position(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was handed out: plain JSON values, under 4 KiB, the same on every rank.
@@ -307,6 +300,9 @@ class Loader(LoaderReports):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next pass continues after the last batch that ``state`` knows, on any number of ranks and threads.
+
+        Iterators that take no batch do not change the position. Every batch that is taken counts, even by ``next(iter(loader))``:
+        :meth:`state_dict` counts it, and the next pass of this epoch continues after it.
 
         Raises:
             CheckpointMismatchError: when data set, filter, seed, shuffle, window or lanes are others than those of the
@@ -324,13 +320,14 @@ class Loader(LoaderReports):
         before = self._lanes, self._rows
         if lanes != self._lanes:
             self._lanes, self._rows = lanes, None
-        position = _Position(state["epoch"], state["consumed"], is_loaded=True)
+        position = Position(state["epoch"], state["consumed"], is_loaded=True)
         try:
             self._check_position(state)
         except CheckpointMismatchError:
             self._lanes, self._rows = before
             raise
-        self._position = position
+        self._position, self._asked = position, None
+        self._newest_pass += 1
         self._ledger.load(state.get("bad_rows"))
         self._audits.clear()
         self._normalize(self._position)
@@ -342,7 +339,7 @@ class Loader(LoaderReports):
 
     def restart_epoch(self) -> None:
         """Moves to the start of the epoch that the loader is in."""
-        self._position = _Position(self._position.epoch)
+        self._position, self._asked = Position(self._position.epoch), None
 
     def every(self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None) -> Iterator[Any]:
         """One batch in ``stride``: those with the numbers ``first``, ``first + stride``, … of the ones behind ``consumed`` in an epoch.
@@ -352,7 +349,7 @@ class Loader(LoaderReports):
         start = consumed + first * self._batch_size * self._world_size
         if start >= self._plan(epoch).num_places:
             return
-        batches = self._batches(_Position(epoch, start), stride, self._threads if threads is None else threads, {})
+        batches = self._batches(Position(epoch, start), stride, self._threads if threads is None else threads, {})
         if self._transform is not None:
             batches = self._transform.over(batches)
         try:
@@ -425,10 +422,9 @@ class Loader(LoaderReports):
     def _share(self) -> dict[str, Any]:
         return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
 
-    def _normalize(self, position: _Position) -> None:
-        """The end of an epoch is the start of the next one."""
+    def _normalize(self, position: Position) -> None:
         if position.consumed and self._plan(position.epoch).steps_left(position.consumed, self._share()) == 0:
-            position.epoch, position.consumed = position.epoch + 1, 0
+            position.end_epoch()
 
     def _warn_of_nothing(self) -> None:
         plan, share = self._plan(self._position.epoch), self._share()
@@ -440,7 +436,7 @@ class Loader(LoaderReports):
                 stacklevel=3,
             )
 
-    def _batches(self, start: _Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
+    def _batches(self, start: Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
         native = self._plan(start.epoch).start(
             self._outlet,
             self._share(),
@@ -468,25 +464,36 @@ class Loader(LoaderReports):
                 native.stop()
                 self._metrics.end(native)
 
-    def _delivered(self, batches: Iterator[Delivery], position: _Position, notes: _Notes) -> Iterator[Any]:
+    def _delivered(self, batches: Iterator[Delivery], position: Position, notes: _Notes) -> Iterator[Any]:
         epoch = position.epoch
         end, metrics = self._plan(epoch).end(position.consumed, self._share()), self._metrics
         try:
             for batch, rows, consumed in self._cutter.staged(batches):
                 if consumed in notes:
                     self._note(notes.pop(consumed), epoch)
-                # The end of an epoch is the start of the next one.
+                if self._position is not position:
+                    # set_epoch() was called during this pass.
+                    self._asked, self._position = self._position, position
                 if consumed < end:
                     position.consumed = consumed
                 else:
-                    position.epoch, position.consumed = epoch + 1, 0
+                    self._end_epoch(position)
                 metrics.rows += rows
                 metrics.batches += 1
                 yield batch
             # A rank may have nothing in the last step.
-            position.epoch, position.consumed = epoch + 1, 0
+            if position.epoch == epoch:
+                self._end_epoch(position)
         finally:
             close(batches)
+
+    def _end_epoch(self, position: Position) -> None:
+        position.end_epoch()
+        if self._asked is not None:
+            self._position, self._asked = self._asked, None
+
+    def _is_newest(self, number: int) -> bool:
+        return number == self._newest_pass
 
     def _note(self, notes: list[BadRow | Audit], epoch: int) -> None:
         """What is known of a batch counts once it is handed out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from shardmill._native import load as _native
+from shardmill.storage import served_path
 from shardmill.threads import checked_threads
 
 
@@ -30,4 +31,4 @@ def rebuild_index(path: str | os.PathLike[str], *, threads: int | None = None) -
         >>> sm.rebuild_index("train/")  # doctest: +SKIP
         (12, 60000)
     """
-    return _native.rebuild_mds_index(os.fspath(path), threads=max(checked_threads(threads), 1))
+    return _native.rebuild_mds_index(served_path(path), threads=max(checked_threads(threads), 1))

@@ -12,7 +12,7 @@ from shardmill._native import storage
 from shardmill.errors import FormatError, NotFoundError, PlanError
 from shardmill.shard_index import basename_of, check_same_columns, index_path, read_index, write_index
 from shardmill.shards import INDEX_NAME, output_of
-from shardmill.storage import configure_all
+from shardmill.storage import configure_all, served_path
 
 PathLike = str | os.PathLike[str]
 
@@ -49,13 +49,14 @@ def merge(
     """
     root = os.fspath(out)
     configure_all([root], storage_options)
+    root = served_path(root)
     if not _is_folder(root):
         raise NotFoundError(f"there is no folder {root!r}")
     if parts is None:
         indexes = _found(root)
         folders = [] if indexes else [root]
     else:
-        given = [os.fspath(part) for part in parts]
+        given = [served_path(part) for part in parts]
         indexes = _named(root, given)
         folders = [part for part in given if _is_folder(part) and not _exists(index_path(part))]
         if indexes and folders:

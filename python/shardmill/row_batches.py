@@ -39,12 +39,14 @@ class RowBatches:
         """That of all batches, as far as it is known; its columns are those of ``columns``, in their order."""
         if self._schema is None and self._given is not None:
             self._schema = _pyarrow().schema(self._given)
+            refuse_nul(self._schema)
         return self._schema
 
     def learn(self, schema: Any) -> None:
         """Takes the schema of data that came as Arrow data, unless one is known."""
         if self.schema is None:
             known = _pyarrow().schema(schema)
+            refuse_nul(known)
             self._schema = known if self._columns is None else _selected(known, self._columns)
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]], *, first_row: int) -> Any:
@@ -169,6 +171,7 @@ class RowBatches:
                 for name, array in zip(names, arrays, strict=True)
             ]
             self._schema = schema = arrow.schema(fields)
+            refuse_nul(schema)
         return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _column(self, name: str, values: Any, first_row: int) -> Any:
@@ -180,6 +183,18 @@ class RowBatches:
         if data_type is None or values.type == data_type:
             return values
         return self.array(name, values.to_pylist(), first_row)
+
+
+def refuse_nul(schema: Any) -> None:
+    """Refuses names of columns and nested fields that contain NUL; the Arrow C interface would truncate them.
+
+    Raises:
+        ValueError: if the schema has such a name.
+    """
+    told = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    if "\0" in told:
+        line = next(line for line in told.splitlines() if "\0" in line)
+        raise FormatError(f"the name of a column holds the character NUL: {line.strip()!r}")
 
 
 def _misfits(arrow: Any) -> tuple[type[Exception], ...]:

@@ -11,6 +11,9 @@ from shardmill.errors import OptionError
 
 _SHOWN = 4
 
+#: Seconds without a batch until a loader warns.
+STALL_SECONDS = 60.0
+
 
 class StallWarning(RuntimeWarning):
     """A batch has not come for a long time."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmill._native import storage as _native
 from shardmill.errors import OptionError
-from shardmill.storage_options import cache_path, storage_options_of
+from shardmill.file_systems import is_file_system, options_of_file_system
+from shardmill.storage_options import StorageOptions, cache_path, texts_of
+from shardmill.store_objects import is_store, options_of_store
 
 PathLike = str | os.PathLike[str]
+Paths = PathLike | Sequence[PathLike]
 
 
 def configure(path: PathLike, storage_options: Any) -> None:
@@ -45,6 +48,23 @@ def configure(path: PathLike, storage_options: Any) -> None:
     _native.configure(plain, options.texts, options.credentials, options.files)
 
 
+def storage_options_of(path: str, given: Any) -> StorageOptions:
+    """The options that ``given`` stands for at ``path``.
+
+    Raises:
+        ValueError: when it is something else, or belongs to another bucket.
+    """
+    if isinstance(given, Mapping):
+        return StorageOptions(texts_of(given))
+    if is_store(given):
+        return options_of_store(path, given)
+    if is_file_system(given):
+        return options_of_file_system(path, given)
+    raise OptionError(
+        f"storage_options is a mapping, a store of obstore or a file system of fsspec, not {type(given).__name__}"
+    )
+
+
 def configure_all(paths: Sequence[str], storage_options: Any) -> dict[str, str] | None:
     """:func:`configure` for the remote ones of ``paths``.
 
@@ -52,11 +72,12 @@ def configure_all(paths: Sequence[str], storage_options: Any) -> dict[str, str] 
         The options that may be stored or sent: none of them is a secret.
 
     Raises:
-        ValueError: when there are options, and all paths are local.
+        ValueError: if there are options and all paths are local, or if a path holds credentials.
     """
+    refuse_keys(paths)
     if storage_options is None or storage_options == {}:
         return None
-    remote = [path for path in paths if "://" in path and not path.startswith("file://")]
+    remote = [path for path in paths if not _native.is_local(path)]
     if not remote:
         raise OptionError("storage_options are for object stores; these paths are local")
     for path in remote:
@@ -64,9 +85,23 @@ def configure_all(paths: Sequence[str], storage_options: Any) -> dict[str, str] 
     return shown(paths, storage_options)
 
 
+def refuse_keys(paths: Sequence[str]) -> None:
+    """Refuses paths that hold credentials: paths are stored and sent to other processes.
+
+    Raises:
+        ValueError: for a URL with a password, a token or a signature.
+    """
+    for path in paths:
+        if _native.has_keys(path):
+            raise OptionError(
+                f"keys, tokens and signatures do not belong into a path: {path}"
+                "\nhint: give credentials by storage_options or the environment, or fetch the file"
+            )
+
+
 def still_needed(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
     """Of options that came without secrets, those that this process has not: what it has may hold keys."""
-    remote = [path for path in paths if "://" in path and not path.startswith("file://")]
+    remote = [path for path in paths if not _native.is_local(path)]
     if shown_options and all(_native.is_reached_with(path, shown_options) for path in remote):
         return None
     return shown_options
@@ -78,7 +113,7 @@ def shown(paths: Sequence[str], storage_options: Any) -> dict[str, str] | None:
         return None
     texts = {}
     for path in paths:
-        texts.update(storage_options_of(path, storage_options).texts if "://" in path else {})
+        texts.update({} if _native.is_local(path) else storage_options_of(path, storage_options).texts)
     return _native.without_secrets(texts)
 
 
@@ -86,6 +121,44 @@ def pinned(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[s
     """Options that may be sent, with the commits that are read of data sets of the Hub: another process is to read the same ones."""
     revisions = " ".join(f"{root}={commit}" for root, commit in _native.pinned_revisions(list(paths)))
     return {**(shown_options or {}), "revisions": revisions} if revisions else shown_options
+
+
+def path_of(path: PathLike) -> str:
+    """A path as a string; for a file URL (``file:/abs``, ``file:///abs``, ``file://localhost/abs``), its local path.
+
+    Raises:
+        ValueError: for a file URL of another host, or without an absolute path.
+    """
+    text = os.fspath(path)
+    return _native.resolved_path(text) if _native.is_local(text) else text
+
+
+def served_path(path: PathLike) -> str:
+    """As :func:`path_of`, and checks that a store serves the path.
+
+    Raises:
+        ValueError: for a scheme that no store serves.
+    """
+    return _native.resolved_path(os.fspath(path))
+
+
+def path_list(paths: Paths) -> list[str]:
+    """One path or several as a list of strings."""
+    if isinstance(paths, str | os.PathLike):
+        return [path_of(paths)]
+    return [path_of(path) for path in paths]
+
+
+def absolute(path: PathLike) -> str:
+    """A local path from the root on, with its links; URLs stay."""
+    plain = path_of(path)
+    return plain if not _native.is_local(plain) else os.path.abspath(plain)  # noqa: PTH100 - links stay
+
+
+def real(path: PathLike) -> str:
+    """The one name of a local path, without links; of a remote one, the path without a slash at its end."""
+    plain = served_path(path)
+    return plain.rstrip("/") if is_remote(plain) else os.path.realpath(plain)
 
 
 def is_remote(path: PathLike) -> bool:
@@ -110,10 +183,10 @@ def cache_folder(folder: PathLike | None = None) -> str:
     Raises:
         ValueError: when there is neither.
     """
-    named = os.environ.get("SHARDMILL_CACHE_DIR") if folder is None else cache_path(folder)
+    named = os.environ.get("SHARDMILL_CACHE_DIR") if folder is None else folder
     if not named:
         raise OptionError("no cache folder is named\nhint: give one, or set SHARDMILL_CACHE_DIR")
-    return named
+    return cache_path(named)
 
 
 def cache_entries(folder: PathLike | None = None) -> list[tuple[str, int, int, float]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from shardmill._native.storage import is_local, resolved_path
 from shardmill.errors import OptionError
 from shardmill.sizes import byte_count
 
@@ -27,26 +28,6 @@ class StorageOptions:
     texts: dict[str, str]
     credentials: Any = None
     files: Any = None
-
-
-def storage_options_of(path: str, given: Any) -> StorageOptions:
-    """The options that ``given`` stands for at ``path``.
-
-    Raises:
-        ValueError: when it is something else, or belongs to another bucket.
-    """
-    if isinstance(given, Mapping):
-        return StorageOptions(texts_of(given))
-    from shardmill.file_systems import is_file_system, options_of_file_system
-    from shardmill.store_objects import is_store, options_of_store
-
-    if is_store(given):
-        return options_of_store(path, given)
-    if is_file_system(given):
-        return options_of_file_system(path, given)
-    raise OptionError(
-        f"storage_options is a mapping, a store of obstore or a file system of fsspec, not {type(given).__name__}"
-    )
 
 
 def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
@@ -80,6 +61,8 @@ def cache_path(folder: Any) -> str:
         ValueError: for what is no folder of this machine.
     """
     text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else folder
-    if not isinstance(text, str) or not text or "://" in text:
+    if isinstance(text, str) and is_local(text):
+        text = resolved_path(text)
+    if not isinstance(text, str) or not text or not is_local(text):
         raise OptionError(f"the storage option 'cache_dir' is a folder of this machine, not {folder!r}")
     return os.path.expanduser(text)  # noqa: PTH111 - a text stays as it is otherwise

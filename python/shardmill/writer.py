@@ -12,10 +12,10 @@ from shardmill._native import write as _native
 from shardmill.earlier_shards import EarlierShards
 from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
 from shardmill.file_systems import located
-from shardmill.row_batches import RowBatches
+from shardmill.row_batches import RowBatches, refuse_nul
 from shardmill.shards import Mode, output_of
 from shardmill.sizes import byte_count
-from shardmill.storage import configure_all
+from shardmill.storage import configure_all, served_path
 from shardmill.threads import checked_threads
 from shardmill.written_columns import WrittenColumns
 from shardmill.written_formats import format_of, is_one_file, native_options
@@ -72,6 +72,8 @@ class Writer:
         storage_options: how a bucket is reached, see :func:`shardmill.storage.configure`.
         modified: time of the members of WebDataset shards, in seconds since 1970; now when ``None``. With a fixed time equal rows make
             equal bytes.
+        page_checksums: for Parquet, whether each page has a CRC-32. ``Dataset``, ``Loader`` and ``verify`` always check it;
+            pyarrow checks it with ``page_checksum_verification=True``.
 
     Raises:
         FileExistsError: (mode "error") when something is there.
@@ -108,6 +110,7 @@ class Writer:
         hashes: Sequence[str] = (),
         index: str | None = None,
         modified: float | None = None,
+        page_checksums: bool = True,
         storage_options: Any = None,
     ) -> None:
         (out,), storage_options = located([out], storage_options)
@@ -115,6 +118,7 @@ class Writer:
         if not isinstance(self._out, str):
             raise OptionError(f"out is a path as text, not {type(self._out).__name__}")
         configure_all([self._out], storage_options)
+        self._out = served_path(self._out)
         self._format = format_of(self._out, format)
         is_file = is_one_file(self._out, self._format)
         if mode not in ("error", "overwrite", "append"):
@@ -144,6 +148,7 @@ class Writer:
             encodings=self._columns.encodings,
             size_limit=limit,
             modified=modified,
+            page_checksums=page_checksums,
             next_key=self._earlier.next_key,
         )
         self._arguments = {
@@ -297,10 +302,14 @@ class Writer:
 
     def _write_columns(self, batch: Any) -> None:
         if not isinstance(batch, Mapping):
-            if self._format != "arrayrecord" and self._batches.schema is None:
-                # Data of a library that is not all there has no schema to show, and needs none.
-                with suppress(AttributeError, ImportError):
-                    self._batches.learn(batch.schema)
+            # A library may need another one to show its schema; its data can be written without.
+            schema = None
+            with suppress(AttributeError, ImportError):
+                schema = batch.schema
+                if self._format != "arrayrecord" and self._batches.schema is None:
+                    self._batches.learn(schema)
+            if hasattr(schema, "to_string"):
+                refuse_nul(schema)
             self._native.write_batch(batch)
         elif self._format != "arrayrecord":
             self._learn_cells(batch)

@@ -56,6 +56,7 @@ def native_options(
     encodings: Mapping[str, str] | None,
     size_limit: int | None,
     modified: float | None,
+    page_checksums: bool = True,
     next_key: int = 0,
 ) -> str:
     """What native code wants to know of the format, as JSON.
@@ -67,6 +68,10 @@ def native_options(
         raise OptionError("group_size is for ArrayRecord")
     if modified is not None and format != "webdataset":
         raise OptionError("modified is for WebDataset")
+    if not isinstance(page_checksums, bool):
+        raise OptionError(f"page_checksums is True or False, not {page_checksums!r}")
+    if not page_checksums and format != "parquet":
+        raise OptionError("page_checksums is for Parquet")
     options: dict[str, Any] = {}
     if format == "mds":
         options = {
@@ -77,6 +82,7 @@ def native_options(
         }
     elif format == "parquet":
         options["compression"] = _parquet_codec(compression)
+        options["page_checksums"] = page_checksums
     elif format == "arrayrecord":
         options["options"] = _record_options(compression, group_size)
     else:

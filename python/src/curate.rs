@@ -4,7 +4,7 @@ use crate::calls::Calls;
 use crate::delivery::{Stop, deliver};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::foreign::stage_of;
-use crate::interrupt::listening;
+use crate::interrupt::{interruptible, listening};
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_curate::schema::SchemaChoice;
@@ -53,6 +53,14 @@ impl PyPipeline {
     fn splits(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let splits = listening(py, || self.pipeline.splits())?.map_err(PyShardmillError::from)?;
         Ok(splits.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from).map_err(PyShardmillError::from)?)
+    }
+
+    /// Checks that what the options name is in the input of the splits.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn check_names(&self, py: Python<'_>, splits: Vec<String>) -> PyResult<()> {
+        let splits = parsed(&splits)?;
+        let pipeline = Arc::clone(&self.pipeline);
+        interruptible(py, move |cancel| pipeline.check_names(&splits, cancel).map_err(PyShardmillError::from))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]

@@ -14,7 +14,7 @@ use shardmill_load::columns::Error as ColumnError;
 use shardmill_load::packing::Error as PackingError;
 use shardmill_plan::Error as PlanError;
 use shardmill_resume::Error as ResumeError;
-use shardmill_storage::Error as StorageError;
+use shardmill_storage::{Error as StorageError, redacted};
 use shardmill_write::Error as WriteError;
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -47,8 +47,8 @@ impl From<PyShardmillError> for PyErr {
 
 impl PyShardmillError {
     /// Of an option whose value means nothing.
-    pub(crate) fn option(message: String) -> Self {
-        Self { class: "OptionError", message, cause: None }
+    pub(crate) fn option(message: &str) -> Self {
+        Self { class: "OptionError", message: redacted(message), cause: None }
     }
 }
 
@@ -65,10 +65,10 @@ impl From<CurateError> for PyShardmillError {
             CurateError::Parquet(_) | CurateError::Cast { .. } => "FormatError",
             CurateError::Load(inner) => load_class(inner),
             CurateError::Resume(inner) => resume_class(inner),
-            CurateError::NoSampleId { .. } => "MissingColumnError",
+            CurateError::NoSampleId { .. } | CurateError::AbsentColumn { .. } => "MissingColumnError",
             CurateError::OutputExists { .. } => "OutputExistsError",
             CurateError::AppendMode { .. } => "AppendModeError",
-            CurateError::Option { .. } | CurateError::ReservedFields { .. } | CurateError::Spec(_) => "OptionError",
+            CurateError::Option { .. } | CurateError::AbsentKey { .. } | CurateError::ReservedFields { .. } | CurateError::Spec(_) => "OptionError",
             CurateError::UnknownModality { .. }
             | CurateError::PayloadKey { .. }
             | CurateError::StageResult { .. }
@@ -181,7 +181,7 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Columns(inner) => column_class(inner),
         LoadError::Packing(inner) => packing_class(inner),
         LoadError::NoSuchRow { .. } => "RowIndexError",
-        LoadError::UnknownFormat { .. } | LoadError::MixedFormats { .. } => "PlanError",
+        LoadError::UnknownFormat { .. } | LoadError::UnknownContents { .. } | LoadError::MixedFormats { .. } => "PlanError",
         _ => "FormatError",
     }
 }
@@ -191,15 +191,20 @@ fn resume_class(error: &ResumeError) -> &'static str {
         ResumeError::Storage(inner) => storage_class(inner),
         ResumeError::Engine(inner) => engine_class(inner),
         ResumeError::Load(inner) => load_class(inner),
+        ResumeError::InFile { source, .. } => resume_class(source),
         ResumeError::MissingColumn { .. } => "MissingColumnError",
-        ResumeError::TypeMismatch { .. } | ResumeError::UnsupportedType { .. } => "IdTypeError",
-        ResumeError::NoColumn | ResumeError::ColumnCount { .. } | ResumeError::Lengths => "OptionError",
+        ResumeError::TypeMismatch { .. } | ResumeError::UnsupportedType { .. } | ResumeError::FileTypes { .. } => "IdTypeError",
+        ResumeError::NoColumn | ResumeError::InputCount { .. } | ResumeError::ColumnCount { .. } | ResumeError::Lengths => "OptionError",
         ResumeError::Journal { source, .. } if source.kind() == ErrorKind::PermissionDenied => "PermissionDeniedError",
-        ResumeError::WriteIndex { .. } | ResumeError::Journal { .. } | ResumeError::Encode { .. } => "StorageError",
+        ResumeError::WriteIndex { .. } | ResumeError::Unconditional { .. } | ResumeError::Journal { .. } | ResumeError::Encode { .. } => {
+            "StorageError"
+        }
         ResumeError::NoJob { .. } | ResumeError::NoFiles { .. } => "NotFoundError",
         ResumeError::OtherJob { .. } | ResumeError::InputChanged { .. } => "CheckpointMismatchError",
         ResumeError::LeaseHeld { .. } | ResumeError::Fenced { .. } => "CheckpointBusyError",
-        ResumeError::Damaged { .. } | ResumeError::OtherFormat { .. } | ResumeError::OutputChanged { .. } => "CheckpointDamagedError",
+        ResumeError::Damaged { .. } | ResumeError::Beyond { .. } | ResumeError::OtherFormat { .. } | ResumeError::OutputChanged { .. } => {
+            "CheckpointDamagedError"
+        }
         _ => "FormatError",
     }
 }
@@ -238,7 +243,7 @@ fn arrayrecord_class(error: &ArrayRecordError) -> &'static str {
 
 fn storage_class(error: &StorageError) -> &'static str {
     match (error, error.io_kind()) {
-        (StorageError::UnsupportedScheme { .. }, _) => "OptionError",
+        (StorageError::UnsupportedScheme { .. } | StorageError::SingleSlash { .. } | StorageError::FileUrl { .. }, _) => "OptionError",
         (_, Some(ErrorKind::NotFound)) => "NotFoundError",
         (_, Some(ErrorKind::PermissionDenied)) => "PermissionDeniedError",
         (_, Some(ErrorKind::AlreadyExists)) => "OutputExistsError",
@@ -263,12 +268,31 @@ fn engine_class(error: &EngineError) -> &'static str {
     }
 }
 
-/// What happened, why, and what to do about it.
+/// What happened, why, and what to do about it; without secrets, also where other libraries are quoted, and without control characters: names come from data.
 fn message(error: &dyn StdError, hint: Option<&str>) -> String {
     let mut message = shardmill_curate::reason(error);
     if let Some(hint) = hint {
         message.push_str("\nhint: ");
         message.push_str(hint);
     }
-    message
+    visible(&redacted(&message))
+}
+
+/// Writes control characters and invisible ones as JSON does, but for the ends of lines. `shardmill.terminal` does the same for what commands print.
+fn visible(text: &str) -> String {
+    let is_hidden = |mark: char| {
+        let is_invisible = matches!(mark, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        is_invisible || (mark.is_control() && !matches!(mark, '\n' | '\t'))
+    };
+    if !text.contains(is_hidden) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    for mark in text.chars() {
+        match is_hidden(mark) {
+            true => out.extend(format!("\\u{:04x}", u32::from(mark)).chars()),
+            false => out.push(mark),
+        }
+    }
+    out
 }

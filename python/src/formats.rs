@@ -2,6 +2,7 @@
 
 use crate::error::PyShardmillResult;
 use pyo3::prelude::*;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::Walk;
 use shardmill_storage::{LocalFile, RangeRead};
 
@@ -24,7 +25,14 @@ fn tar_members(py: Python<'_>, path: &str) -> PyShardmillResult<Vec<(String, u64
     })
 }
 
+/// What one value, line, page or member may take in memory where nothing else is said, in this process.
+#[pyfunction]
+fn set_max_decoded_bytes(limit: u64) {
+    DecodeLimit::set_default(limit);
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "formats")?;
+    module.add_function(wrap_pyfunction!(set_max_decoded_bytes, &module)?)?;
     module.add_function(wrap_pyfunction!(tar_members, &module)?)
 }

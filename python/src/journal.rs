@@ -6,9 +6,11 @@ use crate::interrupt::listening;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_curate::Error;
+use shardmill_plan::InputFile;
 use shardmill_resume::Error as ResumeError;
-use shardmill_resume::journal::{Fingerprint, Journal, JournalOptions, LEASE_AGE, Snapshot};
+use shardmill_resume::journal::{self, Fingerprint, Journal, JournalOptions, LEASE_AGE, Problem, Repair, Snapshot, UnitRecord, probe};
 use shardmill_storage::{AnyDisk, RealNames};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// As Python sends it.
@@ -17,8 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct Options {
     path: String,
     fingerprint: Fingerprint,
+    inputs: Vec<String>,
     output: String,
     reprocesses_changed: bool,
+    /// Whether the store must show that it knows conditional puts.
+    probes_store: bool,
+    knows_ids: bool,
 }
 
 /// The journal of a job; `None` when it was let go.
@@ -31,14 +37,23 @@ impl PyJournal {
     #[new]
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
         let options: Options = serde_json::from_str(options).map_err(Error::from).map_err(PyShardmillError::from)?;
+        let probes_store = options.probes_store;
         let options = JournalOptions {
             path: options.path,
             fingerprint: options.fingerprint,
+            inputs: options.inputs,
             output: options.output,
             reprocesses_changed: options.reprocesses_changed,
+            knows_ids: options.knows_ids,
             lease_age: LEASE_AGE,
         };
-        let journal = listening(py, || Journal::open(&options, Arc::new(AnyDisk::default())))?.map_err(PyShardmillError::from)?;
+        let open = || {
+            if probes_store {
+                probe(&options.path, Arc::new(AnyDisk::default()))?;
+            }
+            Journal::open(&options, Arc::new(AnyDisk::default()))
+        };
+        let journal = listening(py, open)?.map_err(PyShardmillError::from)?;
         Ok(Self(Mutex::new(Some(journal))))
     }
 
@@ -46,9 +61,19 @@ impl PyJournal {
         self.with(|journal| Ok(journal.warnings().to_vec()))
     }
 
-    /// Splits that earlier runs committed.
+    /// Splits that earlier runs have done.
     fn committed(&self) -> PyShardmillResult<usize> {
         self.with(|journal| Ok(journal.committed()))
+    }
+
+    /// Splits of which earlier runs have published anything, those that are run again among them.
+    fn published(&self) -> PyShardmillResult<usize> {
+        self.with(|journal| Ok(journal.published()))
+    }
+
+    /// Whether splits wait for others whose ids were lost: another run does them.
+    fn holds_back(&self) -> PyShardmillResult<bool> {
+        self.with(|journal| Ok(journal.holds_back()))
     }
 
     fn is_resumed(&self) -> PyShardmillResult<bool> {
@@ -84,11 +109,14 @@ impl PyJournal {
         Ok(told?)
     }
 
-    /// Paths of files with ids that were done before a segment of the plan was made.
-    fn done_ids(&self, py: Python<'_>, segment: usize) -> PyResult<Vec<String>> {
-        let told: PyShardmillResult<Vec<String>> =
-            listening(py, || self.with(|journal| Ok(journal.done_ids(segment)?.into_iter().map(|file| file.path).collect())))?;
-        Ok(told?)
+    /// Files with ids that were done before a segment of the plan was made: paths, and hashes for [`check_content`].
+    fn done_ids(&self, segment: usize) -> PyShardmillResult<Vec<(String, String)>> {
+        self.with(|journal| Ok(journal.done_ids(segment)))
+    }
+
+    /// The types of ids that the job has agreed on, as JSON; `None` before the first file was read.
+    fn id_types(&self) -> PyShardmillResult<Option<String>> {
+        self.with(|journal| journal.agreed("id_types"))
     }
 
     /// What workers commit with, as JSON.
@@ -131,16 +159,16 @@ fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyShardmillResult<Str
     py.detach(|| {
         let snapshot = Snapshot::read(path, Arc::new(AnyDisk::default()))?;
         let problems = if verifies { snapshot.verify()? } else { Vec::new() };
-        let problem = |problem: &shardmill_resume::journal::Problem| serde_json::json!({"path": problem.path, "unit": problem.unit, "problem": problem.problem});
-        let sum = |count: fn(&shardmill_resume::journal::UnitRecord) -> u64| snapshot.records.values().map(count).sum::<u64>();
-        let told = serde_json::json!({
+        let sum = |count: fn(&UnitRecord) -> u64| snapshot.records.values().map(count).sum::<u64>();
+        let all = serde_json::json!({
             "path": path,
             "job": snapshot.job,
-            "output": snapshot.output,
+            "output": snapshot.places.output,
             "fingerprint": snapshot.fingerprint,
             "holder": snapshot.holder.as_ref().map(ToString::to_string),
             "splits": snapshot.planned(),
-            "committed_splits": snapshot.records.len(),
+            "committed_splits": snapshot.records.len() - snapshot.open_units(),
+            "open_splits": snapshot.open_units(),
             "segments": snapshot.segments.len(),
             "rows_in": sum(|record| record.rows_in),
             "rows_done_before": sum(|record| record.rows_done),
@@ -150,10 +178,17 @@ fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyShardmillResult<Str
             "output_files": sum(|record| record.outputs.len() as u64),
             "output_bytes": sum(|record| record.outputs.iter().map(|output| output.bytes).sum()),
             "warnings": snapshot.warnings,
-            "problems": problems.iter().map(problem).collect::<Vec<_>>(),
+            "problems": problems.iter().map(told).collect::<Vec<_>>(),
         });
-        Ok(told.to_string())
+        Ok(all.to_string())
     })
+}
+
+/// Refuses files whose content is not what was recorded; each with its hash.
+#[pyfunction]
+fn check_content(py: Python<'_>, files: Vec<(String, String)>) -> PyResult<()> {
+    let checked: PyShardmillResult<()> = listening(py, || Ok(journal::check_content(files, Arc::new(AnyDisk::default()))?))?;
+    Ok(checked?)
 }
 
 /// Puts the records of all earlier runs into one file.
@@ -162,20 +197,45 @@ fn compact(py: Python<'_>, path: &str) -> PyShardmillResult<()> {
     py.detach(|| {
         let disk = Arc::new(AnyDisk::default());
         let snapshot = Snapshot::read(path, Arc::<AnyDisk>::clone(&disk))?;
-        let options = JournalOptions {
-            path: path.to_owned(),
-            fingerprint: snapshot.fingerprint,
-            output: snapshot.output,
-            reprocesses_changed: false,
-            lease_age: LEASE_AGE,
-        };
-        Ok(Journal::open(&options, disk)?.compact()?)
+        Ok(Journal::open(&snapshot.options, disk)?.compact()?)
     })
+}
+
+/// Opens the splits again whose results are gone or damaged. Returns what was found, as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, *, output, names))]
+fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<String>) -> PyShardmillResult<String> {
+    py.detach(|| {
+        let is_there = |planned: &InputFile| {
+            InputFile::of(planned.path.clone()).is_ok_and(|file| (file.size, file.modified_ns) == (planned.size, planned.modified_ns))
+        };
+        let done = journal::repair(&Repair { path, output, names, is_there: &is_there }, Arc::new(AnyDisk::default()))?;
+        Ok(serde_json::json!({
+            "problems": done.problems.iter().map(told).collect::<Vec<_>>(),
+            "reopened": done.reopened,
+            "without_input": done.without_input,
+        })
+        .to_string())
+    })
+}
+
+fn told(problem: &Problem) -> serde_json::Value {
+    serde_json::json!({"path": problem.path, "unit": problem.unit, "problem": problem.problem})
+}
+
+/// Says where the inputs and the outputs of a job are now.
+#[pyfunction]
+#[pyo3(signature = (path, *, inputs, output))]
+fn relocate(py: Python<'_>, path: &str, inputs: Option<Vec<String>>, output: Option<String>) -> PyShardmillResult<()> {
+    py.detach(|| Ok(journal::relocate(path, inputs, output, Arc::new(AnyDisk::default()))?))
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "journal")?;
     module.add_class::<PyJournal>()?;
     module.add_function(wrap_pyfunction!(snapshot, &module)?)?;
+    module.add_function(wrap_pyfunction!(check_content, &module)?)?;
+    module.add_function(wrap_pyfunction!(repair, &module)?)?;
+    module.add_function(wrap_pyfunction!(relocate, &module)?)?;
     module.add_function(wrap_pyfunction!(compact, &module)?)
 }

@@ -15,6 +15,7 @@ mod interrupt;
 mod journal;
 mod load;
 mod packing;
+mod panics;
 mod plan;
 mod resume;
 mod storage;
@@ -31,6 +32,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    panics::silence_caught();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_optimized", !cfg!(debug_assertions))?;
     arrayrecord::init(module)?;

@@ -86,13 +86,13 @@ fn strategy_of(name: &str, open_packs: usize, long: &str) -> PyResult<Strategy> 
         "truncate" => Long::Truncate,
         "drop" => Long::Drop,
         "error" => Long::Error,
-        other => return Err(PyShardmillError::option(format!("long is 'split', 'truncate', 'drop' or 'error', not {other:?}")).into()),
+        other => return Err(PyShardmillError::option(&format!("long is 'split', 'truncate', 'drop' or 'error', not {other:?}")).into()),
     };
     match name {
         "concat" => Ok(Strategy::Concat),
         "best_fit" => Ok(Strategy::Fit { choice: Choice::Best, open_packs, long }),
         "first_fit" => Ok(Strategy::Fit { choice: Choice::First, open_packs, long }),
-        other => Err(PyShardmillError::option(format!("strategy is 'concat', 'best_fit' or 'first_fit', not {other:?}")).into()),
+        other => Err(PyShardmillError::option(&format!("strategy is 'concat', 'best_fit' or 'first_fit', not {other:?}")).into()),
     }
 }
 

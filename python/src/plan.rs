@@ -22,7 +22,7 @@ fn check(expression: &str, schema: PySchema) -> PyShardmillResult<()> {
 }
 
 fn parsed(expression: &str) -> PyShardmillResult<Expression> {
-    serde_json::from_str(expression).map_err(|error| PyShardmillError::option(format!("expression: {error}")))
+    serde_json::from_str(expression).map_err(|error| PyShardmillError::option(&format!("expression: {error}")))
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

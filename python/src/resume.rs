@@ -7,12 +7,12 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::input::{AnyArray, AnyRecordBatch};
-use pyo3_arrow::{PyArray, PyChunkedArray};
+use pyo3_arrow::{PyArray, PyChunkedArray, PySchema};
 use shardmill_load::Format;
 use shardmill_plan::InputFile;
 use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
 use shardmill_resume::keys::IdSchema;
-use shardmill_resume::{DoneIds, Error};
+use shardmill_resume::{DoneIds, Error, FooterCheck};
 use shardmill_storage::RealNames;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,7 +77,7 @@ impl PyIdIndex {
     /// One array a column, of one chunk or several.
     fn contains(&self, py: Python<'_>, ids: Vec<AnyArray>, threads: usize) -> PyResult<PyChunkedArray> {
         let columns = ids.into_iter().map(chunks).collect::<PyResult<Vec<_>>>()?;
-        let found = py.detach(|| contains(&self.0, &columns, threads)).map_err(PyShardmillError::from)?;
+        let found = py.detach(|| contains(&self.0, &columns, threads)).map_err(|error| PyShardmillError::from(error.in_file(self.0.path())))?;
         Ok(PyChunkedArray::from_array_refs(found)?)
     }
 
@@ -182,7 +182,7 @@ impl PyIndexBuilder {
     fn finish(&self, py: Python<'_>) -> PyResult<PyIdIndex> {
         let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(builder) = builder else {
-            return Err(PyShardmillError::option("no ids were given, so their type is not known".to_owned()).into());
+            return Err(PyShardmillError::option("no ids were given, so their type is not known").into());
         };
         let index = interruptible(py, move |_cancel| builder.finish().map_err(PyShardmillError::from))?;
         Ok(PyIdIndex(Arc::new(index)))
@@ -223,9 +223,37 @@ fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PySh
     })
 }
 
+/// Checks the ids of files by their footers. `expected` is what an earlier call returned, and what has these types, for messages.
+#[pyfunction]
+#[pyo3(signature = (paths, columns, *, format, allows_nulls, expected, threads))]
+fn check_ids(
+    py: Python<'_>,
+    paths: Vec<String>,
+    columns: Vec<String>,
+    format: Option<&str>,
+    allows_nulls: bool,
+    expected: Option<(String, String)>,
+    threads: usize,
+) -> PyResult<Option<String>> {
+    let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
+    let schema_of = |text: &str| serde_json::from_str::<IdSchema>(text).map_err(|error| PyValueError::new_err(error.to_string()));
+    let expected = expected.map(|(types, place)| Ok::<_, PyErr>((schema_of(&types)?, place))).transpose()?;
+    let check = FooterCheck { source: IndexSource { paths, format, columns }, allows_nulls, expected, threads };
+    let types = interruptible(py, move |cancel| check.run(cancel).map_err(PyShardmillError::from))?;
+    types.map(|types| serde_json::to_string(&types).map_err(|error| PyValueError::new_err(error.to_string()))).transpose()
+}
+
+/// What the ids of a column of `schema` are, in words: equal for types whose values can be the same ids.
+#[pyfunction]
+fn id_type(schema: PySchema, column: String) -> PyShardmillResult<String> {
+    Ok(IdSchema::of(&schema.into_inner(), &[column])?.to_string())
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "resume")?;
     module.add_function(wrap_pyfunction!(versions_of, &module)?)?;
+    module.add_function(wrap_pyfunction!(check_ids, &module)?)?;
+    module.add_function(wrap_pyfunction!(id_type, &module)?)?;
     module.add("INDEX_VERSION", INDEX_VERSION)?;
     module.add_class::<PyIdIndex>()?;
     module.add_class::<PyBuildProgress>()?;

@@ -50,10 +50,41 @@ fn without_secrets(options: BTreeMap<String, String>) -> BTreeMap<String, String
     options.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
+/// Whether a path is an address that says more than a place: who asks, or with which signature.
+#[pyfunction]
+fn has_keys(path: &str) -> bool {
+    shardmill_storage::has_keys(path)
+}
+
+/// From now on, these are in no message of this process.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
+fn hide(secrets: Vec<String>) {
+    secrets.iter().for_each(|secret| shardmill_storage::hide(secret));
+}
+
+/// `text` without secrets: those of options, of the environment, and of addresses in it.
+#[pyfunction]
+fn redacted(text: &str) -> String {
+    shardmill_storage::redacted(text)
+}
+
 /// Whether `path` is served over a network.
 #[pyfunction]
 fn is_remote(path: &str) -> bool {
     shardmill_storage::is_remote(path)
+}
+
+/// The local path of a file URL; any other path as it is.
+#[pyfunction]
+fn resolved_path(path: &str) -> PyShardmillResult<String> {
+    Ok(shardmill_storage::resolved_path(path)?.into_owned())
+}
+
+/// Whether a path means this machine.
+#[pyfunction]
+fn is_local(path: &str) -> bool {
+    shardmill_storage::is_local(path)
 }
 
 /// Requests of this process to the store of `path`.
@@ -124,13 +155,18 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cache_entries, &module)?)?;
     module.add_function(wrap_pyfunction!(clear_cache, &module)?)?;
     module.add_function(wrap_pyfunction!(files, &module)?)?;
+    module.add_function(wrap_pyfunction!(has_keys, &module)?)?;
+    module.add_function(wrap_pyfunction!(hide, &module)?)?;
+    module.add_function(wrap_pyfunction!(is_local, &module)?)?;
     module.add_function(wrap_pyfunction!(is_remote, &module)?)?;
+    module.add_function(wrap_pyfunction!(redacted, &module)?)?;
     module.add_function(wrap_pyfunction!(is_reached_with, &module)?)?;
     module.add_function(wrap_pyfunction!(names, &module)?)?;
     module.add_function(wrap_pyfunction!(pinned_revisions, &module)?)?;
     module.add_function(wrap_pyfunction!(read, &module)?)?;
     module.add_function(wrap_pyfunction!(remove, &module)?)?;
     module.add_function(wrap_pyfunction!(replace_object, &module)?)?;
+    module.add_function(wrap_pyfunction!(resolved_path, &module)?)?;
     module.add_function(wrap_pyfunction!(size, &module)?)?;
     module.add_function(wrap_pyfunction!(request_counts, &module)?)?;
     module.add_function(wrap_pyfunction!(without_secrets, &module)?)

@@ -14,6 +14,12 @@ fn shard_files(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<Vec<Stri
     Ok(py.detach(|| file_format::shard_files(paths)).map_err(Error::from)?)
 }
 
+/// The files of any format that a data set reads at or below `paths`, sorted; a file that is named outright is taken whatever it is called.
+#[pyfunction]
+fn readable_files(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<Vec<String>> {
+    Ok(py.detach(|| file_format::readable_files(paths)).map_err(Error::from)?)
+}
+
 /// Checks the files on threads; `on_check` gets each file's result as JSON, in order.
 #[pyfunction]
 fn verify_files(py: Python<'_>, files: Vec<String>, options: &str, workers: usize, on_check: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -25,5 +31,6 @@ fn verify_files(py: Python<'_>, files: Vec<String>, options: &str, workers: usiz
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "verify")?;
     module.add_function(wrap_pyfunction!(shard_files, &module)?)?;
+    module.add_function(wrap_pyfunction!(readable_files, &module)?)?;
     module.add_function(wrap_pyfunction!(verify_files, &module)?)
 }

@@ -2,7 +2,7 @@ from typing import Any, final
 
 from shardmill._native.packing import PackColumns
 
-__all__ = ["ORDER_VERSION", "Dataset", "Outlet", "Pass", "RowPlan", "rebuild_mds_index"]
+__all__ = ["ORDER_VERSION", "Dataset", "Outlet", "Pass", "RowPlan", "left_out", "rebuild_mds_index"]
 
 ORDER_VERSION: int
 
@@ -19,6 +19,8 @@ class Dataset:
         bad_lines: str = "error",
         skip_bad_files: bool = False,
         has_pickle_bytes: bool = False,
+        ignores_zeros: bool = False,
+        max_decoded_bytes: int | None = None,
         threads: int = 1,
     ) -> Dataset: ...
     @staticmethod
@@ -48,6 +50,8 @@ class Dataset:
     def files(self) -> list[tuple[str, str, int, int]]: ...
     @property
     def skipped(self) -> list[tuple[str, str]]: ...
+    @property
+    def left_out(self) -> list[str]: ...
     @property
     def fingerprint(self) -> str: ...
     @property
@@ -125,4 +129,5 @@ class Pass:
     def stop(self) -> None: ...
     def metrics(self) -> dict[str, float]: ...
 
+def left_out(paths: list[str], format: str | None) -> list[str]: ...
 def rebuild_mds_index(path: str, *, threads: int = 1) -> tuple[int, int]: ...

@@ -11,7 +11,7 @@ from typing import Any, overload
 
 from shardmill._native import arrayrecord as _native
 from shardmill.errors import ClosedError, Error, OptionError, RecordError, RowIndexError
-from shardmill.storage import configure_all, still_needed
+from shardmill.storage import configure_all, path_of, still_needed
 from shardmill.threads import checked_threads
 
 _INT64 = 2**63
@@ -68,7 +68,7 @@ class ArrayRecordReader:
         _checked_buffer_size(file_reader_buffer_size)
         if not isinstance(options, str):
             raise TypeError(f"options is a string such as 'readahead_buffer_size:16M', not {type(options).__name__}")
-        self._path = os.fsdecode(path)
+        self._path = path_of(os.fsdecode(path))
         self._storage_options = configure_all([self._path], storage_options)
         self._options = options
         self._strict = strict

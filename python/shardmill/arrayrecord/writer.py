@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill._native import arrayrecord as _native
+from shardmill._native.storage import is_local
 from shardmill.arrayrecord.reader import as_runtime_error
 from shardmill.errors import (
     ClosedError,
@@ -17,7 +18,7 @@ from shardmill.errors import (
     PermissionDeniedError,
     RecordError,
 )
-from shardmill.storage import configure_all
+from shardmill.storage import configure_all, path_of
 from shardmill.threads import checked_threads
 
 
@@ -65,7 +66,7 @@ class ArrayRecordWriter:
         if not isinstance(options, str):
             raise TypeError(f"options is a string such as 'group_size:1,zstd:5', not {type(options).__name__}")
         _native.recorded_writer_options(options)
-        self._path = os.fsdecode(path)
+        self._path = path_of(os.fsdecode(path))
         configure_all([self._path], storage_options)
         self._is_open = True
         self._failure: Exception | None = None
@@ -167,7 +168,7 @@ class ArrayRecordWriter:
 
 def _target(path: str) -> str:
     """What is written when somebody writes to ``path``: links are followed."""
-    if "://" in path:
+    if not is_local(path):
         return path
     if "\0" in path:
         raise RecordError(f"{path!r} is no path")

@@ -6,6 +6,8 @@ import time
 
 import click
 
+from shardmill.terminal import escape
+
 _folder = click.option("--dir", "folder", metavar="PATH", help="The cache folder; else that of SHARDMILL_CACHE_DIR.")
 
 
@@ -28,7 +30,7 @@ def info(folder: str | None) -> int:
     entries = cache_entries(folder)
     now = time.time()
     for path, kept, size, used in entries:
-        click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{path}")
+        click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
     click.echo(f"{len(entries):,} objects, {sum(kept for _, kept, *_ in entries):,} bytes", err=True)
     return 0
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
 from shardmill.cli.options import storage_option
-from shardmill.errors import CheckpointDamagedError
+from shardmill.errors import CheckpointDamagedError, NotFoundError, OptionError
+from shardmill.terminal import escape
 
 
 @click.group(name="checkpoint")
 def command() -> None:
-    """Look at the checkpoint of a job, check it, make it smaller.
+    """Inspect, verify, repair, move or compact the checkpoint of a job.
 
     \b
     Example:
       shardmill checkpoint inspect state/
       shardmill checkpoint verify state/ --json > problems.json
+      shardmill checkpoint repair state/
+      shardmill checkpoint relocate state/ --output /mnt/new/out
       shardmill checkpoint compact state/
     """
 
@@ -45,16 +49,16 @@ def inspect_command(path: str, as_json: bool) -> int:
     lines = {
         "job": found["job"],
         "running": found["holder"] or "no",
-        "splits": f"{found['committed_splits']:,} of {found['splits']:,} committed",
+        "splits": f"{found['committed_splits']:,} of {found['splits']:,} committed" + _opened(found["open_splits"]),
         "rows": f"{found['rows_in']:,} in, {found['rows_done_before']:,} done before, {found['rows_out']:,} out",
         "ids": f"{found['ids']:,} recorded",
         "outputs": f"{found['output_files']:,} files, {found['output_bytes']:,} bytes in {found['output']}",
         "quarantined": f"{found['quarantined']:,}",
     }
     for name, value in (lines | _told(found["fingerprint"])).items():
-        click.echo(f"{name:<12} {value}")
+        click.echo(escape(f"{name:<12} {value}"))
     for warning in found["warnings"]:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(escape(f"warning: {warning}"), err=True)
     return 0
 
 
@@ -84,10 +88,77 @@ def verify_command(path: str, as_json: bool) -> int:
         click.echo(json.dumps(problems, indent=2, ensure_ascii=False))
     else:
         for problem in problems:
-            click.echo(f"{problem['path']}: {problem['problem']}")
+            click.echo(escape(f"{problem['path']}: {problem['problem']}"))
     outcome = f"{len(problems):,} problems" if problems else "no problems"
     click.echo(f"{found['committed_splits']:,} splits, {found['output_files']:,} files: {outcome}", err=as_json)
     return 1 if problems else 0
+
+
+@command.command(name="repair")
+@_path
+@click.argument("outputs", metavar="[OUTPUT]...", nargs=-1)
+@_json
+@storage_option
+def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
+    """Find missing or damaged outputs and parts of the checkpoint PATH, and reopen their splits.
+
+    The next run of the job processes these splits again. Damaged files that it can recreate are removed. Files whose input is
+    missing or changed are moved to a directory of the checkpoint. OUTPUT is a single output, to check only that one, or the directory of
+    the outputs, if they were moved. A running job is refused.
+
+    \b
+    Example:
+      shardmill checkpoint repair state/
+      shardmill checkpoint repair state/ out/5d41402abc4b2a76b9719d911017c592.parquet
+    """
+    from shardmill._native import journal
+    from shardmill.storage import is_remote, real
+
+    folders = [output for output in outputs if not output.endswith((".parquet", ".tar")) or Path(output).is_dir()]
+    if len(folders) > 1:
+        raise OptionError(f"{', '.join(folders)}: outputs have one directory")
+    names = {output.rsplit("/", 1)[-1] for output in outputs if output not in folders}
+    output = real(folders[0]) if folders else None
+    if output is not None and not is_remote(output) and not Path(output).is_dir():
+        raise NotFoundError(f"`{output}` is no directory of outputs")
+    found = json.loads(journal.repair(real(path), output=output, names=names))
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        for problem in found["problems"]:
+            click.echo(f"{problem['path']}: {problem['problem']}")
+    told = f"{len(found['problems']):,} problems, {len(found['reopened']):,} splits are done again by the next run"
+    click.echo(told if found["problems"] else "no problems", err=True)
+    if found["without_input"]:
+        told = f"{len(found['without_input']):,} of the splits have inputs that are gone or changed"
+        click.echo(f"warning: {told}: what the input of now does not give is not made again", err=True)
+    return 0
+
+
+@command.command(name="relocate")
+@_path
+@click.option(
+    "--input",
+    "inputs",
+    metavar="PATH",
+    multiple=True,
+    help="The new path of an input; repeat it for each input, in their order.",
+)
+@click.option("--output", metavar="DIR", help="The new directory of the outputs.")
+@storage_option
+def relocate_command(path: str, inputs: tuple[str, ...], output: str | None) -> int:
+    """Set the new paths of the inputs and outputs of the checkpoint PATH, when they were moved separately.
+
+    \b
+    Example:
+      shardmill checkpoint relocate state/ --input /mnt/new/in --output /mnt/new/out
+    """
+    from shardmill.resume import Checkpoint
+
+    if not inputs and output is None:
+        raise OptionError("nothing is moved\nhint: give --input, --output or both")
+    Checkpoint(path).relocate(input=inputs or None, output=output)
+    return 0
 
 
 @command.command(name="compact")
@@ -101,7 +172,7 @@ def compact_command(path: str) -> int:
       shardmill checkpoint compact state/
     """
     from shardmill._native import journal
-    from shardmill.curate.sources import real
+    from shardmill.storage import real
 
     folder = real(path)
     journal.compact(folder)
@@ -110,9 +181,13 @@ def compact_command(path: str) -> int:
     return 0
 
 
+def _opened(count: int) -> str:
+    return f", {count:,} are done again by the next run" if count else ""
+
+
 def _snapshot(path: str, *, verifies: bool) -> dict[str, Any]:
     from shardmill._native import journal
-    from shardmill.curate.sources import real
+    from shardmill.storage import real
 
     found = real(path)
     return json.loads(journal.snapshot(found, verifies=verifies))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 
 import click
 
+from shardmill._native.storage import redacted
+from shardmill.terminal import Escaping
+
 _COMMANDS = {
     "cache": "Look at what was fetched from object stores and is kept on this machine, or remove it.",
-    "checkpoint": "Look at the checkpoint of a job, check it, make it smaller.",
+    "checkpoint": "Inspect, verify, repair, move or compact the checkpoint of a job.",
     "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Tell which rows a rank gets in one step, and why.",
     "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord or MDS files.",
-    "inspect": "Say what is in tars, Parquet files, ArrayRecord files and images.",
+    "inspect": "Describe the contents of data files of any format and of images.",
     "repair-index": "Make the index of a folder of MDS shards anew.",
-    "verify": "Check shards completely: order, structure, image headers, hashes.",
+    "verify": "Check files completely: rows, checksums, order, structure, image headers.",
     "view": "Page through samples in the browser: texts, images, columns, filters.",
 }
 
@@ -71,6 +76,12 @@ def shardmill() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and gives its exit code."""
+    # A last resort: what names and texts of data do to a terminal is not left to each command.
+    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     from shardmill.errors import Error
 
     try:
@@ -89,5 +100,9 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except (Error, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Exception:
+        # Here, and not at the end of the interpreter, where nothing is escaped.
+        print(redacted(traceback.format_exc()), file=sys.stderr, end="")
         return 1
     return result if isinstance(result, int) else 0

@@ -132,7 +132,8 @@ class Conversion:
             condition = col(field.name).is_null()
             if self._dataset.filter is not None:
                 condition = condition & self._dataset.filter
-            nulls = len(Dataset(self._dataset.files, format=self._dataset.format, filter=condition))
+            of = {"format": self._dataset.format, "ignore_zeros": self._dataset.ignore_zeros}
+            nulls = len(Dataset(self._dataset.files, **of, filter=condition))
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {nulls:,} nulls, and MDS has none\n"

@@ -11,9 +11,18 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import Names, Size, TypedNames, progress_option, storage_option
+from shardmill.cli.options import (
+    Names,
+    Size,
+    TypedNames,
+    ignore_zeros_option,
+    limit_option,
+    progress_option,
+    storage_option,
+)
 from shardmill.cli.tables import Filter, open_dataset, size_text
 from shardmill.shard_index import index_path
+from shardmill.terminal import escape
 from shardmill.written_formats import EXTENSIONS, format_of
 
 #: Rows that are read and written at once, unless they are large.
@@ -40,7 +49,9 @@ _HINT = "\nhint: "
 @click.option("--hashes", type=Names(), help="Digests for the index of MDS, such as sha1,xxh3_64.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Threads that encode; else one a core.")
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@ignore_zeros_option
 @progress_option
+@limit_option
 @storage_option
 def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     """Write the rows of SRC to DST in another format, and compare what was written with what was read.
@@ -62,8 +73,10 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     from shardmill._native.write import RowDigest
     from shardmill.cli.conversion import Conversion
     from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
+    from shardmill.storage import served_path
 
     start = time.perf_counter()
+    dst = served_path(dst)
     is_new = storage.size(dst) is None
     try:
         format = format_of(dst, options["to"])
@@ -80,7 +93,14 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     if encodings and format != "mds":
         raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
     dataset = open_dataset(
-        {"paths": src, "columns": columns, "filter": options["filter"], "format": None, "hive": False}
+        {
+            "paths": src,
+            "columns": columns,
+            "filter": options["filter"],
+            "format": None,
+            "hive": False,
+            "ignore_zeros": options["ignore_zeros"],
+        }
     )
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
@@ -103,7 +123,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     except OutputExistsError as error:
         raise OutputExistsError(f"{str(error).partition(_HINT)[0]}{_HINT}--overwrite replaces it") from error
     for note in conversion.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(escape(f"note: {note}"), file=sys.stderr)
     read, written = RowDigest(), RowDigest()
     with _Bar(dataset, is_shown=options["progress"]) as bar:
         with writer:

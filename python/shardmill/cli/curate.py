@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from shardmill.cli.options import Names, Range, Size, progress_option, sample_options, storage_option, workers_option
+from shardmill.terminal import escape
 
 #: What `verify` and `inspect` find beside tars and Parquet.
 _ARRAYRECORD = re.compile(r"\.(array_record|arrayrecord|arecord)(-\d+-of-\d+)?$", re.IGNORECASE)
-_TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_text_field")
+_TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_text_field", "ignore_zeros")
 
 
 @click.command(name="curate")
@@ -69,6 +70,18 @@ _TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_te
 )
 @click.option("--blocksize", type=Size(), help="Or pack input files up to this size.")
 @click.option("--max-batch-bytes", type=Size(), help="Cut output files at about this size.")
+@click.option(
+    "--allowed-root",
+    "allowed_roots",
+    multiple=True,
+    metavar="PATH",
+    help="Directory or prefix, besides SRC, that paths in rows may refer to; repeatable.",
+)
+@click.option(
+    "--max-decoded-bytes",
+    type=Size(),
+    help="Refuse a page, document or image with a larger decoded size; default 1 GiB.",
+)
 @click.option("--compression", metavar="CODEC", help="Parquet: zstd, snappy, gzip, brotli, lz4 or none.")
 @click.option(
     "--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where splits run."
@@ -126,7 +139,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> int:
         report.write(options["report_folder"])
     for item in report.quarantined[:10]:
         member = f" {item['member']}" if item["member"] else ""
-        print(f"quarantined: {item['path']}{member}: {item['reason']}", file=sys.stderr)
+        print(escape(f"quarantined: {item['path']}{member}: {item['reason']}"), file=sys.stderr)
     has_nothing = bool(report.quarantined) and not report.counts("output")["samples"]
     return 1 if has_nothing or (options["fail_on_quarantine"] and report.quarantined) else 0
 
@@ -156,7 +169,17 @@ def _source_format(src: tuple[str, ...], chosen: str) -> str:
 def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -> Any:
     from shardmill.curate import InterleavedParquetSource, WebDatasetSource
 
-    shared = {name: options[name] for name in ("fields", "files_per_partition", "blocksize", "max_batch_bytes")}
+    shared = {
+        name: options[name]
+        for name in (
+            "fields",
+            "files_per_partition",
+            "blocksize",
+            "max_batch_bytes",
+            "max_decoded_bytes",
+            "allowed_roots",
+        )
+    }
     if source_format == "webdataset":
         return WebDatasetSource(
             src,
@@ -167,6 +190,7 @@ def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -
             texts_field=options["texts_field"],
             images_field=options["images_field"],
             image_member_field=options["image_member_field"],
+            ignore_zeros=options["ignore_zeros"],
             materialize_on_read=bool(options["materialize_on_read"]),
         )
     given = [name for name in _TAR_ONLY if options[name]] + (

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import Size, storage_option
+from shardmill.cli.options import Size, limit_option, storage_option
 from shardmill.cli.tables import aligned, dataset_options, open_dataset, size_text
 
 _RUNS_SHOWN = 20
@@ -37,6 +37,7 @@ _LANES_SHOWN = 3
 @click.option("--window", type=Size(), help="Rows of so many bytes in memory are mixed with one another.")
 @click.option("--epoch", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Which epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+@limit_option
 @storage_option
 def command(as_json: bool, **options: Any) -> None:
     """Tell which rows a rank gets in one step, and why. No row is read, except for a filter.

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import storage_option
+from shardmill.cli.options import limit_option, storage_option
 from shardmill.cli.tables import aligned, dataset_options, open_dataset
+from shardmill.terminal import escape
 
 #: Cells are cut here.
 _WIDEST_CELL = 32
@@ -28,6 +29,7 @@ _BYTES_SHOWN = 8
     "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="How many rows."
 )
 @click.option("--json", "as_json", is_flag=True, help="Write each row as a JSON document on a line of its own.")
+@limit_option
 @storage_option
 def command(rows: int, as_json: bool, **options: Any) -> None:
     """Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. PATH is a file, a folder or a glob.
@@ -131,7 +133,7 @@ def _bytes_cell(value: bytes) -> str:
 
 def _cut(text: str) -> str:
     # Escapes keep one row on one line, and control characters away from the terminal.
-    text = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in text[: _WIDEST_CELL + 1])
+    text = escape(text[: _WIDEST_CELL + 1])
     return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import progress_option, sample_options, storage_option, workers_option
+from shardmill.cli.options import limit_option, progress_option, sample_options, storage_option, workers_option
 
 
 @click.command(name="inspect")
@@ -25,11 +25,13 @@ from shardmill.cli.options import progress_option, sample_options, storage_optio
 @workers_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON to stdout.")
+@limit_option
 @storage_option
-def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Say what is in a tar, Parquet file, ArrayRecord file, image or folder.
+def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
+    """Describe the contents of a data file of any format, an image or a directory.
 
-    One file gives a page, several give a summary. Images are measured by their headers; nothing is decoded.
+    One file gives a page, several give a summary. Images are measured by their headers; nothing is decoded. The exit code is 1 if damage is
+    found. `verify` checks files completely.
 
     \b
     Example:
@@ -44,3 +46,4 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
         click.echo(json.dumps(inspection.to_dict(), indent=2, ensure_ascii=False))
     else:
         click.echo(str(inspection))
+    return 1 if any(file.damage for file in inspection.files) else 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from shardmill._native import formats
 from shardmill.errors import OptionError
 from shardmill.sizes import byte_count
 from shardmill.storage import configure_all, is_remote
@@ -103,10 +104,21 @@ def sample_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--image-member-field", metavar="NAME", help="Key that names the member for entries that name none."
         ),
+        ignore_zeros_option,
     ]
     for decorator in reversed(decorators):
         function = decorator(function)
     return function
+
+
+def ignore_zeros_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether tars are read past their end marker."""
+    option = click.option(
+        "--ignore-zeros",
+        is_flag=True,
+        help="Read tars that were joined by cat up to their last member, as tar -i does.",
+    )
+    return option(function)
 
 
 def workers_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,11 +153,30 @@ def storage_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return option(configured)
 
 
+def limit_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The largest decoded size of one value, line, page or member."""
+
+    @functools.wraps(function)
+    def limited(*, max_decoded_bytes: int | None, **given: Any) -> Any:
+        if max_decoded_bytes is not None:
+            formats.set_max_decoded_bytes(max_decoded_bytes)
+        return function(**given)
+
+    option = click.option(
+        "--max-decoded-bytes",
+        type=Size(),
+        metavar="SIZE",
+        help="Refuse a value, line, page or member with a larger decoded size; default 1 GiB.",
+    )
+    return option(limited)
+
+
 def _configure(paths: list[str], settings: tuple[str, ...]) -> None:
     options = {name: value for name, _, value in (setting.partition("=") for setting in settings)}
     nameless = next((setting for setting in settings if "=" not in setting.lstrip("=")), None)
     if nameless is not None:
-        raise click.UsageError(f"--storage-option {nameless!r} is not NAME=VALUE")
+        # It may be a secret whose name was forgotten.
+        raise click.UsageError("a --storage-option is not NAME=VALUE")
     if options and not paths:
         raise click.UsageError("--storage-option is for paths of object stores; these are local")
     configure_all(paths, options)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from shardmill.cli.options import storage_option
+from shardmill.cli.options import limit_option, storage_option
 
 
 @click.command(name="repair-index")
 @click.argument("path", metavar="PATH")
+@limit_option
 @storage_option
 def command(path: str) -> int:
     """Make index.json of a folder of MDS shards anew. PATH is the folder.

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from shardmill.cli.filter_text import parse_filter
-from shardmill.cli.options import Names
+from shardmill.cli.options import Names, ignore_zeros_option
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
+from shardmill.terminal import escape
 
 
 class Filter(click.ParamType):
@@ -43,6 +44,7 @@ def dataset_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 help="What the files are; else their names tell.",
             ),
             click.option("--hive", is_flag=True, help="Folders called key=value are columns."),
+            ignore_zeros_option,
         ]
     ):
         function = option(function)
@@ -62,9 +64,10 @@ def open_dataset(options: dict[str, Any]) -> Any:
             filter=options.pop("filter"),
             format=options.pop("format"),
             partitioning="hive" if options.pop("hive") else None,
+            ignore_zeros=options.pop("ignore_zeros"),
         )
     for warning in raised:
-        print(f"warning: {warning.message}", file=sys.stderr)
+        print(f"warning: {escape(warning.message)}", file=sys.stderr)
     return dataset
 
 
@@ -72,6 +75,7 @@ def aligned(lines: Sequence[Sequence[str]], *, to_the_right: Sequence[bool]) -> 
     """Cells as aligned columns."""
     if not lines:
         return []
+    lines = [[escape(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     placed = [
         [

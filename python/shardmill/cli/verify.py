@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import progress_option, sample_options, storage_option, workers_option
+from shardmill.cli.options import limit_option, progress_option, sample_options, storage_option, workers_option
 
 
 @click.command(name="verify")
@@ -32,15 +32,18 @@ from shardmill.cli.options import progress_option, sample_options, storage_optio
 @workers_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Write all results as JSON to stdout.")
+@limit_option
 @storage_option
 def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
-    """Check shards completely. PATH is a file, a folder or a glob.
+    """Check files completely. PATH is a file, a directory or a glob.
 
-    Every member, row, image header and ArrayRecord chunk of every file is looked at. Exit code 1 tells that a file has a problem.
+    Reads all rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and WebDataset files, and compares every checksum. Interleaved documents are
+    also checked for order, structure and image headers. A directory may hold several formats. Each problem is one line. The exit code is 1
+    if a file has a problem.
 
     \b
     Example:
-      shardmill verify curated/ train.array_record
+      shardmill verify curated/ train.array_record table.parquet
       shardmill verify curated/*.tar --layout written --json > checks.json
     """
     from shardmill.curate.verification import problem_table, verify

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli.options import storage_option
+from shardmill.cli.options import limit_option, storage_option
 from shardmill.cli.tables import dataset_options
 from shardmill.errors import OptionError
 
@@ -21,6 +21,7 @@ from shardmill.errors import OptionError
     "--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Of the page; else one that is free."
 )
 @click.option("--no-open", is_flag=True, help="Only print the address.")
+@limit_option
 @storage_option
 def command(port: int, no_open: bool, **options: Any) -> None:
     """Page through samples in the browser: texts, images, columns, filters. PATH is a file, a folder or a glob.
@@ -45,6 +46,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
         filter=options["filter"],
         format=options["format"],
         partitioning="hive" if options["hive"] else None,
+        ignore_zeros=options["ignore_zeros"],
     )
     session = Session(source)
     try:

@@ -10,11 +10,12 @@ from posixpath import commonpath, dirname
 from typing import Any
 
 from shardmill._native import inspect as native
-from shardmill._native.verify import shard_files
+from shardmill._native.verify import readable_files
 from shardmill.curate.inspection_arrayrecord import arrayrecord_lines
 from shardmill.curate.progress import Progress
-from shardmill.curate.sources import Paths, path_list
 from shardmill.curate.verification import worker_count
+from shardmill.storage import Paths, path_list
+from shardmill.terminal import escape
 
 _MODALITIES = ("metadata", "text", "image", "other")
 
@@ -25,7 +26,7 @@ class FileInspection:
 
     Attributes:
         path: the file.
-        format: ``tar``, ``parquet``, ``arrayrecord``, ``image`` or ``unknown``.
+        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``image`` or ``unknown``.
         compression: of a tar as a whole.
         bytes: size of the file.
         members: regular files in a tar.
@@ -64,7 +65,7 @@ class FileInspection:
     damage: list[dict[str, Any]]
 
     def __str__(self) -> str:
-        return "\n".join(_page(self))
+        return "\n".join(map(escape, _page(self)))
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Inspection:
     def __str__(self) -> str:
         if len(self.files) == 1:
             return str(self.files[0])
-        return "\n".join(_overview(self))
+        return "\n".join(map(escape, _overview(self)))
 
 
 def inspect(
@@ -121,10 +122,11 @@ def inspect(
     images_field: str = "images",
     sample_id_field: str | None = None,
     image_member_field: str | None = None,
+    ignore_zeros: bool = False,
     workers: int | None = None,
     progress: bool = False,
 ) -> Inspection:
-    """Looks into tars, Parquet files, ArrayRecord files and images without decoding a pixel.
+    """Describes data files of all formats and images without decoding a pixel.
 
     Of a tar, headers and JSON are read; of a Parquet file the footer, the small columns and the first 64 MiB of images; of an ArrayRecord file
     the index and the first records, or the first 64 MiB of them where the index does not tell their lengths.
@@ -137,6 +139,7 @@ def inspect(
         images_field: key of the list of images.
         sample_id_field: key of the document's id.
         image_member_field: key that names the member for entries that name none.
+        ignore_zeros: read tars that were joined by ``cat`` up to their last member, as ``tar -i`` does.
         workers: files that are read at once; the number of cores, when nothing is said.
         progress: show a bar on a terminal when it takes longer than two seconds.
 
@@ -153,6 +156,7 @@ def inspect(
     """
     options = {
         "first": first,
+        "ignore_zeros": ignore_zeros,
         "keys": {
             "texts_field": texts_field,
             "images_field": images_field,
@@ -160,7 +164,7 @@ def inspect(
             "image_member_field": image_member_field,
         },
     }
-    files = shard_files(path_list(paths))
+    files = readable_files(path_list(paths))
     found: list[FileInspection] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:
 

@@ -11,12 +11,14 @@ from os import fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill._native import curate as native
+from shardmill._native.load import left_out
 from shardmill.curate.filters import stage_options
 from shardmill.curate.report import Report
 from shardmill.curate.sinks import Sink
-from shardmill.curate.sources import Source, absolute
+from shardmill.curate.sources import Source
+from shardmill.dataset import warn_of_left_out
 from shardmill.errors import OptionError
-from shardmill.storage import configure_all
+from shardmill.storage import absolute, configure_all, served_path
 from shardmill.threads import available_cores
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class Pipeline:
         output = [fspath(self.sink.path)]
         configure_all(self.source.paths(), self.source.options_of_paths())
         configure_all(output, self.sink.storage_options)
+        for path in [*self.source.paths(), *output]:
+            served_path(path)
 
     def spec(self, *, may_replace: bool = False) -> dict[str, Any]:
         """The pipeline as plain data, Python stages by their number."""
@@ -99,6 +103,7 @@ class Pipeline:
             "sink": self.sink.options(),
             "chunk_bytes": self.memory_bytes,
             "max_errors": self.max_errors,
+            "allowed_roots": self.source.roots(),
             "may_replace": may_replace,
         }
 
@@ -139,6 +144,8 @@ class Pipeline:
 
         Raises:
             shardmill.NotFoundError: a path is missing or holds no input; the output was not touched.
+            shardmill.OptionError: an option names a key that no sample has; the output was not touched.
+            shardmill.MissingColumnError: ``fields`` names a column that no Parquet file has; the output was not touched.
             shardmill.CurateError: a policy or a stage stopped the run; files that were published before stay.
             shardmill.StorageError: the disk is full or refuses access.
             shardmill.CheckpointMismatchError: the checkpoint belongs to another job, or an input has changed.
@@ -149,21 +156,31 @@ class Pipeline:
         if workers is not None and workers < 1:
             raise OptionError("`workers` must be positive")
         start = time.perf_counter()
+        if self.source.kind == "table":
+            warn_of_left_out(left_out(self.source.paths(), self.source.options()["format"]), stacklevel=3)
         report = Report(params=self._params(executor, workers))
         if self.checkpoint is None:
             pipeline = self.native(may_replace=executor == "ray")
             splits = pipeline.splits()
+            pipeline.check_names(splits)
             pipeline.prepare(splits, is_resumed=False)
             self._run(_Work(pipeline, splits, None), executor, workers, progress, report)
         else:
             from shardmill.curate.resumption import Resumption
             from shardmill.resume import Checkpoint
 
-            with Resumption(self, Checkpoint.of(self.checkpoint), progress) as resumption:
-                report.committed_before, report.checkpoint_load_s = resumption.committed, resumption.load_s
-                pipeline = self.native(may_replace=False, checkpoint=resumption.plan.options())
-                self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, workers, progress, report)
-                resumption.finish(report)
+            holds_back = True
+            while holds_back:
+                is_first = not report.splits
+                with Resumption(self, Checkpoint.of(self.checkpoint), progress) as resumption:
+                    if is_first:
+                        report.committed_before = resumption.committed
+                    report.checkpoint_load_s += resumption.load_s
+                    pipeline = self.native(may_replace=False, checkpoint=resumption.plan.options())
+                    self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, workers, progress, report)
+                    resumption.finish(report, had_workers=executor == "ray")
+                # Rows that are known by ids which were lost wait until those are there again.
+                holds_back = resumption.holds_back and bool(resumption.splits)
         report.seconds = time.perf_counter() - start
         report.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return report
@@ -186,6 +203,8 @@ class Pipeline:
                 from shardmill.curate.ray_executor import SplitRunner, run_on_ray
 
                 run_on_ray(SplitRunner(self, work.plan), self.max_errors, splits, workers, on_report)
+                # Removes what workers that were killed have staged.
+                pipeline.prepare([], is_resumed=True)
 
     def _params(self, executor: str, workers: int | None) -> dict[str, Any]:
         spec = self.spec()

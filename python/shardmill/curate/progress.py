@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Any
 
+from shardmill.terminal import Escaping
+
 _PATIENCE_S = 2.0
 
 
@@ -50,7 +52,11 @@ class Progress:
             f"[{'#' * filled}{'.' * (30 - filled)}] {self._done}/{self._total} {self._noun}  "
             f"{self._samples:,} samples  {self._bytes / 1e6 / elapsed:,.0f} MB/s  {left:.0f} s left"
         )
-        sys.stderr.write("\r" + line.ljust(self._width))
+        text = line.ljust(self._width)
+        if isinstance(sys.stderr, Escaping):
+            sys.stderr.redraw(text)
+        else:
+            sys.stderr.write("\r" + text)
         sys.stderr.flush()
         self._width = len(line)
 

@@ -10,18 +10,20 @@ import json
 import os
 import pickle
 import traceback
-from collections.abc import Callable
-from contextlib import chdir, closing
+from collections.abc import Callable, Iterator
+from contextlib import chdir, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shardmill import errors
+from shardmill.storage import absolute, is_remote
 from shardmill.threads import available_cores
 
 if TYPE_CHECKING:
     from shardmill.curate.pipeline import Pipeline
     from shardmill.curate.resumption import CommitPlan
+    from shardmill.integrations.landmark import Landmark
 
 
 def run_on_ray(
@@ -52,7 +54,7 @@ def run_on_ray(
     cores = workers or available_cores()
     early: dict[int, str] = {}
     reported = 0
-    with connected(cores), closing(run_splits(runner, splits, workers)) as outcomes:
+    with connected(cores), runner.landmarks(), closing(run_splits(runner, splits, workers)) as outcomes:
         for index, outcome in outcomes:
             early[index] = outcome.report()
             budget.spend(early[index])
@@ -69,6 +71,31 @@ class SplitRunner:
         self._plan = plan
         # Relative paths name the same files as on the driver; the name of an output is made from them.
         self._folder = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
+        self._landmarks: list[Landmark] = []
+
+    @contextmanager
+    def landmarks(self) -> Iterator[None]:
+        """Landmarks by which workers recognise the directories of the driver, during a with-block."""
+        from shardmill.integrations.landmark import Landmark, planted
+
+        if self._plan is not None and not is_remote(job := self._plan.root):
+            self._landmarks.append(Landmark(job, "checkpoint"))
+        output = absolute(self._pipeline.sink.path)
+        with nullcontext() if is_remote(output) else planted(output, "output directory") as landmark:
+            if landmark is not None:
+                self._landmarks.append(landmark)
+            yield
+
+    @cached_property
+    def _sees_directories(self) -> bool:
+        """Checked once per worker process.
+
+        Raises:
+            shardmill.StorageError: a directory of the driver is not visible.
+        """
+        for landmark in self._landmarks:
+            landmark.require()
+        return True
 
     @cached_property
     def _checkpoint(self) -> str | None:
@@ -77,13 +104,23 @@ class SplitRunner:
 
     def __call__(self, split: str) -> Outcome:
         """Runs one split. What it raises is the outcome too, save for an order to stop."""
+        from shardmill.integrations.landmark import located
+
         try:
             with chdir(self._folder):
+                _ = self._sees_directories
                 self._pipeline.configure_storage()
                 # Native pipelines count errors; a repeated task starts at zero.
                 return Outcome(
                     text=self._pipeline.native(may_replace=True, checkpoint=self._checkpoint).run_split(split)
                 )
+        except errors.StorageError as error:
+            return Outcome(failure=_packed(located(error)))
+        except errors.Error as error:
+            return Outcome(failure=_packed(error))
+        except OSError as error:
+            # Not of a stage, whose errors are wrapped: the working directory of the driver is not there.
+            return Outcome(failure=_packed(located(errors.StorageError(str(error)))))
         except Exception as error:
             return Outcome(failure=_packed(error))
 

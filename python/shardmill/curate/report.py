@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
+
+from shardmill.errors import OptionError
+from shardmill.storage import is_remote, served_path
+from shardmill.terminal import escape
 
 _COUNTS = ("rows", "samples", "texts", "images", "metadata")
 
@@ -163,7 +167,9 @@ class Report:
 
     def write(self, folder: str | Path) -> None:
         """Writes ``metrics.json``, ``params.json`` and, when there is something to tell, ``quarantine.jsonl`` and ``row_errors.jsonl``."""
-        folder = Path(folder)
+        if is_remote(served_path(folder)):
+            raise OptionError(f"the directory of a report is {fspath(folder)!r}; it must be local")
+        folder = Path(served_path(folder))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.json").write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
         (folder / "params.json").write_text(json.dumps(self.params, indent=2, default=str) + "\n", encoding="utf-8")
@@ -200,11 +206,20 @@ class Report:
         unit = "rows" if len(names) == 1 else "samples"
         rate = _rate(counts["output"][unit], self.seconds)
         lines.append(f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {len(self.outputs)} files")
-        lines += [f"dropped: {rows:,} rows, {reason}" for reason, rows in self.rows_dropped.items()]
-        lines += [f"not taken over: {what} ({times:,} times)" for what, times in self.keys_dropped.items()]
-        lines += [f"warning: {what} ({times:,} times)" for what, times in self.warnings.items()]
+        lines += [f"dropped: {rows:,} rows, {escape(reason)}" for reason, rows in self.rows_dropped.items()]
+        lines += [f"not taken over: {escape(what)} ({times:,} times)" for what, times in self.keys_dropped.items()]
+        lines += [f"warning: {escape(what)} ({times:,} times)" for what, times in self.warnings.items()]
+        missing = max(side["materialize_errors"] for side in counts.values())
+        if missing:
+            lines.append(
+                f"images without bytes: {missing:,} ({counts['output']['materialize_errors']:,} of them written)"
+            )
+        duplicates = sum(split["duplicate_sample_ids"] for split in self.splits)
+        if duplicates:
+            lines.append(f"samples with the id of an earlier one in their split: {duplicates:,}")
         if self.quarantined:
-            lines.append(f"quarantined: {len(self.quarantined):,} samples and shards")
+            shards = sum(item["is_shard"] for item in self.quarantined)
+            lines.append(f"quarantined: {len(self.quarantined) - shards:,} samples, {shards:,} shards")
         return "\n".join(lines)
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -16,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
 from shardmill._native import storage
-from shardmill.curate.sources import absolute, real
-from shardmill.errors import CheckpointMismatchError, Error, FormatError, OptionError
+from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
 from shardmill.sizes import byte_count
-from shardmill.storage import is_remote
+from shardmill.storage import absolute, is_remote, real
 
 if TYPE_CHECKING:
+    from shardmill._native.resume import IdIndex
     from shardmill.curate.pipeline import Pipeline
     from shardmill.curate.report import Report
     from shardmill.resume import Checkpoint
+    from shardmill.resume.index_cache import Source
 
 _log = logging.getLogger("shardmill.resume")
 
@@ -37,24 +40,36 @@ class CommitPlan:
         target: where records go, as JSON.
         id_columns: what makes an id; empty when the job knows splits only.
         null_ids: what becomes of rows without one.
-        done: by segment of the plan, files with the ids that were done before it.
+        imports: files, written by other tools, with ids that are done.
+        done: for each segment of the plan, the files of this job with the ids that were done before it, and their recorded hashes.
         memory_bytes: for building an index of them.
     """
 
     target: str
     id_columns: tuple[str, ...] = ()
     null_ids: str = "error"
-    done: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    done: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     memory_bytes: int = 1 << 30
     progress: bool = False
 
+    @property
+    def root(self) -> str:
+        """The directory of the job within the checkpoint; its name is unique."""
+        target = json.loads(self.target)
+        return target.get("places", target)["root"]
+
     def options(self) -> str:
-        """The checkpoint as the native pipeline takes it, with an index on this machine for each segment that needs one."""
-        indexes = {
-            str(segment): _index(_versions(files), self.id_columns, self.memory_bytes, self.progress)
-            for segment, files in self.done.items()
-            if files
-        }
+        """The checkpoint as the native pipeline expects it, with local indexes for each segment that needs them."""
+        imported = self._indexes(_sources((path, "") for path in self.imports), ())
+        indexes: dict[str, list[str]] = {}
+        named: tuple[str, ...] = ()
+        for segment, files in sorted(self.done.items()):
+            # What an earlier part of the plan uses must not become part of an index that holds more.
+            own = self._indexes(_sources(files), named)
+            named = (*named, *own)
+            if imported or own:
+                indexes[str(segment)] = [*imported, *own]
         return json.dumps(
             {
                 "target": json.loads(self.target),
@@ -64,30 +79,64 @@ class CommitPlan:
             }
         )
 
+    def _indexes(self, sources: tuple[Source, ...], protected: tuple[str, ...]) -> tuple[str, ...]:
+        return _found_indexes(sources, self.id_columns, self.memory_bytes, self.progress, protected)
+
+
+def _found_indexes(
+    sources: tuple[Source, ...],
+    columns: tuple[str, ...],
+    memory_bytes: int,
+    progress: bool,
+    protected: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    if not sources:
+        return ()
+    found = _index(sources, columns, memory_bytes, progress, protected)
+    if not all(map(os.path.exists, found)):
+        # Another process has built them again as one.
+        _index.cache_clear()
+        found = _index(sources, columns, memory_bytes, progress, protected)
+    return found
+
 
 @lru_cache(maxsize=64)
-def _index(files: tuple[_Version, ...], columns: tuple[str, ...], memory_bytes: int, progress: bool) -> str:
-    """The path of an index of the ids in ``files``, built once a machine."""
-    from shardmill.resume import IdIndex
+def _index(
+    sources: tuple[Source, ...], columns: tuple[str, ...], memory_bytes: int, progress: bool, protected: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The paths of the indexes of the ids in ``sources``, built once per machine."""
+    from shardmill.resume import index_cache
+    from shardmill.threads import available_cores
 
-    return IdIndex.build([file[0] for file in files], columns, memory_bytes=memory_bytes, progress=progress).path
+    def build(files: list[Source], path: str) -> IdIndex:
+        # Only what is read now: what an index was built from before had the recorded content then.
+        native.check_content([(file.path, file.xxh3) for file in files if file.xxh3])
+        return index_cache.read_index(
+            [file.path for file in files],
+            list(columns),
+            path=path,
+            format=None,
+            memory_bytes=memory_bytes,
+            threads=available_cores(),
+            is_shown=progress,
+        )
+
+    return tuple(index_cache.levels(sources, columns, build, protected=protected))
 
 
-# Path, size and time of change.
-_Version = tuple[str, int, int]
+def _sources(files: Iterable[tuple[str, str]]) -> tuple[Source, ...]:
+    """The versions of lists of ids: a list that was rewritten is another version."""
+    return tuple(_source(path, xxh3) for path, xxh3 in files)
 
 
-def _versions(files: tuple[str, ...]) -> tuple[_Version, ...]:
-    """A list of ids that somebody has written anew is another list."""
-    return tuple(map(_version, files))
+def _source(path: str, xxh3: str) -> Source:
+    from shardmill.resume.index_cache import Source
 
-
-def _version(file: str) -> _Version:
-    if is_remote(file):
+    if is_remote(path):
         # What a job put into a store has a name of its own and stays as it is.
-        return (file, storage.size(file) or 0, 0)
-    status = Path(file).stat()
-    return (file, status.st_size, status.st_mtime_ns)
+        return Source(path, storage.size(path) or 0, 0, xxh3)
+    status = Path(path).stat()
+    return Source(path, status.st_size, status.st_mtime_ns, xxh3)
 
 
 class Resumption:
@@ -97,6 +146,7 @@ class Resumption:
         splits: what is left to be done, each as JSON.
         plan: for the workers.
         committed: splits that earlier runs committed.
+        holds_back: some splits wait for splits whose ids were lost, and need one more run.
         load_s: seconds that it took to have an index of the ids that are done.
     """
 
@@ -114,6 +164,7 @@ class Resumption:
         self.splits: list[str] = []
         self.plan = CommitPlan(target="")
         self.committed = 0
+        self.holds_back = False
         self.load_s = 0.0
 
     def __enter__(self) -> Resumption:
@@ -124,9 +175,12 @@ class Resumption:
         is_overwriting = self._pipeline.sink.mode == "overwrite"
         if is_overwriting and done:
             raise self._not_overwritten()
+        if is_remote(self._path) or not _has_files(self._path):
+            # Before the journal keeps the options.
+            self._check_names()
         self._journal = native.Journal(json.dumps(self._options()))
         try:
-            if is_overwriting and self._journal.committed():
+            if is_overwriting and self._journal.published():
                 raise self._not_overwritten()
             self._open(done)
         except BaseException:
@@ -150,8 +204,11 @@ class Resumption:
             # Before anything is planned: the next run would take a plan for one that was begun.
             native_pipeline.prepare([], is_resumed=False)
         new = journal.new_files(native_pipeline)
-        if new and checkpoint.duplicate_ids == "strict":
-            self._refuse_duplicates([json.loads(file)["path"] for file in new])
+        added = [json.loads(file)["path"] for file in new]
+        if added and checkpoint.id_columns:
+            self._check_ids(added, done)
+        if added and checkpoint.duplicate_ids == "strict":
+            self._refuse_duplicates(added)
         self.splits = journal.plan(native_pipeline, new)
         # A run that overwrites has nothing committed before it; but one that died may have planned and not emptied the folder.
         native_pipeline.prepare(self.splits, is_resumed=mode != "overwrite")
@@ -161,21 +218,42 @@ class Resumption:
             target=journal.target(),
             id_columns=columns,
             null_ids=checkpoint.null_ids,
-            done={segment: (*done, *journal.done_ids(segment)) for segment in segments} if columns else {},
+            imports=tuple(done),
+            done={segment: tuple(journal.done_ids(segment)) for segment in segments} if columns else {},
             memory_bytes=self._memory_bytes,
             progress=self._progress,
         )
         start = time.perf_counter()
         self.plan.options()
         self.load_s += time.perf_counter() - start
+        self.holds_back = journal.holds_back()
         if self.committed:
             _log.info("%d splits are committed, %d are left", self.committed, len(self.splits))
 
-    def finish(self, report: Report) -> None:
-        """Ends a job of which every split is committed. With a quarantined item the checkpoint is kept in any case."""
+    def _check_names(self) -> None:
+        """Refuses options that name keys or columns that the input lacks. A started job has already passed this check."""
+        pipeline = self._pipeline.native(may_replace=False)
+        pipeline.check_names(pipeline.splits())
+
+    def finish(self, report: Report, *, had_workers: bool) -> None:
+        """Ends a run after its splits are committed. If an item is quarantined, the checkpoint is always kept.
+
+        Args:
+            report: of the run.
+            had_workers: whether worker processes took part, some of which may have been lost. A lost worker may have recorded a split
+                without renaming its files (the repeated split finds the record and writes nothing), and may have left staged files.
+        """
         journal, self._journal = self._journal, None
         assert journal is not None
-        deletes = self._checkpoint.delete_on_success and not report.quarantined
+        if had_workers:
+            journal.release()
+            try:
+                # Opening a journal settles both.
+                journal = native.Journal(json.dumps(self._options()))
+            except CheckpointBusyError:
+                # Another run was quicker, and has settled it.
+                return
+        deletes = self._checkpoint.delete_on_success and not report.quarantined and not self.holds_back
         if deletes:
             # Earlier runs may have left something out too.
             deletes = json.loads(native.snapshot(self._path, verifies=False))["quarantined"] == 0
@@ -185,9 +263,12 @@ class Resumption:
     def _options(self) -> dict[str, Any]:
         return {
             "path": self._path,
-            "fingerprint": fingerprint(self._pipeline, self._checkpoint, self._imports, self._output),
-            "output": self._output,
+            "fingerprint": fingerprint(self._pipeline, self._checkpoint, self._imports),
+            "inputs": [real(path) for path in self._pipeline.source.paths()],
+            "output": real(self._output),
             "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
+            "probes_store": is_remote(self._path) and self._checkpoint.delivery == "exactly-once",
+            "knows_ids": bool(self._checkpoint.id_columns),
         }
 
     def _not_overwritten(self) -> CheckpointMismatchError:
@@ -208,13 +289,34 @@ class Resumption:
             return []
         try:
             # Mostly all of them can be read; the first part of the plan needs this very index.
-            _index(_versions((*files, *named)), tuple(columns), self._memory_bytes, self._progress)
+            sources = _sources((file, "") for file in (*files, *named))
+            _found_indexes(sources, tuple(columns), self._memory_bytes, self._progress)
         except Error:
             return [
                 *(path for path in files if _holds(path, columns, is_named=False)),
                 *(path for path in named if _holds(path, columns, is_named=True)),
             ]
         return [*files, *named]
+
+    def _check_ids(self, files: list[str], done: list[str]) -> None:
+        """Refuses ids that a later run could not recognise, before any id is written."""
+        from shardmill.resume.id_check import check_ids
+
+        journal, columns = self._journal, self._checkpoint.id_columns
+        assert journal is not None
+        known = (types for file in done if (types := check_ids([file], columns, allows_nulls=True)))
+        expected = None
+        if types := journal.id_types():
+            expected = (types, "earlier runs of this job")
+        elif types := next(known, None):
+            expected = (types, "the ids that are done")
+        check_ids(
+            files,
+            columns,
+            format=self._pipeline.source.options().get("format"),
+            allows_nulls=self._checkpoint.null_ids == "always_process",
+            expected=expected,
+        )
 
     def _refuse_duplicates(self, files: list[str]) -> None:
         from shardmill.resume import IdIndex
@@ -306,6 +408,10 @@ def _files_of(path: str) -> list[str]:
     ]
 
 
+def _has_files(path: str) -> bool:
+    return Path(path).is_dir() and any(Path(path).iterdir())
+
+
 def _exists(path: str) -> bool:
     return storage.size(path) is not None if is_remote(path) else Path(path).exists()
 
@@ -340,8 +446,8 @@ def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
     return not missing
 
 
-def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str], output: str) -> dict[str, Any]:
-    """What must be the same for a checkpoint to be this job's, by name."""
+def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
+    """The parts that a checkpoint must share with this job, by name; inputs and output are compared separately."""
     spec = pipeline.spec()
     sink = {
         name: value
@@ -349,15 +455,18 @@ def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str], out
         if name in ("format", "on_materialize_error", "materialize_on_write")
     }
     return {
-        "input": sorted(real(path) for path in pipeline.source.paths()),
-        "source": {pipeline.source.kind: pipeline.source.options()},
+        "source": {pipeline.source.kind: _what_is_read(pipeline.source.options())},
         "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
-        "output": real(output),
         "sink": sink,
         "id_column": checkpoint.id_columns,
         "done": done,
         "version": checkpoint.version,
     }
+
+
+def _what_is_read(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a source without the memory limit: raising the limit must not make it another job."""
+    return {name: value for name, value in options.items() if name != "max_decoded_bytes"}
 
 
 def _stage(stage: Any, options: dict[str, Any]) -> Any:

@@ -7,14 +7,15 @@ from dataclasses import KW_ONLY, dataclass
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
 
+from shardmill.curate.sources import described
 from shardmill.errors import OptionError
-from shardmill.storage import shown
+from shardmill.storage import path_of, refuse_keys, shown
 
 Mode = Literal["ignore", "overwrite", "error", "append"]
 OnMaterializeError = Literal["error", "warn", "drop_row", "drop_sample"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sink:
     """What all sinks share. Making one touches nothing on disk.
 
@@ -42,12 +43,16 @@ class Sink:
     format: ClassVar[str]
 
     def __post_init__(self) -> None:
+        refuse_keys([fspath(self.path)])
         if self.schema is not None and self.schema_overrides is not None:
             warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect beside it", stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:
         # Secrets do not travel, nor objects that hold some.
         return {**self.__dict__, "storage_options": shown([fspath(self.path)], self.storage_options)}
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def options(self) -> dict[str, Any]:
         """What the native writer needs to know."""
@@ -56,7 +61,7 @@ class Sink:
             if getattr(self, option) not in names:
                 raise OptionError(f"`{option}` is {getattr(self, option)!r}; one of {', '.join(names)}")
         return {
-            "path": fspath(self.path),
+            "path": path_of(self.path),
             "format": self.format,
             "mode": self.mode,
             "materialize_on_write": self.materialize_on_write,
@@ -67,7 +72,7 @@ class Sink:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ParquetSink(Sink):
     """Parquet. Images of documents are stored as they are, other columns compressed; row groups are cut by bytes.
 
@@ -98,7 +103,7 @@ class ParquetSink(Sink):
         return super().options() | own
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WebDatasetSink(Sink):
     """WebDataset tars: per document its images in reading order, then its JSON.
 

@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from os import PathLike, fspath
+from dataclasses import KW_ONLY, dataclass, fields
+from os import PathLike
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
+from shardmill._native.storage import redacted
 from shardmill.errors import OptionError
 from shardmill.file_systems import is_file_system, located
 from shardmill.sizes import byte_count
-from shardmill.storage import is_remote, shown
-
-Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+from shardmill.storage import Paths, path_list, path_of, refuse_keys, shown
 
 
-def path_list(paths: Paths) -> list[str]:
-    """One path or several as a list of strings."""
-    if isinstance(paths, str | PathLike):
-        return [fspath(paths)]
-    return [fspath(path) for path in paths]
-
-
-def local(path: str | PathLike[str]) -> str:
-    """A path as a string; of a ``file://`` URL its path."""
-    return fspath(path).removeprefix("file://")
-
-
-def absolute(path: str | PathLike[str]) -> str:
-    """A local path from the root on, with its links; URLs stay."""
-    plain = local(path)
-    return fspath(path) if "://" in plain else os.path.abspath(plain)  # noqa: PTH100 - links stay
-
-
-def real(path: str | PathLike[str]) -> str:
-    """The one name of a local path, without links; of a remote one, the path without a slash at its end."""
-    return fspath(path).rstrip("/") if is_remote(path) else os.path.realpath(local(path))
+def described(options: Any) -> str:
+    """The ``repr`` of a source or a sink, without its storage options."""
+    shown_fields = [field.name for field in fields(options) if field.name != "storage_options"]
+    values = ", ".join(f"{name}={getattr(options, name)!r}" for name in shown_fields)
+    return redacted(f"{type(options).__qualname__}({values})")
 
 
 _IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Source:
     """What all sources share.
 
@@ -54,8 +37,13 @@ class Source:
         max_batch_bytes: cut a partition into output files of about this many bytes, between documents.
         schema: exactly these columns (anything with ``__arrow_c_schema__``, such as a ``pyarrow.Schema``).
         schema_overrides: types and columns merged over the inferred ones.
+        max_decoded_bytes: the largest decoded size of one page, document or image, such as ``"4GiB"``; a larger one is bad input.
+            1 GiB when ``None``.
         storage_options: how the store of remote paths is reached, see :func:`shardmill.storage.configure`. Workers on other
             machines get what is no secret, and have credentials in their environment.
+        allowed_roots: more directories and prefixes, such as ``"s3://bucket/images"``, below which paths in rows
+            (``source_ref``) may be read. By default, they are read only below the input's own directory or prefix, and in stores
+            that were given ``storage_options``. If a path leads elsewhere, also through a link, its row gets an error.
     """
 
     path: Paths
@@ -66,29 +54,48 @@ class Source:
     schema: Any = None
     schema_overrides: Any = None
     storage_options: Any = None
+    max_decoded_bytes: int | str | None = None
+    allowed_roots: Paths = ()
 
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
+        refuse_keys([*self.paths(), *path_list(self.allowed_roots)])
         if self.schema is not None and self.schema_overrides is not None:
             warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect beside it", stacklevel=3)
 
     def paths(self) -> list[str]:
         """The paths as a list of strings."""
         paths = [self.path] if isinstance(self.path, str | PathLike) or is_file_system(self.path) else list(self.path)
-        return [fspath(path) for path in located(paths, self.storage_options)[0]]
+        return [path_of(path) for path in located(paths, self.storage_options)[0]]
 
     def options_of_paths(self) -> Any:
         """What the paths are reached with."""
         return self.path if is_file_system(self.path) else self.storage_options
 
     def __getstate__(self) -> dict[str, Any]:
-        # Secrets do not travel, nor objects that hold some.
-        return {**self.__dict__, "path": self.paths(), "storage_options": shown(self.paths(), self.options_of_paths())}
+        # Secrets do not travel, nor objects that hold some. That there were options does, for it names the store.
+        options = shown(self.paths(), self.options_of_paths())
+        return {**self.__dict__, "path": self.paths(), "storage_options": options, "allowed_roots": self.roots()}
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    def roots(self) -> list[str]:
+        """The roots of paths in rows, besides the input's own directory: ``allowed_roots``, and stores with options."""
+        named = path_list(self.allowed_roots)
+        if self.options_of_paths():
+            urls = [urlsplit(path) for path in self.paths() if "://" in path]
+            named += sorted({f"{url.scheme}://{url.netloc}" for url in urls if url.scheme != "file"} - set(named))
+        return named
 
     def options(self) -> dict[str, Any]:
         """What the native reader needs to know."""
         raise NotImplementedError
+
+    def decode_limit(self) -> int | None:
+        """``max_decoded_bytes`` as a number."""
+        return None if self.max_decoded_bytes is None else byte_count(self.max_decoded_bytes, "max_decoded_bytes")
 
     def partitioning(self) -> dict[str, Any]:
         """How files become splits."""
@@ -111,7 +118,7 @@ def names_of(names: Sequence[str], option: str) -> list[str]:
     return list(names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WebDatasetSource(Source):
     """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``) in which each JSON member is one document.
 
@@ -130,6 +137,8 @@ class WebDatasetSource(Source):
         image_member_field: key that names the member for entries that name none.
         json_extensions: endings of the members that are documents.
         image_extensions: endings that are tried for the document's own image, with or without the dot.
+        ignore_zeros: read past the zeros that end an archive, as ``tar -i`` does, for archives that were joined by ``cat``. Without it,
+            bytes after the end are quarantined.
         materialize_on_read: image bytes are there for every stage; else they are fetched when they are written.
 
     Example:
@@ -149,6 +158,7 @@ class WebDatasetSource(Source):
     image_member_field: str | None = None
     json_extensions: Sequence[str] = (".json",)
     image_extensions: Sequence[str] = _IMAGE_EXTENSIONS
+    ignore_zeros: bool = False
     materialize_on_read: bool = False
 
     def options(self) -> dict[str, Any]:
@@ -168,12 +178,14 @@ class WebDatasetSource(Source):
                     for extension in names_of(self.image_extensions, "image_extensions")
                 ],
             },
+            "ignore_zeros": self.ignore_zeros,
             "max_batch_bytes": self.max_batch_bytes,
             "materialize_on_read": self.materialize_on_read,
+            "max_decoded_bytes": self.decode_limit(),
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InterleavedParquetSource(Source):
     """Parquet files with one row a text, image or metadata entry.
 
@@ -181,8 +193,8 @@ class InterleavedParquetSource(Source):
 
     Args:
         path: see :class:`Source`, as for all further arguments that are not listed here.
-        fields: passthrough columns to carry along; all, when nothing is said. A column that no file has is added as
-            nulls.
+        fields: passthrough columns to keep; all when ``None``. A column that no file of the job has is an error. For files that lack
+            a column, it is null.
 
     Example:
         >>> from shardmill.curate import InterleavedParquetSource
@@ -197,4 +209,8 @@ class InterleavedParquetSource(Source):
     def options(self) -> dict[str, Any]:
         """What the native reader needs to know."""
         fields = None if self.fields is None else names_of(self.fields, "fields")
-        return {"fields": fields, "max_batch_bytes": self.max_batch_bytes}
+        return {
+            "fields": fields,
+            "max_batch_bytes": self.max_batch_bytes,
+            "max_decoded_bytes": self.decode_limit(),
+        }

@@ -9,12 +9,13 @@ from typing import Any
 from shardmill.curate.sources import Source, names_of
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, expression_of
+from shardmill.storage import refuse_keys
 
 # Enough rows to make starting a split cheap, few enough to keep all cores at work.
 _BLOCKSIZE = 32_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableSource(Source):
     """Parquet, ORC, CSV, JSONL or ArrayRecord files of any columns, whose rows are no documents.
 
@@ -36,6 +37,7 @@ class TableSource(Source):
             is said.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file, when nothing is said. Other
             formats bring their own.
+        max_decoded_bytes: the largest decoded size of one value, line, page or member, such as ``"4GiB"``; 1 GiB when ``None``.
         storage_options: how the store of remote paths is reached, see :func:`shardmill.storage.configure`.
 
     Example:
@@ -60,8 +62,9 @@ class TableSource(Source):
     format: str | None = None
 
     def __post_init__(self) -> None:
-        for option in ("max_batch_bytes", "schema_overrides"):
-            if getattr(self, option) is not None:
+        refuse_keys(self.paths())
+        for option in ("max_batch_bytes", "schema_overrides", "allowed_roots"):
+            if getattr(self, option) not in (None, ()):
                 raise OptionError(f"`{option}` is for documents of text and images; a TableSource does not have it")
 
     def options(self) -> dict[str, Any]:
@@ -70,6 +73,7 @@ class TableSource(Source):
             "columns": None if self.columns is None else names_of(self.columns, "columns"),
             "filter": None if self.filter is None else expression_of(self.filter).tree,
             "format": self.format,
+            "max_decoded_bytes": self.decode_limit(),
         }
 
     def partitioning(self) -> dict[str, Any]:

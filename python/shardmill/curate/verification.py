@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 
 from shardmill._native import verify as native
 from shardmill.curate.progress import Progress
-from shardmill.curate.sources import Paths, path_list
 from shardmill.errors import OptionError
+from shardmill.storage import Paths, path_list
+from shardmill.terminal import escape
 
 Layout = Literal["auto", "source", "written"]
 
@@ -23,8 +24,8 @@ class Problem:
         rule: ``readable``, ``json``, ``structure``, ``ordering``, ``image`` or ``row``.
         what: what is wrong.
         sample: id or stem of the sample, where one is concerned.
-        member: of a tar; of an ArrayRecord file, the chunk.
-        row: of a Parquet file, counted from 0.
+        member: of a tar; for ArrayRecord, the chunk; for Parquet, row group, column and page; for an MDS index, the shard.
+        row: the first row of the document or block with the problem, counted from 0.
         offset: of the member or chunk, in the file or in the inflated copy of a compressed one.
     """
 
@@ -48,11 +49,11 @@ class FileCheck:
 
     Attributes:
         path: the file.
-        format: ``tar``, ``parquet``, ``arrayrecord``, ``image`` or ``unknown``.
+        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``image`` or ``unknown``.
         is_written: of a tar, whether the rules for files of :class:`WebDatasetSink` were applied.
         bytes: size of the file.
-        samples: documents that were found.
-        rows: rows by modality.
+        samples: number of documents; for files without documents, of rows.
+        rows: rows by modality; rows of files without documents count as ``other``.
         duplicate_sample_ids: documents whose id an earlier one has; no problem.
         unreferenced_members: members that no sample names; a problem in written tars only.
         ordering_valid: each document has one metadata row, first, and its content in ascending positions.
@@ -93,15 +94,17 @@ def verify(
     images_field: str = "images",
     sample_id_field: str | None = None,
     image_member_field: str | None = None,
+    ignore_zeros: bool = False,
     max_problems: int = 100,
     workers: int | None = None,
     progress: bool = False,
 ) -> list[FileCheck]:
-    """Checks every tar, Parquet and ArrayRecord file, all samples and rows of each, on threads.
+    """Checks Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and tar files completely, on threads.
 
-    Damage is a result, never an exception. Of a plain tar, headers, JSON and image headers are read; compressed tars
-    and Parquet files are read as a whole, and compared with the checksums that they have. Of ArrayRecord every chunk is read, those without
-    records as well; each damaged one is told.
+    Damage is a result, never an exception. A file passes when :class:`~shardmill.Loader` can read all of its rows and every checksum matches:
+    the CRC of each Parquet page, every hash of an MDS index, the hashes of each ArrayRecord chunk, the checksums of gzip and zstd streams.
+    Tars and Parquet files of interleaved documents are also checked for order, structure and image headers. The payloads in an uncompressed
+    tar of documents are not read, because a tar has no checksums of them.
 
     Args:
         paths: a file, a folder (searched recursively), a glob, or a list of these. A file that is named outright may
@@ -113,6 +116,7 @@ def verify(
         images_field: key of the list of images.
         sample_id_field: key of the document's id.
         image_member_field: key that names the member for entries that name none.
+        ignore_zeros: read tars that were joined by ``cat`` up to their last member, as ``tar -i`` does.
         max_problems: so many problems of each file are kept; all are counted.
         workers: files that are checked at once; the number of cores, when nothing is said.
         progress: show a bar on a terminal when it takes longer than two seconds.
@@ -140,8 +144,9 @@ def verify(
             "image_member_field": image_member_field,
         },
         "max_problems": max_problems,
+        "ignore_zeros": ignore_zeros,
     }
-    files = native.shard_files(path_list(paths))
+    files = native.readable_files(path_list(paths))
     checks: list[FileCheck] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:
 
@@ -176,5 +181,6 @@ def problem_table(checks: Sequence[FileCheck]) -> str:
             rows.append((check.path, "", "", "", f"{left:,} more problems"))
     if len(rows) == 1:
         return ""
+    rows = [tuple(map(escape, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "\n".join("  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in rows)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.errors import UnsupportedExpressionError
-from shardmill.expressions import literal_of
+from shardmill.literals import literal_of, scalar_literal
 
 _COMPARISONS = {
     "equal": "==",
@@ -171,27 +171,6 @@ def _condition(node: Any) -> dict[str, Any]:
             raise UnsupportedExpressionError(f"a filter is a condition, not {truth!r}")
         return {"constant": truth}
     return node
-
-
-def scalar_literal(scalar: Any) -> Any:
-    """A literal of the wire form, exact in the scalar's unit."""
-    kind = scalar.type
-    types = pa.types
-    if types.is_dictionary(kind):
-        return scalar_literal(scalar.value)
-    if types.is_timestamp(kind):
-        return {"timestamp": {"value": scalar.value, "unit": kind.unit, "zone": kind.tz}}
-    if types.is_date32(kind):
-        return {"date": scalar.value}
-    if types.is_date64(kind):
-        return {"timestamp": {"value": scalar.value, "unit": "ms", "zone": None}}
-    if types.is_time(kind):
-        return {"time": {"value": scalar.value, "unit": kind.unit}}
-    if types.is_duration(kind):
-        return {"duration": {"value": scalar.value, "unit": kind.unit}}
-    if types.is_nested(kind) or types.is_interval(kind) or isinstance(kind, pa.BaseExtensionType):
-        raise UnsupportedExpressionError(f"a filter compares with no {kind}")
-    return literal_of(scalar.as_py())
 
 
 def _unsupported(function: str) -> UnsupportedExpressionError:

@@ -35,6 +35,8 @@ T = TypeVar("T")
 _SIGNAL_POLL_S = 0.2
 # A cluster may grow while a run goes on.
 _CLUSTER_POLL_S = 5.0
+# Nodes may be on their way: a cluster that grows on demand takes minutes to start the first.
+_NO_CPU_PATIENCE_S = 600.0
 # A cancelled split stops at its next chunk.
 _CANCEL_PATIENCE_S = 10.0
 # A task whose worker dies (out of memory, lost machine) is repeated this often. Errors of ours are not: they would come again.
@@ -78,14 +80,15 @@ def run_splits(function: Callable[[str], T], splits: Sequence[str], workers: int
         The index of a split and its result, as they finish. Closing the generator cancels what has not.
 
     Raises:
-        EngineError: a task was lost more often than it is repeated, or raised.
+        EngineError: a task raised, or was lost after all of its retries; or the cluster had no CPU for ten minutes.
     """
     token = uuid.uuid4().hex
     # In a list, the reference itself is the argument: the worker fetches what it stands for once.
     shared = [ray.put(function)]
     waiting = deque(enumerate(splits))
     running: dict[Any, int] = {}
-    window, measured_at = _window(workers), time.monotonic()
+    window, measured_at = _window(workers, _cpus()), time.monotonic()
+    had_cpu_at = measured_at
     try:
         while waiting or running:
             while waiting and len(running) < window:
@@ -95,7 +98,15 @@ def run_splits(function: Callable[[str], T], splits: Sequence[str], workers: int
             for reference in finished:
                 yield running.pop(reference), _result(reference)
             if time.monotonic() - measured_at > _CLUSTER_POLL_S:
-                window, measured_at = _window(workers), time.monotonic()
+                cpus, measured_at = _cpus(), time.monotonic()
+                window = _window(workers, cpus)
+                if cpus:
+                    had_cpu_at = measured_at
+                elif measured_at - had_cpu_at > _NO_CPU_PATIENCE_S:
+                    raise EngineError(
+                        f"No node of the Ray cluster has had a CPU for {_NO_CPU_PATIENCE_S:.0f} s\n"
+                        "hint: `ray status` shows the nodes; run the job again when some of them have CPUs"
+                    )
     finally:
         _cancel(list(running))
 
@@ -124,9 +135,13 @@ def _function(_token: str, shared: _Uncompared) -> Callable[[str], Any]:
     return ray.get(shared.reference)
 
 
-def _window(workers: int | None) -> int:
+def _cpus() -> int:
+    return int(ray.cluster_resources().get("CPU", 0))
+
+
+def _window(workers: int | None, cpus: int) -> int:
     """Tasks in flight. Without a limit, one waits behind each that runs, so that no CPU waits for the driver."""
-    return workers or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    return workers or 2 * max(1, cpus)
 
 
 def _result(reference: Any) -> Any:

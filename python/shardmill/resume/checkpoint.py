@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from shardmill.errors import OptionError
+from shardmill.errors import NotFoundError, OptionError
 from shardmill.sizes import byte_count
-from shardmill.storage import configure_all, is_remote, shown
+from shardmill.storage import configure_all, path_of, refuse_keys, served_path, shown
 
 NullIds = Literal["error", "always_process"]
 DuplicateIds = Literal["count", "strict"]
 ChangedInput = Literal["error", "reprocess"]
+Delivery = Literal["exactly-once", "at-least-once"]
 
 
 @dataclass(frozen=True)
@@ -37,22 +40,26 @@ class Checkpoint:
         null_ids: ``"error"`` stops at the first row without an id and names it; ``"always_process"`` processes such a row with its split,
             and never takes it for done.
         duplicate_ids: ``"count"``: rows of one run that share an id are all processed. ``"strict"``: refuse the input before anything is done.
-        changed_input: what to do with a file that is not what it was when it was planned: ``"error"``, or ``"reprocess"`` to read it
-            again and skip the ids that are done; that needs an ``id_column``.
+        changed_input: how to handle a file that changed after it was read. ``"error"`` stops the job. ``"reprocess"`` reads the file
+            again: with an ``id_column``, ids that are done are skipped; without one, the whole split is run again, and the new output
+            replaces the old one. A file of which nothing was committed, or that had quarantined items, may always change.
         version: any string. A checkpoint of another version is refused: change it when your functions change.
         done: files or folders with ids that are done, from elsewhere; needs an ``id_column``.
         memory_bytes: about how much memory building an index of ids may take, in bytes or as ``"1GiB"``.
+        delivery: the guarantee for a remote ``path``. ``"exactly-once"`` requires conditional puts; a store without them is refused at
+            the start. ``"at-least-once"`` accepts such a store. Each row is still in the output once as long as only one run works on the
+            job at a time. Two runs at the same time may not notice each other: both may process the same rows, and one may replace the
+            output of the other.
         storage_options: how the store of a remote ``path`` is reached, see :func:`shardmill.storage.configure`.
 
     Example:
         >>> from shardmill.resume import Checkpoint
         >>> Checkpoint("state/", id_column="url", version="2")
         Checkpoint(path='state/', id_column='url', version='2')
-        >>> Checkpoint("state/", changed_input="reprocess")
+        >>> Checkpoint("state/", duplicate_ids="strict")
         Traceback (most recent call last):
         ...
-        shardmill.errors.OptionError: `changed_input="reprocess"` needs an `id_column`
-        hint: without ids, rows of the changed file that are done cannot be told from new ones
+        shardmill.errors.OptionError: `duplicate_ids="strict"` needs an `id_column`
     """
 
     path: str | PathLike[str]
@@ -65,17 +72,18 @@ class Checkpoint:
     version: str = ""
     done: str | PathLike[str] | Sequence[str | PathLike[str]] = ()
     memory_bytes: int | str = 1 << 30
+    delivery: Delivery = "exactly-once"
     storage_options: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | PathLike) or not fspath(self.path):
             raise OptionError(f"`path` is {self.path!r}; it must be a folder")
+        refuse_keys([fspath(self.path)])
         if self.storage_options is not None:
             configure_all([fspath(self.path)], self.storage_options)
-        if "://" in fspath(self.path) and not fspath(self.path).startswith("file://") and not is_remote(self.path):
-            raise OptionError(
-                f"`path` is {self.path!r}; a checkpoint is in a folder, or below a path of an object store"
-            )
+        served = served_path(self.path)
+        if served != fspath(self.path):
+            object.__setattr__(self, "path", served)
         columns = self.id_columns
         if not all(isinstance(column, str) and column for column in columns) or (
             self.id_column is not None and not columns
@@ -87,6 +95,7 @@ class Checkpoint:
             ("null_ids", NullIds),
             ("duplicate_ids", DuplicateIds),
             ("changed_input", ChangedInput),
+            ("delivery", Delivery),
         ):
             if getattr(self, option) not in get_args(allowed):
                 raise OptionError(f"`{option}` is {getattr(self, option)!r}; one of {', '.join(get_args(allowed))}")
@@ -97,13 +106,9 @@ class Checkpoint:
         object.__setattr__(self, "memory_bytes", byte_count(self.memory_bytes, "memory_bytes"))
         if not all(isinstance(path, str | PathLike) for path in self.done_list()):
             raise OptionError(f"`done` is {self.done!r}; it must be a path or several")
+        refuse_keys(self.done_paths)
         if not columns and self.done_paths:
             raise OptionError("`done` needs an `id_column`\nhint: name the column of the files that holds the ids")
-        if not columns and self.changed_input == "reprocess":
-            raise OptionError(
-                '`changed_input="reprocess"` needs an `id_column`\n'
-                "hint: without ids, rows of the changed file that are done cannot be told from new ones"
-            )
         if not columns and self.duplicate_ids == "strict":
             raise OptionError('`duplicate_ids="strict"` needs an `id_column`')
 
@@ -116,6 +121,43 @@ class Checkpoint:
         # Secrets do not travel, nor objects that hold some.
         return {**self.__dict__, "storage_options": shown([fspath(self.path)], self.storage_options)}
 
+    def relocate(
+        self,
+        *,
+        input: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,  # noqa: A002 - as `--input`
+        output: str | PathLike[str] | None = None,
+    ) -> None:
+        """Sets the new paths of the input and the output of the job, when they were moved separately from the checkpoint.
+
+        This is not needed if checkpoint, input and output were moved or copied together, in one directory tree.
+        Nothing is read from, or written to, the earlier paths.
+
+        Args:
+            input: the new path of the input; for a job with several inputs a list, in the order of ``shardmill checkpoint inspect``.
+                Unchanged when ``None``.
+            output: the new directory of the outputs. Unchanged when ``None``.
+
+        Raises:
+            shardmill.NotFoundError: the checkpoint, an input or the output does not exist.
+            shardmill.CheckpointBusyError: the job is running.
+            shardmill.OptionError: the number of inputs differs from that of the job, or the output is also an input.
+        """
+        from shardmill._native import journal
+        from shardmill.storage import is_remote, path_list, real
+
+        inputs = None if input is None else [real(path) for path in path_list(input)]
+        target = None if output is None else real(output)
+        for path in inputs or []:
+            if not is_remote(path) and not glob.glob(path, recursive=True) and not Path(path).exists():  # noqa: PTH207 - it is absolute
+                raise NotFoundError(f"The input `{path}` does not exist\nhint: move or copy the input there first")
+        if target is not None and not is_remote(target) and not Path(target).is_dir():
+            raise NotFoundError(
+                f"The output directory `{target}` does not exist\nhint: move or copy the outputs there first"
+            )
+        if target is not None and target in (inputs or []):
+            raise OptionError(f"`{target}` is the input; the outputs of a job have a directory of their own")
+        journal.relocate(real(self.path), inputs=inputs, output=target)
+
     @property
     def id_columns(self) -> list[str]:
         """The names of the columns that make an id."""
@@ -126,7 +168,7 @@ class Checkpoint:
     @property
     def done_paths(self) -> list[str]:
         """The paths of ``done`` as a list."""
-        return [fspath(path) for path in self.done_list()]
+        return [path_of(path) for path in self.done_list()]
 
     def done_list(self) -> list[Any]:
         """``done`` as a list, whatever is in it."""

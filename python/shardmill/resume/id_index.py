@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from shardmill import storage
 from shardmill._native import resume as _native
 from shardmill.arrow import as_pyarrow_array
 from shardmill.dataset import PathLike, column_names
@@ -69,23 +70,24 @@ class IdIndex:
             raise OptionError("an id is made of one column or several, and none was named")
         memory, count = byte_count(memory_bytes, "memory_bytes"), checked_threads(threads)
         names = _names(paths)
+        path = None if path is None else _local(path)
         if names is None:
             if path is None:
                 raise OptionError("an index of Arrow data has no files to be found again by\nhint: name its path=")
-            builder = _native.IndexBuilder(os.fspath(path), columns, memory_bytes=memory, threads=count)
+            builder = _native.IndexBuilder(path, columns, memory_bytes=memory, threads=count)
             for rows in [paths] if _is_arrow(paths) else paths:
                 builder.add(rows)
             return IdIndex(builder.finish())
 
         if path is not None and os.path.realpath(path) in map(os.path.realpath, names):
-            raise OptionError(f"{os.fspath(path)!r} is a file of ids; the index needs a path of its own")
+            raise OptionError(f"{path!r} is a file of ids; the index needs a path of its own")
 
         def build(target: str) -> _native.IdIndex:
             return read_index(
                 names, columns, path=target, format=format, memory_bytes=memory, threads=count, is_shown=progress
             )
 
-        return IdIndex(build(os.fspath(path)) if path is not None else cached(names, columns, format, build))
+        return IdIndex(build(path) if path is not None else cached(names, columns, format, build))
 
     @staticmethod
     def open(path: PathLike) -> IdIndex:
@@ -95,7 +97,7 @@ class IdIndex:
             FileNotFoundError: when there is no such file.
             ValueError: for a file that is no index, or damaged.
         """
-        return IdIndex(_native.IdIndex.open(os.fspath(path)))
+        return IdIndex(_native.IdIndex.open(_local(path)))
 
     def contains(self, ids: Any) -> Any:
         """One boolean a row: whether the id is in the index. A null never is.
@@ -155,6 +157,14 @@ class IdIndex:
         return IdIndex.open, (self.path,)
 
 
+def _local(path: PathLike) -> str:
+    """The path of an index. An index is memory-mapped, so it must be a local file."""
+    served = storage.served_path(path)
+    if storage.is_remote(served):
+        raise OptionError(f"{served!r} is not a local path, and an index is a local file that is mapped")
+    return served
+
+
 def _is_arrow(data: Any) -> bool:
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
 
@@ -162,7 +172,7 @@ def _is_arrow(data: Any) -> bool:
 def _names(paths: Any) -> list[str] | None:
     """``paths`` as a list of paths, or ``None`` for Arrow data."""
     if isinstance(paths, str | os.PathLike):
-        return [os.fspath(paths)]
+        return [storage.path_of(paths)]
     if _is_arrow(paths) or not isinstance(paths, Sequence):
         if not _is_arrow(paths) and not isinstance(paths, Iterable):
             raise TypeError(f"{type(paths).__name__} is neither paths nor Arrow data")
@@ -170,5 +180,5 @@ def _names(paths: Any) -> list[str] | None:
     if all(isinstance(part, str | os.PathLike) for part in paths):
         if not paths:
             raise OptionError("no path was given")
-        return [os.fspath(part) for part in paths]
+        return [storage.path_of(part) for part in paths]
     return None

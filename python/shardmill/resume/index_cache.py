@@ -1,24 +1,44 @@
-"""Indexes of files in the user's cache folder, each built once however many processes ask for it."""
+"""Indexes in the user's cache directory. Each is built once, even if several processes ask for it.
+
+The index of one set of files (:func:`cached`) is one file. The ids of a job grow from run to run, so its index consists of several files, the
+*levels* (:func:`levels`). Each level holds the ids of some files of the job, and each file belongs to one level. New files become a new level.
+When there are too many levels, the small ones are merged. So each id is read only a few times over the life of a job, and the number of files
+is bounded.
+
+A catalog next to the levels lists the files from which each level was built. The invariant: a level is used only if the catalog lists exactly
+its files, by path, size and time of change, and all of them are requested. A process that dies may leave levels that no catalog names, which
+are removed, or two levels of the same files, of which one is used.
+"""
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import json
 import logging
 import os
+import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from shardmill._native import resume as _native
 from shardmill.curate.progress import Progress
-from shardmill.errors import FormatError, NotFoundError
+from shardmill.errors import FormatError, StorageError
 
 _logger = logging.getLogger("shardmill.resume")
 _POLL_S = 0.2
 _KEPT_S = 14 * 24 * 3600
+#: Levels that a set of files may have; each costs a look-up for every row.
+MAX_LEVELS = 6
+# Levels of other sets of the same family, such as those that are done before an earlier part of the plan.
+_MAX_OTHERS = 6
 
 
 def read_index(
@@ -76,43 +96,243 @@ def cached(
     paths: list[str], columns: list[str], format: str | None, build: Callable[[str], _native.IdIndex]
 ) -> _native.IdIndex:
     """The index of these files as they are now: mapped if somebody built it, else built by one of those who ask."""
-    folder = _folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    name = _key(paths, columns, format)
-    target = str(folder / f"{name}.ids")
-    index = _opened(target)
+    name = f"{_key(paths, columns, format)}.ids"
+    index = _opened(_folder() / name)
     if index is not None:
         return index
-    # The lock goes with the process that holds it, so a killed one leaves nothing that others would wait for.
-    with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        index = _opened(target)
+    with _locked(name) as folder:
+        index = _opened(folder / name)
         if index is None:
             _forget(folder)
-            index = build(target)
+            index = build(str(folder / name))
         return index
+
+
+@dataclass(frozen=True)
+class Source:
+    """The current version of a file of ids.
+
+    Attributes:
+        path: path of the file.
+        size: size in bytes.
+        changed: time of change in nanoseconds.
+        xxh3: recorded hash of its content; empty if there is none.
+    """
+
+    path: str
+    size: int
+    changed: int
+    xxh3: str = ""
+
+    def version(self) -> str:
+        """A digest that changes with each attribute."""
+        content = json.dumps([self.path, self.size, self.changed, self.xxh3])
+        return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class _Level:
+    name: str
+    size: int
+    versions: frozenset[str]
+
+
+def levels(
+    sources: Collection[Source],
+    columns: Sequence[str],
+    build: Callable[[list[Source], str], _native.IdIndex],
+    *,
+    protected: Collection[str] = (),
+) -> list[str]:
+    """The paths of indexes that together hold the ids of ``sources``, each file in one index.
+
+    Args:
+        sources: the files; at least one.
+        columns: the columns that make an id.
+        build: builds the index of some of the files at a path.
+        protected: paths that an earlier call returned and that must not be removed.
+    """
+    family = _family(sources, columns)
+    wanted = {source.version(): source for source in sources}
+    with _locked(family, lambda folder: _missing(folder, family, wanted) == []) as folder:
+        catalog = _catalog(folder, family)
+        used = _cover(folder, catalog, wanted)
+        new = _uncovered(used, wanted)
+        absorbed: list[_Level] = []
+        if new:
+            size = sum(source.size for source in new)
+            absorbed = _absorbed(used, size, {Path(path).name for path in protected})
+            versions = frozenset(source.version() for source in new).union(*(level.versions for level in absorbed))
+            name = f"{family}-{_digest(sorted(versions))}.ids"
+            _forget(folder)
+            build([wanted[version] for version in wanted if version in versions], str(folder / name))
+            size += sum(level.size for level in absorbed)
+            used = [*(level for level in used if level not in absorbed), _Level(name, size, versions)]
+        if os.access(folder, os.W_OK):
+            others = [level for level in catalog if level not in used and level not in absorbed]
+            others = [level for level in others if _is_of_use(folder, level, used, protected)]
+            # The last are those that were used last.
+            _keep(folder, family, [*others[-_MAX_OTHERS:], *used])
+        return [str(folder / level.name) for level in used]
+
+
+def _family(sources: Collection[Source], columns: Sequence[str]) -> str:
+    """The name shared by levels that may replace one another: same columns, files in the same directories."""
+    folders = sorted({source.path.rpartition("/")[0] for source in sources})
+    return _digest([_native.INDEX_VERSION, list(columns), folders])
+
+
+def _catalog(folder: Path, family: str) -> list[_Level]:
+    try:
+        entries = json.loads((folder / f"{family}.json").read_bytes())
+        return [_Level(entry["name"], entry["size"], frozenset(entry["versions"])) for entry in entries]
+    except OSError:
+        return []
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _logger.warning("`%s` is damaged (%s); its indexes are built again", folder / f"{family}.json", error)
+        return []
+
+
+def _cover(folder: Path, catalog: list[_Level], wanted: dict[str, Source]) -> list[_Level]:
+    """Levels that hold wanted files only, each file once, the largest level first."""
+    used: list[_Level] = []
+    covered: set[str] = set()
+    for level in sorted(catalog, key=lambda level: len(level.versions), reverse=True):
+        if level.versions <= wanted.keys() and covered.isdisjoint(level.versions) and _opened(folder / level.name):
+            used.append(level)
+            covered |= level.versions
+    return used
+
+
+def _uncovered(used: list[_Level], wanted: dict[str, Source]) -> list[Source]:
+    covered = set[str]().union(*(level.versions for level in used))
+    return [source for version, source in wanted.items() if version not in covered]
+
+
+def _missing(folder: Path, family: str, wanted: dict[str, Source]) -> list[Source]:
+    return _uncovered(_cover(folder, _catalog(folder, family), wanted), wanted)
+
+
+def _absorbed(used: list[_Level], size: int, protected: set[str]) -> list[_Level]:
+    """Levels to merge into a new level of a given size: small ones, so that ids are seldom read again."""
+    absorbed: list[_Level] = []
+    if len(used) < MAX_LEVELS:
+        return absorbed
+    for level in sorted((level for level in used if level.name not in protected), key=lambda level: level.size):
+        if level.size > 2 * size and len(used) - len(absorbed) < MAX_LEVELS:
+            break
+        absorbed.append(level)
+        size += level.size
+    return absorbed
+
+
+def _is_of_use(folder: Path, level: _Level, used: list[_Level], protected: Collection[str]) -> bool:
+    """Whether another set of files may use a level; a level that a larger one includes is not needed."""
+    path = folder / level.name
+    return path.exists() and (str(path) in protected or not any(level.versions < other.versions for other in used))
+
+
+def _keep(folder: Path, family: str, kept: list[_Level]) -> None:
+    """Writes the catalog, then removes levels of the family that it does not name. Processes that have mapped one keep it."""
+    entries = [{"name": level.name, "size": level.size, "versions": sorted(level.versions)} for level in kept]
+    content = json.dumps(entries)
+    path = folder / f"{family}.json"
+    if not path.exists() or path.read_text() != content:
+        new = folder / f".{family}.json.new"
+        new.write_text(content)
+        new.replace(path)
+    os.utime(path)
+    names = {level.name for level in kept}
+    for other in folder.glob(f"{family}-*.ids"):
+        if other.name not in names:
+            other.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(name: str, is_enough: Callable[[Path], bool] = lambda _folder: False) -> Iterator[Path]:
+    """A directory for indexes, locked against other processes that build an index of the same name.
+
+    This is the cache directory. If that cannot be written and does not hold all that is needed, it is a temporary directory of this process.
+    """
+    folder = _folder()
+    try:
+        lock = _lock(folder, name)
+    except OSError as error:
+        if is_enough(folder):
+            yield folder
+            return
+        folder = _private_folder(str(folder), error.strerror or str(error))
+        lock = _lock(folder, name)
+    try:
+        yield folder
+    finally:
+        # Removed while it is held: who waits for it finds that its file is gone, and makes another.
+        (folder / f"{name}.lock").unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _lock(folder: Path, name: str) -> int:
+    """Takes a lock. The system releases it when the process ends, so a killed process does not block others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(13, "it cannot be written")
+    path = folder / f"{name}.lock"
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(os.fstat(lock), path.stat()):
+                return lock
+        except FileNotFoundError:
+            pass
+        os.close(lock)
+
+
+@lru_cache(maxsize=1)
+def _private_folder(cache: str, reason: str) -> Path:
+    _logger.warning(
+        "The cache directory `%s` cannot be used (%s); indexes of ids go to a temporary directory and are built again by each process\n"
+        "hint: set XDG_CACHE_HOME to a directory that can be written",
+        cache,
+        reason,
+    )
+    folder, owner = Path(tempfile.mkdtemp(prefix="shardmill-indexes-")), os.getpid()
+
+    def remove() -> None:
+        # A forked child ends too.
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
 
 
 def _forget(folder: Path) -> None:
-    """Removes indexes that nobody has asked for in two weeks. Who has one mapped keeps it."""
-    for path in folder.glob("*.ids"):
-        if time.time() - path.stat().st_mtime > _KEPT_S:
-            path.unlink(missing_ok=True)
-            path.with_suffix(".lock").unlink(missing_ok=True)
+    """Removes files that were not used for two weeks. Processes that have mapped an index keep it."""
+    for path in [*folder.glob("*.ids"), *folder.glob("*.json"), *folder.glob("*.lock")]:
+        try:
+            if time.time() - path.stat().st_mtime > _KEPT_S:
+                path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            continue
 
 
-def _opened(target: str) -> _native.IdIndex | None:
+def _opened(target: Path) -> _native.IdIndex | None:
     try:
-        index = _native.IdIndex.open(target)
+        index = _native.IdIndex.open(str(target))
         # A cache lies about for long, and what it says decides which rows are done. This is a moment for a gigabyte.
         index.verify()
-        os.utime(target)
-        return index
-    except NotFoundError:
+    except StorageError:
+        # Mostly there is none. One that cannot be read is as good as none.
         return None
     except FormatError as error:
         _logger.warning("%s; it is built again", error)
         return None
+    try:
+        os.utime(target)
+    except OSError:
+        _logger.debug("`%s` is read-only", target)
+    return index
 
 
 def _folder() -> Path:
@@ -122,6 +342,8 @@ def _folder() -> Path:
 
 def _key(paths: list[str], columns: list[str], format: str | None) -> str:
     """Changes with the columns, with each file's path, size and time of change, and with the layout of the index."""
-    files = sorted(_native.versions_of(paths, format=format))
-    content = json.dumps([_native.INDEX_VERSION, columns, format, files])
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
+    return _digest([_native.INDEX_VERSION, columns, format, sorted(_native.versions_of(paths, format=format))])
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

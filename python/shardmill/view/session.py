@@ -16,6 +16,7 @@ from threading import RLock
 from typing import Any
 
 from shardmill.expressions import Expression
+from shardmill.storage import path_of
 from shardmill.view.errors import Refused
 from shardmill.view.images import ImageStore
 from shardmill.view.numbering import Division, FileOrder, FileRows, Rows
@@ -34,6 +35,7 @@ class Source:
     filter: Expression | None = None
     format: str | None = None
     partitioning: str | None = None
+    ignore_zeros: bool = False
 
     def open(
         self, *, columns: Sequence[str] | None = None, condition: Expression | None = None, is_whole: bool = False
@@ -52,6 +54,7 @@ class Source:
                 filter=parts[0] & parts[1] if len(parts) == 2 else parts[0] if parts else None,
                 format=self.format,
                 partitioning=self.partitioning,
+                ignore_zeros=self.ignore_zeros,
             )
 
 
@@ -183,7 +186,7 @@ class Session:
 
 
 def _folders(files: Sequence[str], paths: Sequence[str]) -> list[str]:
-    return sorted({str(FilePath(file).parent) for file in files} | {str(path) for path in paths})
+    return sorted({str(FilePath(file).parent) for file in files} | {path_of(path) for path in paths})
 
 
 def _facts(paths: Sequence[str]) -> dict[str, tuple[int, int, int] | None]:

@@ -17,7 +17,7 @@ fn recorded_writer_options(options: &str) -> PyResult<String> {
 }
 
 fn refused(error: &Error) -> PyErr {
-    PyShardmillError::option(error.to_string()).into()
+    PyShardmillError::option(&error.to_string()).into()
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -31,7 +31,7 @@ impl PyReader {
             "full" => Verify::Full,
             "header" => Verify::Header,
             "none" => Verify::None,
-            other => return Err(PyShardmillError::option(format!("verify is 'full', 'header' or 'none', not {other:?}")).into()),
+            other => return Err(PyShardmillError::option(&format!("verify is 'full', 'header' or 'none', not {other:?}")).into()),
         };
         let tail = ReaderOptions::parse(options).map_err(|error| refused(&error))?.footer_prefetch_bytes;
         let reader = py.detach(|| Reader::open(path, verify, tail)).map_err(PyShardmillError::from)?;

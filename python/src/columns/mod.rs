@@ -202,7 +202,7 @@ pub(crate) fn kind(name: &str) -> PyShardmillResult<Kind> {
         "torch" => Ok(Kind::Torch),
         "numpy" => Ok(Kind::Numpy),
         "dict" => Ok(Kind::Dict),
-        _ => Err(PyShardmillError::option(format!("`output` is \"torch\", \"numpy\", \"arrow\" or \"dict\", not {name:?}"))),
+        _ => Err(PyShardmillError::option(&format!("`output` is \"torch\", \"numpy\", \"arrow\" or \"dict\", not {name:?}"))),
     }
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn nulls(name: &str) -> PyShardmillResult<Nulls> {
         "error" => Ok(Nulls::Error),
         "fill" => Ok(Nulls::Fill),
         "mask" => Ok(Nulls::Mask),
-        _ => Err(PyShardmillError::option(format!("`nulls` is \"error\", \"fill\" or \"mask\", not {name:?}"))),
+        _ => Err(PyShardmillError::option(&format!("`nulls` is \"error\", \"fill\" or \"mask\", not {name:?}"))),
     }
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn fill_values(values: &Bound<'_, PyDict>) -> PyResult<BTreeMap<Strin
             FillValue::Text(value.extract()?)
         } else {
             let message = format!("`fill_values` of column `{name}` is a {}; it takes numbers, booleans, dates and times", value.get_type().name()?);
-            return Err(PyShardmillError::option(message).into());
+            return Err(PyShardmillError::option(&message).into());
         };
         filled.insert(name, value);
     }

@@ -2,14 +2,26 @@
 
 use super::parsed;
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::interruptible;
+use crate::interrupt::{interruptible, listening};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PySchema};
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
-use shardmill_load::{Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
+use shardmill_load::{
+    Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, files_left_out, fingerprint,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Paths of files below `paths` that a data set would leave out although their names do not say that they are not data.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
+pub(super) fn left_out(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyResult<Vec<String>> {
+    let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
+    let left_out = listening(py, || files_left_out(&paths, format))?.map_err(PyShardmillError::from)?;
+    Ok(left_out.into_iter().filter(|file| !file.is_side_car).map(|file| file.path).collect())
+}
 
 /// Path, name in states, constants by column, deleted rows.
 type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
@@ -20,7 +32,7 @@ pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, has_pickle_bytes=false, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
@@ -32,13 +44,15 @@ impl PyDataset {
         bad_lines: &str,
         skip_bad_files: bool,
         has_pickle_bytes: bool,
+        ignores_zeros: bool,
+        max_decoded_bytes: Option<u64>,
         threads: usize,
     ) -> PyResult<Self> {
         let bad_lines = match bad_lines {
             "error" => BadLines::Error,
             "skip" => BadLines::Skip,
             "null" => BadLines::Null,
-            other => return Err(PyShardmillError::option(format!("bad_lines is 'error', 'skip' or 'null', not {other:?}")).into()),
+            other => return Err(PyShardmillError::option(&format!("bad_lines is 'error', 'skip' or 'null', not {other:?}")).into()),
         };
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
         let options = DatasetOptions {
@@ -50,6 +64,8 @@ impl PyDataset {
             bad_lines,
             skip_bad_files,
             has_pickle_bytes,
+            ignores_zeros,
+            limit: max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default(),
             threads: threads.max(1),
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
@@ -148,10 +164,17 @@ impl PyDataset {
         self.0.files().iter().map(|file| (file.path.clone(), file.relative.clone(), file.size, file.num_rows())).collect()
     }
 
-    /// (path, reason) of each file that was left out.
+    /// (path, reason) of each file that was left out, those that could not be opened last.
     #[getter]
     fn skipped(&self) -> Vec<(String, String)> {
-        self.0.skipped().iter().map(|(path, error)| (path.clone(), shardmill_curate::reason(error))).collect()
+        let left_out = self.0.left_out().iter().map(|file| (file.path.clone(), file.reason.clone()));
+        left_out.chain(self.0.skipped().iter().map(|(path, error)| (path.clone(), shardmill_curate::reason(error)))).collect()
+    }
+
+    /// Paths of files that were left out although their names do not say that they are not data.
+    #[getter]
+    fn left_out(&self) -> Vec<String> {
+        self.0.left_out().iter().filter(|file| !file.is_side_car).map(|file| file.path.clone()).collect()
     }
 
     #[getter]

@@ -199,7 +199,7 @@ impl PyRowPlan {
         self.check_epoch(epoch)?;
         let on_bad_rows = policy(on_bad_rows)?;
         if self.packed.is_some() && on_bad_rows != OnBadRows::Raise {
-            return Err(PyShardmillError::option("packs are planned from the lengths of all rows, so on_bad_rows is \"raise\"".to_owned()).into());
+            return Err(PyShardmillError::option("packs are planned from the lengths of all rows, so on_bad_rows is \"raise\"").into());
         }
         let outlet = Arc::clone(&outlet.0);
         // In the order of the files, blocks decide nothing but speed.
@@ -297,7 +297,7 @@ impl PyRowPlan {
     fn check_epoch(&self, epoch: u64) -> PyResult<()> {
         match &self.packed {
             Some(packed) if packed.epoch != epoch => {
-                Err(PyShardmillError::option(format!("these are the packs of epoch {}, not of {epoch}", packed.epoch)).into())
+                Err(PyShardmillError::option(&format!("these are the packs of epoch {}, not of {epoch}", packed.epoch)).into())
             }
             _ => Ok(()),
         }
@@ -310,7 +310,7 @@ impl PyRowPlan {
 }
 
 fn parsed(filter: &str) -> PyResult<Expression> {
-    serde_json::from_str(filter).map_err(|error| PyShardmillError::option(format!("filter: {error}")).into())
+    serde_json::from_str(filter).map_err(|error| PyShardmillError::option(&format!("filter: {error}")).into())
 }
 
 fn policy(name: &str) -> PyResult<OnBadRows> {
@@ -318,7 +318,7 @@ fn policy(name: &str) -> PyResult<OnBadRows> {
         "raise" => Ok(OnBadRows::Raise),
         "skip" => Ok(OnBadRows::Skip),
         "replace" => Ok(OnBadRows::Replace),
-        other => Err(PyShardmillError::option(format!("on_bad_rows is 'raise', 'skip' or 'replace', not {other:?}")).into()),
+        other => Err(PyShardmillError::option(&format!("on_bad_rows is 'raise', 'skip' or 'replace', not {other:?}")).into()),
     }
 }
 
@@ -333,6 +333,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "load")?;
     module.add("ORDER_VERSION", ORDER_VERSION)?;
     module.add_class::<PyDataset>()?;
+    module.add_function(wrap_pyfunction!(dataset::left_out, &module)?)?;
     module.add_class::<PyOutlet>()?;
     module.add_class::<PyRowPlan>()?;
     module.add_class::<PyPass>()?;

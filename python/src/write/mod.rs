@@ -32,7 +32,7 @@ const COLUMN: &str = "record";
 #[serde(rename_all = "lowercase")]
 enum FormatOptions {
     ArrayRecord { options: String },
-    Parquet { compression: String },
+    Parquet { compression: String, page_checksums: bool },
     Jsonl { compression: String },
     WebDataset { compression: String, modified: u64, first_key: u64 },
     Mds { columns: Option<Vec<(String, String)>>, size_limit: Option<u32>, compression: Option<String>, hashes: Vec<String> },
@@ -119,8 +119,9 @@ impl PyWriter {
 fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Format> {
     Ok(match options {
         FormatOptions::ArrayRecord { options } => Format::ArrayRecord(WriterOptions::parse(&options).map_err(refused)?),
-        FormatOptions::Parquet { compression } => {
-            Format::Parquet { compression: compression.parse().map_err(refused)?, schema: schema.map(PySchema::into_inner) }
+        FormatOptions::Parquet { compression, page_checksums } => {
+            let compression = compression.parse().map_err(refused)?;
+            Format::Parquet { compression, omits_checksums: !page_checksums, schema: schema.map(PySchema::into_inner) }
         }
         FormatOptions::Jsonl { compression } => Format::Jsonl { compression: compression.parse().map_err(refused)? },
         FormatOptions::WebDataset { compression, modified, first_key } => Format::WebDataset {
@@ -140,12 +141,12 @@ fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Forma
 }
 
 fn refused(error: impl std::fmt::Display) -> PyErr {
-    PyShardmillError::option(error.to_string()).into()
+    PyShardmillError::option(&error.to_string()).into()
 }
 
 fn explained(error: &shardmill_formats::mds::Error) -> PyErr {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-    PyShardmillError::option(format!("{error}{hint}")).into()
+    PyShardmillError::option(&format!("{error}{hint}")).into()
 }
 
 /// Data that is not what it should be.

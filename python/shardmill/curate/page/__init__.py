@@ -9,13 +9,16 @@ import os
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shardmill._native import __version__
 from shardmill.curate.page import gallery, numbers
 from shardmill.curate.page.markup import Html, element, escaped
 from shardmill.curate.page.pictures import Thumbnailer
-from shardmill.curate.report import Report
 from shardmill.errors import OptionError
+
+if TYPE_CHECKING:
+    from shardmill.curate.report import Report
 
 __all__ = ["write_page"]
 
@@ -49,7 +52,7 @@ def write_page(
     Raises:
         shardmill.OptionError: there is no run to show, or ``samples`` is negative.
     """
-    if isinstance(runs, Report):
+    if not isinstance(runs, Mapping):
         runs = {f"{_format(runs, 'reader_type')} → {_format(runs, 'writer_format')}": runs}
     if not runs:
         raise OptionError("`runs` is empty; pass at least one report")

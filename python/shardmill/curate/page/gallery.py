@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shardmill.curate.page.documents import (
     Document,
@@ -15,7 +16,9 @@ from shardmill.curate.page.documents import (
 )
 from shardmill.curate.page.markup import Html, element
 from shardmill.curate.page.pictures import Thumbnail, Thumbnailer
-from shardmill.curate.report import Report
+
+if TYPE_CHECKING:
+    from shardmill.curate.report import Report
 
 _MOST_CHARACTERS = 280
 _MOST_ENTRIES = 8

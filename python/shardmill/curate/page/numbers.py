@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardmill.curate.page.charts import Part, bar, stacked
 from shardmill.curate.page.markup import Child, Html, element, joined, table
-from shardmill.curate.report import Report
 
-Runs = Mapping[str, Report]
+if TYPE_CHECKING:
+    from shardmill.curate.report import Report
+
+Runs = Mapping[str, "Report"]
 
 # A page is read by a person; the whole list is in quarantine.jsonl.
 _MOST_QUARANTINED = 60

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
+from shardmill._native.storage import is_local
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
 from shardmill.integrations.iceberg.pruning import prunable
+from shardmill.storage import path_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -204,10 +205,10 @@ def _arrow_schema(schema: Any) -> Any:
 
 
 def _local(path: str) -> str:
-    parts = urlsplit(path)
-    if parts.scheme in ("", "file"):
-        return unquote(parts.path) if parts.scheme else path
-    raise NotImplementedError(f"{path}: data files are read from local file systems, not from {parts.scheme}://")
+    if is_local(path):
+        return path_of(path)
+    scheme = path.partition(":")[0]
+    raise NotImplementedError(f"{path}: data files are read from local file systems, not from {scheme}://")
 
 
 def _name(table: Table) -> str:

@@ -10,9 +10,19 @@ try:
 except ImportError as missing:
     raise ImportError("a checkpoint needs Ray Data 2.60 or newer\nhint: pip install 'ray[data]>=2.60'") from missing
 
+import logging
+
 from shardmill.integrations.ray_checkpoint.config import ShardmillCheckpointConfig, checkpoint_config
 from shardmill.integrations.ray_checkpoint.filter import ShardmillCheckpointFilter
 from shardmill.integrations.ray_checkpoint.load import ShardmillCheckpointManager
+
+try:
+    from shardmill.integrations.ray_checkpoint import checks
+except ImportError as missing:
+    # The checks stand on parts of Ray that other versions may have elsewhere; the rest does not.
+    logging.getLogger(__name__).warning("Ids are checked when a job is resumed, and not before: %s", missing)
+else:
+    checks.register()
 
 __all__ = [
     "ShardmillCheckpointConfig",

@@ -10,6 +10,7 @@ from ray.data.checkpoint import CheckpointConfig
 from shardmill.errors import OptionError
 from shardmill.integrations.ray_checkpoint.filter import ShardmillCheckpointFilter
 from shardmill.integrations.ray_checkpoint.load import ShardmillCheckpointManager
+from shardmill.storage import path_of
 
 NullIds = Literal["error", "always_process"]
 
@@ -76,7 +77,7 @@ def checkpoint_config(
     classes = {"checkpoint_filter_cls": ShardmillCheckpointFilter, "checkpoint_manager_cls": ShardmillCheckpointManager}
     config = ShardmillCheckpointConfig(
         id_column,
-        os.fspath(checkpoint_path),
+        path_of(checkpoint_path),
         delete_checkpoint_on_success=delete_checkpoint_on_success,
         **classes | ray_options,
     )

@@ -10,7 +10,7 @@ import ray
 from ray.data.block import Block, BlockAccessor
 from ray.data.checkpoint import CheckpointConfig, CheckpointFilter
 
-from shardmill.errors import FormatError, MissingColumnError
+from shardmill.integrations.ray_checkpoint.ids import IdCheck
 from shardmill.integrations.ray_checkpoint.index_file import opened
 
 
@@ -25,7 +25,8 @@ class ShardmillCheckpointFilter(CheckpointFilter):
     def __init__(self, config: CheckpointConfig, checkpoint_ref: Any) -> None:
         super().__init__(config, checkpoint_ref)
         self._index = opened(ray.get(checkpoint_ref), config.filesystem)
-        self._allows_nulls = getattr(config, "null_ids", "error") == "always_process"
+        allows_nulls = getattr(config, "null_ids", "error") == "always_process"
+        self._check = IdCheck(str(config.id_column), allows_nulls)
 
     def filter_rows_for_block(self, block: Block) -> pa.Table:
         """The rows that are still to do.
@@ -53,13 +54,9 @@ class ShardmillCheckpointFilter(CheckpointFilter):
         return table.slice(0, 0) if done == table.num_rows else table.filter(pc.call_function("invert", [is_done]))
 
     def _is_done(self, table: pa.Table) -> pa.BooleanArray:
-        column = self.id_column
-        if column not in table.column_names:
-            raise MissingColumnError(f"a block has no id column {column!r}, only {', '.join(table.column_names)}")
-        ids = table[column]
-        if ids.null_count and not self._allows_nulls:
-            row = ids.is_null().to_pylist().index(True)
-            hint = 'null_ids="always_process" takes rows without an id as never done'
-            raise FormatError(f"row {row} of a block has no id: {column!r} is null\nhint: {hint}")
+        self._check.check(table, "a block")
+        ids = table[str(self.id_column)]
+        if ids.null_count == len(ids):
+            return pa.repeat(pa.scalar(False), len(ids))
         found = self._index.contains(ids)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

@@ -18,6 +18,8 @@ from shardmill.integrations.ray_checkpoint.recovery import committed_files, undo
 logger = logging.getLogger(__name__)
 
 _DEFAULT_MEMORY_BYTES = 1 << 30
+# For the check of ids, in the context of a plan: the type of those that are done.
+SEEN_TYPE = "shardmill.checkpoint_id_type"
 
 
 class ShardmillCheckpointManager(CheckpointManager):
@@ -57,7 +59,7 @@ class ShardmillCheckpointManager(CheckpointManager):
             return None, 0
         memory_bytes = getattr(self._config, "memory_bytes", _DEFAULT_MEMORY_BYTES)
         spec = IndexSpec.of(self.checkpoint_path, self._column, files, memory_bytes)
-        opened(spec, self.filesystem)
+        self._context.set_config(SEEN_TYPE, opened(spec, self.filesystem).id_type)
         reference = ray.put(spec)
         if getattr(self._config, "in_read_tasks", True):
             _request_read_tasks(self._context, reference)

@@ -29,7 +29,7 @@ from shardmill.integrations.ray_checkpoint.filter import ShardmillCheckpointFilt
 logger = logging.getLogger(__name__)
 
 _REQUEST = "shardmill.checkpoint_filter_in_read_tasks"
-_FILTER_NAME = "CheckpointFilter"
+FILTER_NAME = "CheckpointFilter"
 
 
 def request(context: DataContext, reference: Any) -> None:
@@ -69,7 +69,7 @@ class FilterInReadTasks(Rule):
 def _merged(
     operator: PhysicalOperator, context: DataContext, reference: Any, op_map: dict[PhysicalOperator, Any]
 ) -> PhysicalOperator:
-    if not isinstance(operator, ActorPoolMapOperator) or operator.name != _FILTER_NAME:
+    if not isinstance(operator, ActorPoolMapOperator) or operator.name != FILTER_NAME:
         return operator
     (read,), config = operator.input_dependencies, context.checkpoint_config
     if not isinstance(read, TaskPoolMapOperator) or config is None:

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from shardmill.dataset import Dataset, PathLike
+from shardmill.dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Dataset, PathLike
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
 from shardmill.integrations.torch.files import DataFileInfo
 from shardmill.integrations.torch.iterable import BatchDataset, unchanged
 from shardmill.integrations.torch.options import FORMATS, OUTPUT_FORMATS, check_splits, one_of
-from shardmill.loader import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Loader
+from shardmill.loader import Loader
 
 
 class BatchLoader(DataLoader):
