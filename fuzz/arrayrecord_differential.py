@@ -35,7 +35,6 @@ DIFFERENCES = {
     "order": "entries overlap, descend or lie where no chunk can be: the original reads what is there, ours refuses the file",
     "chunk": "a chunk has another number of records than its entry says: ours refuses the chunk",
     "empty": "asked for record 0 of a file without records the original delivers an empty one; ours raises",
-    "sizes": "the original compares the size of the only record of a chunk with that of the chunk; ours takes the latter, and delivers",
     "values": "the original does not look at the values of a chunk that decodes to nothing; ours does, and may refuse them",
     "blocks": "a compressed block has not the length that it states: the original reads what it needs, ours refuses the chunk",
     "text": "options of a writer that are no UTF-8: the original raises UnicodeDecodeError, ours gives them with the replacement character",
@@ -43,7 +42,7 @@ DIFFERENCES = {
     "spliced": "the index is that of another file, and what its entries lead to was not looked at here",
 }
 
-ONE_WAY = {"sizes": ("value", "error"), "values": ("error", "value"), "blocks": ("error", "value")}
+ONE_WAY = {"values": ("error", "value"), "blocks": ("error", "value")}
 """What ours and the original come to, where a difference is of that kind alone."""
 
 

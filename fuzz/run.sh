@@ -1,12 +1,13 @@
 #!/bin/bash
 # usage: fuzz/run.sh SECONDS [target ...]
 #
-# Runs each fuzz target for so many seconds, all of them when none is named, and fails on the first crash, hang or allocation beyond 2 GB.
-# Needs nightly Rust and cargo-fuzz. Inputs found on the way are kept in fuzz/corpus/, crashes in fuzz/artifacts/; neither is committed.
+# Runs each fuzz target for SECONDS, all of them when none is named, and fails on the first crash, hang or allocation beyond 2 GB.
+# `make fuzz` gives each 300 seconds, `make fuzz-nightly` 1200. Needs nightly Rust and cargo-fuzz. Inputs that are found go to fuzz/corpus/, crashes to
+# fuzz/artifacts/; neither is committed. To keep what a run found, minimise the corpus and copy a few small files to fuzz/seeds/ (docs/fuzzing.md).
 set -euo pipefail
 cd "$(dirname "$0")"
 if [[ ! "${1:-}" =~ ^[0-9]+$ ]]; then
-    sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 seconds=$1

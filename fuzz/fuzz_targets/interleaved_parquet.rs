@@ -10,6 +10,7 @@ use arrow_schema::ArrowError;
 use libfuzzer_sys::fuzz_target;
 use memory::Memory;
 use shardmill_curate::chunk::{Chunk, Lineage};
+use shardmill_curate::locate::Shared;
 use shardmill_curate::materialize::Bodies;
 use shardmill_curate::report::SplitReport;
 use shardmill_curate::schema::SchemaChoice;
@@ -19,6 +20,7 @@ use shardmill_curate::table::{from_table, to_table};
 use shardmill_engine::Cancel;
 use shardmill_formats::parquet::ParquetFile;
 use shardmill_plan::{InputFile, Split};
+use shardmill_storage::Roots;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -54,10 +56,12 @@ fn read_as_source(bytes: &[u8]) {
     file.write_all(bytes).expect("room for it");
     let path = file.path().display().to_string();
     let split = Split::new(0, vec![InputFile { path, size: bytes.len() as u64, modified_ns: 0, part: None }]);
-    let options = ParquetOptions { fields: None, max_batch_bytes: Some(BATCH_BYTES) };
+    let options = ParquetOptions { fields: None, max_batch_bytes: Some(BATCH_BYTES), max_decoded_bytes: None };
     let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
+    let shared = Shared::new(Roots::default(), 1 << 20);
     // A locator in the rows may name any file of this machine; nothing of it is looked up here.
-    let mut context = SplitContext { report: &mut report, cancel: &cancel, is_located: false, chunk_bytes: BATCH_BYTES, errors: &errors };
+    let mut context =
+        SplitContext { report: &mut report, cancel: &cancel, is_located: false, chunk_bytes: BATCH_BYTES, errors: &errors, shared: &shared };
     let mut emit = |mut chunk: Chunk, _: &mut SplitContext<'_>| {
         let _checked = check(&mut chunk);
         Ok(())

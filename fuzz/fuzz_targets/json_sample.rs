@@ -5,6 +5,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use shardmill_curate::chunk::{Chunk, Modality};
+use shardmill_curate::locate::Shared;
 use shardmill_curate::materialize::Bodies;
 use shardmill_curate::report::SplitReport;
 use shardmill_curate::schema::SchemaChoice;
@@ -15,6 +16,7 @@ use shardmill_curate::table::to_table;
 use shardmill_engine::Cancel;
 use shardmill_formats::tar::{end_of_archive, member_header, padding};
 use shardmill_plan::{InputFile, Split};
+use shardmill_storage::Roots;
 use std::io::Write;
 
 #[derive(Debug, Arbitrary)]
@@ -137,7 +139,9 @@ fn options(shard: &Shard<'_>) -> WebDatasetOptions {
             ..SampleKeys::default()
         },
         max_batch_bytes: shard.max_batch_bytes.map(|limit| u64::from(limit) + 1),
+        max_decoded_bytes: None,
         materialize_on_read: false,
+        ignore_zeros: false,
     }
 }
 
@@ -170,7 +174,9 @@ fuzz_target!(|shard: Shard<'_>| {
     let path = file.path().display().to_string();
     let split = Split::new(0, vec![InputFile { path, size: tar.len() as u64, modified_ns: 0, part: None }]);
     let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
-    let mut context = SplitContext { report: &mut report, cancel: &cancel, is_located: shard.is_located, chunk_bytes: 1 << 12, errors: &errors };
+    let shared = Shared::new(Roots::default(), 1 << 20);
+    let mut context =
+        SplitContext { report: &mut report, cancel: &cancel, is_located: shard.is_located, chunk_bytes: 1 << 12, errors: &errors, shared: &shared };
     let mut documents = 0;
     let mut emit = |mut chunk: Chunk, _: &mut SplitContext<'_>| {
         documents += chunk.documents.len();

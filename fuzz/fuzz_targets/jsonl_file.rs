@@ -6,6 +6,7 @@ mod memory;
 use libfuzzer_sys::fuzz_target;
 use memory::Memory;
 use shardmill_formats::jsonl::{JsonlFile, JsonlOptions, infer};
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
 use shardmill_storage::RangeRead;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 fuzz_target!(|bytes: &[u8]| {
     let object: Arc<dyn RangeRead> = Arc::new(Memory { path: "memory", bytes: bytes.to_vec() });
     for bad_lines in [BadLines::Error, BadLines::Skip, BadLines::Null] {
-        let options = JsonlOptions { bad_lines };
+        let options = JsonlOptions { bad_lines, limit: DecodeLimit::new(memory::LIMIT) };
         let Ok(schema) = infer(&[Arc::clone(&object)], &options) else { continue };
         let Ok(file) = JsonlFile::open(Arc::clone(&object), &schema, options) else { continue };
         let columns: Vec<usize> = (0..schema.fields().len()).collect();

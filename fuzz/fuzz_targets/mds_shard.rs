@@ -5,6 +5,7 @@ mod memory;
 
 use libfuzzer_sys::fuzz_target;
 use memory::Memory;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::mds::{Index, MdsFile, MdsOptions};
 use shardmill_formats::table::TableFile;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(Index::parse("index.json", text.as_bytes()).expect("what was written is read"), index);
     }
     for path in ["x.mds", "x.mds.br", "x.mds.bz2", "x.mds.gz", "x.mds.snappy", "x.mds.zstd"] {
-        let options = MdsOptions { has_pickle_bytes: true, ..MdsOptions::default() };
+        let options = MdsOptions { has_pickle_bytes: true, limit: DecodeLimit::new(memory::LIMIT), ..MdsOptions::default() };
         let Ok(file) = MdsFile::open(Arc::new(Memory { path, bytes: bytes.to_vec() }), &options) else { continue };
         let is_sound = file.verify().is_ok();
         let columns: Vec<usize> = (0..file.schema().fields().len()).collect();

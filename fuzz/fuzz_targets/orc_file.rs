@@ -8,6 +8,7 @@ mod memory;
 
 use libfuzzer_sys::fuzz_target;
 use memory::Memory;
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::orc::OrcFile;
 use shardmill_formats::table::TableFile;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ fuzz_target!(
         }
     },
     |bytes: &[u8]| {
-        let Ok(file) = OrcFile::open(Arc::new(Memory { path: "memory", bytes: bytes.to_vec() })) else { return };
+        let Ok(file) = OrcFile::open_limited(Arc::new(Memory { path: "memory", bytes: bytes.to_vec() }), DecodeLimit::new(memory::LIMIT)) else { return };
         let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
         for column in &columns {
             file.statistics(*column);

@@ -2,6 +2,9 @@
 
 use shardmill_storage::{Error, Identity, RangeRead};
 
+/// What a value may unpack to: far less than the memory that a run has.
+pub const LIMIT: u64 = 64 << 20;
+
 #[derive(Debug)]
 pub struct Memory {
     pub path: &'static str,
