@@ -75,15 +75,20 @@ def pipeline_of(
     else:
         reader = {"wds": WebDatasetSource, "parquet": InterleavedParquetSource}[kind](source, files_per_partition=1)
         stage, id_column = Map(work), ""
-    options = Checkpoint(checkpoint, id_column or None, delete_on_success=bool(delete), version=version)
-    return Pipeline(source=reader, stages=[stage], sink=ParquetSink(out, mode=mode), checkpoint=options)
+    # An empty path is a job without one.
+    state = (
+        Checkpoint(checkpoint, id_column or None, delete_on_success=bool(delete), version=version)
+        if checkpoint
+        else None
+    )
+    return Pipeline(source=reader, stages=[stage], sink=ParquetSink(out, mode=mode), checkpoint=state)
 
 
 def main(kind: str, source: str, out: str, *options: str) -> None:
     named = dict(option.split("=", 1) for option in options)
     executor, workers = named.pop("executor", "local"), int(named.pop("workers", "2"))
     job = pipeline_of(kind, source, out, **named)
-    if executor == "ray":
+    if executor == "ray" and "RAY_ADDRESS" not in os.environ:
         import ray
 
         ray.init(address="local", num_cpus=workers, include_dashboard=False, logging_level="error")

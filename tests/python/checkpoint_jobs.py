@@ -111,5 +111,16 @@ class Job:
         return self.state / json.loads((self.state / "checkpoint.json").read_text().split("\n")[0])["job"]
 
 
+def stopped_twice(job: Job, ids_of: Callable[[int], list], **options: Any) -> Job:
+    """Stops a job twice and adds files in between, so its checkpoint has one object of each kind."""
+    for number in range(1, 12, 2):
+        job.write(f"{number:03}", ids_of(number))
+    job.stop(3, **options)
+    for number in (0, 2):
+        job.write(f"{number:03}", ids_of(number))
+    job.stop(2, **options)
+    return job
+
+
 def hashable(id: tuple) -> tuple:
     return tuple(tuple(value) if isinstance(value, list) else value for value in id)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -422,8 +423,10 @@ def test_checkpoint_is_kept_when_an_earlier_run_has_quarantined_something(tmp_pa
     first = run(None)
     assert len(first.quarantined) == 1
     assert (tmp_path / "state" / "checkpoint.json").exists()
-    assert run(None).splits == []
-    assert (tmp_path / "state" / "checkpoint.json").exists(), "nobody has looked at what was left out"
+    again = run(None)
+    assert [Path(split["files"][0]).name for split in again.splits] == ["0.tar"], "what was left out stays open"
+    assert len(again.quarantined) == 1
+    assert (tmp_path / "state" / "checkpoint.json").exists()
 
 
 def test_files_whose_outputs_would_have_one_name_lose_no_row(job, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 import shardmill as sm
 from checkpoint_jobs import Job
-from shardmill.errors import CheckpointMismatchError
+from shardmill.errors import CheckpointMismatchError, FormatError, IdTypeError, MissingColumnError
 
 DAY, MOMENT = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12, 30)
 
@@ -122,7 +122,9 @@ def test_type_of_ids_that_changed_is_an_error_that_names_both(job):
     for file in job.source.iterdir():
         file.unlink()
     pq.write_table(pa.table({"id": [1, 2, 3, 4]}), job.source / "anew.parquet")
-    with pytest.raises(sm.Error, match="Ids of column `id` are signed integer here and string in the index"):
+    with pytest.raises(
+        sm.Error, match=r"Ids of column `id` are signed integer in `.*anew\.parquet` and string in earlier runs"
+    ):
         job.run()
 
 
@@ -168,3 +170,97 @@ def test_strict_job_refuses_ids_that_come_twice_and_names_one(job, tmp_path):
     job.write("1", ["d", "e"])
     job.run(duplicate_ids="strict", path=tmp_path / "state2")
     job.assert_ids(Counter("abcde"))
+
+
+def refused_before_a_commit(job, error, match, **options):
+    """The run is refused, its message names the file, and nothing of any split was committed."""
+    with pytest.raises(error, match=match) as caught:
+        job.run(**options)
+    assert "hint: " in str(caught.value) or error is MissingColumnError
+    assert job.work.calls == 0
+    assert not list(job.out.glob("*"))
+
+
+BAD = {
+    "floats": (pa.table({"id": [1.0, 2.0]}), IdTypeError, r"4\.parquet.*`id` are Float64"),
+    "text": (pa.table({"id": ["1", "2"]}), IdTypeError, r"`id` are string in .*4\.parquet` and signed integer in .*0\.parquet`"),
+    "unsigned": (pa.table({"id": pa.array([1], pa.uint64())}), IdTypeError, r"unsigned integer in .*4\.parquet`"),
+    "no such column": (pa.table({"other": [1]}), MissingColumnError, r"4\.parquet.*No column `id`"),
+    "a null": (pa.table({"id": pa.array([41, 42, None, 44])}), FormatError, r"null in row 2 of .*4\.parquet`"),
+    "nothing but nulls": (pa.table({"id": pa.array([None, None])}), FormatError, r"null in row 0 of .*4\.parquet`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_ids_that_a_footer_shows_to_be_wrong_in_the_fifth_file_stop_the_job_before_its_first_commit(job, name, kind):
+    table, error, match = BAD[name]
+    if kind == "orc" and name in ("unsigned", "nothing but nulls"):
+        pytest.skip("ORC has no such type")
+    write = pq.write_table if kind == "parquet" else pytest.importorskip("pyarrow.orc").write_table
+    for number in range(4):
+        write(pa.table({"id": [number * 10 + row for row in range(3)]}), job.source / f"{number}.{kind}")
+    write(table, job.source / f"4.{kind}")
+    refused_before_a_commit(job, error, match.replace("parquet", kind))
+    (job.source / f"4.{kind}").unlink()
+    job.run()
+    assert len(job.ids()) == 12
+
+
+def test_null_in_a_later_row_group_is_named_by_its_row_in_the_file(job):
+    job.write("0", list(range(10)))
+    pq.write_table(
+        pa.table({"id": [*range(100, 125), None, *range(200, 210)]}), job.source / "1.parquet", row_group_size=10
+    )
+    refused_before_a_commit(job, FormatError, r"null in row 25 of .*1\.parquet`")
+
+
+def test_ids_of_other_types_than_earlier_runs_had_are_refused_before_a_commit(job):
+    job.write("0", ["1", "2"])
+    job.run()
+    before = job.ids()
+    job.write("1", ["3"])
+    pq.write_table(pa.table({"id": [4]}), job.source / "2.parquet")
+    with pytest.raises(IdTypeError, match=r"signed integer in .*2\.parquet` and string in earlier runs of this job"):
+        job.run()
+    assert job.ids() == before
+
+
+def test_ids_of_other_types_than_those_that_are_done_are_refused_before_a_commit(job, tmp_path):
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "done.parquet")
+    job.write("0", ["1", "2"])
+    refused_before_a_commit(
+        job, IdTypeError, r"string in .*0\.parquet` and signed integer in the ids", done=tmp_path / "done.parquet"
+    )
+
+
+@pytest.mark.parametrize("extension", ["csv", "jsonl"])
+def test_null_id_that_no_footer_tells_stops_its_split_and_is_named_with_file_and_row(job, extension):
+    lines = {"csv": ["id,x", "1,a", ",b"], "jsonl": ['{"id": 1}', '{"id": null}']}[extension]
+    for number in range(2):
+        good = [line for line in lines if "1" in line or "id," in line]
+        (job.source / f"{number}.{extension}").write_text("\n".join(good if number == 0 else lines) + "\n")
+    with pytest.raises(FormatError, match=rf"null in row 1 of .*1\.{extension}`"):
+        job.run()
+    assert len(job.ids()) == 1
+
+
+def test_widths_and_kinds_of_one_type_pass(job):
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), job.source / "0.parquet")
+    pq.write_table(pa.table({"id": pa.array([2], pa.int64())}), job.source / "1.parquet")
+    pq.write_table(pa.table({"id": pa.array([], pa.float64())}), job.source / "2.parquet")
+    job.run()
+    assert sorted(id for (id,) in job.ids()) == [1, 2]
+
+
+def test_index_of_files_names_the_file_whose_ids_are_wrong(job):
+    for number in range(4):
+        job.write(f"{number}", [f"id {number}"])
+    for table, match in (
+        (pa.table({"id": [1.5]}), r"4\.parquet.*Float64"),
+        (pa.table({"id": [1]}), r"4\.parquet.*signed integer here and string in the index"),
+        (pa.table({"x": [1]}), r"4\.parquet.*No column `id`"),
+    ):
+        pq.write_table(table, job.source / "4.parquet")
+        with pytest.raises(FormatError, match=match):
+            sm.resume.IdIndex.build(job.source, "id")

@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq
 from checkpoint_jobs import Job
-from shardmill.errors import CheckpointMismatchError
+from shardmill.errors import CheckpointMismatchError, FormatError
 
 
 @pytest.fixture(autouse=True)
@@ -128,15 +128,61 @@ def test_file_that_was_away_for_a_run_is_done_when_it_is_back(job, tmp_path):
     job.assert_ids(expected)
 
 
-@pytest.mark.parametrize("was_done", [True, False])
-def test_file_that_was_rewritten_stops_the_job(job, was_done):
+def test_file_that_was_rewritten_after_it_was_read_stops_the_job(job):
     job.write_numbers()
     job.stop(3)
     before = job.ids()
-    job.write("000" if was_done else "004", ["new"])
-    with pytest.raises(CheckpointMismatchError, match=r"00[04]\.parquet` changed since.*(?s:.)hint: .*reprocess"):
+    job.write("000", ["new"])
+    with pytest.raises(CheckpointMismatchError, match=r"000\.parquet` changed since.*(?s:.)hint: .*reprocess"):
         job.run()
     assert job.ids() == before
+
+
+@pytest.mark.parametrize("id_column", ["id", None])
+@pytest.mark.parametrize("per_split", [1, 2])
+@pytest.mark.parametrize("was_corrupt", [True, False])
+def test_file_of_which_nothing_was_committed_may_be_replaced(job, id_column, per_split, was_corrupt):
+    """One that could not be read among them; the next version may be corrupt too, or the first one again."""
+    options: dict = {"id_column": id_column, "source": {"files_per_partition": per_split}}
+    expected = job.write_numbers(files=6)
+    path = job.source / "005.parquet"
+    first = path.read_bytes()
+    if was_corrupt:
+        path.write_bytes(first[: len(first) // 2])
+        for _ in range(2):
+            with pytest.raises(FormatError, match=r"005\.parquet"):
+                job.run(**options)
+            path.write_bytes(b"PAR1 and no more")
+    else:
+        job.stop(2, **options)
+    job.write("005", ["new"])
+    job.run(**options)
+    job.assert_ids(Counter(id for id in expected if int(id) < 50) + Counter(["new"]))
+    assert job.run(**options).splits == []
+
+
+def test_file_that_was_missing_while_its_split_failed_is_read_when_it_is_back(job, tmp_path):
+    expected = job.write_numbers()
+    job.stop(3)
+    (job.source / "004.parquet").rename(tmp_path / "aside")
+    job.run()
+    job.write("004", [str(number) for number in range(40, 50)])
+    job.run()
+    job.assert_ids(expected)
+
+
+@pytest.mark.parametrize("per_split", [1, 2])
+def test_rewritten_file_of_a_job_without_ids_is_run_again_and_its_output_replaced(job, per_split):
+    """The hint of the refusal, followed without an id column."""
+    options: dict = {"id_column": None, "source": {"files_per_partition": per_split}}
+    expected = job.write_numbers(files=4)
+    job.run(**options)
+    job.write("000", ["new"])
+    with pytest.raises(CheckpointMismatchError, match='hint: .*changed_input="reprocess"'):
+        job.run(**options)
+    job.run(**options, changed_input="reprocess")
+    job.assert_ids(Counter(id for id in expected if int(id) >= 10) + Counter(["new"]))
+    assert job.run(**options).splits == []
 
 
 def test_rewritten_files_are_read_again_and_done_ids_are_skipped(job):

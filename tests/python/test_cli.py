@@ -67,6 +67,8 @@ def test_curate_takes_every_option(shards: Path, tmp_path: Path) -> None:
     options += " --materialize-on-read --materialize-on-write --fields words,url --per-image-field boxes"
     options += " --per-text-field scores --sample-id-field id --blocksize 1MB --max-batch-bytes 64MiB"
     options += " --compression snappy --executor local --workers 1 --max-errors 3 --fail-on-quarantine --no-progress"
+    # Keys that no sample has are refused.
+    write_tar(shards / "z.tar", source_sample("z", words=3, url="u", boxes=[1, 2], scores=[1], id="z"))
     result = shardmill("curate", *sorted(shards.iterdir()), tmp_path / "out", *options.split())
     assert result.returncode == 0, result.stderr
     (file,) = (tmp_path / "out").glob("*.parquet")

@@ -56,7 +56,7 @@ def test_head_prints_a_table_and_talks_on_stderr(data: Path) -> None:
     header, types, *rows = result.stdout.splitlines()
     assert header.split() == ["row_id", "label", "text"]
     assert types.split() == ["int64", "int64", "string"]
-    assert rows[0].split(maxsplit=3) == ["0", "0", "0", r"line 0\n\x1b[31mof text"]
+    assert rows[0].split(maxsplit=3) == ["0", "0", "0", r"line 0\n\u001b[31mof text"]
     assert rows[3].split() == ["3", "3", "3", "null"]
     assert len(rows) == 4
 

@@ -170,12 +170,13 @@ def test_actors_filter_when_read_tasks_must_not_and_classes_work_in_a_plain_conf
     assert run_job(source, tmp_path / "out", context.checkpoint_config) == [1, 4, 5, 6]
 
 
-def test_error_of_a_read_task_reaches_the_driver_as_what_it_is(tmp_path):
-    source = write(tmp_path / "in", [1, None])
-    checkpoint = write(tmp_path / "checkpoint", [1], "done.parquet")
+def test_error_of_a_read_task_reaches_the_driver_as_what_it_is(tmp_path, context):
+    (tmp_path / "part.jsonl").write_text('{"id": "x"}\n{"id": null}\n')
+    checkpoint = write(tmp_path / "checkpoint", ["x"], "done.parquet")
+    context.checkpoint_config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
 
-    with pytest.raises(errors.FormatError, match=r"row 1 of a block has no id(.|\n)*hint"):
-        run_job(source, tmp_path / "out", checkpoint_config(id_column="id", checkpoint_path=checkpoint))
+    with pytest.raises(errors.FormatError, match=r"null in row 1 of `.*part.jsonl`(.|\n)*hint"):
+        ray.data.read_json(str(tmp_path / "part.jsonl"), lines=True).write_parquet(str(tmp_path / "out"))
 
 
 def test_counts_and_schemas_do_not_see_the_checkpoint(tmp_path, context):
@@ -337,7 +338,7 @@ def test_null_beside_large_integers_changes_none_of_them(tmp_path):
 
 
 def test_null_is_an_error_that_names_column_and_row_by_default(tmp_path):
-    with pytest.raises(errors.FormatError, match=r"row 1 of a block .*'id'"):
+    with pytest.raises(errors.FormatError, match=r"`id` is null in row 1 of a block"):
         filter_of(tmp_path, [1]).filter_rows_for_block(pa.table({"id": pa.array([1, None])}))
 
 
@@ -347,7 +348,7 @@ def test_ids_of_another_type_are_an_error_that_names_both(tmp_path):
 
 
 def test_block_without_the_column_is_an_error_that_names_it(tmp_path):
-    with pytest.raises(errors.MissingColumnError, match="'id'.*name"):
+    with pytest.raises(errors.MissingColumnError, match="`id`.*`name`"):
         filter_of(tmp_path, [1]).filter_rows_for_block(pa.table({"name": ["x"]}))
 
 

@@ -67,7 +67,6 @@ TAR_DEFECTS = {
         "another sample",
     ),
     "two members of one name": ([*written_sample("x"), *OTHER, *OTHER], "structure", "hides"),
-    "no json": ([("x.1.png", png())], "structure", "none of the 1 members is a sample"),
     "broken json": ([("x.1.png", png()), ("x.json", b'{"sample_id": '), *OTHER], "json", "broken JSON"),
     "json that is a list": ([("x.1.png", png()), ("x.json", b"[]"), *OTHER], "json", "not an object"),
     "image without header": ([("x.1.png", b"not an image"), ("x.json", sample_json()), *OTHER], "image", "no image"),
@@ -131,11 +130,55 @@ def test_damaged_tar_among_many_is_found(tmp_path: Path, damage: str) -> None:
     assert check.ordering_valid is False
 
 
-def test_tar_without_end_blocks_passes(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "x.tar", written_sample("x"))
-    content = path.read_bytes().rstrip(b"\0")
-    path.write_bytes(content + bytes(-len(content) % 512))
+def test_members_without_a_document_are_a_problem_where_documents_are_wanted(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "x.tar", [("x.1.png", png()), ("x.jsonl", b"{}")])
+    assert verify(path)[0].is_valid, "a WebDataset of rows"
+    for layout in ("source", "written"):
+        problem = verify(path, layout=layout)[0].problems[0]
+        assert "none of the 2 members is a sample" in problem.what
+        assert ".jsonl (1), .png (1)" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("members", "what"),
+    [
+        ([("a.txt", b"t"), ("a.cls", b"7"), ("b.cls", b"x")], "is not a whole number"),
+        ([("a.txt", b"\xff")], "is not valid UTF-8"),
+        ([("a.jpg", b"1"), ("a.JPG", b"2")], "which has one at byte 512"),
+        ([("a.jpg", b"1"), ("b.jpg", b"2"), ("a.txt", b"3")], "belongs to the sample `a` at byte 512"),
+    ],
+)
+def test_plain_webdataset_passes_exactly_when_its_rows_can_be_read(tmp_path: Path, members, what: str) -> None:
+    good = write_tar(tmp_path / "good.tar", [("a.txt", b"t"), ("a.cls", b"7"), ("b.cls", b"8"), ("b.json", b"[1]")])
+    check = verify(good)[0]
+    assert (check.is_valid, check.samples, len(shardmill.Dataset(good))) == (True, 2, 2)
+    bad = write_tar(tmp_path / "bad.tar", members)
+    with pytest.raises(shardmill.FormatError):
+        list(shardmill.Dataset(bad))
+    (problem,) = verify(bad)[0].problems
+    assert what in problem.what
+
+
+@pytest.mark.parametrize("value", ["text", 7, {"a": 1}, True])
+def test_value_that_is_no_list_is_a_problem_of_a_source(tmp_path: Path, value) -> None:
+    path = write_tar(tmp_path / "x.tar", [("a.json", json.dumps({"texts": value, "other": 1}).encode())])
+    (problem,) = verify(path)[0].problems
+    assert (problem.rule, problem.member) == ("structure", "a.json")
+    assert "`texts` is" in problem.what and "not a list" in problem.what and "`other`" in problem.what
+
+
+def test_key_that_no_sample_has_is_a_problem(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "x.tar", [*source_sample("a")])
     assert verify(path)[0].is_valid
+    (problem,) = verify(path, texts_field="text")[0].problems
+    assert "texts_field" in problem.what and "`texts`" in problem.what
+
+
+def test_tar_without_documents_is_plain_rows_unless_a_layout_is_named(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "x.tar", [("x.1.png", png())])
+    assert verify(path)[0].is_valid
+    for layout in ("source", "written"):
+        assert "none of the 1 members is a sample" in verify(path, layout=layout)[0].problems[0].what
 
 
 def test_text_only_samples_and_stems_with_dots_pass(tmp_path: Path) -> None:
@@ -217,7 +260,7 @@ def test_legal_parquet_passes(tmp_path: Path) -> None:
     assert [problem.rule for problem in verify(path, is_renumbered=True)[0].problems] == ["ordering"]
 
 
-@pytest.mark.parametrize("damage", ["cut", "page", "zero bytes", "other table"])
+@pytest.mark.parametrize("damage", ["cut", "page", "zero bytes"])
 def test_damaged_parquet_is_found(tmp_path: Path, damage: str) -> None:
     path = write_parquet(tmp_path / "x.parquet", document("s") * 50, write_page_checksum=True, compression="none")
     write_parquet(tmp_path / "y.parquet", document("s"))
@@ -230,13 +273,8 @@ def test_damaged_parquet_is_found(tmp_path: Path, damage: str) -> None:
             path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         case "zero bytes":
             path.write_bytes(b"")
-        case "other table":
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            pq.write_table(pa.table({"a": [1]}), path)
     check = only_bad(tmp_path)
-    assert check.problems[0].rule == ("structure" if damage == "other table" else "readable")
+    assert check.problems[0].rule == "readable"
 
 
 def test_what_our_sinks_write_passes_the_strict_rules(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from .binary import proxy_path
 from .process import Process
 
-Kind = Literal["latency", "slow", "lag", "error", "lost", "silent", "cut", "stall", "length", "flip", "mix"]
+Kind = Literal["latency", "slow", "lag", "error", "lost", "silent", "cut", "stall", "length", "flip", "forget", "mix"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,8 @@ class Fault:
     after_bytes: int | None = None
     position: int | None = None
     difference: int = 0
+    #: Of the user who signs the requests.
+    secret_key: str = field(default="", repr=False)
     faults: tuple["Fault", ...] = ()
 
 

@@ -44,7 +44,7 @@ def test_new_reader_stands_at_the_first_record(ten) -> None:
         (bytearray(b"\1\2"), [b"1", b"2"]),
         (memoryview(b"\1\2"), [b"1", b"2"]),
     ],
-    ids=repr,
+    ids=lambda value: repr(value).split(" at 0x")[0],
 )
 def test_records_come_in_the_order_of_the_indices(ten, indices, expected) -> None:
     assert ten.read(indices) == expected

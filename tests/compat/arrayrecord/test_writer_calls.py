@@ -22,7 +22,9 @@ def test_new_writer_is_open_and_closed_after_close(any_mode: Implementation, tmp
 
 
 @pytest.mark.parametrize(
-    "record", ["text", bytearray(b"a"), memoryview(b"a"), None, 1, [b"a"], np.array([1])], ids=repr
+    "record",
+    ["text", bytearray(b"a"), memoryview(b"a"), None, 1, [b"a"], np.array([1])],
+    ids=lambda value: repr(value).split(" at 0x")[0],
 )
 def test_what_is_not_bytes_is_a_type_error_and_writes_nothing(any_mode: Implementation, tmp_path, record) -> None:
     writer = any_mode.writer(str(tmp_path / "file"))

@@ -37,12 +37,13 @@ def run_tar(tmp_path: Path, out: Callable[[], Path]) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def run_rows(tmp_path: Path, out: Callable[[], Path]) -> Callable[..., Outcome]:
-    """Writes rows to one Parquet file and curates it."""
+    """Writes rows to one Parquet file and curates it. Its rows may point to whatever the test has made."""
 
     def run(
         rows: Any, stages: Sequence[Any] = (), *, extras: Sequence[Any] = (), source: Any = None, **options: Any
     ) -> Outcome:
         path = write_parquet(tmp_path / "in" / "in.parquet", rows, extras)
-        return curate(from_parquet(path, **(source or {})), stages, to=out(), **options)
+        source = {"allowed_roots": tmp_path, **(source or {})}
+        return curate(from_parquet(path, **source), stages, to=out(), **options)
 
     return run

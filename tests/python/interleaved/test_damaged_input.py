@@ -29,9 +29,10 @@ def ids(outcome: Any) -> list[str]:
         ("", "broken JSON"),
         ("[1, 2]", "not an object"),
         ('"text"', "not an object"),
-        ('{"a": NaN}', "NaN and Infinity are no JSON"),
-        ('{"a": [1, -Infinity]}', "NaN and Infinity are no JSON"),
-        ('{"a": "\\ud800"}', "broken JSON"),
+        ('{"a": NaN}', "NaN and Infinity are not JSON"),
+        ('{"a": [1, -Infinity]}', "NaN and Infinity are not JSON"),
+        ('{"a": "\\ud800"}', r"the escape \ud800 at byte 7 of the JSON is half of a surrogate pair"),
+        ('{"\\ud83d\\ude00": "\\udc80"}', r"the escape \udc80 at byte 18 of the JSON is half of a surrogate pair"),
         ("[" * 100_000, "broken JSON"),
         ('{"a":' * 100_000, "broken JSON"),
         (b'{"a": "\xff"}', "broken JSON"),
@@ -106,15 +107,6 @@ def test_file_that_is_no_tar_is_a_quarantined_shard(tmp_path: Path, out: Any, co
     assert item["path"].endswith("bad.tar")
     assert [row["sample_id"] for row in outcome.rows] == ["1"] * 3
     assert len(outcome.files) == 2, "an input without samples gives a file without rows"
-
-
-def test_tar_without_end_blocks_is_accepted(tmp_path: Path, out: Any) -> None:
-    path = write_tar(tmp_path / "a.tar", sample(1))
-    with tarfile.open(path) as archive:
-        last = archive.getmembers()[-1]
-    path.write_bytes(path.read_bytes()[: last.offset_data + last.size])
-    outcome = curate(from_tar(path), to=out())
-    assert (ids(outcome), outcome.report.quarantined) == (["1"], [])
 
 
 @pytest.mark.parametrize("sink", [ParquetSink, WebDatasetSink])

@@ -57,13 +57,12 @@ def test_column_that_occurs_twice_is_quarantined(run_rows: Any) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "names"),
-    [(None, ["c", "d"]), ((), []), (("d",), ["d"]), (("absent", "c"), ["c", "absent"]), (("sample_id", "d"), ["d"])],
+    [(None, ["c", "d"]), ((), []), (("d",), ["d"]), (("sample_id", "d"), ["d"])],
 )
 def test_fields_choose_the_passthrough_columns(run_rows: Any, fields: Any, names: list[str]) -> None:
     extras = [pa.field("c", pa.int64()), pa.field("d", pa.string())]
     outcome = run_rows(document("a", "t", c=1, d="x"), extras=extras, source={"fields": fields})
     assert outcome.schema.names == [*RESERVED, *names]
-    assert all(outcome.column("absent") == [None, None] for name in names if name == "absent")
     assert all(outcome.column("c") == [1, None] for name in names if name == "c")
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shard_builders import curate, from_parquet, from_tar, write_parquet, write_tar
 
-DECLARED = {"sample_id_field": "sample_id", "per_image_fields": ("meta",), "per_text_fields": ("lang",)}
+PER_ITEM = {"per_image_fields": ("meta",), "per_text_fields": ("lang",)}
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 scalar = (
@@ -91,13 +91,16 @@ def test_webdataset_to_parquet_to_webdataset_keeps_documents(samples: list[Any],
     members, documents = members_of(samples)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        source = from_tar(write_tar(root / "in.tar", members), **DECLARED)
+        written = {name for _, _, extras in documents for name in extras}
+        declared = {option: tuple(name for name in names if name in written) for option, names in PER_ITEM.items()}
+        declared |= {"sample_id_field": "sample_id"}
+        source = from_tar(write_tar(root / "in.tar", members), **declared)
         rows = curate(source, to=root / "rows", memory_bytes=memory_bytes)
         again = curate(from_parquet(root / "rows"), to=root / "again", sink="webdataset", memory_bytes=memory_bytes)
         assert floats(documents_of(again)) == floats(documents)
         straight = curate(source, to=root / "straight", sink="webdataset", memory_bytes=memory_bytes)
         assert [body for _, body in straight.members] == [body for _, body in again.members]
-        back = curate(from_tar(root / "again", **DECLARED), to=root / "back")
+        back = curate(from_tar(root / "again", **declared), to=root / "back")
         assert without_source(back) == without_source(rows)
         assert back.schema.equals(rows.schema, check_metadata=True)
 
@@ -144,7 +147,7 @@ def test_parquet_to_webdataset_to_parquet_keeps_documents(tmp_path: Path) -> Non
     path = write_parquet(tmp_path / "in.parquet", rows, extras)
     straight = curate(from_parquet(path), to=tmp_path / "straight")
     curate(from_parquet(path), to=tmp_path / "tars", sink="webdataset")
-    back = curate(from_tar(tmp_path / "tars", **DECLARED), to=tmp_path / "back")
+    back = curate(from_tar(tmp_path / "tars", sample_id_field="sample_id", **PER_ITEM), to=tmp_path / "back")
     names = [name for name in straight.schema.names if name != "source_ref"]
     assert [[found[name] for name in names] for found in back.rows] == [
         [found[name] for name in names] for found in straight.rows

@@ -36,7 +36,7 @@ def test_keys_stand_in_order_escaped_and_frame_index_only_for_tiff(run_tar: Any,
 def filled(outcome: Any, out: Any) -> Any:
     """The same rows, read again from Parquet without bytes and materialised by their locators."""
     assert set(outcome.column("binary_content")) == {None}
-    return curate(from_parquet(outcome.folder), to=out())
+    return curate(from_parquet(outcome.folder, allowed_roots=outcome.folder.parent / "in"), to=out())
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,8 @@ def test_more_image_files_than_a_process_may_open_are_all_read(tmp_path: Path) -
 import resource
 from shardmill.curate import *
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-source, sink = InterleavedParquetSource({str(tmp_path / "in")!r}), ParquetSink({str(tmp_path / "out")!r})
+source = InterleavedParquetSource({str(tmp_path / "in")!r}, allowed_roots={str(tmp_path)!r})
+sink = ParquetSink({str(tmp_path / "out")!r})
 Pipeline(source=source, sink=sink).run(progress=False)
 """
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,10 +1,14 @@
 """Which member an image token names (specification §2.3)."""
 
 import json
+import subprocess
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
-from shard_builders import image, tiff
+from shard_builders import curate, from_tar, image, tiff, write_tar
+from shardmill import CurateError
 
 
 def resolved(outcome: Any) -> list[tuple[str | None, str | None]]:
@@ -134,10 +138,75 @@ def test_single_page_tiff_is_taken_as_it_is_with_frame_zero(run_tar: Any) -> Non
     assert json.loads(outcome.column("source_ref", "image")[0])["frame_index"] == 0
 
 
-def test_later_member_of_one_name_wins_as_in_tarfile(run_tar: Any) -> None:
+@pytest.mark.parametrize(("first", "second"), [("x.png", "x.png"), ("./x.png", "x.png"), ("d//x.png", "./d/./x.png")])
+def test_name_of_two_members_is_ambiguous_and_an_error_of_its_row(run_tar: Any, first: str, second: str) -> None:
+    folder = "d/" if "d/" in first else ""
     members = [
-        ("x.png", image("PNG", color="red")),
-        ("a.json", {"images": ["x.png"]}),
-        ("x.png", image("PNG", color="blue")),
+        (first, image("PNG", color="red")),
+        (f"{folder}a.json", {"texts": ["t"], "images": ["x.png", "y.png"]}),
+        (second, image("PNG", color="blue")),
+        (f"{folder}y.png", image("PNG")),
     ]
-    assert run_tar(members).column("binary_content", "image") == [members[2][1]]
+    outcome = run_tar(members, **WARN)
+    (found, error), other = resolved(outcome)
+    assert found is None
+    assert error.startswith("ambiguous member 'x.png': it may be ")
+    assert first in error and second in error
+    assert other == (f"{folder}y.png", None)
+    assert outcome.report.counts("output")["materialize_errors"] == 1
+    assert "images without bytes: 1" in str(outcome.report)
+    with pytest.raises(CurateError, match="ambiguous member"):
+        run_tar(members)
+
+
+def test_member_beside_the_json_comes_before_one_at_the_root(run_tar: Any) -> None:
+    red, blue = image("PNG", color="red"), image("PNG", color="blue")
+    members = {
+        "./1.png": red,
+        "./sub/1.png": blue,
+        "./sub/x.json": {"images": ["1.png", "./1.png", "sub/1.png"]},
+        "./x.json": {"images": ["1.png", "sub/1.png"]},
+    }
+    outcome = run_tar(members)
+    assert outcome.column("binary_content", "image") == [blue, blue, blue, red, blue]
+
+
+def test_path_that_may_be_meant_from_either_directory_is_ambiguous(run_tar: Any) -> None:
+    members = {"a/b/1.png": image("PNG"), "a/a/b/1.png": image("PNG"), "a/x.json": {"images": ["b/1.png", "a/b/1.png"]}}
+    outcome = run_tar(members, **WARN)
+    assert resolved(outcome)[0] == ("a/b/1.png", None)
+    assert "ambiguous member 'a/b/1.png'" in str(resolved(outcome)[1][1])
+
+
+@pytest.mark.parametrize("token", ["1.png", "opaque"])
+def test_documents_of_one_name_get_no_picture_of_each_other(run_tar: Any, token: str) -> None:
+    """What `tar -A a.tar b.tar` makes of two shards, of which the second lacks its picture."""
+    members = [("1.json", {"images": [token]}), ("1.png", image("PNG")), ("1.json", {"images": [token]})]
+    outcome = run_tar(members, **WARN)
+    assert [error.startswith(f"ambiguous member '{token}': its document") for _, error in resolved(outcome)] == [
+        True
+    ] * 2
+
+
+def test_id_that_is_the_name_of_another_document_does_not_lead_to_its_image(run_tar: Any) -> None:
+    members = [
+        ("a.json", {"images": ["opaque"], "key": "b"}),
+        ("b.json", {"images": ["opaque"], "key": "b"}),
+        ("b.png", image("PNG")),
+    ]
+    outcome = run_tar(members, source={"sample_id_field": "key"}, **WARN)
+    assert resolved(outcome) == [(None, "missing member 'opaque'"), ("b.png", None)]
+
+
+def test_shards_that_tar_joined_by_name_give_no_wrong_picture(tmp_path: Path, out: Any) -> None:
+    for name, color in (("a", "red"), ("b", "blue")):
+        write_tar(tmp_path / f"{name}.tar", {"1.json": {"images": ["1.png"]}, "1.png": image("PNG", color=color)})
+    subprocess.run(["tar", "-A", "-f", tmp_path / "a.tar", tmp_path / "b.tar"], check=True)
+    with tarfile.open(tmp_path / "a.tar") as archive:
+        assert archive.getnames() == ["1.json", "1.png"] * 2
+    outcome = curate(from_tar(tmp_path / "a.tar"), to=out(), **WARN)
+    assert outcome.column("binary_content", "image") == [None, None]
+    assert "samples with the id of an earlier one in their split: 1" in str(outcome.report)
+    dropped = curate(from_tar(tmp_path / "a.tar"), to=out(), on_materialize_error="drop_row")
+    assert dropped.column("binary_content", "image") == []
+    assert dropped.report.rows_dropped["materialize_error"] == 2

@@ -249,40 +249,66 @@ def test_peeking_loses_nothing(tmp_path: Path) -> None:
     assert loader.epoch == 1
 
 
-def test_first_pass_after_a_load_starts_at_the_position_and_any_other_at_the_first_batch(tmp_path: Path) -> None:
+def test_peek_after_a_load_is_counted_and_the_next_pass_continues_after_it(tmp_path: Path) -> None:
     path = write_files(tmp_path, [20])
     (state,) = states_after(path, 2, 1, batch_size=4)
     loader = numpy_loader(path, batch_size=4)
     loader.load_state_dict(state)
     assert ids_of(next(iter(loader))) == [8, 9, 10, 11]
-    assert flat(loader) == list(range(20))
+    assert loader.state_dict()["consumed"] == 12
+    assert flat(loader) == list(range(12, 20))
+    assert flat(loader) == list(range(20)), "the next epoch is a whole one"
 
 
-def test_second_iterator_is_the_one_that_the_position_belongs_to(tmp_path: Path) -> None:
+def test_older_iterator_is_refused_and_moves_no_position(tmp_path: Path) -> None:
     loader = numpy_loader(write_files(tmp_path, [40]), batch_size=4)
     first = iter(loader)
     next(first)
     second = iter(loader)
     next(second)
-    for _ in range(5):
-        next(first)
+    for _ in range(2):
+        with pytest.raises(sm.SupersededError, match="superseded by a newer iterator") as raised:
+            next(first)
+        assert isinstance(raised.value, RuntimeError)
     assert loader.state_dict()["consumed"] == 4
-    next(second)
-    assert loader.state_dict()["consumed"] == 8
-    assert flat(first) == list(range(24, 40))
-    assert (loader.epoch, loader.state_dict()["consumed"]) == (0, 8)
+    assert flat(second) == list(range(4, 40))
+    assert (loader.epoch, loader.state_dict()["consumed"]) == (1, 0)
 
 
-def test_iterator_that_was_not_begun_keeps_the_position_that_it_was_made_for(tmp_path: Path) -> None:
+def test_older_iterator_that_has_delivered_all_ends_as_ever(tmp_path: Path) -> None:
+    loader = numpy_loader(write_files(tmp_path, [8]), batch_size=4)
+    first = iter(loader)
+    next(first), next(first)
+    second = iter(loader)
+    assert list(first) == []
+    assert flat(second) == list(range(8))
+    assert loader.epoch == 2
+
+
+def test_iterator_of_before_a_load_is_refused(tmp_path: Path) -> None:
+    loader = numpy_loader(write_files(tmp_path, [40]), batch_size=4)
+    state = loader.state_dict()
+    passing = iter(loader)
+    next(passing)
+    loader.load_state_dict(state)
+    with pytest.raises(sm.SupersededError):
+        next(passing)
+    assert loader.state_dict() == state
+
+
+def test_iterators_that_took_no_batch_leave_the_loaded_position(tmp_path: Path) -> None:
     path = write_files(tmp_path, [22])
     (state,) = states_after(path, 1, 1, batch_size=5, tail="drop")
     loader = numpy_loader(path, batch_size=7, tail="drop")
     loader.load_state_dict(state)
-    first = iter(loader)
-    second = iter(loader)
-    assert flat(first) == list(range(5, 19))
-    assert flat(second) == list(range(21))
-    assert loader.epoch == 1
+    first, second, third = iter(loader), iter(loader), iter(loader)
+    assert loader.state_dict()["consumed"] == 5
+    assert flat(third) == list(range(5, 19))
+    for older in (first, second):
+        with pytest.raises(sm.SupersededError):
+            next(older)
+    assert flat(loader) == list(range(21))
+    assert loader.epoch == 2
 
 
 def test_set_epoch_moves_to_its_start_and_keeps_the_position_of_the_same_epoch(tmp_path: Path) -> None:

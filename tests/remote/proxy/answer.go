@@ -77,7 +77,7 @@ func (passage *passage) bodyFault(answer *http.Response) *given {
 	if passage.drawn.bytesPerS > 0 && answer.ContentLength != 0 {
 		passage.proxy.record.fault(passage.entry, kindSlow)
 	}
-	if fault == nil {
+	if fault == nil || fault.fault.Kind == kindForget {
 		return nil
 	}
 	if answer.ContentLength < 0 && passage.request.Method != http.MethodHead {

@@ -18,12 +18,13 @@ const (
 	kindStall   = "stall"   // the body stops after_bytes in and the connection stays
 	kindLength  = "length"  // Content-Length says difference more than is there, or less
 	kindFlip    = "flip"    // the byte at position has all its bits turned
+	kindForget  = "forget"  // If-None-Match is taken off, as by a store that does not know it; the request is signed anew with secret_key
 	kindMix     = "mix"     // one of faults, drawn for each request
 )
 
 var conditions = []string{kindLatency, kindSlow, kindLag}
 var bodyKinds = []string{kindCut, kindStall, kindLength, kindFlip}
-var kinds = append(append([]string{kindError, kindLost, kindSilent, kindMix}, conditions...), bodyKinds...)
+var kinds = append(append([]string{kindError, kindLost, kindSilent, kindForget, kindMix}, conditions...), bodyKinds...)
 
 // Fault as it is sent to the control port. A field that its kind does not name is ignored.
 type Fault struct {
@@ -56,6 +57,8 @@ type Fault struct {
 	Position   *int64 `json:"position"`
 	Difference int64  `json:"difference"`
 
+	SecretKey  string `json:"secret_key"`
+
 	Faults []Fault `json:"faults"`
 
 	target *regexp.Regexp
@@ -81,6 +84,8 @@ func (fault *Fault) prepare() error {
 		return fmt.Errorf("error needs a status of 300 to 599, not %d", fault.Status)
 	case fault.Kind == kindLength && fault.Difference == 0:
 		return fmt.Errorf("length needs a difference")
+	case fault.Kind == kindForget && fault.SecretKey == "":
+		return fmt.Errorf("forget needs a secret_key")
 	case fault.Kind == kindMix && len(fault.Faults) == 0:
 		return fmt.Errorf("mix needs faults")
 	}

@@ -128,6 +128,10 @@ func (passage *passage) ask() (*http.Response, error) {
 	if _, isGiven := header["User-Agent"]; !isGiven {
 		header["User-Agent"] = nil
 	}
+	if given := passage.drawn.fault; given != nil && given.fault.Kind == kindForget && header.Get(condition) != "" {
+		passage.proxy.record.fault(passage.entry, kindForget)
+		header = unconditional(request, header, given.fault.SecretKey)
+	}
 	outgoing := (&http.Request{
 		Method:        request.Method,
 		URL:           target,

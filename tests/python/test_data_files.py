@@ -1,0 +1,293 @@
+"""Which files below a path are data, which are left out, and how often a file counts."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from shardmill.arrayrecord import ArrayRecordWriter
+from shardmill.curate import ParquetSink, Pipeline, TableSource, WebDatasetSource
+
+
+def write(path: Path, first: int, rows: int = 3, **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"x": list(range(first, first + rows))}), path, **options)
+    return path
+
+
+def xs(path: Any, **options: Any) -> list[int]:
+    return [row["x"] for row in sm.Dataset(path, **options)]
+
+
+def skipped_names(dataset: sm.Dataset) -> list[str]:
+    return sorted(os.path.basename(path) for path, _ in dataset.skipped)
+
+
+def test_parquet_of_any_name_is_recognized_by_its_first_bytes(tmp_path: Path) -> None:
+    names = ["a.parquet", "b.parq", "c.pq", "d", "e.parquet.gz", "f.PARQUET", "g.snappy", "part-00000-of-00002"]
+    for number, name in enumerate(names):
+        write(tmp_path / name, 3 * number)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = sm.Dataset(tmp_path)
+    assert (dataset.format, len(dataset), dataset.skipped) == ("parquet", 24, [])
+    assert xs(f"{tmp_path}/*") == list(range(24))
+    assert xs(tmp_path / "d") == [9, 10, 11], "also where it is named"
+    assert sum(len(batch["x"]) for batch in sm.Loader(tmp_path, output="numpy")) == 24
+
+
+def test_orc_array_record_and_tar_are_recognized(tmp_path: Path) -> None:
+    (tmp_path / "orc").mkdir()
+    orc.write_table(pa.table({"x": [1, 2]}), tmp_path / "orc/part-0")
+    assert (sm.Dataset(tmp_path / "orc").format, len(sm.Dataset(tmp_path / "orc"))) == ("orc", 2)
+    (tmp_path / "records").mkdir()
+    with ArrayRecordWriter(tmp_path / "records/part-0", "group_size:1") as writer:
+        writer.write(b"one")
+    assert sm.Dataset(tmp_path / "records").format == "arrayrecord"
+    (tmp_path / "samples").mkdir()
+    with tarfile.open(tmp_path / "samples/part-0", "w") as tar:
+        info = tarfile.TarInfo("1.txt")
+        info.size = 3
+        tar.addfile(info, io.BytesIO(b"one"))
+    assert sm.Dataset(tmp_path / "samples")[0]["txt"] == "one"
+
+
+def test_table_job_reads_files_that_are_recognized(tmp_path: Path) -> None:
+    write(tmp_path / "in/a.parq", 0)
+    write(tmp_path / "in/b", 3)
+    Pipeline(source=TableSource(str(tmp_path / "in")), stages=[], sink=ParquetSink(str(tmp_path / "out"))).run(
+        progress=False
+    )
+    assert sorted(pq.read_table(tmp_path / "out")["x"].to_pylist()) == list(range(6))
+
+
+def test_what_is_left_out_is_warned_of_once_and_listed(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", 0)
+    (tmp_path / "stats.json").write_text('{"rows": 3}')
+    (tmp_path / "notes.txt").write_text("notes")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "packed.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    for number in range(40):
+        (tmp_path / f"{number}.{'long' * 20}").write_bytes(bytes(8))
+    with pytest.warns(UserWarning, match="44 files are left out") as raised:
+        dataset = sm.Dataset(tmp_path)
+    assert len(raised) == 1
+    assert len(str(raised[0].message)) < 2000
+    reasons = {os.path.basename(path): reason for path, reason in dataset.skipped}
+    assert len(reasons) == 44
+    assert "text" in reasons["notes.txt"]
+    assert "gzip" in reasons["packed.parquet.gz"]
+    assert "empty" in reasons["empty"]
+    assert xs_quietly(tmp_path) == [0, 1, 2]
+
+
+def xs_quietly(path: Any) -> list[int]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xs(path)
+
+
+def test_file_that_is_named_is_read_or_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("notes")
+    write(tmp_path / "a.parquet", 0)
+    with pytest.raises(ValueError, match=r"notes\.txt.*look like text"):
+        sm.Dataset([tmp_path / "a.parquet", tmp_path / "notes.txt"])
+    (tmp_path / "stats.json").write_text('{"x": 3}')
+    with pytest.raises(ValueError, match="one format"):
+        sm.Dataset([tmp_path / "a.parquet", tmp_path / "stats.json"])
+
+
+def test_cut_parquet_of_any_name_is_an_error(tmp_path: Path) -> None:
+    content = write(tmp_path / "part-0", 0).read_bytes()
+    (tmp_path / "part-0").write_bytes(content[:-20])
+    with pytest.raises(ValueError, match="part-0"):
+        sm.Dataset(tmp_path)
+
+
+SIDE_CARS = [
+    "index.json",
+    "metadata.json",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "dataset_dict.json",
+    "state.json",
+    "_SUCCESS",
+    "_metadata",
+    "README.md",
+    "LICENSE",
+    "a.json.crc",
+    ".a.crc",
+    "b.tar.idx",
+]
+
+
+@pytest.mark.parametrize("extension", ["json", "jsonl", "parquet", "csv"])
+def test_side_cars_are_listed_and_neither_read_nor_warned_of(tmp_path: Path, extension: str) -> None:
+    for folder in (tmp_path, tmp_path / "below"):
+        folder.mkdir(exist_ok=True)
+        for name in SIDE_CARS:
+            (folder / name).write_text('{"features": {}, "x": 7}')
+        if extension == "parquet":
+            write(folder / "rows.parquet", 0)
+        else:
+            (folder / f"rows.{extension}").write_text("x\n0\n" if extension == "csv" else '{"x": 0}\n')
+    for path in (tmp_path, f"{tmp_path}/**/*"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            dataset = sm.Dataset(path)
+        assert {row["x"] for row in dataset} <= {0, 1, 2}
+        assert len(dataset.files) == 2
+    assert skipped_names(sm.Dataset(tmp_path)) == sorted(SIDE_CARS * 2)
+    assert xs(tmp_path, format=extension) == xs(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["index.json", "metadata.json", "state.json"])
+def test_side_car_that_is_named_is_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / name).write_text('{"x": 7}\n')
+    assert xs(tmp_path / "below" / name) == [7]
+    assert xs(f"{tmp_path}/*/{name}") == [7]
+
+
+def write_json_shards(folder: Path, shards: Sequence[int], format: str = "json") -> None:
+    """As ``streaming.JSONWriter`` and ``streaming.XSVWriter`` do: text shards with their offsets beside them, and an index."""
+    folder.mkdir()
+    entries, number = [], 0
+    for shard, rows in enumerate(shards):
+        name = f"shard.{shard:05}.{format}"
+        lines = [f'{{"x": {number + row}}}\n'.encode() for row in range(rows)]
+        number += rows
+        (folder / name).write_bytes(b"".join(lines))
+        offsets = [sum(map(len, lines[:row])) for row in range(rows + 1)]
+        meta = b"".join(value.to_bytes(4, "little") for value in [rows, *offsets]) + b'{"columns": {"x": "int"}}'
+        (folder / f"{name}.meta").write_bytes(meta)
+        stated = {"bytes": sum(map(len, lines)), "hashes": {}}
+        entries.append(
+            {
+                "columns": {"x": "int"},
+                "compression": None,
+                "format": format,
+                "hashes": [],
+                "newline": "\n",
+                "raw_data": {"basename": name, **stated},
+                "raw_meta": {"basename": f"{name}.meta", "bytes": len(meta), "hashes": {}},
+                "samples": rows,
+                "size_limit": 1 << 26,
+                "version": 2,
+                "zip_data": None,
+                "zip_meta": None,
+            }
+        )
+    (folder / "index.json").write_text(json.dumps({"shards": entries, "version": 2}, sort_keys=True))
+
+
+def test_json_directory_of_mosaicml_is_read_by_its_index(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    write_json_shards(folder, [100, 150, 50])
+    (folder / "shard.00009.json").write_text('{"x": -1}\n')
+    for path in (folder, f"{folder}/", [folder]):
+        assert xs(path) == list(range(300))
+    assert sum(len(batch["x"]) for batch in sm.Loader(folder, output="numpy", batch_size=7)) == 300
+    (folder / "shard.00001.json").write_text('{"x": 0}\n')
+    with pytest.raises(ValueError, match=r"shard\.00001\.json.*1 rows.*150"):
+        sm.Dataset(folder)
+    (folder / "shard.00001.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"shard\.00001\.json"):
+        sm.Dataset(folder)
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv", "xsv"])
+def test_separated_directory_of_mosaicml_is_refused_by_what_it_is(tmp_path: Path, format: str) -> None:
+    write_json_shards(tmp_path / "set", [3], format)
+    with pytest.raises(ValueError, match=f"{format} shards of MosaicML"):
+        sm.Dataset(tmp_path / "set")
+
+
+def test_json_index_names_no_file_outside_of_its_directory(tmp_path: Path) -> None:
+    write_json_shards(tmp_path / "set", [3])
+    index = tmp_path / "set/index.json"
+    index.write_text(index.read_text().replace("shard.00000.json", "../shard.00000.json"))
+    with pytest.raises(ValueError, match="does not lie below"):
+        sm.Dataset(tmp_path / "set")
+
+
+def test_file_that_is_named_twice_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = write(tmp_path / "d/a.parquet", 0), write(tmp_path / "d/b.parquet", 3)
+    assert xs([a, a]) == [0, 1, 2] * 2
+    assert xs([a, b, a]) == [0, 1, 2, 3, 4, 5, 0, 1, 2]
+    monkeypatch.chdir(tmp_path)
+    assert xs([a, "d/a.parquet", f"file://{a}", "./d/../d/a.parquet"]) == [0, 1, 2] * 4
+    assert xs([a, a], filter=sm.col("x") > 1) == [2, 2]
+    assert sm.Dataset([a, a])[5] == {"x": 2}
+    assert sm.Dataset([a, a]).take([0, 3]).to_pydict() == {"x": [0, 0]}
+
+
+def test_file_that_is_found_twice_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "d"
+    a, _ = write(folder / "a.parquet", 0), write(folder / "b.parquet", 3)
+    whole = list(range(6))
+    monkeypatch.chdir(tmp_path)
+    for paths in (
+        [folder, folder],
+        [f"{folder}/*.parquet", f"{folder}/a*"],
+        [f"{folder}/a*", folder],
+        [folder, a],
+        [folder, "d", "./d/", f"file://{folder}"],
+    ):
+        assert xs(paths) == whole, paths
+    assert xs([folder, a, a]) == [*whole, 0, 1, 2], "once found and named, then named again"
+    assert xs([a, folder, a]) == [0, 1, 2, 3, 4, 5, 0, 1, 2]
+
+
+@pytest.mark.parametrize("stop", [1, 4, 7])
+def test_loader_over_a_file_that_is_named_twice_resumes_exactly(tmp_path: Path, stop: int) -> None:
+    a, b = write(tmp_path / "a.parquet", 0, 20, row_group_size=4), write(tmp_path / "b.parquet", 100, 5)
+
+    def loader(**options: Any) -> sm.Loader:
+        return sm.Loader([a, b, a], batch_size=5, shuffle=True, seed=1, output="numpy", **options)
+
+    whole = [batch["x"].tolist() for batch in loader()]
+    assert sorted(x for batch in whole for x in batch) == sorted([*range(20), *range(20), *range(100, 105)])
+    first = loader()
+    batches = iter(first)
+    for expected in whole[:stop]:
+        assert next(batches)["x"].tolist() == expected
+    second = loader(threads=1)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert [batch["x"].tolist() for batch in second] == whole[stop:]
+    once = sm.Loader([a, b], batch_size=5, shuffle=True, seed=1, output="numpy")
+    with pytest.raises(sm.CheckpointMismatchError):
+        once.load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize("source", [TableSource, WebDatasetSource])
+def test_pipeline_refuses_a_path_that_is_listed_twice(
+    tmp_path: Path, source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = write(tmp_path / "d/a.parquet", 0), write(tmp_path / "d/b.parquet", 3)
+    monkeypatch.chdir(tmp_path)
+    for again in (str(a), "d/a.parquet", f"file://{a}"):
+        pipeline = Pipeline(source=source([str(a), str(b), again]), stages=[], sink=ParquetSink(str(tmp_path / "out")))
+        with pytest.raises(ValueError, match=r"a\.parquet.*listed twice"):
+            pipeline.run(progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_pipeline_counts_files_of_overlapping_globs_once(tmp_path: Path) -> None:
+    a = write(tmp_path / "d/a.parquet", 0)
+    write(tmp_path / "d/b.parquet", 3)
+    source = TableSource([f"{tmp_path}/d/*.parquet", str(tmp_path / "d"), str(a)])
+    Pipeline(source=source, stages=[], sink=ParquetSink(str(tmp_path / "out"))).run(progress=False)
+    assert sorted(pq.read_table(tmp_path / "out")["x"].to_pylist()) == list(range(6))

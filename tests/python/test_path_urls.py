@@ -1,0 +1,170 @@
+"""File URLs mean the local path everywhere, and what looks like another URL is never a local name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from shardmill.arrayrecord import ArrayRecordDataSource, ArrayRecordReader, ArrayRecordWriter
+from shardmill.curate import ParquetSink, Pipeline, TableSource, inspect, verify
+from shardmill.resume import Checkpoint, IdIndex
+
+FORMS: list[Callable[[Path], Any]] = [
+    lambda path: f"file:{path}",
+    lambda path: f"file://{path}",
+    lambda path: f"file://localhost{path}",
+    lambda path: f"FILE:///{str(path)[1:]}",
+    lambda path: f"file://{quote(str(path))}",
+    Path.as_uri,
+    lambda path: Path(f"file://{path}"),
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a space in its name; nothing may appear beside it."""
+    folder = tmp_path / "a b é"
+    (folder / "in").mkdir(parents=True)
+    pq.write_table(pa.table({"id": ["a", "b", "c"]}), folder / "in/rows.parquet")
+    working = tmp_path / "working"
+    working.mkdir()
+    monkeypatch.chdir(working)
+    monkeypatch.delenv("SHARDMILL_CACHE_DIR", raising=False)
+    yield folder
+    assert os.listdir(working) == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_data_is_read_and_written_by_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
+    url = form
+    assert len(sm.Dataset(url(folder / "in"))) == 3
+    assert len(sm.Dataset(str(url(folder / "in")) + "/*.parquet")) == 3
+    assert len(sm.Loader(url(folder / "in"), batch_size=1)) == 3
+    with sm.Writer(url(folder / "w"), format="mds", columns={"x": "int"}) as writer:
+        writer.write({"x": 1})
+    assert (folder / "w/index.json").exists()
+    assert len(sm.Dataset(url(folder / "w"))) == 1
+    (folder / "w/index.json").unlink()
+    assert sm.rebuild_index(url(folder / "w")) == (1, 1)
+    with sm.Writer(url(folder / "set/0"), format="mds", columns={"x": "int"}) as writer:
+        writer.write({"x": 1})
+    sm.merge(url(folder / "set"))
+    assert (folder / "set/index.json").exists()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_jobs_and_indexes_take_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
+    url = form
+    pipeline = Pipeline(
+        source=TableSource(url(folder / "in")),
+        stages=[],
+        sink=ParquetSink(url(folder / "out")),
+        checkpoint=Checkpoint(url(folder / "state"), id_column="id"),
+    )
+    assert [pipeline.run(progress=False).committed_before for _ in range(2)] == [0, 1]
+    assert pq.read_table(folder / "out").num_rows == 3
+    assert (folder / "state").is_dir()
+    index = IdIndex.build(url(folder / "in"), "id", path=url(folder / "ids/index"), progress=False)
+    assert len(index) == 3
+    assert len(IdIndex.open(url(folder / "ids/index"))) == 3
+    assert (folder / "ids/index").is_file()
+    assert len(verify(url(folder / "out"))) == 1
+    assert inspect(url(folder / "in")) is not None
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_record_files_take_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
+    path = form(folder / "a.array_record")
+    with ArrayRecordWriter(path, "group_size:1,uncompressed") as writer:
+        writer.write(b"one")
+    with ArrayRecordReader(path) as reader:
+        assert (reader.read(), bytes(reader.view(0))) == (b"one", b"one")
+    assert ArrayRecordDataSource(str(path))[0] == b"one"
+    assert (folder / "a.array_record").is_file()
+
+
+@pytest.mark.parametrize("form", FORMS[:5])
+def test_command_line_takes_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "shardmill", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert "a" in run("head", form(folder / "in"), "--json")
+    run("convert", form(folder / "in"), form(folder / "converted.jsonl"), "--no-progress")
+    assert (folder / "converted.jsonl").read_text().count("\n") == 3
+
+
+@pytest.mark.parametrize("form", FORMS[:5])
+def test_cache_folder_takes_any_form(folder: Path, form: Callable[[Path], Any], monkeypatch: Any) -> None:
+    # A folder that has no cache in it is refused by its local name.
+    named = re.escape(f"`{folder / 'cache'}`")
+    with pytest.raises(FileNotFoundError, match=named):
+        sm.storage.cache_entries(form(folder / "cache"))
+    monkeypatch.setenv("SHARDMILL_CACHE_DIR", form(folder / "cache"))
+    with pytest.raises(FileNotFoundError, match=named):
+        sm.storage.cache_entries(sm.storage.cache_folder())
+
+
+def uses(path: Any, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Everything that takes a path."""
+    source, sink = TableSource(folder / "in"), ParquetSink(folder / "out")
+    return {
+        "dataset": lambda: sm.Dataset(path),
+        "loader": lambda: sm.Loader(path),
+        "writer": lambda: sm.Writer(path, format="parquet"),
+        "writer of a file": lambda: sm.Writer(f"{path}/a.jsonl"),
+        "merge": lambda: sm.merge(path),
+        "rebuild_index": lambda: sm.rebuild_index(path),
+        "source": lambda: Pipeline(source=TableSource(path), stages=[], sink=sink).run(progress=False),
+        "sink": lambda: Pipeline(source=source, stages=[], sink=ParquetSink(path)).run(progress=False),
+        "checkpoint": lambda: Checkpoint(path),
+        "ids": lambda: IdIndex.build(path, "id", path=folder / "index", progress=False),
+        "index": lambda: IdIndex.build(folder / "in", "id", path=path, progress=False),
+        "opened index": lambda: IdIndex.open(path),
+        "reader": lambda: ArrayRecordReader(path),
+        "record writer": lambda: ArrayRecordWriter(path).close(),
+        "verify": lambda: verify(path),
+        "inspect": lambda: inspect(path),
+        "cache": lambda: sm.storage.configure("s3://b", {"cache_dir": path}),
+    }
+
+
+@pytest.mark.parametrize("use", uses("", Path()))
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("s4://b/x", "s4"),
+        ("S3://b/x", "S3"),
+        ("simplecache::s3://b/x", "simplecache"),
+        ("file://otherhost/x", "another host"),
+        ("file:x", "absolute"),
+        ("s3:/b/x", "one slash"),
+    ],
+)
+def test_other_urls_are_errors_and_no_directories(folder: Path, use: str, path: str, named: str) -> None:
+    with pytest.raises((ValueError, RuntimeError)) as raised:
+        uses(path, folder)[use]()
+    message = str(raised.value)
+    assert path.split(":")[0] in message
+    if use != "cache":
+        assert named in message, message
+        assert "hint:" in message
+
+
+def test_names_with_colons_are_local_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    pq.write_table(pa.table({"x": [1]}), "12:30.parquet")
+    assert len(sm.Dataset("12:30.parquet")) == 1
+    Path("a:").mkdir()
+    pq.write_table(pa.table({"x": [1]}), "./a:/b.parquet")
+    assert len(sm.Dataset("./a:/b.parquet")) == 1

@@ -1,0 +1,204 @@
+"""`verify` of files that are no interleaved documents: it fails exactly when a full read fails or a checksum differs."""
+
+import csv
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from shard_files import write_tar
+from shardmill.curate import inspect, verify
+from shardmill.errors import Error, FormatError
+
+ROWS = [{"id": number, "text": f"text {number}" * 5} for number in range(300)]
+TABLE = pa.Table.from_pylist(ROWS)
+HASHES = ["blake2b", "blake2s", "md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sha3_224", "sha3_256"]
+HASHES += ["sha3_384", "sha3_512", "xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128"]
+
+
+def write_csv(path: Path) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *[list(row.values()) for row in ROWS]])
+
+
+def write_rows(path: Path) -> None:
+    with sm.Writer(path) as writer:
+        if path.suffix == ".array_record":
+            writer.write_rows(row["text"] for row in ROWS)
+        else:
+            writer.write_rows(ROWS)
+
+
+def write_zstd_tar(path: Path) -> None:
+    with sm.Writer(path) as writer:
+        writer.write_rows({"txt": row["text"]} for row in ROWS)
+
+
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+SAMPLES = [(f"{row['id']:04}.{kind}", row["text"].encode()) for row in ROWS for kind in ("txt", "bin")]
+WRITERS = {
+    "a.parquet": lambda path: pq.write_table(TABLE, path, row_group_size=100),
+    "b.pq": lambda path: pq.write_table(TABLE, path, write_page_checksum=True),
+    "c.orc": lambda path: orc.write_table(TABLE, str(path)),
+    "d.csv": write_csv,
+    "e.jsonl": lambda path: path.write_bytes(LINES),
+    "f.jsonl.gz": lambda path: path.write_bytes(gzip.compress(LINES)),
+    "g.jsonl.zst": write_rows,
+    "h.array_record": write_rows,
+    "i.tar": lambda path: write_tar(path, SAMPLES),
+    "j.tar.gz": lambda path: write_tar(path, SAMPLES, "w:gz"),
+    "j.tar.zst": write_zstd_tar,
+    "k.tar": lambda path: write_tar(path, [("a.jpg", b"x"), ("a.json", b'{"width": 3}'), ("a.txt", b"caption")]),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, write in WRITERS.items():
+        write(tmp_path / name)
+    with sm.Writer(tmp_path / "mds", format="mds", hashes=HASHES, size_limit=8000) as writer:
+        writer.write_rows(ROWS)
+    with sm.Writer(tmp_path / "mds.zstd", format="mds", hashes=["sha1"], compression="zstd", size_limit=8000) as writer:
+        writer.write_rows(ROWS)
+    return tmp_path
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    code = "from shardmill.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_sound_files_of_all_formats_in_one_directory_pass(folder: Path) -> None:
+    checks = verify(folder)
+    assert [(check.path, check.problems) for check in checks if not check.is_valid] == []
+    names = {str(Path(check.path).relative_to(folder)) for check in checks}
+    assert names == {*WRITERS, "mds/index.json", "mds.zstd/index.json"}
+    assert {check.samples for check in checks if not check.path.endswith("k.tar")} == {len(ROWS)}
+    inspections = inspect(folder).files
+    assert [(file.path, file.damage) for file in inspections if file.damage] == []
+    assert (command("verify", folder).returncode, command("inspect", folder).returncode) == (0, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in WRITERS if name not in ("d.csv", "k.tar")])
+def test_one_cut_file_among_all_is_named(folder: Path, name: str) -> None:
+    path = folder / name
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) * 2 // 3 - 5])
+    bad = [check for check in verify(folder) if not check.is_valid]
+    assert [check.path for check in bad] == [str(path)]
+    result = command("verify", folder)
+    assert result.returncode == 1
+    assert sum(str(path) in line for line in result.stdout.splitlines()) == bad[0].problem_count
+    assert "Traceback" not in result.stderr and "panicked" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "c.orc", "f.jsonl.gz", "h.array_record", "j.tar.gz"])
+def test_inspect_of_a_damaged_file_exits_with_1(folder: Path, name: str) -> None:
+    (folder / name).write_bytes((folder / name).read_bytes()[:-30])
+    result = command("inspect", folder / name)
+    assert (result.returncode, "damage" in result.stdout) == (1, True)
+
+
+def test_record_of_too_many_fields_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n" + "1,a\n" * 40_000 + "1,a,b\n" + "1,a\n" * 40_000)
+    with pytest.raises(FormatError):
+        list(sm.Loader(path, output="arrow", batch_size=10_000))
+    (check,) = verify(path)
+    assert check.problem_count == 1 and "40002" in check.problems[0].what.replace(",", "")
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize(
+    "damage",
+    ["empty index", "cut index", "index without shards", "other JSON", "other version", "missing shard", "longer shard",
+     "flip", "other hash", "shard of another"],
+)  # fmt: skip
+def test_damage_of_an_mds_directory_is_found_by_verify_and_by_reading(
+    tmp_path: Path, damage: str, compression: str | None
+) -> None:
+    folder = tmp_path / "mds"
+    with sm.Writer(folder, format="mds", hashes=["sha1", "xxh64"], compression=compression, size_limit=8000) as writer:
+        writer.write_rows(ROWS)
+    index = folder / "index.json"
+    shards = sorted(path for path in folder.iterdir() if path != index)
+    text, shard = index.read_text(), shards[1]
+    match damage:
+        case "empty index":
+            index.write_bytes(b"")
+        case "cut index":
+            index.write_text(text[: len(text) // 2])
+        case "index without shards":
+            index.write_text('{"shards": [], "version": 2}')
+        case "other JSON":
+            index.write_text(text.replace('"shards"', '"sharts"'))
+        case "other version":
+            index.write_text(text.replace('"version": 2}', '"version": 3}'))
+        case "missing shard":
+            shard.unlink()
+        case "longer shard":
+            shard.write_bytes(shard.read_bytes() + b"\0")
+        case "flip":
+            content = bytearray(shard.read_bytes())
+            content[-20] ^= 1
+            shard.write_bytes(content)
+        case "other hash":
+            digest = json.loads(text)["shards"][0]["raw_data"]["hashes"]["xxh64"]
+            index.write_text(text.replace(digest, "0" * 16))
+        case "shard of another":
+            shutil.copy(shards[0], shard)
+    with pytest.raises(Error):
+        list(sm.Loader(folder, output="arrow", batch_size=50))
+    bad = [check for check in verify(folder) if not check.is_valid]
+    assert len(bad) == 1 and bad[0].problems
+    assert command("verify", folder).returncode == 1
+    if damage not in ("flip", "other hash"):
+        assert command("inspect", folder).returncode == 1
+
+
+@pytest.mark.parametrize("algorithm", HASHES)
+def test_each_hash_of_an_index_is_compared(tmp_path: Path, algorithm: str) -> None:
+    with sm.Writer(tmp_path / "mds", format="mds", hashes=[algorithm]) as writer:
+        writer.write_rows(ROWS)
+    index = tmp_path / "mds" / "index.json"
+    digest = json.loads(index.read_text())["shards"][0]["raw_data"]["hashes"][algorithm]
+    assert verify(tmp_path)[0].is_valid
+    index.write_text(index.read_text().replace(digest, digest[:-1] + ("1" if digest[-1] == "0" else "0")))
+    assert not verify(tmp_path)[0].is_valid
+
+
+def test_damaged_pages_are_named_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(TABLE, path, row_group_size=100, write_page_checksum=True, use_dictionary=False, compression="none")
+    content = bytearray(path.read_bytes())
+    metadata = pq.read_metadata(path)
+    for group, column in ((0, 1), (2, 0)):
+        chunk = metadata.row_group(group).column(column)
+        content[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 4
+    path.write_bytes(content)
+    problems = verify(path)[0].problems
+    assert [problem.member for problem in problems] == [
+        "row group 0, column text, page 0",
+        "row group 2, column id, page 0",
+    ]
+    assert all("checksum" in problem.what and str(path) in problem.what for problem in problems)
+
+
+def test_text_that_is_not_utf8_in_a_sound_shard_is_found(tmp_path: Path) -> None:
+    """The structure of the shard is right, and no hash says that it was something else."""
+    with sm.Writer(tmp_path / "mds", format="mds", columns={"text": "str"}) as writer:
+        writer.write_rows({"text": row["text"]} for row in ROWS)
+    shard = tmp_path / "mds" / "shard.00000.mds"
+    shard.write_bytes(shard.read_bytes().replace(b"text 7text 7", b"text\xff7text 7", 1))
+    with pytest.raises(FormatError):
+        list(sm.Loader(tmp_path / "mds", output="arrow", batch_size=50))
+    assert "UTF-8" in verify(tmp_path)[0].problems[0].what
