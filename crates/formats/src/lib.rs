@@ -4,11 +4,14 @@
 //! needs and never trusts a length or an offset that it reads.
 
 pub mod arrayrecord;
+pub mod caught;
 pub mod csv;
 pub mod jsonl;
+pub mod limit;
 pub mod mds;
 pub mod orc;
 pub mod parquet;
 pub mod records;
+pub mod signature;
 pub mod table;
 pub mod tar;

@@ -106,9 +106,18 @@ pub(super) fn stated_len(codec: Codec, block: &[u8]) -> Result<(u64, &[u8]), Fau
 
 /// Decompresses the whole of `input` into the whole of `output`.
 pub(super) fn decompress(codec: Codec, input: &[u8], output: &mut [u8], zstd: &mut Zstd) -> Result<(), Fault> {
+    let expected = output.len();
+    match decompress_up_to(codec, input, output, zstd)? {
+        found if found == expected => Ok(()),
+        found => Err(Fault::Mismatch { what: "length of decompressed data", value: found as u64, expected: expected as u64 }),
+    }
+}
+
+/// As [`decompress`], where `output` may have more room than is needed; gives the bytes that `input` decompresses to.
+pub(super) fn decompress_up_to(codec: Codec, input: &[u8], output: &mut [u8], zstd: &mut Zstd) -> Result<usize, Fault> {
     let failed = |detail: String| Fault::Decompress { codec, detail };
     let expected = output.len();
-    let found = match codec {
+    Ok(match codec {
         Codec::None if input.len() == expected => {
             output.copy_from_slice(input);
             expected
@@ -118,14 +127,10 @@ pub(super) fn decompress(codec: Codec, input: &[u8], output: &mut [u8], zstd: &m
         Codec::Snappy => {
             // It states its length once more, and would be trusted for it.
             let stated = snap::raw::decompress_len(input).map_err(|error| failed(error.to_string()))?;
-            if stated == expected { snap::raw::Decoder::new().decompress(input, output).map_err(|error| failed(error.to_string()))? } else { stated }
+            if stated <= expected { snap::raw::Decoder::new().decompress(input, output).map_err(|error| failed(error.to_string()))? } else { stated }
         }
         Codec::Brotli => decompress_brotli(input, output).map_err(|detail| failed(detail.to_owned()))?,
-    };
-    if found == expected {
-        return Ok(());
-    }
-    Err(Fault::Mismatch { what: "length of decompressed data", value: found as u64, expected: expected as u64 })
+    })
 }
 
 /// Windows above 16 MiB are announced by the first bits, and need a decoder that was told of them. The call that takes no decoder passes over bytes behind

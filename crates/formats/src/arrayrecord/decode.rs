@@ -6,10 +6,13 @@ use super::codec::{Decoder, room};
 use super::hash::hash;
 use super::simple::SimpleChunk;
 use super::{Fault, transposed};
+use crate::limit::DecodeLimit;
 use bytes::{Bytes, BytesMut};
 
 /// A chunk may decode to this much more than the size of its file.
 pub const MAX_DECODED_BYTES: u64 = (2 << 30) - (1 << 20);
+/// The field of a header that the limit of the reader is for.
+pub(super) const DECODED_SIZE: &str = "decoded size";
 /// Above this much, memory is taken without being written first.
 const LAZY_BYTES: usize = 4 << 20;
 
@@ -102,6 +105,7 @@ pub(super) struct Framed<'a> {
     pub raw: &'a [u8],
     pub file_size: u64,
     pub verify: Verify,
+    pub limit: DecodeLimit,
 }
 
 impl<'a> Framed<'a> {
@@ -204,9 +208,9 @@ impl<'a> Framed<'a> {
         if let Some(expected) = num_records.filter(|expected| *expected != header.num_records) {
             return Err(Fault::Mismatch { what: "number of records", value: header.num_records, expected });
         }
-        let limit = self.file_size.saturating_add(MAX_DECODED_BYTES);
+        let limit = self.file_size.saturating_add(MAX_DECODED_BYTES).min(self.limit.bytes());
         if header.decoded_size > limit {
-            return Err(Fault::TooLarge { what: "decoded size", value: header.decoded_size, limit });
+            return Err(Fault::TooLarge { what: DECODED_SIZE, value: header.decoded_size, limit });
         }
         // Each record has a position of its own in the file.
         if header.num_records > self.file_size {

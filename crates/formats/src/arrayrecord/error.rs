@@ -1,6 +1,8 @@
 //! What can be wrong with an ArrayRecord file.
 
 use super::Codec;
+use super::decode::DECODED_SIZE;
+use crate::limit::TooLarge;
 use std::io;
 
 /// Why a file, or one chunk of it, cannot be read or written.
@@ -67,6 +69,7 @@ impl Error {
             Self::Storage(error) => error.hint(),
             Self::NotWhole { .. } => Some("the file was cut, has bytes behind its end, or its writer was never closed; fetch or write it again"),
             Self::Postscript { .. } | Self::Footer { .. } => Some("the index of the file is lost; fetch or write it again"),
+            Self::Chunk { fault: Fault::TooLarge { what, .. }, .. } if *what == DECODED_SIZE => Some(TooLarge::HINT),
             Self::Chunk { .. } => Some("records of other chunks can still be read"),
             _ => None,
         }

@@ -2,10 +2,11 @@
 
 use super::block::{BLOCK, is_legal};
 use super::codec::{Decoder, Scratch, room};
-use super::decode::{Framed, Gathered, Records, Verify};
+use super::decode::{DECODED_SIZE, Framed, Gathered, Records, Verify};
 use super::footer::{Failure, Mapped, read_index};
 use super::index::{FIRST_CHUNK, Index, footer_offset};
 use super::{Error, Fault};
+use crate::limit::DecodeLimit;
 use bytes::BytesMut;
 use shardmill_storage::RangeRead;
 use std::ops::Range;
@@ -25,6 +26,7 @@ pub struct ArrayRecordFile {
     size: u64,
     index: Index,
     verify: Verify,
+    limit: DecodeLimit,
     digest: u128,
 }
 
@@ -32,6 +34,14 @@ impl ArrayRecordFile {
     /// # Errors
     /// When the file cannot be read, or its postscript or footer is damaged.
     pub fn open(object: Arc<dyn RangeRead>, verify: Verify) -> Result<Self, Error> {
+        Self::open_limited(object, verify, DecodeLimit::default())
+    }
+
+    /// With another limit than the default one.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordFile::open`].
+    pub fn open_limited(object: Arc<dyn RangeRead>, verify: Verify, limit: DecodeLimit) -> Result<Self, Error> {
         let path = || object.path().to_owned();
         let size = object.size();
         let not_whole = |reason| Error::NotWhole { path: path(), reason };
@@ -47,7 +57,9 @@ impl ArrayRecordFile {
         object.read_at(postscript_offset, raw)?;
         // The index is compared with its hashes whatever is asked for records: without it every record would be a guess.
         let verify_index = Verify::Full;
-        let footer_begin = Framed { begin: postscript_offset, raw, file_size: size, verify: verify_index }
+        // It grows with the number of records, and is bounded by the size of the file.
+        let of_index = DecodeLimit::new(u64::MAX);
+        let footer_begin = Framed { begin: postscript_offset, raw, file_size: size, verify: verify_index, limit: of_index }
             .records(None, &mut scratch.decoder)
             .and_then(|records| footer_offset(records.get(0).ok_or(Fault::Malformed("no record"))?))
             .and_then(|offset| match FIRST_CHUNK <= offset && offset < postscript_offset && is_legal(offset) {
@@ -62,13 +74,13 @@ impl ArrayRecordFile {
         let mut digest = Xxh3::new();
         digest.update(raw.whole());
         digest.update(&size.to_le_bytes());
-        let footer = Framed { begin: footer_begin, raw: raw.whole(), file_size: size, verify: verify_index };
+        let footer = Framed { begin: footer_begin, raw: raw.whole(), file_size: size, verify: verify_index, limit: of_index };
         let mut stripped = Mapped::new(footer_len).map_err(memory)?;
         let index = read_index(footer, &mut stripped, &mut scratch.decoder).map_err(|failure| match failure {
             Failure::Fault(fault) => Error::Footer { path: path(), offset: footer_begin, fault },
             Failure::Memory(source) => memory(source),
         })?;
-        Ok(Self { size, index, verify, digest: digest.digest128(), object })
+        Ok(Self { size, index, verify, limit, digest: digest.digest128(), object })
     }
 
     #[must_use]
@@ -166,9 +178,10 @@ impl ArrayRecordFile {
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
     pub fn read_chunk_at<'a>(&self, chunk: usize, range: Range<u64>, scratch: &'a mut Scratch) -> Result<Records<'a>, Error> {
-        let raw = room(&mut scratch.raw, usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX));
+        let len = self.stored_len(chunk, &range)?;
+        let raw = room(&mut scratch.raw, len);
         self.object.read_at(range.start, raw)?;
-        let framed = Framed { begin: range.start, raw, file_size: self.size, verify: self.verify };
+        let framed = Framed { begin: range.start, raw, file_size: self.size, verify: self.verify, limit: self.limit };
         framed.records(self.count_of(chunk), &mut scratch.decoder).map_err(|fault| self.damaged(chunk, range.start, fault))
     }
 
@@ -218,16 +231,24 @@ impl ArrayRecordFile {
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let (begin, end) = (self.range_of(*first)?.start, self.range_of(*last)?.end);
         let Scratch { raw, decoder } = scratch;
-        let raw = room(raw, usize::try_from(end.saturating_sub(begin)).unwrap_or(usize::MAX));
+        let len = self.stored_len(*first, &(begin..end))?;
+        let raw = room(raw, len);
         self.object.read_at(begin, raw)?;
         for chunk in wanted {
             let range = self.range_of(*chunk)?;
             let within = |position: u64| usize::try_from(position.saturating_sub(begin)).unwrap_or(usize::MAX);
             let bytes = raw.get(within(range.start)..within(range.end)).unwrap_or_default();
-            let framed = Framed { begin: range.start, raw: bytes, file_size: self.size, verify: self.verify };
+            let framed = Framed { begin: range.start, raw: bytes, file_size: self.size, verify: self.verify, limit: self.limit };
             each(*chunk, framed, decoder).map_err(|fault| self.damaged(*chunk, range.start, fault))?;
         }
         Ok(())
+    }
+
+    /// Bytes that hardly compressed are a little more than what they were; far more are none of a chunk that may be read.
+    fn stored_len(&self, chunk: usize, range: &Range<u64>) -> Result<usize, Error> {
+        let (len, limit) = (range.end.saturating_sub(range.start), self.limit.bytes());
+        let too_large = || self.damaged(chunk, range.start, Fault::TooLarge { what: DECODED_SIZE, value: len, limit });
+        usize::try_from(len).ok().filter(|_| len <= limit.saturating_mul(2)).ok_or_else(too_large)
     }
 
     fn count_of(&self, chunk: usize) -> Option<u64> {

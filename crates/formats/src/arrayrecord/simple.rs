@@ -1,6 +1,6 @@
 //! Chunks that hold their records one behind the other.
 
-use super::codec::{Zstd, decompress, stated_len};
+use super::codec::{Zstd, decompress, decompress_up_to, stated_len};
 use super::encoder::Compressor;
 use super::{Codec, Fault, varint};
 use std::borrow::Cow;
@@ -41,29 +41,35 @@ impl<'a> SimpleChunk<'a> {
         })
     }
 
-    /// The lengths of the records, as numbers of seven bits a byte; nothing for one record, whose length is that of the chunk.
+    /// The lengths of the records, as numbers of seven bits a byte.
     pub(super) fn sizes(&self, zstd: &mut Zstd) -> Result<Cow<'a, [u8]>, Fault> {
-        if self.num_records == 1 {
-            return Ok(Cow::Borrowed(&[]));
-        }
         let (len, block) = stated_len(self.codec, self.sizes)?;
-        // A size has at least one byte and at most ten.
-        if len < self.num_records as u64 || len / 10 > self.num_records as u64 {
-            return Err(Fault::Mismatch { what: "length of the sizes", value: len, expected: self.num_records as u64 });
-        }
         if self.codec == Codec::None {
-            return Ok(Cow::Borrowed(block));
+            // A size has at least one byte.
+            return match len >= self.num_records as u64 {
+                true => Ok(Cow::Borrowed(block)),
+                false => Err(Fault::Mismatch { what: "length of the sizes", value: len, expected: self.num_records as u64 }),
+            };
         }
-        let mut sizes = vec![0; usize::try_from(len).map_err(|_above| Fault::Malformed("length of the sizes"))?];
-        decompress(self.codec, block, &mut sizes, zstd)?;
+        if self.codec == Codec::Zstd
+            && let Some(stored) = stored_frame(block, len)
+        {
+            return Ok(Cow::Borrowed(stored));
+        }
+        // A size has at most ten bytes.
+        let most = self.num_records.saturating_mul(10);
+        let mut sizes = vec![0; usize::try_from(len).map_or(most, |len| len.min(most))];
+        if decompress(self.codec, block, &mut sizes, zstd).is_err() {
+            // The original does not look at the length that is stated.
+            sizes = vec![0; most];
+            let found = decompress_up_to(self.codec, block, &mut sizes, zstd)?;
+            sizes.truncate(found);
+        }
         Ok(Cow::Owned(sizes))
     }
 
     /// Calls `each` with the place in the values where each record ends.
     pub(super) fn each_end(&self, sizes: &[u8], mut each: impl FnMut(usize) -> Result<(), Fault>) -> Result<(), Fault> {
-        if self.num_records == 1 {
-            return each(self.decoded_size);
-        }
         let (mut end, mut rest) = (0usize, sizes);
         for _ in 0..self.num_records {
             let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is no number"))?;
@@ -98,6 +104,15 @@ impl<'a> SimpleChunk<'a> {
     pub(super) fn values(&self, out: &mut [u8], zstd: &mut Zstd) -> Result<(), Fault> {
         decompress(self.codec, self.values, out, zstd)
     }
+}
+
+/// The content of a zstd frame that is one raw block of `len` bytes, as every writer makes of the size of a single record. Decoding it with the library
+/// would cost more than the record.
+fn stored_frame(frame: &[u8], len: u64) -> Option<&[u8]> {
+    let len = u8::try_from(len).ok()?;
+    // Magic number, a descriptor without checksum whose frame size has one byte, that size, and the header of the last block.
+    let [low, middle, high, _] = (u32::from(len) << 3 | 1).to_le_bytes();
+    frame.strip_prefix(&[0x28, 0xb5, 0x2f, 0xfd, 0x20, len, low, middle, high]).filter(|content| content.len() == usize::from(len))
 }
 
 /// Appends the data of a simple chunk. `sizes` is scratch.

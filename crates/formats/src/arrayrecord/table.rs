@@ -1,6 +1,7 @@
 //! A file of records as a table of one column, `record`.
 
 use super::{ArrayRecordFile, Error, Records, Scratch, Verify};
+use crate::limit::DecodeLimit;
 use crate::table::{Block, MAX_BLOCK_BYTES, TableError, TableFile};
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
@@ -30,7 +31,15 @@ impl ArrayRecordTable {
     /// # Errors
     /// As [`ArrayRecordFile::open`].
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
-        let file = ArrayRecordFile::open(object, Verify::Full)?;
+        Self::open_limited(object, DecodeLimit::default())
+    }
+
+    /// With another limit than the default one.
+    ///
+    /// # Errors
+    /// As [`ArrayRecordFile::open`].
+    pub fn open_limited(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self, Error> {
+        let file = ArrayRecordFile::open_limited(object, Verify::Full, limit)?;
         let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, DataType::Binary, false)]));
         let mut table = Self { schema, blocks: Vec::new(), chunks: Vec::new(), file };
         let num_chunks = table.file.num_chunks();

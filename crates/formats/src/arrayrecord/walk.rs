@@ -8,6 +8,7 @@ use super::codec::room;
 use super::decode::{Framed, Verify};
 use super::index::FIRST_CHUNK;
 use super::{Codec, Fault, Records, Scratch};
+use crate::limit::DecodeLimit;
 use shardmill_storage::{Error as StorageError, RangeRead};
 use std::sync::Arc;
 
@@ -80,7 +81,7 @@ impl ChunkWalk {
         let raw = room(raw, len);
         self.object.read_at(begin, raw)?;
         let result = check_blocks(begin, raw, end).and_then(|()| {
-            let framed = Framed { begin, raw, file_size, verify: Verify::Full };
+            let framed = Framed { begin, raw, file_size, verify: Verify::Full, limit: DecodeLimit::default() };
             let (_header, data) = framed.open(&mut decoder.stripped)?;
             let kind = kind_of(&header, data)?;
             if matches!(kind, ChunkKind::Records { .. }) {
@@ -131,18 +132,14 @@ fn check_blocks(begin: u64, raw: &[u8], end: u64) -> Result<(), Fault> {
 }
 
 fn kind_of(header: &ChunkHeader, data: &[u8]) -> Result<ChunkKind, Fault> {
-    let without_records = |kind| match header.num_records {
-        0 => Ok(kind),
-        _ => Err(Fault::Malformed("records in a chunk of a type that has none")),
-    };
     match header.kind {
         SIMPLE | TRANSPOSED => {
             let codec = Codec::of(*data.first().ok_or(Fault::Malformed("chunk without data"))?)?;
             Ok(ChunkKind::Records { codec, is_transposed: header.kind == TRANSPOSED })
         }
-        SIGNATURE => without_records(ChunkKind::Signature),
-        PADDING => without_records(ChunkKind::Padding),
-        METADATA => without_records(ChunkKind::Metadata),
-        _ => without_records(ChunkKind::Unknown),
+        SIGNATURE => Ok(ChunkKind::Signature),
+        PADDING => Ok(ChunkKind::Padding),
+        METADATA => Ok(ChunkKind::Metadata),
+        _ => Ok(ChunkKind::Unknown),
     }
 }

@@ -1,5 +1,6 @@
 //! What can be wrong with a CSV file.
 
+use crate::limit::TooLarge;
 use arrow_schema::{ArrowError, DataType};
 use shardmill_storage::Error as StorageError;
 
@@ -18,6 +19,8 @@ pub enum Error {
     /// The file ends inside of a quoted field.
     #[error("Line {line} of `{path}`: a quoted field is never closed")]
     UnclosedQuote { path: String, line: u64 },
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     #[error("Line {line} of `{path}`: a record of {len} bytes is too long")]
     RecordTooLong { path: String, line: u64, len: u64 },
     #[error("The header of `{path}` names the column `{column}` twice")]
@@ -53,6 +56,7 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
+            Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::Value { .. } => Some("give the column another type in `schema`, or choose what happens to bad lines: skip or null"),
             Self::InvalidUtf8 { .. } | Self::InvalidHeader { .. } => Some("convert the file to UTF-8"),
             Self::FieldCount { .. } => Some("check the delimiter and the quoting, or choose what happens to bad lines: skip or null"),

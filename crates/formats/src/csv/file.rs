@@ -69,6 +69,7 @@ impl CsvFile {
         }
         let mut borders = CsvBorders::new(&options, header.data_start, header.data_line);
         let index = index(object.as_ref(), header.data_start, &mut borders, block_bytes)?;
+        index.longest.check(object.path(), options.limit)?;
         if let Some(run) = index.runs.iter().find(|run| run.len > MAX_RECORD_BYTES) {
             return Err(Error::RecordTooLong { path: object.path().to_owned(), line: run.first_line, len: run.len });
         }

@@ -1,10 +1,11 @@
 //! The first record of a file, which names the columns.
 
+use super::borders::CsvBorders;
 use super::rows::{Reason, Rows};
 use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
-use crate::records::{MAX_RECORD_BYTES, Start, line_of, read_start};
-use shardmill_storage::RangeRead;
+use crate::records::{MAX_RECORD_BYTES, Start, check_start, line_of, read_start};
+use shardmill_storage::{RangeRead, SequentialRead};
 use std::collections::HashSet;
 
 /// A real table has some thousands at most; a line of commas must not become a schema of gigabytes.
@@ -27,9 +28,18 @@ pub(super) fn read_header(object: &dyn RangeRead, options: &CsvOptions, sample_b
             Some(header) => return Ok(Some((header, start))),
             None if start.is_whole => return Ok(None),
             None if len >= MAX_RECORD_BYTES => return Err(Error::RecordTooLong { path: object.path().to_owned(), line: 1, len }),
-            None => len = len.saturating_mul(2),
+            None => {
+                check_records(object, options, 1)?;
+                len = len.saturating_mul(2);
+            }
         }
     }
+}
+
+/// Refuses a file in which one of the first records is too long, without having it in memory.
+pub(super) fn check_records(object: &dyn RangeRead, options: &CsvOptions, records: u64) -> Result<(), Error> {
+    let mut borders = CsvBorders::new(options, 0, 1);
+    Ok(check_start(object, &mut SequentialRead::new(object), &mut borders, records, options.limit)?)
 }
 
 fn header(path: &str, start: &Start, options: &CsvOptions) -> Result<Option<Header>, Error> {

@@ -1,6 +1,6 @@
 //! Types of the columns, decided over the starts of all files.
 
-use super::header::read_header;
+use super::header::{check_records, read_header};
 use super::kind::{Kinds, NullValues};
 use super::rows::{Rows, is_null};
 use super::tokenize::Tokenizer;
@@ -53,6 +53,7 @@ impl Inference {
             let data = usize::try_from(header.data_start - start.mark_len).ok().and_then(|from| start.bytes.get(from..)).unwrap_or_default();
             let (kinds, records) = sample(data, options, nulls, header.names.len(), start.is_whole);
             if records == 0 && !start.is_whole && len < MAX_RECORD_BYTES {
+                check_records(object, options, 1 + u64::from(options.header))?;
                 len = len.saturating_mul(2);
                 continue;
             }

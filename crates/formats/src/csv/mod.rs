@@ -23,6 +23,7 @@ pub use error::Error;
 pub use file::CsvFile;
 pub use infer::infer;
 
+use crate::limit::DecodeLimit;
 use crate::records::BadLines;
 
 /// How the files are written. All files of a data set share it.
@@ -38,6 +39,8 @@ pub struct CsvOptions {
     /// Whether the spellings of null hold in columns of strings as well. By default an empty field is an empty string there.
     pub strings_can_be_null: bool,
     pub bad_lines: BadLines,
+    /// Of a record.
+    pub limit: DecodeLimit,
 }
 
 /// What `pyarrow.csv` takes for null.
@@ -53,6 +56,7 @@ impl Default for CsvOptions {
             null_values: NULL_VALUES.iter().map(ToString::to_string).collect(),
             strings_can_be_null: false,
             bad_lines: BadLines::Error,
+            limit: DecodeLimit::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Finds the lines of a file while it is scanned.
 
+use super::records::{Broken, Elements};
 use crate::records::{Borders, Cutter};
 
 /// A newline ends a line, and nothing else does: JSON has no newline inside of a string. A carriage return before it is white space.
@@ -39,5 +40,35 @@ impl Borders for LineBorders {
         if !self.is_blank {
             cutter.record(self.line_start, end, self.line);
         }
+    }
+}
+
+/// The elements of an array are its records, and the array has to be whole.
+#[derive(Debug)]
+pub(super) struct ElementBorders {
+    elements: Elements,
+    pub(super) broken: Option<Broken>,
+}
+
+impl ElementBorders {
+    pub(super) fn new() -> Self {
+        Self { elements: Elements::of_file(), broken: None }
+    }
+}
+
+impl Borders for ElementBorders {
+    fn push(&mut self, chunk: &[u8], offset: u64, cutter: &mut Cutter) {
+        let mut position = 0;
+        while self.broken.is_none() {
+            match self.elements.next(chunk, &mut position, offset) {
+                Ok(Some(element)) => cutter.record(element.start, element.end, element.line),
+                Ok(None) => return,
+                Err(broken) => self.broken = Some(broken),
+            }
+        }
+    }
+
+    fn finish(&mut self, end: u64, _cutter: &mut Cutter) {
+        self.broken = self.broken.or_else(|| self.elements.check_end(end).err());
     }
 }

@@ -1,10 +1,11 @@
-//! One file of JSON Lines as blocks of rows.
+//! One file of JSON Lines, or of one array of objects, as blocks of rows.
 
-use super::borders::LineBorders;
+use super::borders::{ElementBorders, LineBorders};
 use super::column::Column;
 use super::fault::Fault;
 use super::nested::Structs;
 use super::parse::{Located, parse};
+use super::records::{Broken, Shape};
 use super::{Error, JsonlOptions};
 use crate::records::{BLOCK_BYTES, BYTE_ORDER_MARK, BadLines, KeptRows, MAX_RECORD_BYTES, Quarantine, Run, index, read_run, read_start};
 use crate::table::{Block, TableError, TableFile};
@@ -14,11 +15,15 @@ use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
+/// The first bytes of a file tell how its objects are written, unless they are blank.
+const SHAPE_BYTES: u64 = 256;
+
 /// A scanned file: its lines are counted, none is parsed (unless bad lines are skipped).
 #[derive(Debug)]
 pub struct JsonlFile {
     object: Arc<dyn RangeRead>,
     options: JsonlOptions,
+    shape: Shape,
     schema: SchemaRef,
     runs: Vec<Run>,
     /// Of each run: a bit for each line that is not blank, where some are in quarantine.
@@ -44,7 +49,19 @@ impl JsonlFile {
             }
         }
         let start = read_start(object.as_ref(), BYTE_ORDER_MARK.len() as u64)?.mark_len;
-        let index = index(object.as_ref(), start, &mut LineBorders::new(start), block_bytes)?;
+        let shape = shape_of(object.as_ref())?;
+        let index = match shape {
+            Shape::Lines => index(object.as_ref(), start, &mut LineBorders::new(start), block_bytes)?,
+            Shape::Array => {
+                let mut borders = ElementBorders::new();
+                let index = index(object.as_ref(), start, &mut borders, block_bytes)?;
+                if let Some(Broken { offset, line, expected }) = borders.broken {
+                    return Err(Error::Array { path: object.path().to_owned(), line, offset, expected });
+                }
+                index
+            }
+        };
+        index.longest.check(object.path(), options.limit)?;
         if let Some(run) = index.runs.iter().find(|run| run.len > MAX_RECORD_BYTES) {
             return Err(Error::LineTooLong { path: object.path().to_owned(), line: run.first_line, len: run.len });
         }
@@ -58,9 +75,12 @@ impl JsonlFile {
             quarantine: Quarantine::default(),
             object,
             options,
+            shape,
         };
         if file.options.bad_lines == BadLines::Skip {
             file.find_bad_lines()?;
+        } else if file.schema.fields().is_empty() {
+            file.check_objects()?;
         }
         file.blocks = file.runs.iter().zip(&file.good).map(|(run, good)| file.block(run, good.as_ref())).collect();
         Ok(file)
@@ -99,10 +119,10 @@ impl JsonlFile {
             let mut judge = |located: Located| {
                 bad.push(located.row);
                 let line = line_of_newlines(&bytes, located.position, run.first_line);
-                quarantine.add(line, || self.error(located.fault, line).to_string());
+                quarantine.add(line, || self.error(located, &bytes, run).to_string());
                 Ok::<_, Error>(())
             };
-            let lines = parse(&bytes, &mut rows, false, &mut KeptRows::new(None, None), &mut judge)?;
+            let lines = parse(&bytes, self.shape, &mut rows, false, &mut KeptRows::new(None, None), &mut judge)?;
             self.check_count(run, lines, run.records)?;
             kept.push((!bad.is_empty()).then(|| {
                 let len = usize::try_from(run.records).unwrap_or_default();
@@ -114,6 +134,17 @@ impl JsonlFile {
         }
         self.good = kept;
         self.quarantine = quarantine;
+        Ok(())
+    }
+
+    /// No column says that the objects have no fields, or that there are no objects: only the bytes tell.
+    fn check_objects(&self) -> Result<(), Error> {
+        for run in &self.runs {
+            let bytes = read_run(self.object.as_ref(), run)?;
+            let mut judge = |located: Located| Err(self.error(located, &bytes, run));
+            let found = parse(&bytes, self.shape, &mut self.rows(&self.schema)?, false, &mut KeptRows::new(None, None), &mut judge)?;
+            self.check_count(run, found, run.records)?;
+        }
         Ok(())
     }
 
@@ -133,9 +164,15 @@ impl JsonlFile {
         Err(Error::Changed { path: self.object.path().to_owned(), offset: run.offset, found, expected })
     }
 
-    fn error(&self, fault: Fault, line: u64) -> Error {
+    fn error(&self, located: Located, bytes: &[u8], run: &Run) -> Error {
         let path = self.object.path().to_owned();
-        match fault {
+        let line_at = |position| line_of_newlines(bytes, position, run.first_line);
+        let (line, offset) = (line_at(located.position), run.offset + located.position as u64);
+        match located.fault {
+            Fault::Syntax { position, expected } if self.shape == Shape::Array => {
+                Error::Array { path, line: line_at(located.position + position), offset: offset + position as u64, expected }
+            }
+            Fault::NotAnObject if self.shape == Shape::Array => Error::ElementNotAnObject { path, line, offset },
             Fault::Syntax { position, expected } => Error::Syntax { path, line, column: position + 1, expected },
             Fault::NotAnObject => Error::NotAnObject { path, line },
             Fault::Value { field, value, data_type } => Error::Value { path, line, field, value, data_type },
@@ -163,10 +200,10 @@ impl JsonlFile {
             let bytes = read_run(self.object.as_ref(), run)?;
             let is_lenient = self.options.bad_lines == BadLines::Null;
             let mut judge = |located: Located| {
-                if is_lenient { Ok(()) } else { Err(self.error(located.fault, line_of_newlines(&bytes, located.position, run.first_line))) }
+                if is_lenient { Ok(()) } else { Err(self.error(located, &bytes, run)) }
             };
             let mut kept = KeptRows::new(self.good.get(block).and_then(Option::as_ref), selection);
-            let lines = parse(&bytes, &mut rows, is_lenient, &mut kept, &mut judge)?;
+            let lines = parse(&bytes, self.shape, &mut rows, is_lenient, &mut kept, &mut judge)?;
             self.check_count(run, lines, run.records)?;
             self.check_count(run, rows.len() as u64, expected as u64)?;
         }
@@ -176,6 +213,18 @@ impl JsonlFile {
         let schema = Arc::new(self.schema.project(columns).map_err(arrow)?);
         let options = RecordBatchOptions::new().with_row_count(Some(expected));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)
+    }
+}
+
+/// Looks at as many bytes as it takes to tell.
+fn shape_of(object: &dyn RangeRead) -> Result<Shape, Error> {
+    let mut len = SHAPE_BYTES;
+    loop {
+        let start = read_start(object, len)?;
+        if let Some(shape) = Shape::of(&start.bytes, start.is_whole) {
+            return Ok(shape);
+        }
+        len = len.saturating_mul(2);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::borders::is_blank;
 use super::cursor::Cursor;
 use super::kind::{Members, Place, Refusal};
+use super::records::{Records, Shape};
 use super::{Error, JsonlOptions, unpacked};
 use crate::records::{BadLines, MAX_RECORD_BYTES, SAMPLE_BYTES};
 use arrow_schema::{Schema, SchemaRef};
@@ -25,34 +26,40 @@ pub fn infer(objects: &[Arc<dyn RangeRead>], options: &JsonlOptions) -> Result<S
     let sample_bytes = (MAX_SAMPLED_BYTES / (objects.len() as u64).max(1)).clamp(MIN_SAMPLE_BYTES, SAMPLE_BYTES);
     let mut row = Members::default();
     for (file, object) in objects.iter().enumerate() {
-        let mut len = sample_bytes;
+        let (mut len, mut is_checked) = (sample_bytes, false);
         loop {
             let start = unpacked::start(object.as_ref(), len.min(MAX_RECORD_BYTES))?;
             let is_enough = start.is_whole || len >= MAX_RECORD_BYTES;
-            let text = match memchr::memrchr(b'\n', &start.bytes) {
+            let shape = Shape::of(&start.bytes, is_enough);
+            let text = match (shape, memchr::memrchr(b'\n', &start.bytes)) {
                 _ if is_enough => start.bytes.as_slice(),
-                Some(last) if !start.bytes.get(..last).is_none_or(is_blank) => start.bytes.get(..last).unwrap_or_default(),
+                (Some(Shape::Lines), Some(last)) if !start.bytes.get(..last).is_none_or(is_blank) => start.bytes.get(..last).unwrap_or_default(),
+                (Some(Shape::Array), _) if Records::of_start(&start.bytes, Shape::Array).next().is_some() => start.bytes.as_slice(),
                 _ => {
+                    if !is_checked {
+                        unpacked::check_first_line(object.as_ref(), options.limit)?;
+                        is_checked = true;
+                    }
                     len = len.saturating_mul(2);
                     continue;
                 }
             };
-            observe(text, file, objects, options, &mut row)?;
+            observe(Records::of_start(text, shape.unwrap_or(Shape::Lines)), file, objects, options, &mut row)?;
             break;
         }
     }
     Ok(Arc::new(Schema::new(row.fields())))
 }
 
-fn observe(text: &[u8], file: usize, objects: &[Arc<dyn RangeRead>], options: &JsonlOptions, row: &mut Members) -> Result<(), Error> {
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let mut cursor = Cursor::new(line);
+fn observe(records: Records<'_>, file: usize, objects: &[Arc<dyn RangeRead>], options: &JsonlOptions, row: &mut Members) -> Result<(), Error> {
+    for record in records {
+        let mut cursor = Cursor::new(record.text);
         let is_object = cursor.peek() == Some(b'{');
-        // A line that is no JSON must not decide a type by its first half.
+        // What is not valid JSON must not decide a type by its first half.
         if !is_object || cursor.clone().skip().is_err() {
             continue;
         }
-        let place = Place { file, line: number as u64 + 1 };
+        let place = Place { file, line: record.line };
         let Err(Refusal::Conflict(conflict)) = row.observe(&mut cursor, place) else { continue };
         if options.bad_lines == BadLines::Error {
             let path = |file: usize| objects.get(file).map(|object| object.path().to_owned()).unwrap_or_default();

@@ -4,7 +4,9 @@
 //! opened. Memory holds one piece, whatever a stream becomes. The invariant: what is not a whole stream is an error, and never a shorter file.
 
 use super::Error;
-use crate::records::{Start, start_of};
+use super::borders::LineBorders;
+use crate::limit::DecodeLimit;
+use crate::records::{Start, check_start, start_of};
 use crate::tar::{Compression, sniff_compression};
 use flate2::bufread::MultiGzDecoder;
 use shardmill_storage::{Error as StorageError, Identity, RangeRead, ScratchFile, SequentialRead};
@@ -19,18 +21,28 @@ const SCRATCH_BYTES: u64 = 1 << 30;
 
 /// Unpacks files into the folder for temporary ones (`TMPDIR`), which gets its room back when they are dropped.
 #[derive(Debug, Default)]
-pub struct Unpacker(Mutex<Option<(Arc<ScratchFile>, u64)>>);
+pub struct Unpacker {
+    limit: DecodeLimit,
+    scratch: Mutex<Option<(Arc<ScratchFile>, u64)>>,
+}
 
 impl Unpacker {
+    /// Lines may be as long as `limit` says.
+    #[must_use]
+    pub fn new(limit: DecodeLimit) -> Self {
+        Self { limit, scratch: Mutex::default() }
+    }
+
     /// `object` itself when it is plain, else its unpacked content.
     ///
     /// # Errors
-    /// When the stream is damaged or ends early, and when the disk is full.
+    /// When the stream is damaged or ends early, when a line is too long, and when the disk is full.
     pub fn unpack(&self, object: Arc<dyn RangeRead>) -> Result<Arc<dyn RangeRead>, Error> {
         let Some(mut stream) = stream(object.as_ref())? else { return Ok(object) };
         let scratch = self.scratch()?;
         let (mut pieces, mut size) = (Vec::new(), 0_u64);
         let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let mut lines = OpenLine::default();
         loop {
             piece.clear();
             let read = stream.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece);
@@ -38,18 +50,19 @@ impl Unpacker {
             if piece.is_empty() {
                 break;
             }
+            lines.push(&piece, object.path(), self.limit)?;
             pieces.push(scratch.append(&piece)?);
             size += piece.len() as u64;
         }
         drop(stream);
-        if let Some((_, filled)) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some((_, filled)) = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             *filled += size;
         }
         Ok(Arc::new(Unpacked { object, scratch, pieces, size }))
     }
 
     fn scratch(&self) -> Result<Arc<ScratchFile>, Error> {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((scratch, _)) = current.as_ref().filter(|(_, filled)| *filled < SCRATCH_BYTES) {
             return Ok(Arc::clone(scratch));
         }
@@ -57,6 +70,42 @@ impl Unpacker {
         *current = Some((Arc::clone(&made), 0));
         Ok(made)
     }
+}
+
+/// The line that a stream is in. A line that is too long is refused before it fills the disk; the elements of an array are for its reader to bound.
+#[derive(Default)]
+struct OpenLine {
+    line: u64,
+    len: u64,
+    is_array: Option<bool>,
+}
+
+impl OpenLine {
+    fn push(&mut self, piece: &[u8], path: &str, limit: DecodeLimit) -> Result<(), Error> {
+        let first = piece.iter().find(|byte| !byte.is_ascii_whitespace());
+        self.is_array = self.is_array.or(first.map(|byte| *byte == b'['));
+        match memchr::memrchr(b'\n', piece) {
+            Some(last) => {
+                self.line += memchr::memchr_iter(b'\n', piece).count() as u64;
+                self.len = (piece.len() - last - 1) as u64;
+            }
+            None => self.len += piece.len() as u64,
+        }
+        if self.is_array == Some(true) {
+            return Ok(());
+        }
+        Ok(limit.check(path, self.len, "a record of at least", || format!("line {}", self.line + 1))?)
+    }
+}
+
+/// Refuses a file whose first line is too long, without having it in memory.
+pub(super) fn check_first_line(object: &dyn RangeRead, limit: DecodeLimit) -> Result<(), Error> {
+    let mut borders = LineBorders::new(0);
+    match stream(object)? {
+        Some(mut stream) => check_start(object, &mut stream, &mut borders, 1, limit)?,
+        None => check_start(object, &mut SequentialRead::new(object), &mut borders, 1, limit)?,
+    }
+    Ok(())
 }
 
 /// The first `len` bytes of a file, unpacked where it is compressed. A stream that ends early has what could be had of it: the file says so when it is

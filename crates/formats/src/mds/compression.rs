@@ -1,6 +1,7 @@
 //! The ways in which a whole shard is compressed.
 
 use super::Error;
+use crate::limit::DecodeLimit;
 use std::io::{self, Read, Write};
 
 /// A family and its level, as in `zstd:7`.
@@ -97,7 +98,12 @@ impl Compression {
 
     /// Decompresses `from` until it ends or `wanted` says of what is there that it suffices: it tells how many bytes there should be in all, as far as
     /// it knows.
-    pub(super) fn decompress(&self, from: &mut dyn Read, wanted: &mut dyn FnMut(&[u8]) -> io::Result<u64>) -> io::Result<Vec<u8>> {
+    pub(super) fn decompress(
+        &self,
+        from: &mut dyn Read,
+        limit: DecodeLimit,
+        wanted: &mut dyn FnMut(&[u8]) -> io::Result<u64>,
+    ) -> io::Result<Vec<u8>> {
         match self.family {
             Family::Brotli => read_wanted(&mut brotlic::DecompressorReader::new(io::BufReader::new(from)), wanted),
             Family::Bzip2 => read_wanted(&mut bzip2::read::MultiBzDecoder::new(from), wanted),
@@ -107,6 +113,9 @@ impl Compression {
                 let mut compressed = Vec::new();
                 from.read_to_end(&mut compressed)?;
                 let len = snap::raw::decompress_len(&compressed).map_err(io::Error::other)?;
+                if len as u64 > limit.bytes() {
+                    return Err(io::Error::other(format!("it states {len} bytes, max_decoded_bytes is {}", limit.bytes())));
+                }
                 if len as u64 > (compressed.len() as u64).saturating_mul(SNAPPY_RATIO) {
                     return Err(io::Error::other("it states more bytes than it can hold"));
                 }

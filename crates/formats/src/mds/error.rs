@@ -1,5 +1,6 @@
 //! What can be wrong with an MDS data set, or with rows on their way into one.
 
+use crate::limit::TooLarge;
 use arrow_schema::{ArrowError, DataType};
 use std::io;
 
@@ -66,6 +67,9 @@ pub enum Error {
     #[error("Shard `{path}` is damaged, {field}: {reason}")]
     Shard { path: String, field: &'static str, reason: String },
 
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+
     #[error("Shard `{path}` does not decompress with `{compression}`: {reason}")]
     Decompress { path: String, compression: String, reason: String },
 
@@ -95,6 +99,7 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
+            Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::Encoding { .. } => {
                 Some("bytes, str, int, uint8 … float64, str_int, str_float, str_decimal, json, pkl, ndarray[:dtype[:shape]], pil, jpeg, png, …")
             }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
+use std::fmt;
 use zstd::bulk::Decompressor;
 
 /// How a file is packed.
@@ -47,7 +48,7 @@ impl Compression {
     }
 
     /// All chunks of a stream, put together. More than `max_bytes` are an error, as is damage.
-    pub(super) fn unpack(self, packed: Bytes, max_bytes: usize) -> Result<Bytes, String> {
+    pub(super) fn unpack(self, packed: Bytes, max_bytes: usize) -> Result<Bytes, Fault> {
         if self.codec == Codec::Plain {
             return Ok(packed);
         }
@@ -65,11 +66,36 @@ impl Compression {
                 unpacker.unpack(chunk, &mut unpacked)?;
             }
             if unpacked.len() > max_bytes {
-                return Err(format!("a stream of more than {max_bytes} bytes"));
+                return Err(Fault::TooLong { bytes: unpacked.len() });
             }
             rest = behind;
         }
         Ok(Bytes::from(unpacked))
+    }
+}
+
+/// Why a stream cannot be unpacked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Damage(String),
+    /// It is longer than was allowed; so many bytes of it were met.
+    TooLong {
+        bytes: usize,
+    },
+}
+
+impl From<String> for Fault {
+    fn from(reason: String) -> Self {
+        Self::Damage(reason)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damage(reason) => formatter.write_str(reason),
+            Self::TooLong { bytes } => write!(formatter, "a stream of {bytes} bytes or more"),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be wrong with an ORC file.
 
+use crate::limit::TooLarge;
 use arrow_schema::ArrowError;
 use orc_rust::error::OrcError;
 use shardmill_storage::Error as StorageError;
@@ -14,6 +15,8 @@ pub enum Error {
     Footer { path: String, reason: String },
     #[error("`{path}` uses {feature}, which is not supported")]
     Unsupported { path: String, feature: String },
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// The structure of a stripe contradicts itself.
     #[error("Stripe {stripe} of `{path}` cannot be read: {reason}")]
     Stripe { path: String, stripe: usize, reason: String },
@@ -48,6 +51,7 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
+            Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::Footer { .. } => Some("the writer was probably not closed, or this is no ORC file"),
             Self::Unsupported { .. } => Some("rewrite the file, as with `pyarrow.orc.write_table`"),
             Self::Stripe { .. } | Self::Decoder { .. } => Some("the file is damaged; get it again from where it came"),

@@ -30,9 +30,7 @@ pub(super) fn fetch(object: &dyn RangeRead, ranges: &[Range<u64>]) -> Result<Vec
         };
         let together = 1 + rest.iter().skip(1).take_while(fits).count();
         let (now, later) = rest.split_at_checked(together).unwrap_or((rest, &[]));
-        let mut buffer = vec![0; usize::try_from(end - first.start).unwrap_or_default()];
-        object.read_at(first.start, &mut buffer)?;
-        let buffer = Bytes::from(buffer);
+        let buffer = object.read_ranges(std::slice::from_ref(&(first.start..end)))?.pop().unwrap_or_default();
         let place = |position: u64| usize::try_from(position - first.start).unwrap_or(usize::MAX).min(buffer.len());
         fetched.extend(now.iter().map(|range| buffer.slice(place(range.start)..place(range.end))));
         rest = later;

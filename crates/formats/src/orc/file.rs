@@ -4,6 +4,8 @@ use super::statistics::statistics;
 use super::stripe::{Failure, StripeReader, read_stripe};
 use super::tail::{Stripe, Tail, read_tail};
 use super::{DecodeError, Error};
+use crate::caught::{Panicked, caught};
+use crate::limit::{DecodeLimit, TooLarge};
 use crate::table::{Block, MAX_BLOCK_BYTES, Statistics, TableError, TableFile};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
@@ -18,7 +20,6 @@ use orc_rust::stripe::Stripe as OrcStripe;
 use shardmill_storage::RangeRead;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Rows that are decoded or left out together when only some are wanted.
@@ -30,6 +31,7 @@ const VARIABLE_BYTES: u64 = 32;
 /// An open file: its tail, no rows yet.
 pub struct OrcFile {
     object: Arc<dyn RangeRead>,
+    limit: DecodeLimit,
     tail: Tail,
     metadata: FileMetadata,
     schema: SchemaRef,
@@ -48,15 +50,27 @@ impl OrcFile {
     /// # Errors
     /// When the file cannot be read, or its tail is damaged.
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
+        Self::open_limited(object, DecodeLimit::default())
+    }
+
+    /// With another limit than the default one.
+    ///
+    /// # Errors
+    /// As [`OrcFile::open`].
+    pub fn open_limited(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self, Error> {
         let tail = read_tail(object.as_ref())?;
         let footer_error = |reason: String| Error::Footer { path: object.path().to_owned(), reason };
         let mut plain = tail.plain.clone();
-        let read = catch_unwind(AssertUnwindSafe(|| read_metadata(&mut plain)));
-        let metadata = read.map_err(|_panic| footer_error("inconsistent metadata".to_owned()))?.map_err(|error| footer_error(error.to_string()))?;
-        let schema = metadata.root_data_type().create_arrow_schema(&HashMap::new());
+        let read = caught(|| {
+            let metadata = read_metadata(&mut plain)?;
+            let schema = metadata.root_data_type().create_arrow_schema(&HashMap::new());
+            Ok::<_, orc_rust::error::OrcError>((metadata, schema))
+        });
+        let read = read.map_err(|Panicked| footer_error("inconsistent metadata".to_owned()))?;
+        let (metadata, schema) = read.map_err(|error| footer_error(error.to_string()))?;
         let user = metadata.user_custom_metadata().iter().map(|(key, value)| (key.clone(), String::from_utf8_lossy(value).into_owned()));
         let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), user.collect()));
-        let mut file = Self { object, tail, metadata, schema, blocks: Vec::new() };
+        let mut file = Self { object, limit, tail, metadata, schema, blocks: Vec::new() };
         let all: Vec<usize> = (0..file.schema.fields().len()).collect();
         let block = |stripe: &Stripe| Block {
             rows: stripe.rows,
@@ -110,13 +124,21 @@ impl OrcFile {
         let distinct: HashSet<usize> = columns.iter().copied().collect();
         let types = |column: &usize| root.children().get(*column).map(NamedColumn::data_type);
         let wanted: HashSet<usize> = distinct.iter().filter_map(types).flat_map(OrcType::all_indices).collect();
-        let reader = read_stripe(self.object.as_ref(), &self.tail, stripe, &wanted).map_err(|failure| match failure {
+        let too_large = |what, stated| TooLarge { path: path(), place: format!("stripe {block}"), what, stated, limit: self.limit.bytes() };
+        // Run lengths make rows as cheap as compression makes bytes.
+        let all: Vec<usize> = distinct.iter().copied().collect();
+        let stated = stripe.rows.saturating_mul(all.iter().map(|column| self.row_bytes(*column)).sum());
+        if stated > self.limit.of_stored(stripe.data_len) {
+            return Err(too_large("its rows take", stated).into());
+        }
+        let reader = read_stripe(self.object.as_ref(), &self.tail, stripe, &wanted, self.limit).map_err(|failure| match failure {
             Failure::Storage(error) => Error::Storage(error),
+            Failure::TooLarge { what, bytes } => too_large(what, bytes).into(),
             Failure::Damage(reason) => Error::Stripe { path: path(), stripe: block, reason },
         })?;
         // The decoder has many paths that panic on damaged streams.
-        let decoded = catch_unwind(AssertUnwindSafe(|| self.decode_columns(reader, block, &distinct, selection)));
-        decoded.unwrap_or_else(|_panic| Err(Error::Decoder { path: path(), stripe: block }))
+        let decoded = caught(|| self.decode_columns(reader, block, &distinct, selection));
+        decoded.unwrap_or_else(|Panicked| Err(Error::Decoder { path: path(), stripe: block }))
     }
 
     fn decode_columns(

@@ -1,11 +1,12 @@
 //! The streams of one stripe, unpacked and judged.
 
-use super::compression::Compression;
+use super::compression::{Compression, Fault};
 use super::fetch::fetch;
 use super::lengths::{Runs, sum_at_most};
 use super::tail::{MAX_FOOTER_BYTES, Stripe, Tail};
 use super::types::Type;
 use super::wire;
+use crate::limit::DecodeLimit;
 use bytes::Bytes;
 use orc_rust::reader::ChunkReader;
 use shardmill_storage::RangeRead;
@@ -19,14 +20,8 @@ const SECONDARY: u64 = 5;
 const MAX_STREAM_KIND: u64 = 10;
 const MAX_ENCODING: u64 = 3;
 
-/// A stream may unpack to so much, whatever its length; a constant column of many rows does.
-const MIN_STREAM_BYTES: usize = 256 << 20;
-
-/// Longer streams may unpack to so many times their length.
-const MAX_RATIO: usize = 1024;
-
-/// As [`MIN_STREAM_BYTES`], for all streams that are read at once.
-const MIN_STRIPE_BYTES: usize = 512 << 20;
+/// An element of a list takes so much in memory, about.
+const ELEMENT_BYTES: u64 = 8;
 
 /// The densest encoding: runs of bits, 1040 of them in two bytes.
 const MAX_VALUES_PER_BYTE: u128 = 520;
@@ -45,6 +40,20 @@ const MAX_ELEMENTS_PER_BYTE: u128 = 64;
 pub(super) enum Failure {
     Storage(shardmill_storage::Error),
     Damage(String),
+    /// Streams of so many bytes, or more.
+    TooLarge {
+        what: &'static str,
+        bytes: u64,
+    },
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Damage(reason) => Self::Damage(reason),
+            Fault::TooLong { bytes } => Self::TooLarge { what: "its streams unpack to at least", bytes: bytes as u64 },
+        }
+    }
 }
 
 impl From<shardmill_storage::Error> for Failure {
@@ -95,8 +104,17 @@ impl ChunkReader for StripeReader {
 }
 
 /// Fetches what the columns `wanted`, numbers of types with those below them, have in a stripe.
-pub(super) fn read_stripe(object: &dyn RangeRead, tail: &Tail, stripe: &Stripe, wanted: &HashSet<usize>) -> Result<StripeReader, Failure> {
+pub(super) fn read_stripe(
+    object: &dyn RangeRead,
+    tail: &Tail,
+    stripe: &Stripe,
+    wanted: &HashSet<usize>,
+    limit: DecodeLimit,
+) -> Result<StripeReader, Failure> {
     let footer_offset = stripe.offset + stripe.index_len + stripe.data_len;
+    if stripe.footer_len > MAX_FOOTER_BYTES as u64 {
+        return Err(Failure::TooLarge { what: "its footer states", bytes: stripe.footer_len });
+    }
     let packed = fetch(object, std::slice::from_ref(&(footer_offset..footer_offset + stripe.footer_len)))?.pop().unwrap_or_default();
     let footer = tail.compression.unpack(packed, MAX_FOOTER_BYTES)?;
     let (streams, encodings) = parse_footer(&footer, stripe, footer_offset)?;
@@ -107,20 +125,21 @@ pub(super) fn read_stripe(object: &dyn RangeRead, tail: &Tail, stripe: &Stripe, 
     let needed: Vec<&Stream> = streams.iter().filter(is_needed).collect();
     let ranges: Vec<_> = needed.iter().map(|stream| stream.offset..stream.offset + stream.len).collect();
     let packed = fetch(object, &ranges)?;
-    let unpacked = unpack(tail.compression, packed)?;
+    let unpacked = unpack(tail.compression, packed, limit)?;
     let by_kind: HashMap<(usize, u64), &Bytes> = needed.iter().zip(&unpacked).map(|(stream, bytes)| ((stream.column, stream.kind), bytes)).collect();
     let most = (u128::from(stripe.data_len) * MAX_ELEMENTS_PER_BYTE).clamp(MIN_ELEMENTS, MAX_ELEMENTS);
+    let most = most.min(u128::from(limit.of_stored(stripe.data_len) / ELEMENT_BYTES));
     judge(&tail.types, &encodings, &by_kind, wanted, most)?;
     let streams = needed.iter().map(|stream| stream.offset).zip(unpacked.iter().cloned()).collect();
     Ok(StripeReader { footer_offset, footer, streams })
 }
 
-fn unpack(compression: Compression, packed: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
-    let limit = |packed: usize, least: usize| packed.saturating_mul(MAX_RATIO).max(least);
-    let mut room = limit(packed.iter().map(Bytes::len).sum(), MIN_STRIPE_BYTES);
+fn unpack(compression: Compression, packed: Vec<Bytes>, limit: DecodeLimit) -> Result<Vec<Bytes>, Fault> {
+    let stored: u64 = packed.iter().map(|bytes| bytes.len() as u64).sum();
+    let mut room = usize::try_from(limit.of_stored(stored)).unwrap_or(usize::MAX);
     let mut unpacked = Vec::with_capacity(packed.len());
     for bytes in packed {
-        let most = limit(bytes.len(), MIN_STREAM_BYTES).min(room).min(i32::MAX as usize);
+        let most = room.min(i32::MAX as usize);
         let bytes = compression.unpack(bytes, most)?;
         room = room.saturating_sub(bytes.len());
         unpacked.push(bytes);

@@ -63,6 +63,9 @@ pub(super) fn read_tail(object: &dyn RangeRead) -> Result<Tail, Error> {
         postscript(from_end(&tail, size - behind_footer).get(..usize::from(*tail.last().unwrap_or(&0))).unwrap_or_default()).map_err(footer_error)?;
     let lens = postscript.footer_len.checked_add(postscript.metadata_len);
     let start = lens.and_then(|len| behind_footer.checked_sub(len)).ok_or_else(|| footer_error("the file is too short".to_owned()))?;
+    if size - start > 2 * MAX_FOOTER_BYTES as u64 {
+        return Err(footer_error(format!("it states {} bytes", size - start)));
+    }
     if size - start > tail.len() as u64 {
         tail = read(object, start, size)?;
     }
@@ -71,8 +74,8 @@ pub(super) fn read_tail(object: &dyn RangeRead) -> Result<Tail, Error> {
         .map_err(|feature| Error::Unsupported { path: object.path().to_owned(), feature })?;
     let metadata_len = usize::try_from(postscript.metadata_len).unwrap_or(usize::MAX).min(tail.len());
     let footer_end = usize::try_from(behind_footer - start).unwrap_or(usize::MAX).min(tail.len());
-    let metadata = compression.unpack(tail.slice(..metadata_len), MAX_FOOTER_BYTES).map_err(footer_error)?;
-    let footer = compression.unpack(tail.slice(metadata_len..footer_end), MAX_FOOTER_BYTES).map_err(footer_error)?;
+    let metadata = compression.unpack(tail.slice(..metadata_len), MAX_FOOTER_BYTES).map_err(|fault| footer_error(fault.to_string()))?;
+    let footer = compression.unpack(tail.slice(metadata_len..footer_end), MAX_FOOTER_BYTES).map_err(|fault| footer_error(fault.to_string()))?;
 
     let fields = wire::fields(&footer).map_err(message_error)?;
     if fields.clone().any(|field| field.number == 10) {

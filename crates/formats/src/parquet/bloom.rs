@@ -5,6 +5,7 @@
 use super::object::ObjectReader;
 use super::thrift::{Verdict, judge_bloom_filter};
 use super::{Error, ParquetFile};
+use crate::caught::caught;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
@@ -14,7 +15,6 @@ use parquet::basic::Type;
 use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 use parquet::file::reader::ChunkReader;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Some tens of bytes; a longer one is nobody's.
@@ -27,7 +27,7 @@ impl ParquetFile {
     /// # Errors
     /// [`Error::Index`] when the storage fails.
     pub fn bloom_may_contain(&self, row_group: usize, column: usize, values: &ArrayRef) -> Result<bool, Error> {
-        let told = catch_unwind(AssertUnwindSafe(|| self.look_up(row_group, column, values)));
+        let told = caught(|| self.look_up(row_group, column, values));
         match told {
             Ok(Err(source @ ParquetError::External(_))) => Err(Error::Index { path: self.object.path().to_owned(), row_group, source }),
             Ok(Ok(may_contain)) => Ok(may_contain),

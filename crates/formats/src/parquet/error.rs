@@ -1,5 +1,6 @@
 //! What can be wrong with a Parquet file.
 
+use crate::limit::TooLarge;
 use parquet::errors::ParquetError;
 use shardmill_storage::Error as StorageError;
 
@@ -21,9 +22,24 @@ pub enum Error {
         #[source]
         source: ParquetError,
     },
+    /// A page is damaged: its checksum differs, or it cannot be decompressed.
+    #[error("Page {page} of column `{column}` in row group {row_group} of `{path}` (the column chunk begins at byte {offset}) is damaged: {source}")]
+    Page {
+        path: String,
+        row_group: usize,
+        column: String,
+        /// In the column chunk, from 0, the dictionary included.
+        page: u64,
+        /// Of the column chunk.
+        offset: u64,
+        #[source]
+        source: ParquetError,
+    },
     /// The decoder gave up in a way that it should not.
     #[error("Rows of `{path}` cannot be read behind row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// What a footer points to beside the rows.
     #[error("Page index or bloom filter of row group {row_group} of `{path}` cannot be read: {source}")]
     Index {
@@ -47,9 +63,17 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Footer { .. } => Some("the writer was probably not closed, or this is no Parquet file"),
+            Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::UnknownCompression { .. } => Some("one of zstd, snappy, gzip, brotli, lz4, none"),
             _ => None,
         }
+    }
+
+    /// Of a damaged page: row group, column and page as text, and where its column chunk begins.
+    #[must_use]
+    pub fn page_place(&self) -> Option<(String, u64)> {
+        let Self::Page { row_group, column, page, offset, .. } = self else { return None };
+        Some((format!("row group {row_group}, column {column}, page {page}"), *offset))
     }
 
     /// What the store said, where that is all that is wrong. A file that ends early may be damaged.
@@ -57,6 +81,9 @@ impl Error {
         match self {
             Self::Footer { path, source } => storage_of(source).map_err(|source| Self::Footer { path, source }),
             Self::Index { path, row_group, source } => storage_of(source).map_err(|source| Self::Index { path, row_group, source }),
+            Self::Page { path, row_group, column, page, offset, source } => {
+                storage_of(source).map_err(|source| Self::Page { path, row_group, column, page, offset, source })
+            }
             error => Err(error),
         }
     }

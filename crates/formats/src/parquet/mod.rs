@@ -5,9 +5,12 @@
 
 mod bloom;
 mod error;
+mod gauge;
 mod layout;
 mod object;
+mod page_checksums;
 mod page_index;
+mod pages;
 mod read;
 mod row_groups;
 mod shape;

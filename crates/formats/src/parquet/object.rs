@@ -1,6 +1,8 @@
 //! Lets the decoder read ranges of a storage object.
 
+use super::gauge::Gauge;
 use super::thrift::{Verdict, judge_page_header};
+use crate::limit::{DecodeLimit, TooLarge};
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
@@ -30,6 +32,8 @@ const MERGED_GAP: u64 = 64 << 10;
 pub(super) struct ObjectReader {
     object: Arc<dyn RangeRead>,
     spans: Arc<[Span]>,
+    /// Of a reader of pages.
+    gauge: Option<Arc<Gauge>>,
 }
 
 /// Bytes of the object from an offset on.
@@ -42,12 +46,22 @@ struct Span {
 pub(super) struct Cursor {
     reader: ObjectReader,
     offset: u64,
-    is_refused: bool,
+    refusal: Option<Refusal>,
+}
+
+/// Why bytes are kept from the decoder.
+enum Refusal {
+    Foreign,
+    TooLarge(TooLarge),
 }
 
 impl ObjectReader {
     pub(super) fn new(object: Arc<dyn RangeRead>) -> Self {
-        Self { object, spans: Arc::new([]) }
+        Self { object, spans: Arc::new([]), gauge: None }
+    }
+
+    pub(super) fn gauged(self, gauge: Arc<Gauge>) -> Self {
+        Self { gauge: Some(gauge), ..self }
     }
 
     /// Reads `ranges` in as few requests as is sensible; the decoder will find them in memory.
@@ -100,14 +114,18 @@ impl ObjectReader {
     }
 
     /// With the end of the object in memory: the footer, in one request where it is not large, and no byte of it twice.
-    pub(super) fn with_footer(object: Arc<dyn RangeRead>) -> Result<Self> {
+    /// A longer footer than the limit is not fetched.
+    pub(super) fn with_footer(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self> {
         let size = object.size();
         let reader = Self::new(object);
         let start = size.saturating_sub(if reader.object.is_remote() { TAIL_READ } else { LOCAL_TAIL_READ });
         let tail = reader.get_bytes(start, usize::try_from(size - start)?)?;
         let reader = reader.with_span(start, tail.clone());
         let Some(end) = size.checked_sub(TAIL_LEN) else { return Ok(reader) };
-        match end.checked_sub(reader.footer_len(end)?) {
+        let len = reader.footer_len(end)?;
+        let refused = |refusal: TooLarge| ParquetError::External(Box::new(refusal));
+        limit.check(reader.object.path(), len.min(end), "the footer states", || format!("byte {end}")).map_err(refused)?;
+        match end.checked_sub(len) {
             Some(footer) if footer < start => {
                 let mut whole = reader.get_bytes(footer, usize::try_from(start - footer)?)?.to_vec();
                 whole.extend_from_slice(&tail);
@@ -134,8 +152,8 @@ impl ObjectReader {
         self.get_bytes(start, usize::try_from(len)?)
     }
 
-    fn cursor(&self, offset: u64, is_refused: bool) -> BufReader<Cursor> {
-        BufReader::with_capacity(HEADER_BUFFER_LEN, Cursor { reader: self.clone(), offset, is_refused })
+    fn cursor(&self, offset: u64, refusal: Option<Refusal>) -> BufReader<Cursor> {
+        BufReader::with_capacity(HEADER_BUFFER_LEN, Cursor { reader: self.clone(), offset, refusal })
     }
 
     fn prefix(&self, start: u64, len: usize) -> Result<Vec<u8>> {
@@ -155,8 +173,13 @@ pub(super) fn foreign() -> ParquetError {
 
 impl Read for Cursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.is_refused {
-            return Err(io::Error::other(foreign()));
+        match &self.refusal {
+            Some(Refusal::Foreign) => return Err(io::Error::other(foreign())),
+            Some(Refusal::TooLarge(refusal)) => {
+                self.reader.gauge.iter().for_each(|gauge| gauge.stop(refusal));
+                return Err(io::Error::other(refusal.clone()));
+            }
+            None => {}
         }
         let left = usize::try_from(self.reader.object.size().saturating_sub(self.offset)).unwrap_or(usize::MAX);
         let len = left.min(buffer.len());
@@ -182,23 +205,38 @@ impl ChunkReader for ObjectReader {
         let mut len = HEADER_BUFFER_LEN;
         // The last header of a column ends with its page: what is in memory is enough, unless the file is damaged.
         let mut known = self.span_from(start).map(|bytes| bytes.get(..len).unwrap_or(bytes).to_vec());
+        // Not an error yet: the decoder also comes here with the place behind a header that it knows, and then reads nothing.
+        let refused = |refusal| Ok(io::Cursor::new(Vec::new()).chain(self.cursor(start, Some(refusal))));
         let header = loop {
             let (is_known, header) = (known.is_some(), known.take().map_or_else(|| self.prefix(start, len), Ok)?);
-            match judge_page_header(&header) {
+            let (verdict, facts) = judge_page_header(&header);
+            match verdict {
                 Verdict::Unfinished if is_known && is_page_header => continue,
                 _ if !is_page_header => break header,
                 Verdict::Unfinished if header.len() == len && len < MAX_HEADER_LEN => len *= 8,
                 Verdict::Unfinished if header.len() < len => break header,
-                Verdict::Harmless => break header,
-                // Not an error yet: the decoder also comes here with the place behind a header that it knows, and then reads nothing.
-                Verdict::Unfinished | Verdict::Foreign => return Ok(io::Cursor::new(Vec::new()).chain(self.cursor(start, true))),
+                Verdict::Harmless => match self.gauge.as_ref().map_or(Ok(()), |gauge| gauge.announce(start, facts)) {
+                    Ok(()) => break header,
+                    Err(refusal) => return refused(Refusal::TooLarge(refusal)),
+                },
+                Verdict::Unfinished | Verdict::Foreign => return refused(Refusal::Foreign),
             }
         };
-        let rest = self.cursor(start.saturating_add(header.len() as u64), false);
+        let rest = self.cursor(start.saturating_add(header.len() as u64), None);
         Ok(io::Cursor::new(header).chain(rest))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let bytes = self.bytes_at(start, length)?;
+        if let Some(gauge) = &self.gauge {
+            gauge.enter(start, &bytes).map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
+        }
+        Ok(bytes)
+    }
+}
+
+impl ObjectReader {
+    fn bytes_at(&self, start: u64, length: usize) -> Result<Bytes> {
         if let Some(bytes) = self.in_memory(start, length) {
             return Ok(bytes);
         }

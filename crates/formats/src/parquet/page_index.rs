@@ -7,6 +7,7 @@ use super::object::ObjectReader;
 use super::statistics::{Leaf, is_sound};
 use super::thrift::{Verdict, judge_column_index, judge_offset_index};
 use super::{Error, ParquetFile};
+use crate::caught::caught;
 use crate::table::{BlockPages, Statistics};
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -15,7 +16,6 @@ use parquet::file::metadata::{FileMetaData, PageIndexPolicy, ParquetMetaData, Pa
 use parquet::file::reader::ChunkReader;
 use parquet::schema::types::{SchemaDescriptor, Type};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// An index takes tens of bytes a page; more than this costs more than the pages it saves.
@@ -28,7 +28,7 @@ impl ParquetFile {
     /// [`Error::Index`] when the storage fails.
     pub fn pages(&self, row_group: usize, column: usize) -> Result<Option<BlockPages>, Error> {
         let Some(leaf) = self.leaf(column).filter(|leaf| leaf.is_ordered) else { return Ok(None) };
-        match catch_unwind(AssertUnwindSafe(|| self.decode_pages(row_group, &leaf))) {
+        match caught(|| self.decode_pages(row_group, &leaf)) {
             Ok(Err(source @ ParquetError::External(_))) => Err(Error::Index { path: self.object.path().to_owned(), row_group, source }),
             Ok(Ok(pages)) => Ok(pages),
             Ok(Err(_)) | Err(_) => Ok(None),

@@ -1,9 +1,12 @@
 //! Reads one Parquet file in batches of bounded bytes.
 
 use super::Error;
+use super::gauge::{Gauge, value_width};
 use super::object::{ObjectReader, foreign};
 use super::shape::Shape;
 use super::thrift::{Verdict, judge_footer};
+use crate::caught::caught;
+use crate::limit::{DecodeLimit, TooLarge};
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
@@ -12,18 +15,21 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData};
 use shardmill_storage::RangeRead;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 /// Few enough that the rows of a batch stay in a cache, many enough to amortise its cost.
 const MAX_BATCH_ROWS: u64 = 4096;
 
+/// Rows of fixed width take no more in a batch, whatever the footer says of their bytes.
+const MAX_FIXED_BYTES: u64 = 64 << 20;
+
 /// An open file: its footer, no rows yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ParquetFile {
     pub(super) object: Arc<dyn RangeRead>,
     pub(super) footer: Arc<ParquetMetaData>,
     schema: SchemaRef,
+    pub(super) limit: DecodeLimit,
     pub(super) shape: Option<Arc<Shape>>,
     /// For whoever reads rows.
     decoding: OnceLock<ArrowReaderMetadata>,
@@ -35,10 +41,16 @@ impl ParquetFile {
     /// # Errors
     /// [`Error::Footer`].
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
-        let footer = |source| Error::Footer { path: object.path().to_owned(), source };
-        let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
+        let footer = |source| footer_error(object.path(), source);
+        let reader = ObjectReader::with_footer(Arc::clone(&object), DecodeLimit::default()).map_err(footer)?;
         let bytes = reader.footer().map_err(footer)?;
         Self::of_footer(object, &reader, &bytes)
+    }
+
+    /// With another limit than the default one.
+    #[must_use]
+    pub fn with_limit(self, limit: DecodeLimit) -> Self {
+        Self { limit, ..self }
     }
 
     /// `bytes` are those of the footer, which `reader` has in memory.
@@ -54,13 +66,20 @@ impl ParquetFile {
             let parse = || ParquetMetaDataReader::new().with_metadata_options(Some(options)).parse_and_finish(reader);
             let parsed = unpanicked("inconsistent metadata", parse).map_err(footer)?;
             let schema = Arc::clone(&shape.declared);
-            return Ok(Self { object, footer: Arc::new(parsed), schema, shape: Some(shape), decoding: OnceLock::new() });
+            return Ok(Self {
+                object,
+                footer: Arc::new(parsed),
+                schema,
+                limit: DecodeLimit::default(),
+                shape: Some(shape),
+                decoding: OnceLock::new(),
+            });
         }
         let load = || ArrowReaderMetadata::load(reader, ArrowReaderOptions::new());
         let decoding = unpanicked("inconsistent metadata", load).map_err(footer)?;
         let (parsed, schema) = (Arc::clone(decoding.metadata()), Arc::clone(decoding.schema()));
         let shape = parts.map(|parts| Shape::remember(parts, parsed.file_metadata().schema_descr_ptr(), Arc::clone(&schema)));
-        Ok(Self { object, footer: parsed, schema, shape, decoding: OnceLock::from(decoding) })
+        Ok(Self { object, footer: parsed, schema, limit: DecodeLimit::default(), shape, decoding: OnceLock::from(decoding) })
     }
 
     fn decoding(&self) -> Result<&ArrowReaderMetadata, ParquetError> {
@@ -96,14 +115,17 @@ impl ParquetFile {
         let metadata = match view {
             Some(name) => {
                 let options = ArrowReaderOptions::new().with_schema(with_view(self.schema(), name));
-                ArrowReaderMetadata::try_new(Arc::clone(&self.footer), options).map_err(footer)?
+                unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.footer), options)).map_err(footer)?
             }
             None => self.decoding().map_err(footer)?.clone(),
         };
         let wanted = self.schema().fields().iter().enumerate().filter(|(_, field)| columns.contains(&field.name().as_str()));
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.map(|(index, _)| index));
+        let wanted: Vec<usize> = wanted.map(|(index, _)| index).collect();
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.iter().copied());
         Ok(ParquetBatches {
-            object: Arc::clone(&self.object),
+            file: self.clone(),
+            columns: wanted,
+            gauge: None,
             row_groups: 0..self.num_row_groups(),
             batch_rows: self.batch_rows(batch_bytes),
             metadata,
@@ -117,14 +139,20 @@ impl ParquetFile {
     fn batch_rows(&self, batch_bytes: u64) -> usize {
         let bytes: i64 = self.footer.row_groups().iter().map(RowGroupMetaData::total_byte_size).sum();
         let row_bytes = u64::try_from(bytes).unwrap_or_default() / self.num_rows().max(1);
-        let rows = (batch_bytes / row_bytes.max(1)).clamp(1, MAX_BATCH_ROWS);
+        let leaves = self.footer.row_groups().first().map(RowGroupMetaData::columns).unwrap_or_default();
+        let fixed = leaves.iter().map(value_width).fold(1, u64::saturating_add);
+        let rows = (batch_bytes / row_bytes.max(1)).min(MAX_FIXED_BYTES / fixed).clamp(1, MAX_BATCH_ROWS);
         usize::try_from(rows).unwrap_or(1)
     }
 }
 
+pub(super) fn footer_error(path: &str, source: ParquetError) -> Error {
+    refusal_of(source).map_or_else(|source| Error::Footer { path: path.to_owned(), source }, Error::TooLarge)
+}
+
 /// The decoder still has paths that panic on damaged metadata.
 pub(super) fn unpanicked<T>(what: &str, call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_panic| Err(ParquetError::General(what.to_owned())))
+    caught(call).unwrap_or_else(|_panic| Err(ParquetError::General(what.to_owned())))
 }
 
 fn with_view(schema: &Schema, name: &str) -> SchemaRef {
@@ -137,7 +165,10 @@ fn with_view(schema: &Schema, name: &str) -> SchemaRef {
 
 /// Batches of one file, in row order. None spans two row groups, so that damage in one does not take rows of the one before with it.
 pub struct ParquetBatches {
-    object: Arc<dyn RangeRead>,
+    file: ParquetFile,
+    /// Top-level columns that are read.
+    columns: Vec<usize>,
+    gauge: Option<Arc<Gauge>>,
     metadata: ArrowReaderMetadata,
     mask: ProjectionMask,
     batch_rows: usize,
@@ -150,6 +181,7 @@ pub struct ParquetBatches {
 impl ParquetBatches {
     fn next_batch(&mut self) -> Option<Result<RecordBatch, ParquetError>> {
         loop {
+            self.gauge.iter().for_each(|gauge| gauge.begin_batch());
             match self.reader.as_mut().and_then(Iterator::next) {
                 Some(Ok(batch)) => return Some(Ok(batch)),
                 Some(Err(ArrowError::ParquetError(message))) => return Some(Err(ParquetError::General(message))),
@@ -157,7 +189,7 @@ impl ParquetBatches {
                 None => {
                     let row_group = self.row_groups.next()?;
                     match self.open(row_group) {
-                        Ok(reader) => self.reader = Some(reader),
+                        Ok((reader, gauge)) => (self.reader, self.gauge) = (Some(reader), Some(gauge)),
                         Err(error) => return Some(Err(error)),
                     }
                 }
@@ -165,10 +197,28 @@ impl ParquetBatches {
         }
     }
 
-    fn open(&self, row_group: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
-        let object = ObjectReader::new(Arc::clone(&self.object));
+    fn open(&self, row_group: usize) -> Result<(ParquetRecordBatchReader, Arc<Gauge>), ParquetError> {
+        let group = self.metadata.metadata().row_groups().get(row_group);
+        let leaves = group.into_iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| self.mask.leaf_included(*leaf)));
+        let chunks = leaves.map(|(_, chunk)| (row_group, chunk));
+        let gauge = Gauge::new(self.file.object.path(), self.file.limit, chunks).map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
+        let gauge = Arc::new(gauge);
+        let object = ObjectReader::new(Arc::clone(&self.file.object)).gauged(Arc::clone(&gauge));
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.metadata.clone());
-        builder.with_projection(self.mask.clone()).with_row_groups(vec![row_group]).with_batch_size(self.batch_rows).build()
+        let builder = builder.with_projection(self.mask.clone()).with_row_groups(vec![row_group]).with_batch_size(self.batch_rows);
+        Ok((builder.build()?, gauge))
+    }
+}
+
+/// What was refused by the limit says so itself.
+pub(super) fn rows_error(path: String, row: u64, source: ParquetError) -> Error {
+    refusal_of(source).map_or_else(|source| Error::Rows { path, row, source }, Error::TooLarge)
+}
+
+fn refusal_of(source: ParquetError) -> Result<TooLarge, ParquetError> {
+    match source {
+        ParquetError::External(inner) => inner.downcast().map(|refusal| *refusal).map_err(ParquetError::External),
+        source => Err(source),
     }
 }
 
@@ -180,18 +230,25 @@ impl Iterator for ParquetBatches {
             return None;
         }
         // The decoder still has paths that panic on damaged pages (arrow-rs#9872 and its like).
-        let next = catch_unwind(AssertUnwindSafe(|| self.next_batch()));
-        let (path, row) = (self.object.path().to_owned(), self.row);
+        let next = caught(|| self.next_batch());
+        let (path, row) = (self.file.object.path().to_owned(), self.row);
         let result = match next {
             Ok(None) => return None,
             Ok(Some(Ok(batch))) => {
                 self.row += batch.num_rows() as u64;
                 return Some(Ok(batch));
             }
-            Ok(Some(Err(source))) => Error::Rows { path, row, source },
+            Ok(Some(Err(source))) => match self.gauge.as_ref().and_then(|gauge| gauge.refused()) {
+                Some(refusal) => refusal.into(),
+                None => rows_error(path, row, source),
+            },
             Err(_panic) => Error::Decoder { path, row },
         };
         self.is_failed = true;
-        Some(Err(result))
+        if matches!(result, Error::TooLarge(_)) {
+            return Some(Err(result));
+        }
+        let row_group = self.row_groups.start.saturating_sub(1);
+        Some(Err(self.file.damaged_page_of(row_group, &self.columns).unwrap_or(result)))
     }
 }

@@ -4,6 +4,7 @@
 //! is unknown; so whatever is left here is true of the rows. What is damaged is missing.
 
 use super::ParquetFile;
+use crate::caught::caught;
 use crate::table::Statistics;
 use arrow_array::{ArrayRef, UInt64Array, new_null_array};
 use arrow_schema::{DataType, Field};
@@ -13,7 +14,6 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics as Stored;
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A top-level column that is no list, struct or map, and its one leaf.
 pub(super) struct Leaf<'a> {
@@ -33,7 +33,7 @@ impl ParquetFile {
         let metadata = &*self.footer;
         let row_groups = row_groups.iter().map(|index| metadata.row_groups().get(*index)).collect::<Option<Vec<_>>>()?;
         let row_counts = row_groups.iter().map(|row_group| u64::try_from(row_group.num_rows()).ok()).collect::<Option<Vec<u64>>>()?;
-        let told = catch_unwind(AssertUnwindSafe(|| leaf.row_group_statistics(&row_groups))).ok()?;
+        let told = caught(|| leaf.row_group_statistics(&row_groups)).ok()?;
         let (min, max, null_counts) = told.ok()?;
         is_sound(&leaf, &min, &max, row_counts.len()).then_some(Statistics { min, max, null_counts, row_counts })
     }

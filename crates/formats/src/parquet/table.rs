@@ -3,10 +3,13 @@
 //! Strings and binaries are delivered as views over the decoded pages: no value is copied before it reaches its batch, and a column of more than 2 GiB has
 //! no offset that could overflow (arrow-rs#7973).
 
+use super::gauge::Gauge;
 use super::layout::unsigned;
 use super::object::ObjectReader;
-use super::read::unpanicked;
+use super::read::{footer_error, rows_error, unpanicked};
 use super::{Error, ParquetFile};
+use crate::caught::caught;
+use crate::limit::DecodeLimit;
 use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile, read_one_by_one, scan_one_by_one};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
@@ -19,7 +22,6 @@ use parquet::file::metadata::RowGroupMetaData;
 use sha2::{Digest, Sha256};
 use shardmill_storage::RangeRead;
 use std::ops::{ControlFlow, Range};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 /// A row group of more rows is cut, however few bytes it claims to have: decoders reserve room by rows.
@@ -27,6 +29,9 @@ const MAX_BLOCK_ROWS: u64 = 1 << 20;
 
 /// So many rows of a scan are in memory at once.
 const SCANNED_ROWS: usize = 1 << 14;
+
+/// Of a file: 64 TiB in memory.
+const MAX_BLOCKS: u64 = 1 << 20;
 
 /// An open Parquet file whose rows are read by block.
 #[derive(Debug)]
@@ -54,15 +59,24 @@ impl ParquetTable {
     ///
     /// # Errors
     /// [`Error::Footer`].
-    #[expect(clippy::needless_pass_by_value, reason = "as the other formats")]
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
-        let footer = |source| Error::Footer { path: object.path().to_owned(), source };
-        let reader = ObjectReader::with_footer(Arc::clone(&object)).map_err(footer)?;
+        Self::open_limited(object, DecodeLimit::default())
+    }
+
+    /// With another limit than the default one.
+    ///
+    /// # Errors
+    /// As [`ParquetTable::open`].
+    #[expect(clippy::needless_pass_by_value, reason = "as the other formats")]
+    pub fn open_limited(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self, Error> {
+        let footer = |source| footer_error(object.path(), source);
+        let reader = ObjectReader::with_footer(Arc::clone(&object), limit).map_err(footer)?;
         let bytes = reader.footer().map_err(footer)?;
         let digest = digest_of(&bytes);
-        let file = ParquetFile::of_footer(Arc::clone(&object), &reader, &bytes)?;
+        let file = ParquetFile::of_footer(Arc::clone(&object), &reader, &bytes)?.with_limit(limit);
         let known = file.shape.as_ref().and_then(|shape| shape.views.get());
-        let (blocks, places) = blocks_of(file.footer.row_groups());
+        let too_many = || footer(ParquetError::General("the footer states more rows than a file can hold".to_owned()));
+        let (blocks, places) = blocks_of(file.footer.row_groups()).ok_or_else(too_many)?;
         if let Some(schema) = known {
             return Ok(Self { schema: Arc::clone(schema), file, decoding: OnceLock::new(), blocks, places, digest });
         }
@@ -107,11 +121,12 @@ impl ParquetTable {
         selection: Option<RowSelection>,
         rows: u64,
     ) -> Result<RecordBatch, ParquetError> {
-        let mut builder = self.reader_of(groups, columns)?.with_batch_size(usize::try_from(rows)?.max(1));
+        let (builder, gauge) = self.reader_of(groups, columns)?;
+        let mut builder = builder.with_batch_size(usize::try_from(rows)?.max(1));
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
-        let batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
+        let batches = builder.build()?.collect::<Result<Vec<_>, _>>().map_err(|error| stopped(&gauge, error.into()))?;
         let batch = match batches.as_slice() {
             [batch] => batch.clone(),
             [] => RecordBatch::new_empty(self.projected(&sorted(columns))?),
@@ -129,8 +144,12 @@ impl ParquetTable {
             self.places.get(run.start).map(|place| place.row_group).ok_or_else(|| ParquetError::General("there is no such block".to_owned()))?;
         let expected: u64 = self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
         let mut rows = 0;
-        for batch in self.reader_of(group..group + 1, columns)?.with_batch_size(SCANNED_ROWS).build()? {
-            let batch = batch?;
+        // A block holds as many rows as fit into memory together.
+        let most = self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).max().unwrap_or(1);
+        let (builder, gauge) = self.reader_of(group..group + 1, columns)?;
+        for batch in builder.with_batch_size(usize::try_from(most)?.clamp(1, SCANNED_ROWS)).build()? {
+            let batch = batch.map_err(|error| stopped(&gauge, error.into()))?;
+            gauge.begin_batch();
             rows += batch.num_rows() as u64;
             if each(in_order(&batch, columns)?).is_break() {
                 return Ok(());
@@ -139,14 +158,23 @@ impl ParquetTable {
         if rows == expected { Ok(()) } else { Err(ParquetError::General(format!("{expected} rows were expected, the pages hold {rows}"))) }
     }
 
-    fn reader_of(&self, groups: Range<usize>, columns: &[usize]) -> Result<ParquetRecordBatchReaderBuilder<ObjectReader>, ParquetError> {
+    fn reader_of(
+        &self,
+        groups: Range<usize>,
+        columns: &[usize],
+    ) -> Result<(ParquetRecordBatchReaderBuilder<ObjectReader>, Arc<Gauge>), ParquetError> {
         let mask = ProjectionMask::roots(self.file.footer.file_metadata().schema_descr(), columns.iter().copied());
         let all = self.file.footer.row_groups().get(groups.clone()).unwrap_or_default();
-        let leaves = all.iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)));
+        let leaves = all.iter().zip(groups.clone()).flat_map(|(group, number)| {
+            let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+            wanted.map(move |(_, chunk)| (number, chunk))
+        });
+        let gauge = Gauge::new(self.path(), self.file.limit, leaves.clone()).map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
+        let gauge = Arc::new(gauge);
         let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
-        let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?;
+        let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?.gauged(Arc::clone(&gauge));
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.decoding()?.clone());
-        Ok(builder.with_projection(mask).with_row_groups(groups.collect()))
+        Ok((builder.with_projection(mask).with_row_groups(groups.collect()), gauge))
     }
 
     /// The row groups of consecutive blocks, when each of these is a whole one.
@@ -183,9 +211,9 @@ impl TableFile for ParquetTable {
             let rows = selection.map_or_else(|| self.blocks.get(block).map_or(0, |block| block.rows), |selection| selection.count_set_bits() as u64);
             let options = RecordBatchOptions::new().with_row_count(Some(usize::try_from(rows).unwrap_or(usize::MAX)));
             let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
-            return empty.map_err(|error| self.failed(block, ParquetError::ArrowError(error.to_string())));
+            return self.guarded(block..block + 1, columns, || Ok(empty?));
         }
-        self.guarded(block, || self.decode(block, columns, selection))
+        self.guarded(block..block + 1, columns, || self.decode(block, columns, selection))
     }
 
     fn read_run(&self, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
@@ -193,7 +221,7 @@ impl TableFile for ParquetTable {
         let Some(groups) = self.whole_groups(&blocks).filter(|_| !columns.is_empty() && blocks.len() > 1) else {
             return read_one_by_one(self, blocks, columns);
         };
-        self.guarded(blocks.start, || self.decode_groups(groups, columns, None, rows))
+        self.guarded(blocks, columns, || self.decode_groups(groups, columns, None, rows))
     }
 
     fn runs(&self) -> Vec<Range<usize>> {
@@ -210,7 +238,7 @@ impl TableFile for ParquetTable {
         if columns.is_empty() || !self.runs().contains(&run) {
             return scan_one_by_one(self, run, columns, each);
         }
-        self.guarded(run.start, || self.scan_group(&run, columns, each))
+        self.guarded(run.clone(), columns, || self.scan_group(&run, columns, each))
     }
 
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {
@@ -252,26 +280,29 @@ impl ParquetTable {
     }
 
     /// The decoder still has paths that panic on damaged pages (arrow-rs#9872 and its like).
-    fn guarded<T>(&self, block: usize, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, TableError> {
-        match catch_unwind(AssertUnwindSafe(decode)) {
-            Ok(result) => result.map_err(|source| self.failed(block, source)),
-            Err(_panic) => Err(Error::Decoder { path: self.path().to_owned(), row: self.first_row(block) }.into()),
+    fn guarded<T>(&self, blocks: Range<usize>, columns: &[usize], decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, TableError> {
+        let (path, row) = (self.path().to_owned(), self.first_row(blocks.start));
+        let error = match caught(decode) {
+            Ok(Ok(decoded)) => return Ok(decoded),
+            Ok(Err(ParquetError::External(inner))) => match inner.downcast::<shardmill_storage::Error>() {
+                Ok(storage) => return Err(TableError::Storage(*storage)),
+                Err(inner) => rows_error(path, row, ParquetError::External(inner)),
+            },
+            Ok(Err(source)) => rows_error(path, row, source),
+            Err(_panic) => Error::Decoder { path, row },
+        };
+        if matches!(error, Error::TooLarge(_)) {
+            return Err(error.into());
         }
+        let mut groups: Vec<usize> = self.places.get(blocks).unwrap_or_default().iter().map(|place| place.row_group).collect();
+        groups.dedup();
+        Err(groups.into_iter().find_map(|group| self.file.damaged_page_of(group, columns)).unwrap_or(error).into())
     }
+}
 
-    fn failed(&self, block: usize, source: ParquetError) -> TableError {
-        if let ParquetError::External(inner) = source {
-            return match inner.downcast::<shardmill_storage::Error>() {
-                Ok(storage) => TableError::Storage(*storage),
-                Err(inner) => self.rows_error(block, ParquetError::External(inner)),
-            };
-        }
-        self.rows_error(block, source)
-    }
-
-    fn rows_error(&self, block: usize, source: ParquetError) -> TableError {
-        Error::Rows { path: self.path().to_owned(), row: self.first_row(block), source }.into()
-    }
+/// Where the limit stopped the decoder, that is the reason.
+fn stopped(gauge: &Gauge, error: ParquetError) -> ParquetError {
+    gauge.refused().map_or(error, |refusal| ParquetError::External(Box::new(refusal)))
 }
 
 fn decoding_of(file: &ParquetFile, schema: SchemaRef) -> Result<ArrowReaderMetadata, ParquetError> {
@@ -298,7 +329,8 @@ fn with_views(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-fn blocks_of(groups: &[RowGroupMetaData]) -> (Vec<Block>, Vec<Place>) {
+/// `None` when there would be too many.
+fn blocks_of(groups: &[RowGroupMetaData]) -> Option<(Vec<Block>, Vec<Place>)> {
     let mut blocks = Vec::with_capacity(groups.len());
     let mut places = Vec::with_capacity(groups.len());
     for (row_group, group) in groups.iter().enumerate() {
@@ -306,6 +338,9 @@ fn blocks_of(groups: &[RowGroupMetaData]) -> (Vec<Block>, Vec<Place>) {
         let decoded = group.columns().iter().map(|chunk| decoded_bytes(chunk, rows)).fold(0, u64::saturating_add);
         let stored = unsigned(group.compressed_size());
         let parts = decoded.div_ceil(MAX_BLOCK_BYTES).max(rows.div_ceil(MAX_BLOCK_ROWS)).clamp(1, rows.max(1));
+        if parts > MAX_BLOCKS.saturating_sub(blocks.len() as u64).max(1) {
+            return None;
+        }
         for part in 0..parts {
             let start = proportional(rows, part, parts);
             let end = proportional(rows, part + 1, parts);
@@ -314,7 +349,7 @@ fn blocks_of(groups: &[RowGroupMetaData]) -> (Vec<Block>, Vec<Place>) {
             places.push(Place { row_group, rows: start..end });
         }
     }
-    (blocks, places)
+    Some((blocks, places))
 }
 
 /// The width of a value is known for most types, whatever encoding made it smaller; strings keep what they have when they are plain.

@@ -92,15 +92,26 @@ pub(super) fn judge_bloom_filter(bytes: &[u8]) -> Verdict {
     verdict(Walk::new(bytes, false).structure(BLOOM_FILTER, Place::default(), MAX_DEPTH))
 }
 
+/// What a page header says of its page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PageFacts {
+    pub(super) header_len: u64,
+    /// Decompressed.
+    pub(super) page_len: u64,
+    /// Nulls included; none of a dictionary.
+    pub(super) values: u64,
+}
+
 /// Judges the page header at the start of `bytes`.
-pub(super) fn judge_page_header(bytes: &[u8]) -> Verdict {
+pub(super) fn judge_page_header(bytes: &[u8]) -> (Verdict, PageFacts) {
     let mut walk = Walk::new(bytes, true);
     let result = walk.structure(PAGE, Place::default(), MAX_DEPTH);
+    let facts = PageFacts { header_len: (bytes.len() - walk.bytes.len()) as u64, page_len: walk.page_len, values: walk.values };
     // The decoder takes memory for as many entries as a dictionary claims, before it looks at the first.
     if result.is_ok() && walk.dictionary_entries > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE)) {
-        return Verdict::Foreign;
+        return (Verdict::Foreign, facts);
     }
-    verdict(result)
+    (verdict(result), facts)
 }
 
 fn verdict(result: Step<()>) -> Verdict {
@@ -115,6 +126,7 @@ struct Walk<'a> {
     page_len: u64,
     stored_len: u64,
     dictionary_entries: u64,
+    values: u64,
     is_page: bool,
 }
 
@@ -136,7 +148,7 @@ type Step<T> = Result<T, Verdict>;
 
 impl<'a> Walk<'a> {
     fn new(bytes: &'a [u8], is_page: bool) -> Self {
-        Self { bytes, page_len: 0, stored_len: 0, dictionary_entries: 0, is_page }
+        Self { bytes, page_len: 0, stored_len: 0, dictionary_entries: 0, values: 0, is_page }
     }
 
     fn structure(&mut self, fields: Fields, place: Place, depth: usize) -> Step<()> {
@@ -225,6 +237,7 @@ impl<'a> Walk<'a> {
             (1, _, 2) => &mut self.page_len,
             (1, _, 3) => &mut self.stored_len,
             (2, 7, 1) => &mut self.dictionary_entries,
+            (2, 5 | 8, 1) => &mut self.values,
             _ => return Ok(()),
         };
         // The decoder cuts numbers to 32 bits, whatever is left of them then.
@@ -263,6 +276,10 @@ impl<'a> Walk<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn verdict_of_page(bytes: &[u8]) -> Verdict {
+        judge_page_header(bytes).0
+    }
 
     #[test]
     fn list_of_two_thousand_million_booleans_is_refused_wherever_it_hides() {
@@ -317,8 +334,8 @@ mod tests {
     #[test]
     fn header_of_a_page_is_harmless_and_one_with_a_text_for_its_length_is_not() {
         let page = [0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c, 0x36, 0, 0x28, 1, b'x', 0x21, 0x11, 0, 0, 0];
-        assert_eq!(judge_page_header(&page), Verdict::Harmless);
-        assert_eq!(judge_page_header(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&page), Verdict::Harmless);
+        assert_eq!(verdict_of_page(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::Foreign);
     }
 
     /// Found by fuzzing: eight gigabytes for a dictionary of some bytes.
@@ -327,27 +344,27 @@ mod tests {
         let entries = [0x1c, 0x15, 0x80, 0x80, 0x80, 0x40, 0x15, 0, 0, 0];
         let header = |page: &[u8], stored: &[u8]| [&[0x15, 4, 0x15], page, &[0x15], stored, &[0x4c], &entries[1..]].concat();
         let large = [0xfe, 0xff, 0xff, 0xff, 0x0f];
-        assert_eq!(judge_page_header(&header(&[20], &[20])), Verdict::Foreign);
-        assert_eq!(judge_page_header(&header(&large, &[20])), Verdict::Foreign);
-        assert_eq!(judge_page_header(&header(&large, &large)), Verdict::Harmless);
+        assert_eq!(verdict_of_page(&header(&[20], &[20])), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&header(&large, &[20])), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&header(&large, &large)), Verdict::Harmless);
         // Negative, and a large positive number once it is cut to 32 bits.
         let cut = [0xcf, 0xce, 0xce, 0xce, 0xde, 0x01];
-        assert_eq!(judge_page_header(&[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()), Verdict::Foreign);
-        assert_eq!(judge_page_header(&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15, 10, 0x15, 0, 0, 0]), Verdict::Harmless);
+        assert_eq!(verdict_of_page(&[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15, 10, 0x15, 0, 0, 0]), Verdict::Harmless);
     }
 
     #[test]
     fn page_of_two_thousand_million_values_is_refused() {
         let page = |count: &[u8]| [&[0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15][..], count, &[0x15, 0, 0, 0]].concat();
-        assert_eq!(judge_page_header(&page(&[0x80, 0x80, 0x80, 0x40])), Verdict::Harmless);
-        assert_eq!(judge_page_header(&page(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Verdict::Foreign);
-        assert_eq!(judge_page_header(&page(&[0x03])), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&page(&[0x80, 0x80, 0x80, 0x40])), Verdict::Harmless);
+        assert_eq!(verdict_of_page(&page(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&page(&[0x03])), Verdict::Foreign);
     }
 
     proptest! {
         #[test]
         fn any_bytes_get_a_verdict(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-            let _verdicts = [judge_footer(&bytes).0, judge_page_header(&bytes)];
+            let _verdicts = [judge_footer(&bytes).0, verdict_of_page(&bytes)];
         }
     }
 }

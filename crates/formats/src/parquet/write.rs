@@ -4,9 +4,9 @@
 //! statistics. The caller decides where a row group ends, by bytes; a row group never holds more than one chunk.
 
 use super::Error;
+use super::row_groups::{RowGroupEncoder, RowGroupEncoders, RowGroupFile, pieces};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
@@ -65,11 +65,16 @@ pub struct ParquetWriterOptions {
     pub plain: Vec<String>,
     /// Bounds of row groups and none of pages.
     pub is_coarse: bool,
+    /// Pages without CRCs.
+    pub omits_checksums: bool,
 }
 
 pub struct ParquetWriter<W: Write + Send> {
-    pub(super) path: String,
-    pub(super) writer: ArrowWriter<W>,
+    file: RowGroupFile<W>,
+    encoders: RowGroupEncoders,
+    group: Option<RowGroupEncoder>,
+    group_rows: usize,
+    max_row_group_rows: usize,
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
@@ -80,7 +85,6 @@ impl<W: Write + Send> ParquetWriter<W> {
     pub fn new(path: &str, sink: W, schema: SchemaRef, options: &ParquetWriterOptions) -> Result<Self, Error> {
         let mut properties = WriterProperties::builder()
             .set_compression(options.compression.codec())
-            .set_max_row_group_row_count(options.max_row_group_rows)
             .set_created_by(format!("shardmill version {}", env!("CARGO_PKG_VERSION")));
         if let Some((column, compression)) = &options.payload {
             let column = ColumnPath::from(column.as_str());
@@ -95,9 +99,18 @@ impl<W: Write + Send> ParquetWriter<W> {
         for column in &options.plain {
             properties = properties.set_column_dictionary_enabled(ColumnPath::from(column.as_str()), false);
         }
-        let failed = |source| Error::Write { path: path.to_owned(), source };
-        let writer = ArrowWriter::try_new(sink, schema, Some(properties.build())).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), writer })
+        let (file, encoders) = pieces(path, sink, schema, properties.build(), !options.omits_checksums)?;
+        let max_row_group_rows = options.max_row_group_rows.unwrap_or(usize::MAX).max(1);
+        Ok(Self { file, encoders, group: None, group_rows: 0, max_row_group_rows })
+    }
+
+    /// The file and the encoders of its row groups, for threads.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn in_pieces(mut self) -> Result<(RowGroupFile<W>, RowGroupEncoders), Error> {
+        self.end_row_group()?;
+        Ok((self.file, self.encoders))
     }
 
     /// Adds `rows` to the row group that is being made.
@@ -105,13 +118,27 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// # Errors
     /// [`Error::Write`].
     pub fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        self.writer.write(rows).map_err(|source| Error::Write { path: self.path.clone(), source })
+        let mut start = 0;
+        while start < rows.num_rows() {
+            let count = (rows.num_rows() - start).min(self.max_row_group_rows - self.group_rows);
+            let group = match self.group.take() {
+                Some(group) => group,
+                None => self.encoders.next_row_group()?,
+            };
+            self.group.insert(group).write(&rows.slice(start, count))?;
+            self.group_rows += count;
+            start += count;
+            if self.group_rows == self.max_row_group_rows {
+                self.end_row_group()?;
+            }
+        }
+        Ok(())
     }
 
     /// About how many bytes the row group that is being made will have.
     #[must_use]
     pub fn row_group_bytes(&self) -> usize {
-        self.writer.in_progress_size()
+        self.group.as_ref().map_or(0, RowGroupEncoder::encoded_bytes)
     }
 
     /// Ends the row group that is being made, if there is any.
@@ -119,7 +146,11 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// # Errors
     /// [`Error::Write`].
     pub fn end_row_group(&mut self) -> Result<(), Error> {
-        self.writer.flush().map_err(|source| Error::Write { path: self.path.clone(), source })
+        self.group_rows = 0;
+        match self.group.take() {
+            Some(group) => self.file.append(group.finish()?),
+            None => Ok(()),
+        }
     }
 
     /// Writes `rows` as a row group of their own; no rows, no row group.
@@ -135,8 +166,8 @@ impl<W: Write + Send> ParquetWriter<W> {
     ///
     /// # Errors
     /// [`Error::Write`].
-    pub fn finish(self) -> Result<W, Error> {
-        let path = self.path;
-        self.writer.into_inner().map_err(|source| Error::Write { path, source })
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.end_row_group()?;
+        self.file.finish()
     }
 }

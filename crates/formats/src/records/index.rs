@@ -1,7 +1,9 @@
 //! One scan of a text file: where its records are, how many, and what tells it from another file.
 
 use super::BYTE_ORDER_MARK;
+use crate::limit::{DecodeLimit, TooLarge};
 use shardmill_storage::{Error, RangeRead};
+use std::io::Read;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Large enough to amortise a request, small enough to stay in the cache for the two passes over it.
@@ -21,9 +23,25 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) runs: Vec<Run>,
+    pub(crate) longest: Longest,
     /// Of the whole content. XXH3 keeps up with the disk, SHA-2 would take three times as long as the scan itself; the digest tells copies from changed
     /// files, it does not guard against forgery.
     pub(crate) digest: u128,
+}
+
+/// The longest record, and the line it begins on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Longest {
+    len: u64,
+    line: u64,
+}
+
+impl Longest {
+    /// # Errors
+    /// When it is longer than the limit.
+    pub(crate) fn check(self, path: &str, limit: DecodeLimit) -> Result<(), TooLarge> {
+        limit.check(path, self.len, "a record of", || format!("line {}", self.line))
+    }
 }
 
 /// Finds records in a file that is pushed chunk by chunk.
@@ -41,11 +59,20 @@ pub(crate) struct Cutter {
     target_bytes: u64,
     runs: Vec<Run>,
     current: Option<Run>,
+    longest: Longest,
 }
 
 impl Cutter {
+    fn new(target_bytes: u64) -> Self {
+        Self { target_bytes, runs: Vec::new(), current: None, longest: Longest::default() }
+    }
+
     /// A record from `start` to `end`, without its line end, that begins on `line`.
     pub(crate) fn record(&mut self, start: u64, end: u64, line: u64) {
+        let len = end.saturating_sub(start);
+        if len > self.longest.len {
+            self.longest = Longest { len, line };
+        }
         match &mut self.current {
             Some(run) if end.saturating_sub(run.offset) <= self.target_bytes => {
                 run.records += 1;
@@ -53,7 +80,7 @@ impl Cutter {
             }
             _ => {
                 self.runs.extend(self.current.take());
-                self.current = Some(Run { offset: start, len: end.saturating_sub(start), records: 1, first_line: line });
+                self.current = Some(Run { offset: start, len, records: 1, first_line: line });
             }
         }
     }
@@ -65,7 +92,7 @@ impl Cutter {
 /// When the bytes cannot be read.
 pub(crate) fn index(object: &dyn RangeRead, start: u64, borders: &mut dyn Borders, target_bytes: u64) -> Result<Index, Error> {
     let size = object.size();
-    let mut cutter = Cutter { target_bytes, runs: Vec::new(), current: None };
+    let mut cutter = Cutter::new(target_bytes);
     let mut hash = Xxh3::new();
     let mut buffer = vec![0; usize::try_from(size.min(CHUNK_BYTES)).unwrap_or_default()];
     let mut offset = 0;
@@ -82,7 +109,40 @@ pub(crate) fn index(object: &dyn RangeRead, start: u64, borders: &mut dyn Border
     }
     borders.finish(size, &mut cutter);
     cutter.runs.extend(cutter.current.take());
-    Ok(Index { runs: cutter.runs, digest: hash.digest128() })
+    Ok(Index { runs: cutter.runs, longest: cutter.longest, digest: hash.digest128() })
+}
+
+/// Reads `object` from its start until `borders` found `records` records, or its end. What is then read to infer types or to find a header is known to be
+/// below the limit.
+///
+/// # Errors
+/// For a record that is longer than the limit.
+pub(crate) fn check_start(
+    object: &dyn RangeRead,
+    reader: &mut dyn Read,
+    borders: &mut dyn Borders,
+    records: u64,
+    limit: DecodeLimit,
+) -> Result<(), TooLarge> {
+    // Each record is a run.
+    let mut cutter = Cutter::new(0);
+    let (mut chunk, mut offset) = (Vec::new(), 0u64);
+    loop {
+        chunk.clear();
+        // What cannot be read says so itself when the file is opened.
+        if !(&mut *reader).take(CHUNK_BYTES).read_to_end(&mut chunk).is_ok_and(|read| read > 0) {
+            return Ok(());
+        }
+        borders.push(&chunk, offset, &mut cutter);
+        offset += chunk.len() as u64;
+        let found = cutter.runs.len() as u64 + u64::from(cutter.current.is_some());
+        if found >= records {
+            return Ok(());
+        }
+        let last = cutter.current.as_ref();
+        let open = offset - last.map_or(0, |run| run.offset + run.len);
+        limit.check(object.path(), open, "a record of at least", || format!("line {}", last.map_or(1, |run| run.first_line + 1)))?;
+    }
 }
 
 /// The bytes of a run.

@@ -12,7 +12,7 @@ pub(crate) mod value;
 
 pub(crate) use bad_lines::KeptRows;
 pub use bad_lines::{BadLine, BadLines, Quarantine};
-pub(crate) use index::{Borders, Cutter, Run, Start, index, line_of, read_run, read_start, start_of};
+pub(crate) use index::{Borders, Cutter, Run, Start, check_start, index, line_of, read_run, read_start, start_of};
 
 /// Stored bytes of a block, about. A run of lines takes three to five times as much in memory, so a few blocks a thread fit into a small budget.
 pub(crate) const BLOCK_BYTES: u64 = 8 << 20;

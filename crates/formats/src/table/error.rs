@@ -23,6 +23,9 @@ pub enum TableError {
     Mds(crate::mds::Error),
     #[error(transparent)]
     WebDataset(crate::tar::samples::Error),
+    /// The decoder gave up in a way that it should not.
+    #[error("Rows of `{path}` cannot be read behind row {row}: the decoder failed on damaged data")]
+    Decoder { path: String, row: u64 },
     #[error("Blocks of `{path}` cannot be put together")]
     Join {
         path: String,
@@ -49,7 +52,7 @@ impl TableError {
         match self {
             _ if self.of_store().is_some() => self.of_store().and_then(StorageError::hint),
             Self::Storage(error) => error.hint(),
-            Self::Join { .. } => None,
+            Self::Join { .. } | Self::Decoder { .. } => None,
             Self::Parquet(error) => error.hint(),
             Self::Csv(error) => error.hint(),
             Self::Jsonl(error) => error.hint(),

@@ -5,9 +5,11 @@
 //! returns exactly the rows that were asked for, of exactly the types that [`TableFile::schema`] shows, or an error that names the place.
 
 mod error;
+mod guarded;
 mod statistics;
 
 pub use error::TableError;
+pub use guarded::Guarded;
 pub use statistics::{BlockPages, Statistics};
 
 use arrow_array::{ArrayRef, RecordBatch};

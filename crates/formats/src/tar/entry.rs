@@ -66,6 +66,7 @@ impl Extensions {
             Kind::Continuation => Verdict::Refuse(Reason::Continuation),
             _ if is_sparse => Verdict::Refuse(Reason::Sparse),
             _ if !is_text => Verdict::Refuse(Reason::NameNotUtf8),
+            _ if name.is_empty() || name.contains('\0') => Verdict::Refuse(Reason::NoName),
             _ => Verdict::Offer,
         };
         let member = Member { name, header_offset: self.header_offset.unwrap_or(position), offset: position.saturating_add(BLOCK), size };

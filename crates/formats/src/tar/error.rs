@@ -104,6 +104,8 @@ pub enum Reason {
     Continuation,
     /// Names leave as text; a lossy one could collide with another member's.
     NameNotUtf8,
+    /// A part of its name was overwritten with zeros.
+    NoName,
 }
 
 impl fmt::Display for Reason {
@@ -112,6 +114,7 @@ impl fmt::Display for Reason {
             Self::Sparse => "it is stored as a sparse file",
             Self::Continuation => "it continues a file of another volume",
             Self::NameNotUtf8 => "its name is not UTF-8",
+            Self::NoName => "its name is empty or has zeros in it",
         })
     }
 }

@@ -12,6 +12,11 @@
 //!
 //! A header may be preceded by extension headers whose payload describes it: GNU `L` (long name) and `K` (long link
 //! name), PAX `x` (records for the next file) and `g` (records for all files that follow).
+//!
+//! # The end
+//!
+//! An archive that was cut between two members looks like a smaller one but for the zeros that end it. How an archive ends is a value, [`ArchiveEnd`], that
+//! the walk states and that each reader decides on; no reader takes an end that is not [`ArchiveEnd::Marked`] for that of a whole archive.
 
 mod compression;
 mod entry;
@@ -30,7 +35,7 @@ pub use compression::{Compression, sniff_compression};
 pub use error::{Fault, Reason, TarError};
 pub use inflate::inflate;
 pub use sample_encoder::{SampleEncoder, Unwritable, extension_problem};
-pub use walk::{MAX_EXTENSION_LEN, Member, Walk};
+pub use walk::{ArchiveEnd, MAX_EXTENSION_LEN, Member, Walk};
 pub use write::{END_OF_ARCHIVE, MemberStamp, StampedHeaders, end_of_archive, member_header, padding};
 
 /// Headers, payloads and padding come in blocks of this many bytes.

@@ -24,6 +24,10 @@ impl Records {
             records.set(keyword, value).ok_or(offset)?;
             rest = behind;
         }
+        // Without a single record, or with more bytes after the NULs, a part of the body was overwritten.
+        if rest.len() == body.len() && !body.is_empty() || rest.iter().any(|&byte| byte != 0) {
+            return Err(body.len() - rest.len());
+        }
         Ok(records)
     }
 
@@ -92,6 +96,14 @@ mod tests {
     fn later_record_wins() {
         let records = Records::parse(b"9 size=1\n9 size=2\n").unwrap();
         assert_eq!(records.size, Some(2));
+    }
+
+    #[test]
+    fn body_that_was_overwritten_with_zeros_is_malformed() {
+        assert!(Records::parse(b"6 a=b\n\0\0\0").is_ok());
+        assert!(Records::parse(b"").is_ok());
+        assert_eq!(Records::parse(&[0; 20]), Err(0));
+        assert_eq!(Records::parse(b"6 a=b\n\0\0\x006 a=b\n"), Err(6));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Ranges that the walk asked for enter, [`Member`]s leave; called once per archive. The same state machine is driven
 //! by local reads, object stores, tests and the fuzzer. Each push moves the position forward, so a walk always ends.
 
+use std::fmt;
 use std::mem;
 use std::ops::Range;
 
@@ -26,13 +27,56 @@ pub struct Member {
     pub size: u64,
 }
 
+/// How an archive ends. Only [`ArchiveEnd::Marked`] proves that no member is missing: the others look like the end of a smaller archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchiveEnd {
+    /// At least two blocks of zeros, and nothing but zeros after them.
+    Marked { offset: u64 },
+    /// The archive stops at `offset`, after a whole member, without two whole blocks of zeros.
+    Missing { offset: u64 },
+    /// Zeros end the archive at `marker`, and bytes that are not zero follow at `offset`.
+    Followed { marker: u64, offset: u64 },
+}
+
+impl ArchiveEnd {
+    /// Whether this is the end that a writer states.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        matches!(self, Self::Marked { .. })
+    }
+
+    /// Where the archive is not what it should be, or ends.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        match self {
+            Self::Marked { offset } | Self::Missing { offset } | Self::Followed { offset, .. } => *offset,
+        }
+    }
+}
+
+impl fmt::Display for ArchiveEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Marked { offset } => write!(f, "ends at byte {offset} by two blocks of zeros"),
+            Self::Missing { offset } => write!(
+                f,
+                "ends at byte {offset}, after a whole member and without the zeros that end an archive (two blocks of 512): it was cut, or is still being written"
+            ),
+            Self::Followed { marker, offset } => write!(
+                f,
+                "ends at byte {marker} by a block of zeros, and other bytes follow at byte {offset}: archives were joined, or a part was overwritten with zeros"
+            ),
+        }
+    }
+}
+
 /// Walks the headers of an archive of known length; payloads are skipped, never read.
 ///
 /// Members are regular files only; links, devices and directories are passed over. Names are kept as they are, with a
 /// leading `./` too; a file whose name is not UTF-8 or that is stored sparse is an error that does not end the walk.
 /// Where several headers name a file, the PAX `path` of the file holds, as in GNU tar, then the GNU long name, the
-/// global `path` and the header block. Like GNU tar and Python's `tarfile`, the walk ends at the first block of zeros,
-/// or where the archive ends between two members.
+/// global `path` and the header block. Like GNU tar and Python's `tarfile`, the walk gives no member after the first block of zeros, unless it
+/// [reads on](Walk::reading_on); what follows the zeros is looked at until the first byte that is not zero, so that [`Walk::end`] can tell it.
 #[derive(Debug)]
 pub struct Walk {
     archive_len: u64,
@@ -42,18 +86,35 @@ pub struct Walk {
     globals: Records,
     /// Name, offset and size of the last payload, where it is not known whether the archive goes so far.
     open_end: Option<(String, u64, u64)>,
-    is_ended: bool,
+    /// Blocks of zeros between members are passed over.
+    ignores_zeros: bool,
+    /// Where the zeros before the position begin.
+    zeros: Option<u64>,
+    end: Option<ArchiveEnd>,
 }
 
 #[derive(Debug)]
 enum Step {
     Header,
-    LongName { len: u64 },
-    Pax { len: u64 },
-    GlobalPax { len: u64 },
+    LongName {
+        len: u64,
+    },
+    Pax {
+        len: u64,
+    },
+    GlobalPax {
+        len: u64,
+    },
     SparseMap(Member),
+    /// What follows the first block of zeros.
+    Zeros,
     End,
 }
+
+/// What follows the marker is looked at in pieces of this many bytes.
+const ZEROS_AT_ONCE: u64 = 1 << 16;
+/// The marker: two blocks.
+const MARKER_LEN: u64 = 2 * BLOCK;
 
 impl Walk {
     /// Starts at the first header of an archive of `archive_len` bytes.
@@ -65,8 +126,16 @@ impl Walk {
             pending: Extensions::default(),
             globals: Records::default(),
             open_end: None,
-            is_ended: false,
+            ignores_zeros: false,
+            zeros: None,
+            end: None,
         }
+    }
+
+    /// Passes over blocks of zeros between members when `ignores_zeros`, as `tar -i` does: for archives that were joined.
+    #[must_use]
+    pub fn reading_on(self, ignores_zeros: bool) -> Self {
+        Self { ignores_zeros, ..self }
     }
 
     /// The range that `push` wants next; `None` at the end, also after an error that ends the walk.
@@ -76,15 +145,16 @@ impl Walk {
     pub fn needs(&self) -> Option<Range<u64>> {
         let len = match self.step {
             Step::Header | Step::SparseMap(_) => BLOCK.min(self.archive_len - self.position),
+            Step::Zeros => ZEROS_AT_ONCE.min(self.archive_len - self.position),
             Step::LongName { len } | Step::Pax { len } | Step::GlobalPax { len } => len,
             Step::End => return None,
         };
         Some(self.position..self.position + len)
     }
 
-    /// Whether the zeros that end an archive were met. Without them an archive may have been cut between two members.
-    pub fn is_ended(&self) -> bool {
-        self.is_ended
+    /// How the archive ends, once the walk is over; `None` before that, and where damage ended the walk.
+    pub fn end(&self) -> Option<ArchiveEnd> {
+        self.end
     }
 
     /// Takes the bytes of the range that `needs` named, and may give the next member.
@@ -106,7 +176,13 @@ impl Walk {
         match step {
             Step::Header => self.take_header(bytes),
             Step::LongName { len } => {
-                self.pending.long_name = Some(until_nul(bytes).to_vec());
+                let name = until_nul(bytes);
+                let rest = bytes.get(name.len()..).unwrap_or_default();
+                // A name ends with one NUL. Zeros from a block's start on, or before other bytes, are those of a block that was overwritten.
+                if rest.iter().any(|&byte| byte != 0) || rest.len() > 1 && name.len().is_multiple_of(BLOCK_LEN) {
+                    return Err(TarError::BadRecord { offset: self.position + name.len() as u64 });
+                }
+                self.pending.long_name = Some(name.to_vec());
                 self.leave_extension(len)
             }
             Step::Pax { len } => {
@@ -119,29 +195,40 @@ impl Walk {
                 self.leave_extension(len)
             }
             Step::SparseMap(member) => self.take_sparse_block(member, bytes),
+            Step::Zeros => {
+                self.take_zeros(bytes);
+                Ok(None)
+            }
             Step::End => Ok(None),
         }
     }
 
-    /// The archive ends behind `archive_len` bytes, the last of which, from the start of the range that `needs` names, are `rest`. For an archive that is a
-    /// stream: its walk begins with a length of `u64::MAX`. Tells what [`Walk::is_ended`] would have.
+    /// The archive ends after `archive_len` bytes, the last of which, from the start of the range that `needs` names, are `rest`. For an archive that is a
+    /// stream: its walk begins with a length of `u64::MAX`. Tells what [`Walk::end`] would have.
     ///
     /// # Errors
     ///
     /// When it ends where a walk that knew its length would have said so.
-    pub fn end_at(mut self, archive_len: u64, rest: &[u8]) -> Result<bool, TarError> {
+    pub fn end_at(mut self, archive_len: u64, rest: &[u8]) -> Result<ArchiveEnd, TarError> {
         self.archive_len = archive_len;
         if let Some((name, offset, size)) = self.open_end.take().filter(|(_, offset, size)| offset.saturating_add(*size) > archive_len) {
             return Err(self.truncated(Some(name), offset.min(archive_len), size));
         }
         self.position = self.position.min(archive_len);
         match mem::replace(&mut self.step, Step::End) {
-            Step::End => Ok(self.is_ended),
-            Step::Header if rest.is_empty() && archive_len > 0 && self.pending.header_offset.is_none() => Ok(false),
-            Step::Header => self.take_short_block(rest).map(|_nothing| self.is_ended),
-            Step::LongName { len } | Step::Pax { len } | Step::GlobalPax { len } => Err(self.truncated(self.pending.name(), self.position, len)),
-            Step::SparseMap(member) => Err(self.truncated(Some(member.name), self.position, BLOCK)),
+            Step::End => {}
+            Step::Header if rest.is_empty() && archive_len > 0 && self.pending.header_offset.is_none() => {}
+            Step::Header => {
+                self.take_header(rest)?;
+            }
+            Step::Zeros => self.take_zeros(rest),
+            Step::LongName { len } | Step::Pax { len } | Step::GlobalPax { len } => {
+                return Err(self.truncated(self.pending.name(), self.position, len));
+            }
+            Step::SparseMap(member) => return Err(self.truncated(Some(member.name), self.position, BLOCK)),
         }
+        self.note_end();
+        Ok(self.end.unwrap_or(ArchiveEnd::Missing { offset: archive_len }))
     }
 
     fn take_header(&mut self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
@@ -149,14 +236,15 @@ impl Walk {
             return self.take_short_block(bytes);
         };
         if block == &[0; BLOCK_LEN] {
-            return match self.pending.header_offset {
-                None => {
-                    self.is_ended = true;
-                    Ok(None)
-                }
-                Some(_) => Err(self.bad_header(Fault::NoFile)),
-            };
+            if self.pending.header_offset.is_some() {
+                return Err(self.bad_header(Fault::NoFile));
+            }
+            self.zeros.get_or_insert(self.position);
+            self.position += BLOCK;
+            self.go_on(if self.ignores_zeros { Step::Header } else { Step::Zeros });
+            return Ok(None);
         }
+        self.zeros = None;
         let header = Header::parse(block).map_err(|fault| match fault {
             Fault::Checksum if self.position == 0 => self.not_tar(),
             fault => self.bad_header(fault),
@@ -174,10 +262,42 @@ impl Walk {
         }
         let is_cut_end_of_archive = bytes.iter().all(|&byte| byte == 0);
         if is_cut_end_of_archive && self.pending.header_offset.is_none() {
-            self.is_ended = !bytes.is_empty();
+            self.zeros.get_or_insert(self.position);
+            self.position += bytes.len() as u64;
+            self.note_end();
             return Ok(None);
         }
         Err(self.truncated(self.pending.name(), self.position, BLOCK))
+    }
+
+    /// Looks for the first byte after the marker that is not zero.
+    fn take_zeros(&mut self, bytes: &[u8]) {
+        if let Some(at) = bytes.iter().position(|&byte| byte != 0) {
+            let offset = self.position + at as u64;
+            self.end = Some(ArchiveEnd::Followed { marker: self.zeros.unwrap_or(offset), offset });
+            self.step = Step::End;
+            return;
+        }
+        self.position += bytes.len() as u64;
+        self.go_on(Step::Zeros);
+    }
+
+    fn go_on(&mut self, step: Step) {
+        if self.position < self.archive_len {
+            self.step = step;
+        } else {
+            self.step = Step::End;
+            self.note_end();
+        }
+    }
+
+    /// The position is the end of the archive.
+    fn note_end(&mut self) {
+        let end = match self.zeros {
+            Some(offset) if self.position - offset >= MARKER_LEN => ArchiveEnd::Marked { offset },
+            zeros => ArchiveEnd::Missing { offset: zeros.unwrap_or(self.position) },
+        };
+        self.end.get_or_insert(end);
     }
 
     fn enter_extension(&mut self, header: &Header<'_>) -> Result<Option<Member>, TarError> {
@@ -218,6 +338,7 @@ impl Walk {
     fn leave_extension(&mut self, len: u64) -> Result<Option<Member>, TarError> {
         self.go_behind(len);
         if self.pending.header_offset.is_some() && matches!(self.step, Step::End) {
+            self.end = None;
             return Err(self.truncated(self.pending.name(), self.position, BLOCK));
         }
         Ok(None)
@@ -274,7 +395,7 @@ impl Walk {
         let end = self.position.saturating_add(len);
         let block_end = end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
         self.position = block_end.min(self.archive_len);
-        self.step = if self.position < self.archive_len { Step::Header } else { Step::End };
+        self.go_on(Step::Header);
     }
 
     fn parse_records(&self, body: &[u8]) -> Result<Records, TarError> {

@@ -15,7 +15,7 @@ fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
 }
 
 fn open(text: impl AsRef<[u8]>, schema: &SchemaRef, bad_lines: BadLines, block_bytes: u64) -> JsonlFile {
-    JsonlFile::open_with_blocks(memory("a.jsonl", text), schema, JsonlOptions { bad_lines }, block_bytes).expect("a file")
+    JsonlFile::open_with_blocks(memory("a.jsonl", text), schema, JsonlOptions { bad_lines, ..JsonlOptions::default() }, block_bytes).expect("a file")
 }
 
 fn read_all(file: &JsonlFile) -> Result<RecordBatch, TableError> {

@@ -4,6 +4,7 @@ use super::builders::Builder;
 use super::head::Head;
 use super::layout::{ArrayTypes, array_types, declared_field, for_each_value, is_array_of_unknown_shape};
 use super::stored::Stored;
+use crate::limit::DecodeLimit;
 use crate::mds::encoding::Encoding;
 use crate::mds::{Columns, Compression, Error, ShardEntry};
 use crate::table::{Block, TableError, TableFile};
@@ -32,6 +33,8 @@ pub struct MdsOptions {
     pub array_types: Option<Arc<ArrayTypes>>,
     /// Deliver pickles as the bytes that they are; else their columns cannot be read.
     pub has_pickle_bytes: bool,
+    /// Of a sample, or of a shard that has to be decompressed as a whole.
+    pub limit: DecodeLimit,
 }
 
 /// An open shard: its head is read, and held against the index.
@@ -57,7 +60,7 @@ impl MdsFile {
     /// # Errors
     /// For a file that is no shard, and one that is not what its index entry says: the error names the field.
     pub fn open(object: Arc<dyn RangeRead>, options: &MdsOptions) -> Result<Self, Error> {
-        let (stored, head) = open_head(object, options.entry.as_deref())?;
+        let (stored, head) = open_head(object, options.entry.as_deref(), options.limit)?;
         let array_types = match &options.array_types {
             Some(types) => Arc::clone(types),
             None => Arc::new(types_of_first(&stored, &head, options.entry.as_deref())?.unwrap_or_default()),
@@ -99,8 +102,8 @@ impl MdsFile {
     ///
     /// # Errors
     /// As [`MdsFile::open`].
-    pub fn first_array_types(object: Arc<dyn RangeRead>, entry: Option<&ShardEntry>) -> Result<Option<ArrayTypes>, Error> {
-        let (stored, head) = open_head(object, entry)?;
+    pub fn first_array_types(object: Arc<dyn RangeRead>, entry: Option<&ShardEntry>, limit: DecodeLimit) -> Result<Option<ArrayTypes>, Error> {
+        let (stored, head) = open_head(object, entry, limit)?;
         types_of_first(&stored, &head, entry)
     }
 
@@ -191,6 +194,8 @@ impl MdsFile {
         }
         let bounds = samples.first().and_then(|first| self.range(*first)).zip(samples.last().and_then(|last| self.range(*last)));
         let (start, end) = bounds.map_or((0, 0), |(first, last)| (first.start, last.end));
+        let place = || format!("sample {}", samples.first().copied().unwrap_or_default());
+        self.stored.limit.check(self.stored.path(), (end - start) as u64, "it and those that are read with it have", place)?;
         let bytes = self.stored.read(start as u64, (end - start) as u64)?;
         self.decode(columns, &samples, |_place, number| self.range(number).and_then(|range| bytes.get(range.start - start..range.end - start)))
     }
@@ -203,7 +208,8 @@ impl MdsFile {
         for column in columns {
             let Some((definition, place)) = self.columns().get(*column).zip(builders.get_mut(*column)) else { continue };
             // A share of what the samples have, so that a small column does not take the room of a large one.
-            let bytes = definition.encoding.size().map_or(total / variable, |size| size * samples.len());
+            // An encoding may state any size; the values lie within the samples.
+            let bytes = definition.encoding.size().map_or(total / variable, |size| size.saturating_mul(samples.len()).min(total));
             *place = Some(Builder::new(&definition.encoding, self.array_types.get(&definition.name).copied(), samples.len(), bytes));
         }
         for (place, number) in samples.iter().enumerate() {
@@ -243,14 +249,14 @@ impl MdsFile {
 }
 
 /// The head of a shard, held against its entry.
-fn open_head(object: Arc<dyn RangeRead>, entry: Option<&ShardEntry>) -> Result<(Stored, Head), Error> {
+fn open_head(object: Arc<dyn RangeRead>, entry: Option<&ShardEntry>, limit: DecodeLimit) -> Result<(Stored, Head), Error> {
     let path = object.path().to_owned();
     let is_zip = entry.and_then(|entry| entry.zip_data.as_ref()).is_some_and(|zip| path.ends_with(&zip.basename));
     let compression = match entry {
         Some(entry) if is_zip => entry.config.compression.clone(),
         _ => Compression::of_path(&path),
     };
-    let stored = Stored { object, compression };
+    let stored = Stored { object, compression, limit };
     let differs = |field, expected: String, found: String| Err(Error::IndexMismatch { path: path.clone(), field, expected, found });
     let size = stored.object.size();
     if let Some(entry) = entry {

@@ -17,7 +17,7 @@ pub(super) const FIRST_BYTES: u64 = 64 << 10;
 
 /// No data set has so many columns, or so many samples in a shard.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
-const MAX_TABLE_BYTES: u64 = 512 << 20;
+const MAX_TABLE_BYTES: u64 = 128 << 20;
 
 impl Head {
     /// How many bytes the head has, as far as its first bytes tell.

@@ -2,6 +2,7 @@
 
 use super::file::{MdsFile, MdsOptions};
 use super::stored::Stored;
+use crate::limit::DecodeLimit;
 use crate::mds::{Compression, Error, FileEntry, HashAlgorithm, ShardEntry};
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub struct RebuiltShard {
 pub fn rebuild_shard(object: Arc<dyn RangeRead>, basename: &str) -> Result<RebuiltShard, Error> {
     let file = MdsFile::open(Arc::clone(&object), &MdsOptions::default())?;
     file.verify()?;
-    let (head, stored) = (file.head(), Stored { compression: Compression::of_path(object.path()), object });
+    let (head, stored) = (file.head(), Stored { compression: Compression::of_path(object.path()), limit: DecodeLimit::default(), object });
     let config = head.config.clone();
     let algorithm = |name: &String| {
         let refused = || Error::Option { option: "hashes", value: name.clone(), reason: "there is no such algorithm" };

@@ -1,6 +1,7 @@
 //! The file of a shard as it is stored: its bytes, decompressed where they must be, and their hashes.
 
 use super::head::{FIRST_BYTES, Head};
+use crate::limit::DecodeLimit;
 use crate::mds::hashing::Hasher;
 use crate::mds::{Compression, Error, FileEntry, HashAlgorithm};
 use shardmill_storage::{RangeRead, SequentialRead};
@@ -14,6 +15,7 @@ const HASHED_AT_ONCE: u64 = 1 << 20;
 pub(super) struct Stored {
     pub(super) object: Arc<dyn RangeRead>,
     pub(super) compression: Option<Compression>,
+    pub(super) limit: DecodeLimit,
 }
 
 impl Stored {
@@ -45,7 +47,7 @@ impl Stored {
                 let mut fault = None;
                 let mut wanted = |start: &[u8]| Head::len(start).map_err(|found| io::Error::other(fault.insert(found).1.clone()));
                 let mut from = io::BufReader::with_capacity(64 << 10, SequentialRead::new(self.object.as_ref()));
-                let start = compression.decompress(&mut from, &mut wanted);
+                let start = compression.decompress(&mut from, self.limit, &mut wanted);
                 if let Some(fault) = fault {
                     return Err(self.damaged(fault));
                 }
@@ -56,21 +58,23 @@ impl Stored {
     }
 
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-        self.object.read_at(offset, &mut bytes)?;
-        Ok(bytes)
+        let range = offset..offset.saturating_add(len);
+        Ok(self.object.read_ranges(std::slice::from_ref(&range))?.pop().map(Vec::from).unwrap_or_default())
     }
 
     /// The whole shard, decompressed. `raw` and `zip` have the hashes that are wanted.
     pub(super) fn read_whole(&self, head: &Head, raw: Option<&FileEntry>, zip: Option<&FileEntry>) -> Result<Vec<u8>, Error> {
+        let size = head.size();
+        if self.compression.is_some() {
+            self.limit.check(self.path(), size.max(self.object.size()), "its samples take", || "decompressed".to_owned())?;
+        }
         let bytes = self.read(0, self.object.size())?;
         let Some(compression) = &self.compression else {
             self.check_hashes(raw, |hasher| hasher.update(&bytes))?;
             return Ok(bytes);
         };
         self.check_hashes(zip, |hasher| hasher.update(&bytes))?;
-        let size = head.size();
-        let bytes = compression.decompress(&mut bytes.as_slice(), &mut |_start| Ok(size)).map_err(|error| self.undecompressed(&error))?;
+        let bytes = compression.decompress(&mut bytes.as_slice(), self.limit, &mut |_start| Ok(size)).map_err(|error| self.undecompressed(&error))?;
         if bytes.len() as u64 != size {
             let reason = format!("it does not give the `{size}` bytes that its offsets tell");
             return Err(self.undecompressed(&reason));

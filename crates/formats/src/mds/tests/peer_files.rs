@@ -1,5 +1,6 @@
 //! Data sets that MosaicML's own writer made (0.13.0, by tests/compat/mds_peer.py): each is read, and written again byte for byte.
 
+use crate::limit::DecodeLimit;
 use crate::mds::{Index, MdsFile, MdsOptions, ShardEncoder, ShardOptions, index_json};
 use crate::records::memory::memory;
 use crate::table::TableFile;
@@ -27,7 +28,7 @@ fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
         for entry in &index.shards {
             let bytes = fs::read(folder(name).join(&entry.file().basename)).unwrap();
             let object = memory(&entry.file().basename, &bytes);
-            types = types.or(MdsFile::first_array_types(Arc::clone(&object), Some(entry)).unwrap().map(Arc::new));
+            types = types.or(MdsFile::first_array_types(Arc::clone(&object), Some(entry), DecodeLimit::default()).unwrap().map(Arc::new));
             let options = MdsOptions { entry: Some(Arc::new(entry.clone())), array_types: types.clone(), ..MdsOptions::default() };
             let file = MdsFile::open(object, &options).unwrap();
             file.verify().unwrap();

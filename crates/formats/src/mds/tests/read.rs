@@ -1,6 +1,7 @@
 //! Shards as rows, and shards that somebody damaged.
 
 use super::write::golden;
+use crate::limit::DecodeLimit;
 use crate::mds::{
     ArrayTypes, Columns, Compression, EncodedShard, Error, HashAlgorithm, MdsFile, MdsOptions, ShardEncoder, ShardOptions, rebuild_shard,
 };
@@ -182,7 +183,7 @@ fn entry_is_rebuilt_as_it_was_written() {
     }
     let (raw, zip) = (golden_shard(None), golden_shard(Some("zstd")));
     let unpacked = Compression::parse("zstd").unwrap();
-    let bytes = unpacked.decompress(&mut zip.bytes.as_slice(), &mut |_start| Ok(u64::from(u32::MAX))).unwrap();
+    let bytes = unpacked.decompress(&mut zip.bytes.as_slice(), DecodeLimit::default(), &mut |_start| Ok(u64::from(u32::MAX))).unwrap();
     assert_ne!(bytes, raw.bytes);
     assert!(rebuild_shard(memory("x/shard.00000.mds", &bytes), "shard.00000.mds").unwrap().is_uncompressed_copy);
 }

@@ -6,6 +6,7 @@ use super::content::Content;
 use super::index::{self, Index};
 use super::payload::Reading;
 use super::stream;
+use crate::limit::DecodeLimit;
 use crate::table::{Block, TableError, TableFile};
 use crate::tar::{Compression, sniff_compression};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -25,6 +26,7 @@ const MAGIC_LEN: u64 = 16;
 pub struct WebDatasetFile {
     object: Arc<dyn RangeRead>,
     compression: Compression,
+    limit: DecodeLimit,
     index: Index,
     schema: SchemaRef,
     declared: SchemaRef,
@@ -34,21 +36,22 @@ pub struct WebDatasetFile {
 }
 
 impl WebDatasetFile {
-    /// Reads the headers of `object`; all of it, where it is compressed.
+    /// Reads the headers of `object`; all of it, where it is compressed. When it `ignores_zeros`, archives that were joined are read to their last member.
     ///
     /// # Errors
-    /// When the archive is damaged or ends early, is compressed by something else than gzip or zstd, or two members of a sample have one extension.
-    pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
-        Self::open_with_blocks(object, BLOCK_BYTES)
+    /// When the archive is damaged or ends early, is compressed by something else than gzip or zstd, two members of a sample have one extension, or the
+    /// members of a sample do not follow one another.
+    pub fn open(object: Arc<dyn RangeRead>, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self, Error> {
+        Self::open_with_blocks(object, ignores_zeros, BLOCK_BYTES, limit)
     }
 
-    pub(super) fn open_with_blocks(object: Arc<dyn RangeRead>, block_bytes: u64) -> Result<Self, Error> {
+    pub(super) fn open_with_blocks(object: Arc<dyn RangeRead>, ignores_zeros: bool, block_bytes: u64, limit: DecodeLimit) -> Result<Self, Error> {
         let start = 0..MAGIC_LEN.min(object.size());
         let magic = object.read_ranges(std::slice::from_ref(&start))?.pop().unwrap_or_default();
         let compression = sniff_compression(&magic);
         let index = match compression {
-            Compression::None => index::index(object.as_ref())?,
-            Compression::Gzip | Compression::Zstd => stream::index(object.as_ref(), compression)?,
+            Compression::None => index::index(object.as_ref(), ignores_zeros, limit)?,
+            Compression::Gzip | Compression::Zstd => stream::index(object.as_ref(), compression, ignores_zeros, limit)?,
             _ => return Err(Error::Compression { path: object.path().to_owned(), compression }),
         };
         let mut counts = vec![0_usize; index.extensions.len()];
@@ -67,6 +70,7 @@ impl WebDatasetFile {
             declared: schema(&index.extensions, &is_everywhere, false),
             object,
             compression,
+            limit,
             index,
             blocks: Vec::new(),
             samples,
@@ -111,13 +115,21 @@ impl WebDatasetFile {
         distinct.dedup();
         let mut cells: Vec<Vec<Cell>> = distinct.iter().map(|_| vec![None; samples.len()]).collect();
         let mut reading = Reading::new(self.object.gap_bytes());
+        let mut wanted_bytes = 0_u64;
         for (row, sample) in samples.iter().enumerate() {
             for part in self.index.parts_of(*sample) {
                 let Ok(place) = distinct.binary_search(&(part.extension + 1)) else { continue };
+                let member = || format!("member `{}`, byte {}", self.index.name(*sample, part), part.offset);
+                self.limit.check(self.object.path(), part.size, "a member has", member)?;
+                wanted_bytes = wanted_bytes.saturating_add(part.size);
                 if let Some(cell) = cells.get_mut(place).and_then(|cells| cells.get_mut(row)) {
                     *cell = Some((*sample, *part, reading.add(part.offset, part.size)));
                 }
             }
+        }
+        // All samples of a compressed archive are one block.
+        if wanted_bytes > self.limit.of_stored(self.object.size()) {
+            self.limit.check(self.object.path(), wanted_bytes, "the members that are read together have", || "all samples".to_owned())?;
         }
         let payload = reading.read(self.object.as_ref(), self.compression)?;
         let arrays = Arrays { path: self.object.path(), index: &self.index, payload: &payload };

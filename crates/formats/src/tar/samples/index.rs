@@ -4,12 +4,13 @@
 
 use super::Error;
 use super::key::{is_meta, split};
-use crate::tar::{Member, TarError, Walk};
+use crate::limit::DecodeLimit;
+use crate::tar::{ArchiveEnd, Member, TarError, Walk};
 use arrow_buffer::Buffer;
 use shardmill_storage::RangeRead;
 use std::collections::HashMap;
 use std::ops::Range;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// An Arrow view counts in so many bits.
 const MAX_VALUE_BYTES: u64 = (1 << 31) - 1;
@@ -75,13 +76,19 @@ pub(super) struct Grouping {
     parts: Vec<Part>,
     ends: Vec<(usize, usize)>,
     keys: Vec<u8>,
+    /// The last sample of each key, by the hash of the key.
+    samples: HashMap<u128, usize>,
+    /// The sample that had the key of the open one before, and the first member of the open one: until both have a member of one extension.
+    torn: Option<(usize, Member)>,
     hash: Xxh3,
+    limit: DecodeLimit,
 }
 
 impl Grouping {
-    pub(super) fn new(path: &str) -> Self {
-        let (numbers, parts, ends, keys) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { path: path.to_owned(), numbers, parts, ends, keys, hash: Xxh3::new() }
+    /// All that is kept of the members takes at most what `limit` says.
+    pub(super) fn new(path: &str, limit: DecodeLimit) -> Self {
+        let (numbers, parts, ends, keys, samples) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new(), HashMap::new());
+        Self { path: path.to_owned(), numbers, parts, ends, keys, samples, torn: None, hash: Xxh3::new(), limit }
     }
 
     /// The next member.
@@ -95,15 +102,24 @@ impl Grouping {
         }
         self.hash.update(member.name.as_bytes());
         if self.open_key() != Some(key.as_bytes()) {
+            self.close()?;
+            let earlier = self.samples.insert(xxh3_128(key.as_bytes()), self.ends.len());
+            self.torn = earlier.map(|earlier| (earlier, member.clone()));
             self.keys.extend_from_slice(key.as_bytes());
             self.ends.push((self.keys.len(), self.parts.len()));
         }
+        let kept = self.parts.len() * size_of::<Part>() + self.ends.len() * size_of::<(usize, usize)>() + self.keys.len();
+        self.limit.check(&self.path, kept as u64, "the names of its members take", || format!("byte {}", member.offset))?;
         let extension = extension.to_lowercase();
         let known = self.numbers.len();
         let number = *self.numbers.entry(extension.clone()).or_insert(known);
         let path = || self.path.clone();
-        if extension == super::KEY || self.open_parts().iter().any(|part| part.extension == number) {
-            return Err(Error::RepeatedExtension { path: path(), member: member.name.clone(), offset: member.offset, extension });
+        let first = self.open_parts().iter().find(|part| part.extension == number).map(|part| part.offset);
+        if extension == super::KEY || first.is_some() {
+            return Err(Error::RepeatedExtension { path: path(), member: member.name.clone(), offset: member.offset, extension, first });
+        }
+        if self.torn.as_ref().is_some_and(|(earlier, _)| self.parts_of(*earlier).iter().any(|part| part.extension == number)) {
+            self.torn = None;
         }
         if member.size > MAX_VALUE_BYTES {
             return Err(Error::TooLong { path: path(), member: member.name.clone(), offset: member.offset, size: member.size });
@@ -124,9 +140,24 @@ impl Grouping {
         }
     }
 
-    /// The walk is over, behind `archive_len` bytes. Between two members a cut leaves no trace but the missing end.
-    pub(super) fn end(&self, is_ended: bool, archive_len: u64) -> Result<(), Error> {
-        if is_ended { Ok(()) } else { Err(Error::NoEnd { path: self.path.clone(), offset: archive_len }) }
+    /// The walk is over.
+    pub(super) fn end(&self, end: ArchiveEnd) -> Result<(), Error> {
+        if end.is_sound() { self.close() } else { Err(Error::NoEnd { path: self.path.clone(), end }) }
+    }
+
+    /// A key that comes back is another sample when it has an extension of the earlier one again, as for the `webdataset` package. When it has none, the
+    /// two are parts of one sample.
+    fn close(&self) -> Result<(), Error> {
+        let Some((earlier, member)) = &self.torn else { return Ok(()) };
+        let key = split(&member.name).map_or("", |(key, _)| key).to_owned();
+        let first = self.parts_of(*earlier).first().map_or(0, |part| part.offset);
+        Err(Error::TornSample { path: self.path.clone(), member: member.name.clone(), offset: member.offset, key, first })
+    }
+
+    fn parts_of(&self, sample: usize) -> &[Part] {
+        let start = sample.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
+        let end = self.ends.get(sample).map_or(start, |(_, end)| *end);
+        self.parts.get(start..end).unwrap_or_default()
     }
 
     fn open_key(&self) -> Option<&[u8]> {
@@ -158,15 +189,15 @@ impl Grouping {
 }
 
 /// Walks a plain archive.
-pub(super) fn index(object: &dyn RangeRead) -> Result<Index, Error> {
-    let mut walk = Walk::new(object.size());
-    let mut grouping = Grouping::new(object.path());
+pub(super) fn index(object: &dyn RangeRead, ignores_zeros: bool, limit: DecodeLimit) -> Result<Index, Error> {
+    let mut walk = Walk::new(object.size()).reading_on(ignores_zeros);
+    let mut grouping = Grouping::new(object.path(), limit);
     let mut window = Window { object, start: 0, bytes: Vec::new(), ahead: object.gap_bytes() };
     while let Some(range) = walk.needs() {
         let walked = walk.push(window.get(&range)?);
         grouping.take(walked)?;
     }
-    grouping.end(walk.is_ended(), object.size())?;
+    grouping.end(walk.end().unwrap_or(ArchiveEnd::Missing { offset: object.size() }))?;
     Ok(grouping.finish())
 }
 

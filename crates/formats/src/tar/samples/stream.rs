@@ -5,6 +5,7 @@
 
 use super::Error;
 use super::index::{Grouping, Index};
+use crate::limit::DecodeLimit;
 use crate::tar::{Compression, Walk, inflate};
 use shardmill_storage::{RangeRead, SequentialRead};
 use std::io::{self, BufReader, Write};
@@ -13,16 +14,16 @@ use std::ops::Range;
 const READ_BYTES: usize = 1 << 20;
 
 /// Walks a compressed archive.
-pub(super) fn index(object: &dyn RangeRead, compression: Compression) -> Result<Index, Error> {
-    let mut headers = Headers { walk: Walk::new(u64::MAX), grouping: Grouping::new(object.path()), window: Vec::new(), position: 0, failure: None };
+pub(super) fn index(object: &dyn RangeRead, compression: Compression, ignores_zeros: bool, limit: DecodeLimit) -> Result<Index, Error> {
+    let walk = Walk::new(u64::MAX).reading_on(ignores_zeros);
+    let mut headers = Headers { walk, grouping: Grouping::new(object.path(), limit), window: Vec::new(), position: 0, failure: None };
     let decompressed = decompress(object, compression, &mut headers);
     if let Some(failure) = headers.failure {
         return Err(failure);
     }
     decompressed?;
     let ended = headers.walk.end_at(headers.position, &headers.window);
-    let is_ended = ended.map_err(|source| Error::Archive { path: object.path().to_owned(), source })?;
-    headers.grouping.end(is_ended, headers.position)?;
+    headers.grouping.end(ended.map_err(|source| Error::Archive { path: object.path().to_owned(), source })?)?;
     Ok(headers.grouping.finish())
 }
 

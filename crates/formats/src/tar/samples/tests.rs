@@ -1,9 +1,10 @@
 //! Blocks, selections, compression, and archives that are not sound.
 
 use super::{DECODING, Error, WebDatasetFile};
+use crate::limit::DecodeLimit;
 use crate::records::memory::memory;
 use crate::table::TableFile;
-use crate::tar::{TarError, end_of_archive, member_header, padding};
+use crate::tar::{ArchiveEnd, TarError, end_of_archive, member_header, padding};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
@@ -35,7 +36,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn open(bytes: &[u8]) -> Result<WebDatasetFile, Error> {
-    WebDatasetFile::open_with_blocks(memory("a.tar", bytes), 3000)
+    WebDatasetFile::open_with_blocks(memory("a.tar", bytes), false, 3000, DecodeLimit::default())
 }
 
 fn rows(file: &WebDatasetFile) -> Result<RecordBatch, crate::table::TableError> {
@@ -91,7 +92,7 @@ fn compressed_archive_is_one_block_with_the_same_rows() {
 #[test]
 fn repeated_extension_names_the_member() {
     let error = open(&archive(&[member("a.txt", b"1"), member("a.TXT", b"2")])).unwrap_err();
-    assert!(matches!(&error, Error::RepeatedExtension { member, offset: 1536, .. } if member == "a.TXT"), "{error:?}");
+    assert!(matches!(&error, Error::RepeatedExtension { member, offset: 1536, first: Some(512), .. } if member == "a.TXT"), "{error:?}");
     let error = open(&archive(&[member("a.__key__", b"1")])).unwrap_err();
     assert!(matches!(&error, Error::RepeatedExtension { .. }), "{error:?}");
 }
@@ -156,22 +157,41 @@ fn archive_cut_between_two_members_says_where_it_ends() {
     let next = borders[3];
     for bytes in [plain[..next].to_vec(), gzip(&plain[..next]), zstd::encode_all(&plain[..next], 3).unwrap()] {
         let error = open(&bytes).unwrap_err();
-        assert!(matches!(error, Error::NoEnd { offset, .. } if offset == next as u64), "{error:?}");
+        assert!(matches!(error, Error::NoEnd { end: ArchiveEnd::Missing { offset }, .. } if offset == next as u64), "{error:?}");
         assert!(error.hint().unwrap().contains("truncate -s +1024"));
     }
 }
 
 #[test]
-fn one_block_of_zeros_ends_an_archive_also_in_front_of_another() {
+fn bytes_after_the_end_are_an_error_and_joined_archives_are_read_on() {
     let (first, second) = (archive(&mixed()), archive(&[member("b/9.txt", b"9")]));
-    let members = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
+    let end = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
     // The last member is empty: its header is all there is of it.
     for zeros in [512, 1024] {
-        let ended = [&first[..members], &vec![0; zeros]].concat();
-        for bytes in [ended.clone(), [ended, second.clone()].concat()] {
-            assert_eq!((exhaust(&bytes), exhaust(&gzip(&bytes))), (Some(3), Some(3)));
+        let joined = [&first[..end], &vec![0; zeros], &second].concat();
+        for bytes in [joined.clone(), gzip(&joined), zstd::encode_all(joined.as_slice(), 3).unwrap()] {
+            let error = open(&bytes).unwrap_err();
+            let expected = ArchiveEnd::Followed { marker: end as u64, offset: (end + zeros) as u64 };
+            assert!(matches!(&error, Error::NoEnd { end, .. } if *end == expected), "{error:?}");
+            assert!(error.hint().unwrap().contains("ignore_zeros=True"));
+            let file = WebDatasetFile::open(memory("a.tar", &bytes), true, DecodeLimit::default()).unwrap();
+            assert_eq!(rows(&file).unwrap().num_rows(), 4);
         }
     }
+    let lone = [&first[..end], &[0; 512]].concat();
+    assert!(matches!(open(&lone).unwrap_err(), Error::NoEnd { end: ArchiveEnd::Missing { .. }, .. }));
+}
+
+#[test]
+fn parts_of_a_sample_that_lie_apart_are_an_error_with_both_offsets() {
+    let apart = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3"), member("b.txt", b"4")];
+    let error = open(&archive(&apart)).unwrap_err();
+    assert!(matches!(&error, Error::TornSample { member, offset: 2560, first: 512, .. } if member == "a.txt"), "{error:?}");
+    let last = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3")];
+    assert!(matches!(open(&archive(&last)).unwrap_err(), Error::TornSample { .. }));
+    // As for the `webdataset` package, a key that comes back with an extension that it had is another sample.
+    let again = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3"), member("a.jpg", b"4")];
+    assert_eq!(rows(&open(&archive(&again)).unwrap()).unwrap().num_rows(), 3);
 }
 
 #[test]
@@ -207,7 +227,7 @@ proptest! {
         let bytes = archive(&members);
         let file = open(&bytes).unwrap();
         let all = rows(&file).unwrap();
-        prop_assert_eq!(&all, &rows(&WebDatasetFile::open(memory("a.tar", &bytes)).unwrap()).unwrap());
+        prop_assert_eq!(&all, &rows(&WebDatasetFile::open(memory("a.tar", &bytes), false, DecodeLimit::default()).unwrap()).unwrap());
         let expected = sizes.iter().enumerate().filter(|(_, (jpg, txt, bin))| jpg.or(*txt).or(*bin).is_some()).map(|(sample, _)| sample.to_string());
         prop_assert!(all.column(0).as_string_view().iter().flatten().eq(expected));
         for (column, field) in all.columns().iter().zip(file.schema().fields()).skip(1) {

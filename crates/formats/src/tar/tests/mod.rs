@@ -1,13 +1,14 @@
 //! The walk and the writer against the `tar` crate, in both directions, and against hostile archives.
 
 mod damage;
+mod ends;
 mod headers;
 mod hostile;
 mod inflate;
 mod oracle;
 mod write;
 
-use super::{BLOCK_LEN, Member, TarError, Walk, end_of_archive, member_header, padding};
+use super::{ArchiveEnd, BLOCK_LEN, Member, TarError, Walk, end_of_archive, member_header, padding};
 
 /// What a whole walk gave: members and unreadable members in order, and the error that ended it.
 #[derive(Debug, Default)]
@@ -15,6 +16,7 @@ struct Walked {
     members: Vec<Member>,
     unreadable: Vec<TarError>,
     damage: Option<TarError>,
+    end: Option<ArchiveEnd>,
 }
 
 impl Walked {
@@ -23,15 +25,20 @@ impl Walked {
     }
 
     fn sound(self) -> Vec<Member> {
-        assert!(self.damage.is_none() && self.unreadable.is_empty(), "{self:?}");
+        assert!(self.damage.is_none() && self.unreadable.is_empty() && self.end.is_some(), "{self:?}");
         self.members
     }
 }
 
 /// Walks an archive in memory and holds the walk to its promises.
 fn walk(archive: &[u8]) -> Walked {
+    walk_on(archive, false)
+}
+
+/// The same, over blocks of zeros when `ignores_zeros`.
+fn walk_on(archive: &[u8], ignores_zeros: bool) -> Walked {
     let len = archive.len() as u64;
-    let mut walk = Walk::new(len);
+    let mut walk = Walk::new(len).reading_on(ignores_zeros);
     let mut walked = Walked::default();
     let mut steps = 0;
     while let Some(range) = walk.needs() {
@@ -55,6 +62,8 @@ fn walk(archive: &[u8]) -> Walked {
             Err(error) => walked.unreadable.push(error),
         }
     }
+    walked.end = walk.end();
+    assert_eq!(walked.end.is_none(), walked.damage.is_some(), "either damage or an end: {walked:?}");
     walked
 }
 

@@ -1,0 +1,171 @@
+//! Holds the pages of a read against a limit before they are decompressed.
+//!
+//! A page header states what the page decompresses to, and the decoder believes it; with gzip, brotli and LZ4 frames it does not even look. The invariant:
+//! the pages that are decoded at once, and the values of nested columns, take no more than the budget. The budget is the limit, or what the footer states
+//! where the stored bytes make that plausible.
+
+use super::layout::unsigned;
+use super::thrift::PageFacts;
+use crate::limit::{DecodeLimit, TooLarge};
+use flate2::bufread::MultiGzDecoder;
+use parquet::basic::{Compression, Type};
+use parquet::file::metadata::ColumnChunkMetaData;
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Deflate and LZ4 cannot do better.
+const GZIP_RATIO: u64 = 1032;
+const LZ4_RATIO: u64 = 255;
+
+/// What a page may decompress to unseen, when its codec bounds it.
+const UNSEEN_BYTES: u64 = 256 << 20;
+
+const LZ4_FRAME: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+
+/// The columns of a read, and what their pages have taken.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    path: String,
+    limit: DecodeLimit,
+    budget: u64,
+    chunks: Vec<Chunk>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    bytes: Range<u64>,
+    row_group: usize,
+    column: String,
+    codec: Compression,
+    /// In memory, of a value in a column whose number of values the number of rows does not bound.
+    value_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Of the page bodies that follow the headers that were read: by their offsets.
+    pages: HashMap<u64, PageFacts>,
+    spent: u64,
+    refused: Option<TooLarge>,
+}
+
+impl Gauge {
+    /// # Errors
+    /// When a single value is too large by its type.
+    pub(super) fn new<'a>(path: &str, limit: DecodeLimit, chunks: impl Iterator<Item = (usize, &'a ColumnChunkMetaData)>) -> Result<Self, TooLarge> {
+        let (mut stated, mut stored, mut found) = (0u64, 0u64, Vec::new());
+        for (row_group, chunk) in chunks {
+            let width = value_width(chunk);
+            let place = || format!("row group {row_group}, column `{}`", chunk.column_path().string());
+            limit.check(path, width, "its type has values of", place)?;
+            let (start, len) =
+                (unsigned(chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset())), unsigned(chunk.compressed_size()));
+            stated = stated.saturating_add(unsigned(chunk.uncompressed_size()));
+            stored = stored.saturating_add(len);
+            found.push(Chunk {
+                bytes: start..start.saturating_add(len),
+                row_group,
+                column: chunk.column_path().string(),
+                codec: chunk.compression(),
+                value_bytes: if chunk.column_descr().max_rep_level() > 0 { width + 4 } else { 0 },
+            });
+        }
+        found.sort_by_key(|chunk| chunk.bytes.start);
+        let budget = limit.bytes().max(stated.min(limit.of_stored(stored)));
+        Ok(Self { path: path.to_owned(), limit, budget, chunks: found, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chunk_at(&self, offset: u64) -> Option<&Chunk> {
+        let after = self.chunks.partition_point(|chunk| chunk.bytes.start <= offset);
+        self.chunks.get(after.checked_sub(1)?).filter(|chunk| chunk.bytes.contains(&offset))
+    }
+
+    /// What the pages before took is free again: they went into a batch that was handed out.
+    pub(super) fn begin_batch(&self) {
+        self.state().spent = 0;
+    }
+
+    /// Why the decoder was stopped; it hands on no more than a text.
+    pub(super) fn refused(&self) -> Option<TooLarge> {
+        self.state().refused.clone()
+    }
+
+    fn refuse(&self, offset: u64, what: &'static str, stated: u64, limit: u64) -> TooLarge {
+        let place = match self.chunk_at(offset) {
+            Some(chunk) => format!("row group {}, column `{}`, byte {offset}", chunk.row_group, chunk.column),
+            None => format!("byte {offset}"),
+        };
+        TooLarge { path: self.path.clone(), place, what, stated, limit }
+    }
+
+    pub(super) fn stop(&self, refusal: &TooLarge) {
+        self.state().refused = Some(refusal.clone());
+    }
+
+    /// A page header at `offset`, its page behind it.
+    pub(super) fn announce(&self, offset: u64, facts: PageFacts) -> Result<(), TooLarge> {
+        if facts.page_len > self.limit.bytes() {
+            return Err(self.refuse(offset, "a page states", facts.page_len, self.limit.bytes()));
+        }
+        self.state().pages.insert(offset.saturating_add(facts.header_len), facts);
+        Ok(())
+    }
+
+    /// The page at `offset` is about to be decompressed. Bytes that no header announced are none of a page.
+    pub(super) fn enter(&self, offset: u64, stored: &[u8]) -> Result<(), TooLarge> {
+        let Some(facts) = self.state().pages.remove(&offset) else { return Ok(()) };
+        let chunk = self.chunk_at(offset);
+        let values = facts.values.saturating_mul(chunk.map_or(0, |chunk| chunk.value_bytes));
+        let spent = {
+            let mut state = self.state();
+            state.spent = state.spent.saturating_add(facts.page_len).saturating_add(values);
+            state.spent
+        };
+        let refused = if spent > self.budget {
+            Some(self.refuse(offset, "the pages that are decoded together have", spent, self.budget))
+        } else {
+            let codec = chunk.map_or(Compression::UNCOMPRESSED, |chunk| chunk.codec);
+            let is_longer = is_longer(codec, stored, facts.page_len);
+            is_longer.then(|| self.refuse(offset, "a page decompresses to more than the stated", facts.page_len, self.limit.bytes()))
+        };
+        refused.map_or(Ok(()), |refusal| {
+            self.stop(&refusal);
+            Err(refusal)
+        })
+    }
+}
+
+/// Whether a page decompresses to far more than it states, where the decoder would not notice before it has it all.
+fn is_longer(codec: Compression, stored: &[u8], stated: u64) -> bool {
+    let most = |ratio: u64| (stored.len() as u64).saturating_mul(ratio);
+    let end = stated.saturating_add(1);
+    // What cannot be decompressed is for the decoder to refuse.
+    let counted = |reader: &mut dyn Read| io::copy(&mut reader.take(end), &mut io::sink()).is_ok_and(|len| len == end);
+    match codec {
+        Compression::GZIP(_) if most(GZIP_RATIO) > UNSEEN_BYTES => counted(&mut MultiGzDecoder::new(stored)),
+        Compression::BROTLI(_) => counted(&mut brotlic::DecompressorReader::new(stored)),
+        Compression::LZ4 if stored.starts_with(&LZ4_FRAME) && most(LZ4_RATIO) > UNSEEN_BYTES => {
+            counted(&mut lz4_flex::frame::FrameDecoder::new(stored))
+        }
+        _ => false,
+    }
+}
+
+/// In memory, of one value. Texts are views or offsets; what they point to is part of a page.
+pub(super) fn value_width(chunk: &ColumnChunkMetaData) -> u64 {
+    match chunk.column_type() {
+        Type::BOOLEAN => 1,
+        Type::INT32 | Type::FLOAT => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::BYTE_ARRAY => 16,
+        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(chunk.column_descr().type_length()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,59 @@
+//! The pages of a file one by one, to find the one that is damaged.
+//!
+//! The decoder of rows compares checksums, but does not say of which column. This walk runs after a failure, and for checks that look at every page.
+
+use super::layout::unsigned;
+use super::object::ObjectReader;
+use super::read::unpanicked;
+use super::{Error, ParquetFile};
+use parquet::column::page::PageReader;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::serialized_reader::SerializedPageReader;
+use shardmill_storage::Error as StorageError;
+use std::sync::Arc;
+
+impl ParquetFile {
+    /// What is wrong with the pages of one column chunk: the first that cannot be read or whose checksum differs. `None` when all are sound.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn page_damage(&self, row_group: usize, leaf: usize) -> Result<Option<Error>, StorageError> {
+        let Some(group) = self.footer.row_groups().get(row_group) else { return Ok(None) };
+        let Some(chunk) = group.columns().get(leaf) else { return Ok(None) };
+        let mut page = 0;
+        let read = unpanicked("the decoder failed on damaged data", || self.read_pages(chunk, group.num_rows(), &mut page));
+        let Err(source) = read else { return Ok(None) };
+        let (path, column) = (self.object.path().to_owned(), chunk.column_path().string());
+        let offset = unsigned(chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset()));
+        match (Error::Page { path, row_group, column, page, offset, source }).into_storage() {
+            Ok(storage) => Err(storage),
+            Err(error) => Ok(Some(error)),
+        }
+    }
+
+    fn read_pages(&self, chunk: &ColumnChunkMetaData, rows: i64, page: &mut u64) -> Result<(), ParquetError> {
+        let (start, len) = chunk.byte_range();
+        let range = start..start.saturating_add(len);
+        let object = ObjectReader::fetch(Arc::clone(&self.object), vec![range])?;
+        let mut pages = SerializedPageReader::new(Arc::new(object), chunk, usize::try_from(rows)?, None)?;
+        while pages.get_next_page()?.is_some() {
+            *page += 1;
+        }
+        Ok(())
+    }
+
+    /// The damaged page that made reading `row_group` fail, if it is one of the top-level `columns`.
+    pub(super) fn damaged_page_of(&self, row_group: usize, columns: &[usize]) -> Option<Error> {
+        let schema = self.footer.file_metadata().schema_descr();
+        let leaves = (0..schema.num_columns()).filter(|leaf| columns.contains(&schema.get_column_root_idx(*leaf)));
+        // A storage that fails is not what the reader ran into.
+        leaves.map(|leaf| self.page_damage(row_group, leaf)).find_map(|damage| damage.ok().flatten())
+    }
+
+    /// Number of leaf columns.
+    #[must_use]
+    pub fn num_leaves(&self) -> usize {
+        self.footer.file_metadata().schema_descr().num_columns()
+    }
+}
