@@ -72,6 +72,7 @@ lint: build ## Formats, lints and types
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/typos
 	$(BIN)/pyright
 
 .PHONY: test-rust
@@ -80,7 +81,7 @@ test-rust: own-target ## The Rust tests
 
 .PHONY: test-python
 test-python: build ## The Python tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadgroup
 
 .PHONY: browser
 browser: ## Install Chromium for the browser tests, where apt-get and the right to use it are there
@@ -96,8 +97,12 @@ test-slow: build ## The long forms of the fault tests
 	$(BIN)/python -m pytest -m slow
 
 .PHONY: fuzz
-fuzz: ## Fuzz each parser for EACH_S=600 seconds; needs nightly Rust and cargo-fuzz
-	fuzz/run.sh $(or $(EACH_S),600)
+fuzz: ## Fuzz each parser for EACH_S=300 seconds; needs nightly Rust and cargo-fuzz
+	fuzz/run.sh $(or $(EACH_S),300)
+
+.PHONY: fuzz-nightly
+fuzz-nightly: ## Fuzz each parser for twenty minutes
+	fuzz/run.sh 1200
 
 .PHONY: peers
 peers: prerequisites ## Build the environments of the tools that we measure against

@@ -1,7 +1,7 @@
 //! Finds the files of a data set, and what they are called below its root.
 
 use crate::Result;
-use shardmill_storage::store_of;
+use shardmill_storage::{RealNames, resolved_path, store_of};
 use std::collections::HashSet;
 
 /// One file of a data set.
@@ -12,53 +12,110 @@ pub struct DataFile {
     pub relative: String,
 }
 
-/// All files at or below `paths`: those of a directory or a glob in byte order of their relative path, an explicit list in its own order.
-///
-/// A segment below the root that starts with `_` or `.`, and `.crc` side files, are nobody's data, unless the path names them so itself.
+/// What a path leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listing {
+    /// In byte order of their relative paths.
+    pub files: Vec<DataFile>,
+    /// Files that describe or accompany data, or that nothing reads on purpose.
+    pub side_cars: Vec<SideCar>,
+    /// The path is that of one file, which was named and not found.
+    pub is_named: bool,
+}
+
+/// A file that is not data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SideCar {
+    pub path: String,
+    pub reason: &'static str,
+}
+
+/// Names of files that data sets are accompanied by. They are data only for who names them.
+pub const SIDE_CARS: [&str; 8] =
+    ["dataset_dict.json", "dataset_info.json", "dataset_infos.json", "index.json", "metadata.json", "state.json", "LICENSE", "README.md"];
+
+/// Ends of the names of files that accompany the file of the name before: checksums, and indexes of MosaicML Streaming and Energon.
+pub const SIDE_CAR_SUFFIXES: [&str; 5] = [".crc", ".json.meta", ".csv.meta", ".tsv.meta", ".tar.idx"];
+
+/// All files at or below `paths`: those of a directory or a glob in byte order of their relative path, an explicit list in its own order. A file that is
+/// found twice counts once.
 ///
 /// # Errors
-/// [`crate::Error::Storage`] for a path that does not exist or cannot be listed.
+/// As [`listing`].
 pub fn data_files(paths: &[String]) -> Result<Vec<DataFile>> {
     let mut files: Vec<DataFile> = Vec::new();
     let mut seen = HashSet::new();
     for path in paths {
-        let pattern = path.trim_end_matches('/');
-        let root = root_of(pattern);
-        let mut found: Vec<DataFile> = Vec::new();
-        for file in store_of(path)?.list(path)? {
-            if is_data(pattern, &file) {
-                let below = file.strip_prefix(root).unwrap_or(&file).trim_start_matches('/');
-                // A single file is called by its own name.
-                let relative = if below.is_empty() { file.rsplit('/').next().unwrap_or(&file) } else { below };
-                found.push(DataFile { relative: relative.to_owned(), path: file });
-            }
-        }
-        let is_pattern = root.len() < pattern.strip_prefix("file://").unwrap_or(pattern).len();
-        if found.is_empty() && is_pattern {
-            return Err(shardmill_storage::Error::NotFound { path: path.clone() }.into());
-        }
-        found.sort_unstable_by(|a, b| a.relative.cmp(&b.relative));
-        files.extend(found.into_iter().filter(|file| seen.insert(file.path.clone())));
+        files.extend(listing(path)?.files.into_iter().filter(|file| seen.insert(file.path.clone())));
     }
     Ok(files)
 }
 
-/// The part of a path before its first wildcard.
-fn root_of(pattern: &str) -> &str {
-    let plain = pattern.strip_prefix("file://").unwrap_or(pattern);
-    match plain.find(['*', '?', '[']) {
-        Some(wildcard) if std::fs::metadata(plain).is_err() => {
-            plain.get(..wildcard).and_then(|head| head.rfind('/').and_then(|end| head.get(..end))).unwrap_or("")
+/// All files at or below a path.
+///
+/// A segment below the root that starts with `_` or `.`, [`SIDE_CARS`] and files with [`SIDE_CAR_SUFFIXES`] are not data, unless the path names them so
+/// itself.
+///
+/// # Errors
+/// [`crate::Error::Storage`] for a path that does not exist or cannot be listed.
+pub fn listing(path: &str) -> Result<Listing> {
+    let path = &*resolved_path(path)?;
+    let pattern = path.trim_end_matches('/');
+    let root = root_of(pattern);
+    let mut listing = Listing::default();
+    for file in store_of(path)?.list(path)? {
+        let below = file.strip_prefix(root).unwrap_or(&file).trim_start_matches('/');
+        listing.is_named |= below.is_empty();
+        match side_car(pattern, &file) {
+            Some(reason) => listing.side_cars.push(SideCar { path: file, reason }),
+            None => {
+                // A single file is called by its own name.
+                let relative = if below.is_empty() { file.rsplit('/').next().unwrap_or(&file) } else { below };
+                listing.files.push(DataFile { relative: relative.to_owned(), path: file });
+            }
         }
-        _ => plain,
+    }
+    let is_pattern = root.len() < pattern.len();
+    if listing.files.is_empty() && listing.side_cars.is_empty() && is_pattern {
+        return Err(shardmill_storage::Error::NotFound { path: path.to_owned() }.into());
+    }
+    listing.files.sort_unstable_by(|a, b| a.relative.cmp(&b.relative));
+    Ok(listing)
+}
+
+/// Refuses a path that is listed twice, by any of its names.
+///
+/// # Errors
+/// [`crate::Error::ListedTwice`].
+pub fn refuse_repeated(paths: &[String]) -> Result<()> {
+    let (mut names, mut seen) = (RealNames::default(), HashSet::new());
+    match paths.iter().find(|path| !seen.insert(names.of(path.trim_end_matches('/')))) {
+        Some(path) => Err(crate::Error::ListedTwice { path: path.clone() }),
+        None => Ok(()),
     }
 }
 
-fn is_data(pattern: &str, file: &str) -> bool {
-    let named = pattern.strip_prefix("file://").unwrap_or(pattern).split('/').map(Some).chain(std::iter::repeat(None));
+/// The part of a path before its first wildcard.
+fn root_of(pattern: &str) -> &str {
+    match pattern.find(['*', '?', '[']) {
+        Some(wildcard) if std::fs::metadata(pattern).is_err() => {
+            pattern.get(..wildcard).and_then(|head| head.rfind('/').and_then(|end| head.get(..end))).unwrap_or("")
+        }
+        _ => pattern,
+    }
+}
+
+/// Why a file is not data.
+fn side_car(pattern: &str, file: &str) -> Option<&'static str> {
+    let named = pattern.split('/').map(Some).chain(std::iter::repeat(None));
     let is_hidden = |segment: &str| segment.starts_with(['_', '.']) && segment != "." && segment != "..";
-    let visible = file.split('/').zip(named).all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden));
-    visible && !(file.ends_with(".crc") && pattern != file)
+    if !file.split('/').zip(named).all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden)) {
+        return Some("its name, or that of a directory above it, starts with `_` or `.`");
+    }
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let is_named = pattern.rsplit('/').next() == Some(name);
+    let accompanies = SIDE_CARS.contains(&name) || SIDE_CAR_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+    (accompanies && !is_named).then_some("files of this name describe data and are not data")
 }
 
 #[cfg(test)]
@@ -85,6 +142,38 @@ mod tests {
         assert_eq!(relatives(&data_files(&[format!("{path}/_temporary")]).unwrap()), ["x.parquet"]);
         assert_eq!(relatives(&data_files(&[format!("{path}/_temp*/*")]).unwrap()), ["_temporary/x.parquet"]);
         assert_eq!(relatives(&data_files(&[format!("{path}/c"), format!("{path}/a.parquet")]).unwrap()), ["c", "a.parquet"]);
+    }
+
+    #[test]
+    fn side_cars_are_data_only_where_they_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["a.json", "index.json", "b/state.json", "a.json.meta", "_SUCCESS"] {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"x").unwrap();
+        }
+        let path = root.path().display().to_string();
+        for pattern in [path.clone(), format!("{path}/**/*"), format!("file://{path}")] {
+            let found = listing(&pattern).unwrap();
+            assert_eq!(relatives(&found.files), ["a.json"], "{pattern}");
+            assert!(found.side_cars.len() >= 4 && !found.is_named);
+        }
+        for named in [format!("{path}/index.json"), format!("{path}/*/state.json")] {
+            assert_eq!(listing(&named).unwrap().files.len(), 1, "{named}");
+        }
+        assert!(listing(&format!("{path}/index.json")).unwrap().is_named);
+    }
+
+    #[test]
+    fn path_that_is_listed_twice_by_any_of_its_names_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), b"x").unwrap();
+        let path = root.path().display().to_string();
+        for other in [format!("{path}/a"), format!("{path}//./a"), format!("file://{path}/a")] {
+            let twice = [format!("{path}/a"), other];
+            assert!(matches!(refuse_repeated(&twice), Err(crate::Error::ListedTwice { .. })), "{twice:?}");
+        }
+        refuse_repeated(&[format!("{path}/a"), format!("{path}/b"), path.clone()]).unwrap();
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub fn discover(paths: &[String], suffixes: &[String]) -> Result<Vec<InputFile>>
     list_files(paths, suffixes)?.into_iter().map(InputFile::of).collect()
 }
 
-/// The paths of the files that [`discover`] finds; none is opened.
+/// The paths of the files that [`discover`] finds, each once; none is opened.
 ///
 /// # Errors
 /// [`Error::Storage`] for a missing path, [`Error::NoInput`] when nothing matches.

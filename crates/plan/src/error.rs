@@ -12,6 +12,9 @@ pub enum Error {
     /// The paths exist, but hold no file of the wanted kind.
     #[error("No {wanted} file in `{paths}`")]
     NoInput { paths: String, wanted: String },
+    /// A job would process its rows twice.
+    #[error("`{path}` is listed twice")]
+    ListedTwice { path: String },
     #[error("`files_per_partition` and `blocksize` exclude each other")]
     TwoPartitionings,
     #[error("`{option}` must be positive")]

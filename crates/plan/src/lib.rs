@@ -15,11 +15,11 @@ mod predicate;
 pub mod prune;
 mod split;
 
-pub use data_files::{DataFile, data_files};
+pub use data_files::{DataFile, Listing, SIDE_CAR_SUFFIXES, SIDE_CARS, SideCar, data_files, listing, refuse_repeated};
 pub use discover::{FilePart, InputFile, discover, list_files, without_shard_number};
 pub use error::{Error, Result};
 pub use expression::{Comparison, Expression};
 pub use literal::Literal;
 pub use partitions::Partitions;
 pub use predicate::Predicate;
-pub use split::{Partitioning, Split, Unit, partition};
+pub use split::{Partitioning, Replaced, Split, Unit, partition};

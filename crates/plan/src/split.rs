@@ -25,6 +25,23 @@ pub struct Unit {
     /// An earlier part of the plan has a file of it, in another version or when it was away: then its outputs need names of their own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reread: bool,
+    /// The record of an earlier run, whose outputs are replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<Replaced>,
+}
+
+/// What an earlier run published of a split that is run again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    pub generation: u64,
+    /// Of its files.
+    pub names: Vec<String>,
+    /// Names that must not be given again.
+    pub retired: Vec<String>,
+    pub rows_out: u64,
+    pub quarantined: u64,
+    /// It has read the very files that are there now.
+    pub is_same_input: bool,
 }
 
 impl Split {

@@ -12,7 +12,8 @@ use xxhash_rust::xxh3::Xxh3;
 #[derive(Default)]
 pub struct RowDigest {
     rows: u64,
-    hash: Xxh3,
+    /// By itself: its alignment is more than Python gives to objects.
+    hash: Box<Xxh3>,
     converter: Option<RowConverter>,
 }
 

@@ -24,6 +24,7 @@ const WAITING_BATCHES: usize = 16;
 
 pub(crate) struct ParquetFiles {
     compression: ParquetCompression,
+    omits_checksums: bool,
     schema: Option<SchemaRef>,
     /// Of the rows, in order; `None` until the first rows.
     open: Option<OpenFile>,
@@ -61,8 +62,8 @@ enum Part {
 }
 
 impl ParquetFiles {
-    pub(crate) fn new(compression: ParquetCompression, schema: Option<SchemaRef>) -> Self {
-        Self { compression, schema, open: None }
+    pub(crate) fn new(compression: ParquetCompression, omits_checksums: bool, schema: Option<SchemaRef>) -> Self {
+        Self { compression, omits_checksums, schema, open: None }
     }
 
     fn open(&mut self, of_rows: Option<SchemaRef>, place: &mut Place) -> Result<&mut OpenFile> {
@@ -72,7 +73,7 @@ impl ParquetFiles {
                 let path = place.next_path();
                 let known = self.schema.take().or(of_rows).ok_or_else(|| Error::NoSchema { path: path.clone() })?;
                 self.schema = Some(Arc::clone(&known));
-                OpenFile::create(path, known, self.compression, place.threads)?
+                OpenFile::create(path, known, self.compression, self.omits_checksums, place.threads)?
             }
         };
         Ok(self.open.insert(open))
@@ -137,10 +138,10 @@ impl FileSet for ParquetFiles {
 }
 
 impl OpenFile {
-    fn create(path: String, schema: SchemaRef, compression: ParquetCompression, threads: usize) -> Result<Self> {
+    fn create(path: String, schema: SchemaRef, compression: ParquetCompression, omits_checksums: bool, threads: usize) -> Result<Self> {
         let staged = BufWriter::with_capacity(BUFFER_BYTES, StagedFile::create(&path)?);
-        let options = ParquetWriterOptions { compression, ..ParquetWriterOptions::default() };
-        let (file, encoders) = ParquetWriter::new(&path, staged, Arc::clone(&schema), &options)?.in_pieces(schema)?;
+        let options = ParquetWriterOptions { compression, omits_checksums, ..ParquetWriterOptions::default() };
+        let (file, encoders) = ParquetWriter::new(&path, staged, schema, &options)?.in_pieces()?;
         let sink = if threads > 1 {
             let path = path.clone();
             Sink::Thread(Follower::start(threads, move |parts| {

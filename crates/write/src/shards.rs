@@ -24,6 +24,8 @@ pub enum Format {
     /// Without a schema, the first rows tell it.
     Parquet {
         compression: ParquetCompression,
+        /// Pages without CRCs.
+        omits_checksums: bool,
         schema: Option<SchemaRef>,
     },
     Jsonl {
@@ -82,7 +84,7 @@ impl Format {
     fn files(self, threads: usize) -> Box<dyn FileSet> {
         match self {
             Self::ArrayRecord(options) => Box::new(RecordFiles::new(options)),
-            Self::Parquet { compression, schema } => Box::new(ParquetFiles::new(compression, schema)),
+            Self::Parquet { compression, omits_checksums, schema } => Box::new(ParquetFiles::new(compression, omits_checksums, schema)),
             Self::Jsonl { compression } => Box::new(FramedFiles::new(Framing::Lines, compression, threads)),
             Self::Mds { columns, options } => Box::new(MdsFiles::new(columns, options)),
             Self::WebDataset { compression, stamp, first_key } => {
