@@ -362,7 +362,8 @@ class Dataset:
                 )
 
     def _warn(self) -> None:
-        warn_of_left_out(self._native.left_out, stacklevel=4)
+        hint = "Dataset.skipped lists them with reasons; a file that is named itself is read"
+        warn_of_left_out(self._native.left_out, outcome="left out of the data set", hint=hint, stacklevel=4)
         is_mds = self._native.format == "mds"
         if not self._native.files:
             # An index may list no shards, and then says that there are no rows.
@@ -383,7 +384,9 @@ class Dataset:
         return self.row_plan().take(indices, self._column_numbers)
 
 
-def warn_of_left_out(paths: Sequence[str], *, stacklevel: int) -> None:
+def warn_of_left_out(
+    paths: Sequence[str], *, outcome: str, hint: str = "a file that is named itself is read", stacklevel: int
+) -> None:
     """Warns once about files that were found and are not read. The length of the warning is bounded."""
     if not paths:
         return
@@ -392,8 +395,7 @@ def warn_of_left_out(paths: Sequence[str], *, stacklevel: int) -> None:
     )
     more = f" and {len(paths) - _NAMES_SHOWN:,} more" if len(paths) > _NAMES_SHOWN else ""
     warnings.warn(
-        f"{len(paths):,} {'file is' if len(paths) == 1 else 'files are'} left out of the data set: {shown}{more}\n"
-        "hint: Dataset.skipped lists them with reasons; a file that is named itself is read",
+        f"{len(paths):,} {'file is' if len(paths) == 1 else 'files are'} {outcome}: {shown}{more}\nhint: {hint}",
         stacklevel=stacklevel,
     )
 

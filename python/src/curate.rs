@@ -55,6 +55,11 @@ impl PyPipeline {
         Ok(splits.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from).map_err(PyShardmillError::from)?)
     }
 
+    /// Files below the paths that are not read because of their format.
+    fn left_out(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(listening(py, || self.pipeline.left_out())?.map_err(PyShardmillError::from)?)
+    }
+
     /// Checks that what the options name is in the input of the splits.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn check_names(&self, py: Python<'_>, splits: Vec<String>) -> PyResult<()> {

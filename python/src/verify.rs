@@ -8,16 +8,21 @@ use shardmill_curate::file_format;
 use shardmill_curate::verify::{self, VerifyOptions};
 use shardmill_engine::Cancel;
 
-/// The shards at or below `paths`, sorted; a file that is named outright is taken whatever it is called.
+/// The files of any format that a data set reads at or below `paths`, sorted, and those that were left out. A file that is named outright is taken
+/// whatever it is called.
 #[pyfunction]
-fn shard_files(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<Vec<String>> {
-    Ok(py.detach(|| file_format::shard_files(paths)).map_err(Error::from)?)
+#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
+fn checkable_files(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<(Vec<String>, Vec<String>)> {
+    let checkable = py.detach(|| file_format::checkable_files(&paths)).map_err(Error::from)?;
+    Ok((checkable.files, checkable.left_out))
 }
 
-/// The files of any format that a data set reads at or below `paths`, sorted; a file that is named outright is taken whatever it is called.
+/// The names of the formats of the files at or below `paths`.
 #[pyfunction]
-fn readable_files(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<Vec<String>> {
-    Ok(py.detach(|| file_format::readable_files(paths)).map_err(Error::from)?)
+#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
+fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<Vec<String>> {
+    let formats = py.detach(|| file_format::data_formats(&paths)).map_err(Error::from)?;
+    Ok(formats.into_iter().map(|format| format.name().to_owned()).collect())
 }
 
 /// Checks the files on threads; `on_check` gets each file's result as JSON, in order.
@@ -30,7 +35,7 @@ fn verify_files(py: Python<'_>, files: Vec<String>, options: &str, workers: usiz
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "verify")?;
-    module.add_function(wrap_pyfunction!(shard_files, &module)?)?;
-    module.add_function(wrap_pyfunction!(readable_files, &module)?)?;
+    module.add_function(wrap_pyfunction!(checkable_files, &module)?)?;
+    module.add_function(wrap_pyfunction!(data_formats, &module)?)?;
     module.add_function(wrap_pyfunction!(verify_files, &module)?)
 }

@@ -208,6 +208,37 @@ def test_json_directory_of_mosaicml_is_read_by_its_index(tmp_path: Path) -> None
         sm.Dataset(folder)
 
 
+def test_shards_that_an_index_does_not_list_are_skipped_with_a_reason(tmp_path: Path) -> None:
+    write_json_shards(tmp_path / "json", [3])
+    with sm.Writer(tmp_path / "mds", format="mds") as writer:
+        writer.write_rows([{"x": row} for row in range(3)])
+    for folder, name in (("json", "shard.00009.json"), ("mds", "shard.00009.mds")):
+        (tmp_path / folder / name).write_bytes(b"{}\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            dataset = sm.Dataset(tmp_path / folder)
+        reasons = {os.path.basename(path): reason for path, reason in dataset.skipped}
+        assert "index" in reasons[name]
+        assert xs(dataset) == [0, 1, 2]
+
+
+def test_integers_beyond_int64_keep_every_digit(tmp_path: Path) -> None:
+    large = 2**64 - 1
+    (tmp_path / "a.jsonl").write_text(f'{{"id": 3, "mixed": -1}}\n{{"id": {large}, "mixed": 1}}\n')
+    dataset = sm.Dataset(tmp_path / "a.jsonl")
+    assert [row["id"] for row in dataset] == [3, large]
+    assert [str(field.type) for field in pa.schema(dataset.schema)] == ["uint64", "int64"]
+
+
+def test_json_that_is_called_csv_is_an_error(tmp_path: Path) -> None:
+    for content in ('{"x": 1, "y": 2}\n{"x": 3, "y": 4}\n', '[{"x": 1}]', '\n{\n  "x": 1\n}\n'):
+        (tmp_path / "a.csv").write_text(content)
+        with pytest.raises(sm.FormatError, match=r"a\.csv.*JSON"):
+            sm.Dataset(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("{x},[y]\n1,2\n")
+    assert sm.Dataset(tmp_path / "a.csv")[0] == {"{x}": 1, "[y]": 2}
+
+
 @pytest.mark.parametrize("format", ["csv", "tsv", "xsv"])
 def test_separated_directory_of_mosaicml_is_refused_by_what_it_is(tmp_path: Path, format: str) -> None:
     write_json_shards(tmp_path / "set", [3], format)

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import hashlib
 import json
 import shutil
 import subprocess
@@ -106,6 +107,64 @@ def test_inspect_of_a_damaged_file_exits_with_1(folder: Path, name: str) -> None
     (folder / name).write_bytes((folder / name).read_bytes()[:-30])
     result = command("inspect", folder / name)
     assert (result.returncode, "damage" in result.stdout) == (1, True)
+
+
+def test_files_without_an_extension_are_checked_by_their_first_bytes(tmp_path: Path) -> None:
+    for name, content in (("a", "a.parquet"), ("b.parq", "a.parquet"), ("c", "c.orc"), ("d", "h.array_record"), ("e", "i.tar")):
+        WRITERS[content](tmp_path / content)
+        (tmp_path / content).rename(tmp_path / name)
+    assert all(check.is_valid for check in verify(tmp_path))
+    assert [file.format for file in inspect(tmp_path).files] == ["parquet", "parquet", "orc", "arrayrecord", "tar"]
+    for name in "acde":
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+    assert [Path(check.path).name for check in verify(tmp_path) if not check.is_valid] == ["a", "c", "d", "e"]
+
+
+def test_files_that_cannot_be_checked_are_named_in_one_warning(tmp_path: Path) -> None:
+    WRITERS["a.parquet"](tmp_path / "a.parquet")
+    for name in ("b.snappy", "c.parquet.gz"):
+        (tmp_path / name).write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    (tmp_path / "picture.jpg").write_bytes(b"x")
+    for judge in (verify, inspect):
+        with pytest.warns(UserWarning, match=r"2 files are of an unknown format.*b\.snappy.*c\.parquet\.gz") as raised:
+            judge(tmp_path)
+        assert len(raised) == 1
+
+
+@pytest.fixture
+def text_shards(tmp_path: Path) -> Path:
+    """As ``streaming.JSONWriter`` writes them, with hashes."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    shards = []
+    for number in range(3):
+        lines = "".join(json.dumps(row) + "\n" for row in ROWS[number * 100 : (number + 1) * 100]).encode()
+        name = f"shard.{number:05}.json"
+        (folder / name).write_bytes(lines)
+        stated = {"basename": name, "bytes": len(lines), "hashes": {"sha1": hashlib.sha1(lines).hexdigest()}}
+        shards.append({"format": "json", "raw_data": stated, "zip_data": None, "samples": 100})
+    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+    return folder
+
+
+def test_text_shards_are_checked_against_their_index(text_shards: Path) -> None:
+    [check] = verify(text_shards)
+    assert (check.format, check.samples, check.problems) == ("jsonl_index", 300, [])
+    [file] = inspect(text_shards).files
+    assert (file.samples, [column["name"] for column in file.columns]) == (300, ["id", "text"])
+
+
+def test_damage_in_text_shards_is_found(text_shards: Path) -> None:
+    shard = text_shards / "shard.00001.json"
+    content = shard.read_bytes()
+    for damaged in (content.replace(b"text 150", b"text 151", 1), content[: content.rindex(b"{")], content[:-5], b""):
+        shard.write_bytes(damaged)
+        [check] = verify(text_shards)
+        assert {problem.member for problem in check.problems} == {shard.name}
+    shard.unlink()
+    [check] = verify(text_shards)
+    assert any("shard.00001.json" in problem.what for problem in check.problems)
 
 
 def test_record_of_too_many_fields_is_found(tmp_path: Path) -> None:

@@ -119,9 +119,9 @@ impl Error {
             }
             Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
             Self::AbsentKey { option: "texts_field and images_field", .. } => Some(
-                "texts_field (--texts-field) and images_field (--images-field) name the lists of texts and images; samples without such lists are no interleaved documents, and sm.Dataset reads them as rows",
+                "texts_field (--texts-field) and images_field (--images-field) name the lists of texts and images; samples without such lists are not interleaved documents; sm.Dataset reads them as rows",
             ),
-            Self::AbsentKey { .. } => Some("name a key that is there; nothing was written"),
+            Self::AbsentKey { .. } => Some("name a key that the samples have; nothing was written"),
             Self::AbsentColumn { .. } => Some("name columns that are there; nothing was written"),
             Self::OutputExists { .. } => {
                 Some("choose another folder, or mode=\"overwrite\" to empty it, or mode=\"ignore\" to write beside its files")

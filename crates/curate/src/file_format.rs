@@ -3,48 +3,19 @@
 //! A name and the first bytes enter, a [`FileFormat`] leaves; called by verify and inspect, which take any file. The invariant: a name that says what
 //! the file should be is believed, so that a damaged file is judged as what it was meant to be.
 
-use crate::source::tokens::content_type;
+use crate::source::tokens::{self, content_type};
 use serde::Serialize;
-use shardmill_formats::mds::{INDEX_NAME, Index};
-use shardmill_load::Format;
-use shardmill_plan::{Error as PlanError, list_files, without_shard_number};
-use shardmill_storage::{RangeRead, Result, store_of};
+use shardmill_formats::mds::INDEX_NAME;
+use shardmill_formats::signature::Signature;
+use shardmill_formats::tar::Compression;
+use shardmill_load::{Format, indexed_files, signature_of, text_files};
+use shardmill_plan::{DataFile, Error as PlanError, listing, visible_files};
+use shardmill_storage::{RangeRead, resolved_path, store_of};
+use std::collections::HashSet;
 
-const TAR_SUFFIXES: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
-const PARQUET_SUFFIX: &str = ".parquet";
-/// Also in front of the number of a shard: `train.array_record-00000-of-00010`.
-const ARRAY_RECORD_SUFFIXES: [&str; 3] = [".array_record", ".arrayrecord", ".arecord"];
-
-/// Of all formats that a data set reads, but for MDS.
-const SUFFIXES: [&str; 20] = [
-    ".tar",
-    ".tar.gz",
-    ".tgz",
-    ".tar.zst",
-    ".parquet",
-    ".pq",
-    ".array_record",
-    ".arrayrecord",
-    ".arecord",
-    ".orc",
-    ".csv",
-    ".jsonl",
-    ".jsonl.gz",
-    ".jsonl.zst",
-    ".ndjson",
-    ".ndjson.gz",
-    ".ndjson.zst",
-    ".json",
-    ".json.gz",
-    ".json.zst",
-];
-
-/// A shard, and what it is compressed with.
-const MDS_SUFFIXES: [&str; 6] = [".mds", ".mds.br", ".mds.bz2", ".mds.gz", ".mds.snappy", ".mds.zstd"];
-
-/// Up to the magic number in the first header of a tar.
-const PREFIX_LEN: u64 = 512;
-const TAR_MAGIC_OFFSET: usize = 257;
+const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar";
+/// As many bytes as show the format of an image.
+const HEAD_LEN: u64 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,6 +27,8 @@ pub enum FileFormat {
     Mds,
     /// It stands for all shards that it lists.
     MdsIndex,
+    /// It stands for all shards of JSON Lines that it lists.
+    JsonlIndex,
     Orc,
     Csv,
     Jsonl,
@@ -67,132 +40,174 @@ impl FileFormat {
     /// By the name where it says something, else by the content.
     #[must_use]
     pub fn of(object: &dyn RangeRead) -> Self {
-        let path = object.path().to_ascii_lowercase();
-        if TAR_SUFFIXES.iter().any(|suffix| path.ends_with(suffix)) {
-            return Self::Tar;
+        let path = object.path();
+        if let Some(index) = Self::of_index(path) {
+            return index;
         }
-        if path.ends_with(PARQUET_SUFFIX) {
-            return Self::Parquet;
+        if let Some(format) = Format::of(path) {
+            return format.into();
         }
-        if ARRAY_RECORD_SUFFIXES.iter().any(|suffix| without_shard_number(&path).ends_with(suffix)) {
-            return Self::ArrayRecord;
+        let Ok(signature) = signature_of(object) else { return Self::Unknown };
+        match Format::of_signature(signature) {
+            Some(format) => format.into(),
+            None if signature == Signature::Compressed(Compression::Gzip) => Self::Tar,
+            None if is_image_file(object) => Self::Image,
+            None => Self::Unknown,
         }
-        if is_mds_shard(&path) {
-            return Self::Mds;
+    }
+
+    /// Of which shards a file is the index; `None` for what is not an index.
+    fn of_index(path: &str) -> Option<Self> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
+        if name != INDEX_NAME {
+            return None;
         }
-        if path.rsplit('/').next() == Some(INDEX_NAME) && (is_mds_index(object) || stands_beside_shards(object.path())) {
-            return Self::MdsIndex;
+        if matches!(text_files(folder), Ok(Some(_))) {
+            return Some(Self::JsonlIndex);
         }
-        match Format::of(&path) {
-            Some(Format::Parquet) => return Self::Parquet,
-            Some(Format::Orc) => return Self::Orc,
-            Some(Format::Csv) => return Self::Csv,
-            Some(Format::Jsonl) => return Self::Jsonl,
-            Some(Format::WebDataset) => return Self::Tar,
-            Some(Format::ArrayRecord | Format::Mds) | None => {}
-        }
-        let mut prefix = Vec::new();
-        if crate::payload::append_range(object, &(0..object.size().min(PREFIX_LEN)), &mut prefix).is_err() {
-            return Self::Unknown;
-        }
-        let is_tar = prefix.get(TAR_MAGIC_OFFSET..).is_some_and(|rest| rest.starts_with(b"ustar")) || prefix.starts_with(b"\x1f\x8b");
-        if prefix.starts_with(b"PAR1") {
-            Self::Parquet
-        } else if prefix.starts_with(b"ORC") {
-            Self::Orc
-        } else if shardmill_formats::arrayrecord::is_signature(&prefix) {
-            Self::ArrayRecord
-        } else if is_tar {
-            Self::Tar
-        } else if shardmill_images::sniff(&prefix).is_some() || content_type(&path).starts_with("image/") {
-            Self::Image
-        } else {
-            Self::Unknown
+        // An index that is damaged is still the one of the shards beside it.
+        (matches!(indexed_files(folder), Ok(Some(_)) | Err(_))).then_some(Self::MdsIndex)
+    }
+}
+
+impl From<Format> for FileFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Parquet => Self::Parquet,
+            Format::Orc => Self::Orc,
+            Format::Csv => Self::Csv,
+            Format::Jsonl => Self::Jsonl,
+            Format::ArrayRecord => Self::ArrayRecord,
+            Format::WebDataset => Self::Tar,
+            Format::Mds => Self::Mds,
         }
     }
 }
 
-/// The shards at or below `paths`, sorted. A file that is named outright is taken whatever it is called.
-///
-/// # Errors
-/// For a missing path, and for a folder or glob without shards.
-pub fn shard_files(paths: Vec<String>) -> std::result::Result<Vec<String>, PlanError> {
-    let suffixes: Vec<String> =
-        TAR_SUFFIXES.iter().chain([&PARQUET_SUFFIX]).chain(&ARRAY_RECORD_SUFFIXES).map(|suffix| (*suffix).to_owned()).collect();
-    let mut files = Vec::new();
-    for path in paths {
-        if is_file(&path)? {
-            files.push(path);
-        } else {
-            files.extend(listed(&path, &suffixes)?);
-        }
-    }
-    files.sort_unstable();
-    files.dedup();
-    Ok(files)
+fn is_image_file(object: &dyn RangeRead) -> bool {
+    let mut head = Vec::new();
+    let is_read = crate::payload::append_range(object, &(0..object.size().min(HEAD_LEN)), &mut head).is_ok();
+    is_read && shardmill_images::sniff(&head).is_some() || content_type(object.path()).starts_with("image/")
 }
 
-/// The files of any format that a data set reads at or below `paths`, sorted. A file that is named outright is taken whatever it is called. Files that
-/// are merely called `.json` describe the others, if there are any.
+/// The input of a job, and files that are not read because of their format.
+#[derive(Debug, Default)]
+pub struct InputFiles {
+    /// Sorted, each once.
+    pub files: Vec<String>,
+    pub left_out: Vec<String>,
+}
+
+/// The files of a format at or below `paths`, by their names, or by their first bytes where the name does not tell. A file that is named outright is taken
+/// unless its name tells another format. Images, texts and other files that members of archives are called after accompany the data.
 ///
 /// # Errors
-/// As [`shard_files`].
-pub fn readable_files(paths: Vec<String>) -> std::result::Result<Vec<String>, PlanError> {
-    let mut files = Vec::new();
+/// For a missing path, and when nothing has the format.
+pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles> {
+    let mut input = InputFiles::default();
     for path in paths {
-        if is_file(&path)? {
-            files.push(path);
+        let named = resolved_path(path).map_err(PlanError::from)?;
+        for file in visible_files(&named)? {
+            match Format::of(&file) {
+                Some(own) if own == format => input.files.push(file),
+                None if file == *named => input.files.push(file),
+                None if content_type(&file) != tokens::UNKNOWN => {}
+                None if format_of_content(&file) == Some(format) => input.files.push(file),
+                _ => input.left_out.push(file),
+            }
+        }
+    }
+    for files in [&mut input.files, &mut input.left_out] {
+        files.sort_unstable();
+        files.dedup();
+    }
+    if input.files.is_empty() {
+        return Err(PlanError::NoInput { paths: paths.join(", "), wanted: format.name().to_owned() }.into());
+    }
+    Ok(input)
+}
+
+/// The files of any format that a data set reads at or below `paths`. A file that is named outright is taken whatever it is called. An index stands for the
+/// shards that it lists. Files that are merely called `.json` describe the others, if there are any.
+///
+/// # Errors
+/// For a missing path, and for a directory or glob without such files.
+pub fn checkable_files(paths: &[String]) -> Result<InputFiles, PlanError> {
+    let mut checkable = InputFiles::default();
+    for path in paths {
+        let listed = listing(path)?;
+        if listed.is_named {
+            checkable.files.extend(listed.files.into_iter().map(|file| file.path));
             continue;
         }
-        let suffixes: Vec<String> = SUFFIXES.iter().map(|suffix| (*suffix).to_owned()).collect();
-        let mut found = listed(&path, &suffixes)?;
-        let is_merely_json = |file: &String| file.to_ascii_lowercase().ends_with(".json") && !file.ends_with(&format!("/{INDEX_NAME}"));
-        if found.iter().any(|file| !is_merely_json(file)) {
-            found.retain(|file| !is_merely_json(file));
+        let before = checkable.files.len();
+        let mut shards = IndexedShards::default();
+        for file in listed.side_cars {
+            if let Some(format) = FileFormat::of_index(&file.path) {
+                shards.enter(&file.path, format);
+                checkable.files.push(file.path);
+            }
         }
-        files.extend(found);
+        let (mut data, mut json) = (Vec::new(), Vec::new());
+        for DataFile { path, .. } in listed.files {
+            match Format::of(&path) {
+                format if shards.include(&path, format) => {}
+                Some(Format::Jsonl) if path.to_ascii_lowercase().ends_with(".json") => json.push(path),
+                Some(_) => data.push(path),
+                None if format_of_content(&path).is_some() => data.push(path),
+                None if content_type(&path) != tokens::UNKNOWN => {}
+                None => checkable.left_out.push(path),
+            }
+        }
+        if data.is_empty() && checkable.files.len() == before {
+            data = json;
+        }
+        checkable.files.append(&mut data);
+        if checkable.files.len() == before {
+            return Err(PlanError::NoInput { paths: path.clone(), wanted: WANTED.to_owned() });
+        }
     }
-    files.sort_unstable();
-    files.dedup();
-    Ok(files)
+    checkable.files.sort_unstable();
+    checkable.files.dedup();
+    Ok(checkable)
 }
 
-/// An index stands for the shards at or below its folder; shards without one are taken each by itself.
-fn listed(path: &str, suffixes: &[String]) -> std::result::Result<Vec<String>, PlanError> {
-    let mut wanted = suffixes.to_vec();
-    wanted.extend(MDS_SUFFIXES.iter().map(|suffix| (*suffix).to_owned()));
-    wanted.push(format!("/{INDEX_NAME}"));
-    let mut found = list_files(std::slice::from_ref(&path.to_owned()), &wanted)?;
-    let is_index = |file: &String| file.ends_with(&format!("/{INDEX_NAME}"));
-    found.retain(|file| {
-        let is_mds = || store_of(file).and_then(|store| store.open(file)).is_ok_and(|object| is_mds_index(&*object));
-        !is_index(file) || stands_beside_shards(file) || is_mds()
-    });
-    let folders: Vec<String> =
-        found.iter().filter(|file| is_index(file)).filter_map(|file| Some(file.strip_suffix(INDEX_NAME)?.to_owned())).collect();
-    found.retain(|file| !(is_mds_shard(&file.to_ascii_lowercase()) && folders.iter().any(|folder| file.starts_with(folder))));
-    if found.is_empty() {
-        return Err(PlanError::NoInput { paths: path.to_owned(), wanted: wanted.join(" / ") });
+/// The formats of the files at or below `paths`.
+///
+/// # Errors
+/// As [`checkable_files`].
+pub fn data_formats(paths: &[String]) -> Result<HashSet<Format>, PlanError> {
+    let files = checkable_files(paths)?.files;
+    Ok(files.iter().filter_map(|file| Format::of(file).or_else(|| format_of_content(file))).collect())
+}
+
+/// By the first bytes. A file that cannot be read has none.
+fn format_of_content(path: &str) -> Option<Format> {
+    let signature = store_of(path).and_then(|store| store.open(path)).and_then(|object| signature_of(&*object)).ok()?;
+    Format::of_signature(signature)
+}
+
+/// What indexes stand for.
+#[derive(Default)]
+struct IndexedShards {
+    /// Directories of MDS shards, with the slash at their end.
+    folders: Vec<String>,
+    files: HashSet<String>,
+}
+
+impl IndexedShards {
+    fn enter(&mut self, index: &str, format: FileFormat) {
+        let folder = index.strip_suffix(INDEX_NAME).unwrap_or(index);
+        match format {
+            FileFormat::JsonlIndex => {
+                let shards = text_files(folder).ok().flatten().unwrap_or_default();
+                self.files.extend(shards.into_iter().map(|shard| shard.file.path));
+            }
+            _ => self.folders.push(folder.to_owned()),
+        }
     }
-    Ok(found)
-}
 
-fn is_mds_shard(path: &str) -> bool {
-    MDS_SUFFIXES.iter().any(|suffix| path.ends_with(suffix))
-}
-
-/// Whether MDS shards lie in the directory of this index, so that it is theirs however damaged it is.
-fn stands_beside_shards(index: &str) -> bool {
-    let Some((folder, _name)) = index.rsplit_once('/') else { return false };
-    let is_beside = |file: &String| file.rsplit_once('/').is_some_and(|(own, _name)| own == folder) && is_mds_shard(&file.to_ascii_lowercase());
-    store_of(folder).and_then(|store| store.list(folder)).is_ok_and(|files| files.iter().any(is_beside))
-}
-
-fn is_mds_index(object: &dyn RangeRead) -> bool {
-    let mut bytes = Vec::new();
-    crate::payload::append_range(object, &(0..object.size()), &mut bytes).is_ok() && Index::is_mds(&bytes)
-}
-
-fn is_file(path: &str) -> Result<bool> {
-    Ok(store_of(path)?.list(path)?.as_slice() == std::slice::from_ref(&path.to_owned()))
+    fn include(&self, path: &str, format: Option<Format>) -> bool {
+        self.files.contains(path) || format == Some(Format::Mds) && self.folders.iter().any(|folder| path.starts_with(folder))
+    }
 }

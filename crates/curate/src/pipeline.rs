@@ -96,6 +96,14 @@ impl Pipeline {
         self.spec.files()
     }
 
+    /// Files below the paths that are not read because of their format.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files).
+    pub fn left_out(&self) -> Result<Vec<String>> {
+        self.spec.left_out()
+    }
+
     /// Cuts files into splits.
     ///
     /// # Errors

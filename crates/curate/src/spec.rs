@@ -1,6 +1,7 @@
 //! A pipeline as data: what Python sends, and what travels to the machines of a cluster.
 
 use crate::Result;
+use crate::file_format::{InputFiles, input_files};
 use crate::sink::SinkOptions;
 use crate::source::parquet::ParquetOptions;
 use crate::source::webdataset::WebDatasetOptions;
@@ -11,7 +12,8 @@ use crate::stage::image_to_text::ImageToTextRatioFilter;
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_plan::{Expression, InputFile, Partitioning, Split, discover, partition, refuse_repeated};
+use shardmill_load::Format;
+use shardmill_plan::{Expression, InputFile, Partitioning, Split, partition, refuse_repeated};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -42,14 +44,13 @@ impl SourceOptions {
         }
     }
 
-    fn suffixes(&self) -> Vec<String> {
-        let suffixes: &[&str] = match self {
-            Self::WebDataset(_) => &[".tar", ".tar.gz", ".tgz"],
-            Self::Parquet(_) => &[".parquet"],
-            // By format, not by suffix alone; see `tables::splits`.
-            Self::Table(_) => &[],
-        };
-        suffixes.iter().map(|suffix| (*suffix).to_owned()).collect()
+    /// The files at or below `paths`, and what is left out of them.
+    fn files(&self, paths: &[String]) -> Result<InputFiles> {
+        match self {
+            Self::WebDataset(_) => input_files(paths, Format::WebDataset),
+            Self::Parquet(_) => input_files(paths, Format::Parquet),
+            Self::Table(options) => tables::files(paths, options),
+        }
     }
 }
 
@@ -127,10 +128,16 @@ impl Spec {
     /// When a path is missing or holds no input.
     pub fn files(&self) -> Result<Vec<InputFile>> {
         refuse_repeated(&self.paths)?;
-        match &self.source {
-            SourceOptions::Table(options) => tables::files(&self.paths, options),
-            source => Ok(discover(&self.paths, &source.suffixes())?),
-        }
+        let files = self.source.files(&self.paths)?.files;
+        Ok(files.into_iter().map(InputFile::of).collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// Files below the paths that are not read because of their format.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files).
+    pub fn left_out(&self) -> Result<Vec<String>> {
+        Ok(self.source.files(&self.paths)?.left_out)
     }
 
     /// Cuts files into splits.

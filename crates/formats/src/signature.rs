@@ -69,7 +69,7 @@ impl Signature {
         let is_control = |byte: &u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
         if !head.iter().any(is_control) {
             let solid = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
-            return if matches!(solid.first(), Some(b'{' | b'[')) { Self::Json } else { Self::Text };
+            return if is_json(solid) { Self::Json } else { Self::Text };
         }
         match head {
             [b'P', b'A', b'R', b'1' | b'E', ..] => Self::Parquet,
@@ -101,13 +101,23 @@ impl Signature {
     }
 }
 
+/// Whether an object, or an array of objects, begins here. The names in the header of a CSV file may have brackets.
+fn is_json(text: &[u8]) -> bool {
+    let Some((open, rest)) = text.split_first() else { return false };
+    match (open, rest.trim_ascii_start().first()) {
+        (b'{', next) => matches!(next, None | Some(b'"' | b'}')),
+        (b'[', next) => matches!(next, None | Some(b'{' | b']')),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn letters_of_a_format_at_the_start_of_text_are_text() {
-        for text in ["PAR1,PAR2\n1,2\n", "ORC,a\n", "id,name\n1,\u{e9}\n", "BZh9,x\n"] {
+        for text in ["PAR1,PAR2\n1,2\n", "ORC,a\n", "id,name\n1,\u{e9}\n", "BZh9,x\n", "[a],b\n", "{x},y\n"] {
             assert_eq!(Signature::of(text.as_bytes()), Signature::Text, "{text}");
         }
         for text in ["{\"a\": 1}", "\n [\n", "\u{feff}[]"] {

@@ -45,9 +45,9 @@ pub enum Error {
     SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
     #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
     MissingRequired { column: String, path: String },
-    #[error("`{path}` has two columns of the name `{column}`")]
+    #[error("`{path}` has two columns named `{column}`")]
     DuplicateColumn { path: String, column: String },
-    #[error("The name of column {column:?} of `{path}` holds the character NUL, or that of a part of it")]
+    #[error("Column {column:?} of `{path}`, or a field in it, has the character NUL in its name")]
     NulInName { path: String, column: String },
     #[error("No column `{column}`; the data has {available}")]
     UnknownColumn { column: String, available: String },
@@ -118,11 +118,11 @@ impl Error {
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::SourceColumn { .. } => Some("choose another source_column"),
-            Self::NulInName { .. } => Some("no Arrow library takes such a name: write the file again with another"),
+            Self::NulInName { .. } => Some("Arrow libraries do not accept such a name; write the file again with another one"),
             Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some("name it by format="),
-            Self::WrongContents { .. } => Some("name the format that it has by format=, or fetch the file again"),
+            Self::WrongContents { .. } => Some("set format= to the format of the file, or fetch the file again"),
             Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
-            Self::SampleCount { .. } => Some("fetch the directory again: the shard or the index is not the one that was written"),
+            Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are not of the same version"),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset"),
             Self::SchemaConflict { .. } => Some("read the files as data sets of their own, or write them again with one type"),
             _ => None,

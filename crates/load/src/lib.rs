@@ -17,8 +17,8 @@ pub mod row_set;
 mod take;
 
 pub use dataset::{
-    Dataset, DatasetOptions, FileOpener, Format, IndexedFile, LeftOut, MdsShards, MixedSource, TableColumn, TableDataFile, TableOptions,
-    disagreement, files_left_out, files_of_one_format, has_nul, indexed_files, rebuild_index,
+    Dataset, DatasetOptions, FileOpener, Format, IndexedFile, LeftOut, MdsShards, MixedSource, TableColumn, TableDataFile, TableOptions, TextShard,
+    disagreement, files_of_one_format, has_nul, indexed_files, rebuild_index, signature_of, text_files,
 };
 pub use error::{Error, Result};
 pub use outlet::{Delivery, Outlet, OutletKind, PADDED};

@@ -1,6 +1,6 @@
 //! Finds the input files below the paths that a user gives.
 
-use crate::{Error, Result};
+use crate::Result;
 use serde::{Deserialize, Serialize};
 use shardmill_storage::store_of;
 
@@ -27,56 +27,22 @@ impl InputFile {
     /// The version of a file that is there now.
     ///
     /// # Errors
-    /// [`Error::Storage`] for a file that cannot be opened.
+    /// [`Error::Storage`](crate::Error::Storage) for a file that cannot be opened.
     pub fn of(path: String) -> Result<Self> {
         let identity = store_of(&path)?.open(&path)?.identity();
         Ok(Self { path, size: identity.size, modified_ns: i64::try_from(identity.modified_ns).unwrap_or(i64::MAX), part: None })
     }
 }
 
-/// All files with one of `suffixes` (case-insensitive, such as `.tar.gz`) at or below `paths`, sorted by path.
-///
-/// Hidden files, `_SUCCESS` markers and `.crc` side files are nobody's data and are left out.
+/// The files at or below a path, sorted. Hidden files, `_SUCCESS` markers and `.crc` side files are left out.
 ///
 /// # Errors
-/// [`Error::Storage`] for a missing path or a file that cannot be opened, [`Error::NoInput`] when nothing matches.
-pub fn discover(paths: &[String], suffixes: &[String]) -> Result<Vec<InputFile>> {
-    list_files(paths, suffixes)?.into_iter().map(InputFile::of).collect()
-}
-
-/// The paths of the files that [`discover`] finds, each once; none is opened.
-///
-/// # Errors
-/// [`Error::Storage`] for a missing path, [`Error::NoInput`] when nothing matches.
-pub fn list_files(paths: &[String], suffixes: &[String]) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    for path in paths {
-        let found = store_of(path)?.list(path)?;
-        files.extend(found.into_iter().filter(|found| is_data(path, found) && has_suffix(found, suffixes)));
-    }
+/// [`Error::Storage`](crate::Error::Storage) for a path that does not exist or cannot be listed.
+pub fn visible_files(path: &str) -> Result<Vec<String>> {
+    let mut files = store_of(path)?.list(path)?;
+    files.retain(|file| is_data(path, file));
     files.sort_unstable();
-    files.dedup();
-    if files.is_empty() {
-        return Err(Error::NoInput { paths: paths.join(", "), wanted: suffixes.join(" / ") });
-    }
     Ok(files)
-}
-
-fn has_suffix(path: &str, suffixes: &[String]) -> bool {
-    let path = path.to_ascii_lowercase();
-    let path = without_shard_number(&path);
-    suffixes.iter().any(|suffix| path.ends_with(&suffix.to_ascii_lowercase()))
-}
-
-/// `train.array_record` of `train.array_record-00000-of-00010`, as many name the shards of a data set.
-#[must_use]
-pub fn without_shard_number(path: &str) -> &str {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts = path.rsplit_once("-of-").and_then(|(before, count)| Some((before.rsplit_once('-')?, count)));
-    match parts {
-        Some(((name, number), count)) if is_number(number) && is_number(count) => name,
-        _ => path,
-    }
 }
 
 /// Only the part below the user's own path is judged: a data set may well live below a hidden folder.
@@ -92,39 +58,21 @@ mod tests {
     use super::*;
     use std::fs;
 
-    type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
-
-    fn suffixes(list: &[&str]) -> Vec<String> {
-        list.iter().map(|suffix| (*suffix).to_owned()).collect()
-    }
-
     #[test]
-    fn number_of_a_shard_behind_the_extension_is_no_part_of_it() {
-        assert_eq!(without_shard_number("a/train.array_record-00000-of-00010"), "a/train.array_record");
-        for whole in ["a.tar", "one-of-many.tar", "part-1-of-x", "-of-3", "a--of-1", ""] {
-            assert_eq!(without_shard_number(whole), whole);
-        }
-    }
-
-    #[test]
-    fn directory_is_searched_recursively_without_hidden_files() -> TestResult {
-        let root = tempfile::tempdir()?;
-        fs::create_dir_all(root.path().join("b/.hidden"))?;
+    fn directory_is_searched_recursively_without_hidden_files() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("b/.hidden")).unwrap();
         for name in ["b/2.TAR", "a.tar.gz", ".x.tar", "b/.hidden/y.tar", "_SUCCESS", "z.txt", "q.tar.crc"] {
-            fs::write(root.path().join(name), b"x")?;
+            fs::write(root.path().join(name), b"x").unwrap();
         }
-        let found = discover(&[root.path().display().to_string()], &suffixes(&[".tar", ".tar.gz"]))?;
-        let names: Vec<_> = found.iter().map(|file| file.path.rsplit('/').next().unwrap_or("")).collect();
-        assert_eq!(names, ["a.tar.gz", "2.TAR"]);
-        Ok(())
+        let found = visible_files(&root.path().display().to_string()).unwrap();
+        let names: Vec<_> = found.iter().map(|file| file.rsplit('/').next().unwrap_or("")).collect();
+        assert_eq!(names, ["a.tar.gz", "2.TAR", "z.txt"]);
     }
 
     #[test]
-    fn missing_path_and_empty_directory_are_errors() -> TestResult {
-        let root = tempfile::tempdir()?;
-        let path = root.path().display().to_string();
-        assert!(matches!(discover(&[format!("{path}/none")], &suffixes(&[".tar"])), Err(Error::Storage(_))));
-        assert!(matches!(discover(&[path], &suffixes(&[".tar"])), Err(Error::NoInput { .. })));
-        Ok(())
+    fn missing_path_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(visible_files(&format!("{}/none", root.path().display())).is_err());
     }
 }

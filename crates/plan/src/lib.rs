@@ -16,7 +16,7 @@ pub mod prune;
 mod split;
 
 pub use data_files::{DataFile, Listing, SIDE_CAR_SUFFIXES, SIDE_CARS, SideCar, data_files, listing, refuse_repeated};
-pub use discover::{FilePart, InputFile, discover, list_files, without_shard_number};
+pub use discover::{FilePart, InputFile, visible_files};
 pub use error::{Error, Result};
 pub use expression::{Comparison, Expression};
 pub use literal::Literal;

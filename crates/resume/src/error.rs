@@ -119,7 +119,7 @@ pub enum Error {
 const JOB_DIGITS: usize = 32;
 
 fn repair_hint(state: &str) -> String {
-    format!("run `shardmill checkpoint repair {state}`: it opens the splits again whose results are gone or damaged")
+    format!("run `shardmill checkpoint repair {state}`: it reopens the splits whose results are missing or damaged")
 }
 
 fn and_others(count: usize) -> String {
@@ -181,7 +181,7 @@ impl Error {
                  its split is run again and the output replaced",
             ),
             Self::InputChanged { .. } => Some(
-                "restore the file, or start over with another checkpoint path and an empty output folder: without an id_column, blocks of the file that are done cannot be told from others",
+                "restore the file, or start over with another checkpoint path and an empty output folder: without an id_column, the blocks of the file that are done are not known",
             ),
             Self::InputCount { .. } => Some("give one new path for each of them, in this order"),
             Self::UnsupportedType { .. } => Some("an id is an integer, a string, bytes, a date or time, a decimal or a bool; cast the column"),

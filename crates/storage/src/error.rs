@@ -82,8 +82,8 @@ pub enum Error {
     OutsideRoots { path: String },
     #[error("No store serves the scheme `{scheme}` of `{}`", shown(path))]
     UnsupportedScheme { path: String, scheme: String },
-    /// A URL that lost a slash would else be a relative directory.
-    #[error("`{path}` has one slash after the scheme `{scheme}`, and a URL has two")]
+    /// Without this error, a URL that lost a slash would mean a relative directory.
+    #[error("`{}` has fewer than two slashes after the scheme `{scheme}`", shown(path))]
     SingleSlash { path: String, scheme: String },
     #[error("`{path}` is not a valid file URL: {reason}")]
     FileUrl { path: String, reason: &'static str },

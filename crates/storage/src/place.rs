@@ -3,6 +3,7 @@
 //! Everything that takes a path asks here. The invariant: a path that looks like a URL is served by its store, is a file URL, or is an error; it is never
 //! the name of a local directory.
 
+use crate::secrets::is_store_scheme;
 use crate::{Error, Result, is_remote};
 use std::borrow::Cow;
 
@@ -12,7 +13,7 @@ use std::borrow::Cow;
 ///
 /// # Errors
 /// [`Error::UnsupportedScheme`] for a scheme that no store serves, [`Error::FileUrl`] for a file URL without an absolute path of this machine, and
-/// [`Error::SingleSlash`] for `s3:/bucket`, as a path library leaves of a URL.
+/// [`Error::SingleSlash`] for `s3:/bucket`, as a path library leaves of a URL, and `s3:bucket`.
 pub fn local_path(path: &str) -> Result<Option<Cow<'_, str>>> {
     let Some((scheme, rest)) = split_scheme(path) else { return Ok(Some(Cow::Borrowed(path))) };
     if scheme.eq_ignore_ascii_case("file") {
@@ -55,7 +56,7 @@ fn split_scheme(path: &str) -> Option<(&str, &str)> {
     let is_scheme = scheme.len() > 1
         && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '.' | '-' | '_' | ':'));
-    (is_scheme && (is_file || rest.starts_with('/'))).then_some((scheme, rest))
+    (is_scheme && (is_file || rest.starts_with('/') || is_store_scheme(scheme))).then_some((scheme, rest))
 }
 
 fn file_url<'a>(path: &str, rest: &'a str) -> Result<Cow<'a, str>> {

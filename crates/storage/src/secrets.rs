@@ -105,6 +105,9 @@ const SECRET_WORDS: [&str; 14] = [
 /// Stores whose variables these are.
 const STORES: [&str; 8] = ["AWS", "AZURE", "GCP", "GCS", "GOOGLE", "HF", "HUGGING", "HUGGINGFACE"];
 
+/// Between the parameters of an address.
+const MARKS: [char; 3] = ['?', '&', ';'];
+
 /// Shorter values stand in messages by chance.
 const SHORTEST: usize = 6;
 const HIDDEN: &str = "…";
@@ -288,10 +291,27 @@ pub fn redacted(text: &str) -> String {
     without_keys_in_urls(&hidden)
 }
 
+/// Whether a scheme is the one of a store, so that nothing else can be meant by it.
+pub(crate) fn is_store_scheme(scheme: &str) -> bool {
+    const SCHEMES: [&str; 13] = ["http", "https", "s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "hf", "wasbs"];
+    SCHEMES.iter().any(|store| scheme.eq_ignore_ascii_case(store))
+}
+
+/// Where the colon of an address is. What is called like a store needs no slashes.
+fn address_at(text: &str) -> Option<usize> {
+    let is_store = |at: &usize| {
+        let scheme = text.get(..*at).unwrap_or_default();
+        let name = scheme.rsplit(|mark: char| !mark.is_ascii_alphanumeric()).next().unwrap_or_default();
+        is_store_scheme(name) && text.get(at + 1..).is_some_and(|rest| rest.starts_with(|mark: char| !mark.is_whitespace()))
+    };
+    let colons = text.match_indices(':').map(|(at, _)| at);
+    colons.into_iter().find(|at| text.get(at + 1..).is_some_and(|rest| rest.starts_with('/')) || is_store(at))
+}
+
 /// A path as it may be shown.
 #[must_use]
 pub(crate) fn shown(path: &str) -> String {
-    if path.contains(":/") { without_keys_in_urls(path) } else { path.to_owned() }
+    if path.contains(':') { without_keys_in_urls(path) } else { path.to_owned() }
 }
 
 /// Whether a path is an address that says more than a place: who asks, or with which signature.
@@ -299,21 +319,19 @@ pub(crate) fn shown(path: &str) -> String {
 pub fn has_keys(path: &str) -> bool {
     let is_key =
         |name: &str| ["sig", "token", "secret", "passw", "key", "credential", "auth"].iter().any(|word| name.to_ascii_lowercase().contains(word));
-    let names = |url: &Url<'_>| {
-        url.query
-            .into_iter()
-            .chain(url.fragment)
-            .flat_map(|part| part.split(['&', ';']))
-            .any(|pair| is_key(pair.split('=').next().unwrap_or_default()))
+    let is_revealing = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) => !is_harmless_parameter(name),
+        None => is_key(pair),
     };
-    path.contains(['@', '?', '#']) && Url::of(path).is_some_and(|url| url.user.is_some() || names(&url))
+    let reveals = |url: &Url<'_>| url.query.into_iter().chain(url.fragment).flat_map(|part| part.split(MARKS)).any(is_revealing);
+    path.contains(['@', '?', '#', ';']) && Url::of(path).is_some_and(|url| url.user.is_some() || reveals(&url))
 }
 
 /// `text`, of whose addresses only scheme, host, path and harmless parameters are left.
 fn without_keys_in_urls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(":/") {
+    while let Some(at) = address_at(rest) {
         let (head, tail) = rest.split_at(at);
         let scheme = head
             .rfind(|mark: char| !(mark.is_ascii_alphanumeric() || matches!(mark, '+' | '-' | '.')))
@@ -337,13 +355,14 @@ struct Url<'a> {
     user: Option<&'a str>,
     /// Host and path.
     place: &'a str,
+    /// With the mark before it: `?`, or `;` for parameters of a path.
     query: Option<&'a str>,
     fragment: Option<&'a str>,
 }
 
 impl<'a> Url<'a> {
     fn of(url: &'a str) -> Option<Self> {
-        let at = url.find(":/")?;
+        let at = address_at(url)?;
         let after = url.get(at + 1..)?;
         let slashes = after.len() - after.trim_start_matches('/').len();
         let (scheme, rest) = url.split_at_checked(at + 1 + slashes)?;
@@ -366,18 +385,19 @@ impl<'a> Url<'a> {
             let name = text.split_once('=').map_or("", |(name, _)| name);
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'%'))
         };
-        let (place, query) = match rest.split_once('?') {
-            Some((place, query)) if is_web || is_query(query) => (place, Some(query)),
+        let is_mark = |mark: char| mark == '?' || is_web && mark == ';';
+        let (place, query) = match rest.find(is_mark).and_then(|at| rest.split_at_checked(at)) {
+            Some((place, query)) if is_web || is_query(query.get(1..).unwrap_or_default()) => (place, Some(query)),
             _ => (rest, None),
         };
         Some(Self { scheme, user, place, query, fragment })
     }
 
     fn secrets(&self) -> Vec<&'a str> {
-        let pairs = self.query.into_iter().chain(self.fragment).flat_map(|part| part.split(['&', ';']));
+        let pairs = self.query.into_iter().chain(self.fragment).flat_map(|part| part.split(MARKS));
         let values = pairs.filter_map(|pair| match pair.split_once('=') {
             Some((name, value)) => (!is_harmless_parameter(name)).then_some(value),
-            None => Some(pair),
+            None => (!pair.is_empty()).then_some(pair),
         });
         self.user.into_iter().chain(values).collect()
     }
@@ -389,9 +409,11 @@ impl<'a> Url<'a> {
         }
         text.push_str(self.place);
         if let Some(query) = self.query {
-            text.push('?');
-            let parts: Vec<String> = query.split('&').map(parameter).collect();
-            text.push_str(&parts.join("&"));
+            for pair in query.split_inclusive(MARKS) {
+                let (pair, mark) = pair.split_at_checked(pair.len() - usize::from(pair.ends_with(MARKS))).unwrap_or((pair, ""));
+                text.push_str(&parameter(pair));
+                text.push_str(mark);
+            }
         }
         if self.fragment.is_some() {
             text.push_str("#…");
@@ -408,6 +430,7 @@ fn parameter(pair: &str) -> String {
     match pair.split_once('=') {
         Some((name, _)) if is_harmless_parameter(name) => pair.to_owned(),
         Some((name, _)) => format!("{name}={HIDDEN}"),
+        None if pair.is_empty() => String::new(),
         None => HIDDEN.to_owned(),
     }
 }

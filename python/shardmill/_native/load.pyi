@@ -2,7 +2,7 @@ from typing import Any, final
 
 from shardmill._native.packing import PackColumns
 
-__all__ = ["ORDER_VERSION", "Dataset", "Outlet", "Pass", "RowPlan", "left_out", "rebuild_mds_index"]
+__all__ = ["ORDER_VERSION", "Dataset", "Outlet", "Pass", "RowPlan", "rebuild_mds_index"]
 
 ORDER_VERSION: int
 
@@ -129,5 +129,4 @@ class Pass:
     def stop(self) -> None: ...
     def metrics(self) -> dict[str, float]: ...
 
-def left_out(paths: list[str], format: str | None) -> list[str]: ...
 def rebuild_mds_index(path: str, *, threads: int = 1) -> tuple[int, int]: ...

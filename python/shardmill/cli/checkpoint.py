@@ -116,11 +116,11 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
 
     folders = [output for output in outputs if not output.endswith((".parquet", ".tar")) or Path(output).is_dir()]
     if len(folders) > 1:
-        raise OptionError(f"{', '.join(folders)}: outputs have one directory")
+        raise OptionError(f"{', '.join(folders)}: all outputs must be in one directory")
     names = {output.rsplit("/", 1)[-1] for output in outputs if output not in folders}
     output = real(folders[0]) if folders else None
     if output is not None and not is_remote(output) and not Path(output).is_dir():
-        raise NotFoundError(f"`{output}` is no directory of outputs")
+        raise NotFoundError(f"`{output}` is not a directory of outputs")
     found = json.loads(journal.repair(real(path), output=output, names=names))
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -131,7 +131,7 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
     click.echo(told if found["problems"] else "no problems", err=True)
     if found["without_input"]:
         told = f"{len(found['without_input']):,} of the splits have inputs that are gone or changed"
-        click.echo(f"warning: {told}: what the input of now does not give is not made again", err=True)
+        click.echo(f"warning: {told}: rows that the present input does not contain are not written again", err=True)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Any
 
@@ -12,7 +11,6 @@ from shardmill.cli.options import Names, Range, Size, progress_option, sample_op
 from shardmill.terminal import escape
 
 #: What `verify` and `inspect` find beside tars and Parquet.
-_ARRAYRECORD = re.compile(r"\.(array_record|arrayrecord|arecord)(-\d+-of-\d+)?$", re.IGNORECASE)
 _TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_text_field", "ignore_zeros")
 
 
@@ -155,12 +153,12 @@ def _check(options: dict[str, Any]) -> None:
 def _source_format(src: tuple[str, ...], chosen: str) -> str:
     if chosen != "auto":
         return chosen
-    from shardmill._native.verify import shard_files
+    from shardmill._native.verify import data_formats
 
-    files = [file for file in shard_files(list(src)) if not _ARRAYRECORD.search(file)]
-    if not files:
-        raise click.UsageError("SRC holds ArrayRecord files only; `curate` reads tars and Parquet")
-    formats = {"parquet" if file.lower().endswith(".parquet") else "webdataset" for file in files}
+    found = set(data_formats(list(src)))
+    formats = found & {"parquet", "webdataset"}
+    if not formats:
+        raise click.UsageError(f"SRC holds files of {', '.join(sorted(found))}; `curate` reads tars and Parquet")
     if len(formats) > 1:
         raise click.UsageError("SRC holds both tars and Parquet files; choose with --from webdataset or --from parquet")
     return formats.pop()

@@ -10,10 +10,11 @@ from posixpath import commonpath, dirname
 from typing import Any
 
 from shardmill._native import inspect as native
-from shardmill._native.verify import readable_files
+from shardmill._native.verify import checkable_files
 from shardmill.curate.inspection_arrayrecord import arrayrecord_lines
 from shardmill.curate.progress import Progress
 from shardmill.curate.verification import worker_count
+from shardmill.dataset import warn_of_left_out
 from shardmill.storage import Paths, path_list
 from shardmill.terminal import escape
 
@@ -26,7 +27,7 @@ class FileInspection:
 
     Attributes:
         path: the file.
-        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``image`` or ``unknown``.
+        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``jsonl_index``, ``image`` or ``unknown``.
         compression: of a tar as a whole.
         bytes: size of the file.
         members: regular files in a tar.
@@ -164,7 +165,8 @@ def inspect(
             "image_member_field": image_member_field,
         },
     }
-    files = readable_files(path_list(paths))
+    files, left_out = checkable_files(path_list(paths))
+    warn_of_left_out(left_out, outcome="of an unknown format and not inspected", stacklevel=3)
     found: list[FileInspection] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:
 

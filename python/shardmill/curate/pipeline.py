@@ -11,7 +11,6 @@ from os import fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill._native import curate as native
-from shardmill._native.load import left_out
 from shardmill.curate.filters import stage_options
 from shardmill.curate.report import Report
 from shardmill.curate.sinks import Sink
@@ -156,8 +155,7 @@ class Pipeline:
         if workers is not None and workers < 1:
             raise OptionError("`workers` must be positive")
         start = time.perf_counter()
-        if self.source.kind == "table":
-            warn_of_left_out(left_out(self.source.paths(), self.source.options()["format"]), stacklevel=3)
+        warn_of_left_out(self.native(may_replace=False).left_out(), outcome="left out of the job", stacklevel=3)
         report = Report(params=self._params(executor, workers))
         if self.checkpoint is None:
             pipeline = self.native(may_replace=executor == "ray")

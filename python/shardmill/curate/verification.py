@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from shardmill._native import verify as native
 from shardmill.curate.progress import Progress
 from shardmill.errors import OptionError
+from shardmill.dataset import warn_of_left_out
 from shardmill.storage import Paths, path_list
 from shardmill.terminal import escape
 
@@ -146,7 +147,8 @@ def verify(
         "max_problems": max_problems,
         "ignore_zeros": ignore_zeros,
     }
-    files = native.readable_files(path_list(paths))
+    files, left_out = native.checkable_files(path_list(paths))
+    warn_of_left_out(left_out, outcome="of an unknown format and not verified", stacklevel=3)
     checks: list[FileCheck] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:
 

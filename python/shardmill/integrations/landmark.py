@@ -91,7 +91,7 @@ def located(error: StorageError) -> StorageError:
     reason = "" if error.__cause__ is None else f": {error.__cause__}"
     hint = (
         rest
-        or "hint: every node reads the inputs and writes the output under the same paths; run the job again when this one can"
+        or "hint: every node must be able to read the inputs and write the output under the same paths; run the job again when this node can"
     )
     found = type(error)(f"{problem}{reason if reason not in problem else ''}, on {node()}\n{hint}")
     found.__cause__ = error.__cause__

@@ -2,26 +2,15 @@
 
 use super::parsed;
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::{interruptible, listening};
+use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PySchema};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
-use shardmill_load::{
-    Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, files_left_out, fingerprint,
-};
+use shardmill_load::{Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Paths of files below `paths` that a data set would leave out although their names do not say that they are not data.
-#[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
-pub(super) fn left_out(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyResult<Vec<String>> {
-    let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
-    let left_out = listening(py, || files_left_out(&paths, format))?.map_err(PyShardmillError::from)?;
-    Ok(left_out.into_iter().filter(|file| !file.is_side_car).map(|file| file.path).collect())
-}
 
 /// Path, name in states, constants by column, deleted rows.
 type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);

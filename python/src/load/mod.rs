@@ -333,7 +333,6 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "load")?;
     module.add("ORDER_VERSION", ORDER_VERSION)?;
     module.add_class::<PyDataset>()?;
-    module.add_function(wrap_pyfunction!(dataset::left_out, &module)?)?;
     module.add_class::<PyOutlet>()?;
     module.add_class::<PyRowPlan>()?;
     module.add_class::<PyPass>()?;

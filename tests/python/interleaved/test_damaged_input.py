@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from shard_builders import curate, document, from_parquet, from_tar, image, tiff, write_parquet, write_tar
 from shardmill import CurateError
-from shardmill.curate import ParquetSink, Pipeline, WebDatasetSink
+from shardmill.curate import ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
 
 PNG = image("PNG")
 
@@ -263,3 +263,19 @@ def test_quarantine_is_written_beside_the_metrics(run_tar: Any, tmp_path: Path) 
     lines = (tmp_path / "report" / "quarantine.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["member"] for line in lines] == ["a.json", "ü.json"]
     assert set(json.loads(lines[0])) >= {"path", "member", "offset", "reason"}
+
+
+def test_files_of_a_directory_are_recognized_or_named_in_one_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, name in enumerate(["a.tar", "b", "c.tar.zst"]):
+        write_tar(folder / "plain", sample(number))
+        (folder / "plain").rename(folder / name)
+    for name in ("d.jsonl", "e.parquet", "f.unknown"):
+        (folder / name).write_bytes(b"{}\n")
+    (folder / "g.png").write_bytes(PNG)
+    pipeline = Pipeline(source=WebDatasetSource(folder), sink=ParquetSink(tmp_path / "out"))
+    with pytest.warns(UserWarning, match=r"3 files are left out of the job.*d\.jsonl.*e\.parquet.*f\.unknown") as raised:
+        report = pipeline.run(progress=False)
+    assert len(raised) == 1
+    assert report.counts("output")["samples"] == 3

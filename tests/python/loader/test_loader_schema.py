@@ -178,7 +178,7 @@ def test_a_large_row_group_is_cut_and_comes_in_order(tmp_path: Path) -> None:
 
 def test_duplicate_names_in_a_file_are_refused(tmp_path: Path) -> None:
     path = write_tables(tmp_path, [pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])])
-    with pytest.raises(FormatError, match="two columns of the name `x`"):
+    with pytest.raises(FormatError, match="two columns named `x`"):
         numpy_loader(path)
 
 

@@ -87,6 +87,7 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
         FileFormat::ArrayRecord => arrayrecord::inspect_arrayrecord(object, options, cancel, &mut inspection)?,
         FileFormat::Mds => mds::inspect_shard(object, &mut inspection),
         FileFormat::MdsIndex => mds::inspect_index(path, &mut inspection),
+        FileFormat::JsonlIndex => table::inspect_text_index(path, cancel, &mut inspection),
         FileFormat::Orc => table::inspect_table(path, Format::Orc, cancel, &mut inspection),
         FileFormat::Csv => table::inspect_table(path, Format::Csv, cancel, &mut inspection),
         FileFormat::Jsonl => table::inspect_table(path, Format::Jsonl, cancel, &mut inspection),

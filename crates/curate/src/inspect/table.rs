@@ -11,8 +11,11 @@ pub(super) fn inspect_table(path: &str, format: Format, cancel: &Cancel, inspect
         Ok(dataset) => dataset,
         Err(error) => return inspection.damaged(reason(&error)),
     };
-    for file in dataset.files() {
+    for (number, file) in dataset.files().iter().enumerate() {
         inspection.samples += file.table.blocks().iter().map(|block| block.rows).sum::<u64>();
+        if number > 0 {
+            continue;
+        }
         inspection.columns.extend(file.table.declared_schema().fields().iter().map(|field| ColumnSummary {
             name: field.name().clone(),
             data_type: field.data_type().to_string(),
@@ -22,4 +25,9 @@ pub(super) fn inspect_table(path: &str, format: Format, cancel: &Cancel, inspect
         }));
     }
     inspection.rows.other = inspection.samples;
+}
+
+/// All shards of JSON Lines that the index at `path` lists.
+pub(super) fn inspect_text_index(path: &str, cancel: &Cancel, inspection: &mut Inspection) {
+    inspect_table(path.rsplit_once('/').map_or(".", |(folder, _name)| folder), Format::Jsonl, cancel, inspection);
 }

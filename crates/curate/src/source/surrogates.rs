@@ -12,7 +12,7 @@ pub(crate) fn lone_surrogate(text: &[u8]) -> Option<String> {
             Some(0xd800..=0xdbff) if matches!(unit_at(text, at + 6), Some(0xdc00..=0xdfff)) => at += 12,
             Some(unit @ 0xd800..=0xdfff) => {
                 return Some(format!(
-                    "the escape \\u{unit:04x} at byte {at} of the JSON is half of a surrogate pair, and no character (write both halves, or \\ufffd)"
+                    "the escape \\u{unit:04x} at byte {at} of the JSON is half of a surrogate pair, not a character (write both halves, or \\ufffd)"
                 ));
             }
             // An escaped backslash is no start of another escape.

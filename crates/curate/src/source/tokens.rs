@@ -11,7 +11,7 @@ use shardmill_formats::tar::Member;
 pub const IMAGE_EXTENSIONS: [&str; 8] = [".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif"];
 
 /// The MIME type of a name whose extension says nothing.
-const UNKNOWN: &str = "application/octet-stream";
+pub const UNKNOWN: &str = "application/octet-stream";
 
 /// MIME type by the last extension; the table is fixed, so that results do not depend on the host.
 #[must_use]

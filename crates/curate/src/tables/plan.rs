@@ -5,6 +5,7 @@
 
 use super::TableOptions;
 use crate::Result;
+use crate::file_format::InputFiles;
 use arrow_schema::SchemaRef;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
@@ -16,13 +17,14 @@ use shardmill_storage::{OpenFiles, store_of};
 ///
 /// # Errors
 /// When a path is missing or holds no input, and for files of several formats.
-pub fn files(paths: &[String], options: &TableOptions) -> Result<Vec<InputFile>> {
-    let (_format, files) = files_of_one_format(paths, options.format()?)?;
+pub fn files(paths: &[String], options: &TableOptions) -> Result<InputFiles> {
+    let (_format, files, left_out) = files_of_one_format(paths, options.format()?)?;
     if files.is_empty() {
         let wanted = options.format.clone().unwrap_or_else(|| "data".to_owned());
         return Err(PlanError::NoInput { paths: paths.join(", "), wanted }.into());
     }
-    Ok(files.into_iter().map(|file| InputFile::of(file.path)).collect::<std::result::Result<_, _>>()?)
+    let left_out = left_out.into_iter().filter(|file| !file.is_side_car).map(|file| file.path).collect();
+    Ok(InputFiles { files: files.into_iter().map(|file| file.path).collect(), left_out })
 }
 
 /// Cuts files into splits.

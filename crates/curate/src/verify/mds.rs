@@ -5,7 +5,7 @@ use super::{FileCheck, Problem, Rule};
 use crate::Result;
 use crate::error::reason;
 use shardmill_engine::Cancel;
-use shardmill_formats::mds::{Error, HashAlgorithm, MdsFile, MdsOptions, ShardEntry};
+use shardmill_formats::mds::{Error, FileEntry, HashAlgorithm, MdsFile, MdsOptions, ShardEntry};
 use shardmill_load::indexed_files;
 use shardmill_storage::{RangeRead, store_of};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) fn verify_index(path: &str, cancel: &Cancel, check: &mut FileCheck) -
     for indexed in files {
         cancel.check()?;
         let place = &indexed.file.relative;
-        for algorithm in unknown_hashes(&indexed.entry) {
+        for algorithm in unknown_hashes(std::iter::once(&indexed.entry.raw_data).chain(&indexed.entry.zip_data)) {
             check.report(Problem::new(Rule::Structure, format!("hash `{algorithm}` cannot be computed here")).at_member(place, 0));
         }
         match store_of(&indexed.file.path).and_then(|store| store.open(&indexed.file.path)) {
@@ -59,8 +59,9 @@ pub(super) fn verify_shard(
     Ok(())
 }
 
-fn unknown_hashes(entry: &ShardEntry) -> Vec<String> {
-    let names = entry.raw_data.hashes.keys().chain(entry.zip_data.iter().flat_map(|file| file.hashes.keys()));
+/// Names of algorithms that are not known here.
+pub(super) fn unknown_hashes<'a>(files: impl IntoIterator<Item = &'a FileEntry>) -> Vec<String> {
+    let names = files.into_iter().flat_map(|file| file.hashes.keys());
     let mut unknown: Vec<String> = names.filter(|name| HashAlgorithm::parse(name).is_none()).cloned().collect();
     unknown.sort_unstable();
     unknown.dedup();

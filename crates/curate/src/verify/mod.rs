@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 pub use problem::{FileCheck, ModalityRows, Problem, Rule};
 pub(crate) use table::open_alone;
 
-/// So many samples are asked whether they are documents.
+/// The number of samples that are asked whether they are documents.
 const SAMPLES_ASKED: usize = 16;
 pub(crate) const UNKNOWN: &str = "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord or MDS file, and not an image";
 
@@ -110,6 +110,7 @@ pub fn verify_file(path: &str, options: &VerifyOptions, cancel: &Cancel) -> Resu
         FileFormat::Parquet => parquet::verify_parquet(&object, options, cancel, &mut check)?,
         FileFormat::ArrayRecord => arrayrecord::verify_arrayrecord(object, cancel, &mut check)?,
         FileFormat::MdsIndex => mds::verify_index(path, cancel, &mut check)?,
+        FileFormat::JsonlIndex => table::verify_text_index(path, cancel, &mut check)?,
         FileFormat::Mds => {
             let name = path.rsplit('/').next().unwrap_or(path);
             mds::verify_shard(object, None, name, cancel, &mut check)?;

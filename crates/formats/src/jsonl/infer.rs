@@ -16,8 +16,8 @@ const MIN_SAMPLE_BYTES: u64 = 64 << 10;
 /// Read over all files, about.
 const MAX_SAMPLED_BYTES: u64 = 1 << 30;
 
-/// The fields of all objects in the samples, in the order in which they appear first: boolean, int64, double (also for integers beyond 64 bits, and for
-/// a mix of integers and fractions), string, list, struct; null where no value was seen. Strings that look like dates stay strings. Bad lines are left to
+/// The fields of all objects in the samples, in the order in which they appear first: boolean, int64, uint64 (where an
+/// integer needs it and none is negative), double (also for integers beyond 64 bits, and for a mix of integers and fractions), string, list, struct; null where no value was seen. Strings that look like dates stay strings. Bad lines are left to
 /// the policy.
 ///
 /// # Errors

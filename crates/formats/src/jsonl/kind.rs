@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::fault::Fault;
 use crate::records::value::{Integer, Parse};
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_schema::{DataType, Field, Fields};
 use std::collections::HashMap;
 
@@ -26,11 +26,19 @@ enum Kind {
     #[default]
     Null,
     Boolean,
-    Integer,
+    Integer(Range),
     Real,
     Text,
     List(Box<Seen>),
     Object(Members),
+}
+
+/// Which integers were seen.
+#[derive(Debug, Default, Clone, Copy)]
+struct Range {
+    is_negative: bool,
+    /// Beyond int64, and within uint64.
+    is_large: bool,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +85,7 @@ impl Kind {
         match self {
             Self::Null => "null",
             Self::Boolean => "a boolean",
-            Self::Integer => "an integer",
+            Self::Integer(_) => "an integer",
             Self::Real => "a number",
             Self::Text => "a string",
             Self::List(_) => "an array",
@@ -103,15 +111,22 @@ impl Seen {
             Some(b'{') => Kind::Object(Members::default()),
             _ => {
                 let number = cursor.number()?;
-                let integer = Integer::<Int64Type>::new();
-                if integer.parse(number).is_some() { Kind::Integer } else { Kind::Real }
+                let is_large = Integer::<Int64Type>::new().parse(number).is_none();
+                match is_large && Integer::<UInt64Type>::new().parse(number).is_none() {
+                    true => Kind::Real,
+                    false => Kind::Integer(Range { is_negative: number.starts_with(b"-"), is_large }),
+                }
             }
         };
         let first = *self.first.get_or_insert(place);
         match (&mut self.kind, new) {
             (known @ Kind::Null, new) => *known = new,
-            (known @ (Kind::Integer | Kind::Real), Kind::Real) => *known = Kind::Real,
-            (Kind::Real, Kind::Integer) => {}
+            (known @ (Kind::Integer(_) | Kind::Real), Kind::Real) => *known = Kind::Real,
+            (Kind::Real, Kind::Integer(_)) => {}
+            (Kind::Integer(known), Kind::Integer(new)) => {
+                known.is_negative |= new.is_negative;
+                known.is_large |= new.is_large;
+            }
             (known, new) if std::mem::discriminant(known) == std::mem::discriminant(&new) => {}
             (known, new) => {
                 let conflict = Conflict { field: String::new(), first: (known.name(), first), second: new.name() };
@@ -143,8 +158,9 @@ impl Seen {
         match &self.kind {
             Kind::Null => DataType::Null,
             Kind::Boolean => DataType::Boolean,
-            Kind::Integer => DataType::Int64,
-            Kind::Real => DataType::Float64,
+            Kind::Integer(Range { is_large: false, .. }) => DataType::Int64,
+            Kind::Integer(Range { is_negative: false, .. }) => DataType::UInt64,
+            Kind::Integer(_) | Kind::Real => DataType::Float64,
             Kind::Text => DataType::Utf8,
             Kind::List(items) => DataType::new_list(items.data_type(), true),
             Kind::Object(members) => DataType::Struct(members.fields()),

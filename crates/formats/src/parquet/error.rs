@@ -36,7 +36,7 @@ pub enum Error {
         source: ParquetError,
     },
     /// The decoder gave up in a way that it should not.
-    #[error("Rows of `{path}` cannot be read behind row {row}: the decoder failed on damaged data")]
+    #[error("Rows of `{path}` cannot be read after row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
     #[error(transparent)]
     TooLarge(#[from] TooLarge),

@@ -24,7 +24,7 @@ pub enum TableError {
     #[error(transparent)]
     WebDataset(crate::tar::samples::Error),
     /// The decoder gave up in a way that it should not.
-    #[error("Rows of `{path}` cannot be read behind row {row}: the decoder failed on damaged data")]
+    #[error("Rows of `{path}` cannot be read after row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
     #[error("Blocks of `{path}` cannot be put together")]
     Join {

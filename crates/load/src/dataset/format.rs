@@ -67,7 +67,7 @@ impl Format {
             return Some(Self::Mds);
         }
         match extension {
-            "parquet" | "pq" => Some(Self::Parquet),
+            "parquet" | "pq" | "parq" => Some(Self::Parquet),
             "orc" => Some(Self::Orc),
             "csv" => Some(Self::Csv),
             "json" | "jsonl" | "ndjson" => Some(Self::Jsonl),
@@ -88,7 +88,7 @@ impl Format {
 
     /// Text and compressed bytes may be anything.
     #[must_use]
-    pub(super) fn of_signature(signature: Signature) -> Option<Self> {
+    pub fn of_signature(signature: Signature) -> Option<Self> {
         match signature {
             Signature::Parquet => Some(Self::Parquet),
             Signature::Orc => Some(Self::Orc),
@@ -102,7 +102,7 @@ impl Format {
     pub(super) fn is_contradicted_by(self, signature: Signature) -> bool {
         match (self, signature) {
             (_, Signature::Empty) => false,
-            (Self::Csv, Signature::Text | Signature::Json) => false,
+            (Self::Csv, Signature::Text) => false,
             (Self::Csv, _) => true,
             (Self::Jsonl, Signature::Text | Signature::Json | Signature::Compressed(_) | Signature::Binary) => false,
             (_, Signature::Binary) => false,
@@ -113,7 +113,10 @@ impl Format {
 }
 
 /// What the first bytes of an object say it is.
-pub(super) fn signature_of(object: &dyn RangeRead) -> shardmill_storage::Result<Signature> {
+///
+/// # Errors
+/// When they cannot be read.
+pub fn signature_of(object: &dyn RangeRead) -> shardmill_storage::Result<Signature> {
     let mut head = vec![0; usize::try_from(object.size().min(SIGNATURE_BYTES)).unwrap_or_default()];
     object.read_at(0, &mut head)?;
     Ok(Signature::of(&head))

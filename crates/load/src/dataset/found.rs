@@ -11,7 +11,7 @@ use super::{Format, MdsShards};
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::signature::Signature;
-use shardmill_plan::{DataFile, listing};
+use shardmill_plan::{DataFile, SideCar, listing};
 use shardmill_storage::{RealNames, is_remote, store_of};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -23,6 +23,12 @@ pub struct LeftOut {
     pub reason: String,
     /// By its name it is never data, unless it is named.
     pub is_side_car: bool,
+}
+
+impl From<SideCar> for LeftOut {
+    fn from(file: SideCar) -> Self {
+        Self { path: file.path, reason: file.reason.to_owned(), is_side_car: true }
+    }
 }
 
 /// The files of a data set.
@@ -45,21 +51,14 @@ struct Candidate {
     format: Option<Format>,
 }
 
-/// The data files at or below `paths`, and the format that all of them have: `format`, or by their names and first bytes. `None` when there are no files.
+/// The data files at or below `paths`, the format that all of them have (`format`, or by their names and first bytes; `None` when there are no files), and
+/// the files that are not part of the data set.
 ///
 /// # Errors
 /// For a path that does not exist, and files of several or unknown formats.
-pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(Option<Format>, Vec<DataFile>)> {
+pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(Option<Format>, Vec<DataFile>, Vec<LeftOut>)> {
     let found = find_files(paths, format, &mut MdsShards::default())?;
-    Ok((found.format, found.files))
-}
-
-/// Files below `paths` that are not part of the data set.
-///
-/// # Errors
-/// As [`files_of_one_format`].
-pub fn files_left_out(paths: &[String], format: Option<Format>) -> Result<Vec<LeftOut>> {
-    Ok(find_files(paths, format, &mut MdsShards::default())?.left_out)
+    Ok((found.format, found.files, found.left_out))
 }
 
 /// As [`files_of_one_format`], with what was left out; `shards` learns what indexes say of the files.
@@ -74,6 +73,7 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
             && let Some(files) = shards.list(index)?
         {
             is_indexed = true;
+            found.leave_out_unlisted(path, &files);
             candidates.add(files, false, Some(Format::Mds));
             continue;
         }
@@ -82,12 +82,13 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
             && let Some(files) = text_shards(index)?
         {
             found.samples.extend(files.iter().map(|shard| (shard.file.path.clone(), shard.samples)));
-            candidates.add(files.into_iter().map(|shard| shard.file).collect(), false, Some(Format::Jsonl));
+            let files: Vec<DataFile> = files.into_iter().map(|shard| shard.file).collect();
+            found.leave_out_unlisted(path, &files);
+            candidates.add(files, false, Some(Format::Jsonl));
             continue;
         }
         let listed = listing(path)?;
-        let side_car = |file: shardmill_plan::SideCar| LeftOut { path: file.path, reason: file.reason.to_owned(), is_side_car: true };
-        found.left_out.extend(listed.side_cars.into_iter().map(side_car));
+        found.left_out.extend(listed.side_cars.into_iter().map(LeftOut::from));
         candidates.add(listed.files, listed.is_named, None);
     }
     let candidates = candidates.files;
@@ -141,7 +142,10 @@ fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found) {
     for candidate in candidates {
         match Format::of(&candidate.file.path).filter(|other| *other != format) {
             Some(other) if is_named_so && !candidate.is_named && candidate.format.is_none() => {
-                found.leave_out(candidate.file.path, format!("it is called like a file of {}, beside files of {}", other.name(), format.name()));
+                found.leave_out(
+                    candidate.file.path,
+                    format!("its name is that of a {} file, and the directory has {} files", other.name(), format.name()),
+                );
             }
             _ => found.files.push(candidate.file),
         }
@@ -211,6 +215,16 @@ fn signatures(candidates: &[Candidate]) -> Result<HashMap<String, Result<Signatu
 }
 
 impl Found {
+    /// What lies beside the shards of an index. A store that cannot list them says nothing of it.
+    fn leave_out_unlisted(&mut self, folder: &str, shards: &[DataFile]) {
+        let Ok(listed) = listing(folder) else { return };
+        let shards: HashSet<&str> = shards.iter().map(|shard| shard.relative.as_str()).collect();
+        let others = listed.files.into_iter().filter(|file| !shards.contains(file.relative.as_str())).map(|file| file.path);
+        let unlisted = others.map(|path| LeftOut { path, reason: "the index of its directory does not list it".to_owned(), is_side_car: true });
+        self.left_out.extend(unlisted);
+        self.left_out.extend(listed.side_cars.into_iter().map(LeftOut::from));
+    }
+
     fn leave_out(&mut self, path: String, reason: String) {
         self.left_out.push(LeftOut { path, reason, is_side_car: false });
     }

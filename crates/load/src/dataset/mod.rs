@@ -17,8 +17,8 @@ mod table;
 mod text_shards;
 
 pub use addition::disagreement;
-pub use format::Format;
-pub use found::{LeftOut, files_left_out, files_of_one_format};
+pub use format::{Format, signature_of};
+pub use found::{LeftOut, files_of_one_format};
 pub use mds::{IndexedFile, MdsShards, indexed_files};
 pub use mds_index::rebuild_index;
 pub use mixed::MixedSource;
@@ -26,6 +26,7 @@ pub use open::DatasetOptions;
 pub use opener::FileOpener;
 pub use schema::has_nul;
 pub use table::{TableColumn, TableDataFile, TableOptions};
+pub use text_shards::{TextShard, text_files};
 
 use crate::{Error, Result};
 use arrow_array::ArrayRef;

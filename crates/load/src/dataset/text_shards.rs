@@ -25,9 +25,20 @@ struct StatedShard {
 }
 
 /// A shard, and how many rows it has.
-pub(super) struct TextShard {
-    pub(super) file: DataFile,
-    pub(super) samples: u64,
+#[derive(Debug)]
+pub struct TextShard {
+    pub file: DataFile,
+    pub samples: u64,
+    /// What the index says of the file that is there.
+    pub entry: FileEntry,
+}
+
+/// The shards of JSON Lines that the index of a directory lists. `None` for what is not a directory, and for one without such an index.
+///
+/// # Errors
+/// For an index that cannot be read, and one of CSV or TSV shards.
+pub fn text_files(path: &str) -> Result<Option<Vec<TextShard>>> {
+    FolderIndex::of(path)?.map_or(Ok(None), |index| text_shards(&index))
 }
 
 /// The shards of an index; `None` for an index of something else.
@@ -47,7 +58,9 @@ pub(super) fn text_shards(index: &FolderIndex) -> Result<Option<Vec<TextShard>>>
                 return Err(TableError::from(MdsError::Index { path: index.path.clone(), reason }).into());
             }
         }
-        Ok(TextShard { file: stored(index, &roots, &shard.raw_data, shard.zip_data.as_ref())?, samples: shard.samples })
+        let file = stored(index, &roots, &shard.raw_data, shard.zip_data.as_ref())?;
+        let entry = shard.zip_data.filter(|zip| zip.basename == file.relative).unwrap_or(shard.raw_data);
+        Ok(TextShard { file, samples: shard.samples, entry })
     };
     stated.shards.into_iter().map(shard).collect::<Result<_>>().map(Some)
 }

@@ -46,7 +46,7 @@ impl IndexSource {
     /// # Errors
     /// For a path that does not exist, and files of several or unknown formats.
     pub fn files(&self) -> Result<(Option<Format>, Vec<String>)> {
-        let (format, files) = files_of_one_format(&self.paths, self.format)?;
+        let (format, files, _left_out) = files_of_one_format(&self.paths, self.format)?;
         // An id that is read twice would count as two.
         let mut seen = HashSet::new();
         let is_wanted = |path: &String| !path.ends_with(PENDING) && seen.insert(path.clone());

@@ -74,7 +74,7 @@ fn refuse_keys(path: &str) -> Result<()> {
         return Ok(());
     }
     hide_in_url(path);
-    let what = "keys, tokens and signatures do not belong into a path; give credentials by storage_options or the environment, or fetch the file";
+    let what = "a path must not contain keys, tokens or signatures; pass credentials in storage_options or the environment, or download the file";
     Err(options::refused(path, what.to_owned()))
 }
 
@@ -113,7 +113,7 @@ impl Location {
             return Err(options::refused(&format!("{}?…", options::without_keys(path)), what.to_owned()));
         }
         if service == Service::Http && bucket.contains('@') {
-            return Err(options::refused(&options::without_keys(path), "credentials do not belong into a path".to_owned()));
+            return Err(options::refused(&options::without_keys(path), "a path must not contain credentials".to_owned()));
         }
         Ok(Self { service, root: format!("{scheme}://{bucket}"), key: key.to_owned() })
     }

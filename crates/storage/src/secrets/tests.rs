@@ -49,6 +49,8 @@ fn address_keeps_its_place_alone() {
         ("https://host/a?X-Amz-Signature=abc&prefix=x&bare", "https://host/a?X-Amz-Signature=…&prefix=x&…"),
         ("az://c/a?sv=1&sig=abc", "az://c/a?sv=…&sig=…"),
         ("https://host/a#access_token=x", "https://host/a#…"),
+        ("https://host/a;token=x/b?alt=1;jwt=y", "https://host/a;token=…?alt=1;jwt=…"),
+        ("https:name:word@host/a", "https:…@host/a"),
     ] {
         assert_eq!(redacted(&format!("Failed to open `{url}`: no")), format!("Failed to open `{left}`: no"));
     }

@@ -3,7 +3,7 @@
 use super::builders::Builder;
 use super::head::Head;
 use super::layout::{ArrayTypes, array_types, declared_field, for_each_value, is_array_of_unknown_shape};
-use super::stored::Stored;
+use super::stored::{Stored, check_file_hashes};
 use crate::limit::DecodeLimit;
 use crate::mds::encoding::Encoding;
 use crate::mds::{Columns, Compression, Error, ShardEntry};
@@ -153,7 +153,7 @@ impl MdsFile {
         let Some(entry) = self.entry.as_ref().filter(|_| !self.is_verified.load(Ordering::Acquire)) else { return Ok(()) };
         let _turn = self.verifying.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_verified.load(Ordering::Acquire) {
-            self.stored.check_stored_hashes(&entry.raw_data)?;
+            check_file_hashes(&*self.stored.object, &entry.raw_data)?;
             self.is_verified.store(true, Ordering::Release);
         }
         Ok(())

@@ -10,3 +10,4 @@ mod stored;
 pub use file::{MdsFile, MdsOptions};
 pub use layout::ArrayTypes;
 pub use rebuild::{RebuiltShard, rebuild_shard};
+pub use stored::check_file_hashes;

@@ -87,32 +87,36 @@ impl Stored {
         Ok(bytes)
     }
 
-    /// Holds the hashes against the bytes of a file that is not compressed, without keeping them.
-    pub(super) fn check_stored_hashes(&self, entry: &FileEntry) -> Result<(), Error> {
-        let mut hashers = known_hashers(entry);
-        let (size, mut offset) = (self.object.size(), 0);
-        while offset < size && !hashers.is_empty() {
-            let bytes = self.read(offset, (size - offset).min(HASHED_AT_ONCE))?;
-            hashers.iter_mut().for_each(|(.., hasher)| hasher.update(&bytes));
-            offset += bytes.len() as u64;
-        }
-        hashers.into_iter().try_for_each(|(name, expected, hasher)| self.check_hash(name, expected, hasher))
-    }
-
     fn check_hashes(&self, entry: Option<&FileEntry>, feed: impl Fn(&mut Hasher)) -> Result<(), Error> {
         entry.map(known_hashers).unwrap_or_default().into_iter().try_for_each(|(name, expected, mut hasher)| {
             feed(&mut hasher);
-            self.check_hash(name, expected, hasher)
+            check_hash(self.path(), name, expected, hasher)
         })
     }
+}
 
-    fn check_hash(&self, algorithm: &str, expected: &str, hasher: Hasher) -> Result<(), Error> {
-        let found = hasher.hex();
-        if found.eq_ignore_ascii_case(expected) {
-            return Ok(());
-        }
-        Err(Error::Hash { path: self.path().to_owned(), algorithm: algorithm.to_owned(), expected: expected.to_owned(), found })
+/// Compares the hashes of an entry with the bytes of the file as it is stored, without keeping them. Hashes of unknown algorithms are passed over.
+///
+/// # Errors
+/// [`Error::Hash`] for a hash that differs, [`Error::Storage`] for bytes that cannot be read.
+pub fn check_file_hashes(object: &dyn RangeRead, entry: &FileEntry) -> Result<(), Error> {
+    let mut hashers = known_hashers(entry);
+    let (size, mut offset) = (object.size(), 0);
+    while offset < size && !hashers.is_empty() {
+        let range = offset..(offset + HASHED_AT_ONCE).min(size);
+        let bytes = object.read_ranges(std::slice::from_ref(&range))?.pop().unwrap_or_default();
+        hashers.iter_mut().for_each(|(.., hasher)| hasher.update(&bytes));
+        offset = range.end;
     }
+    hashers.into_iter().try_for_each(|(name, expected, hasher)| check_hash(object.path(), name, expected, hasher))
+}
+
+fn check_hash(path: &str, algorithm: &str, expected: &str, hasher: Hasher) -> Result<(), Error> {
+    let found = hasher.hex();
+    if found.eq_ignore_ascii_case(expected) {
+        return Ok(());
+    }
+    Err(Error::Hash { path: path.to_owned(), algorithm: algorithm.to_owned(), expected: expected.to_owned(), found })
 }
 
 /// Name, expected digest and hasher of each hash that can be computed here.
