@@ -18,7 +18,7 @@ from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemorySto
 from s3fs import S3FileSystem
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.file_systems import options_of_file_system
-from shardmill.storage_options import storage_options_of
+from shardmill.storage import storage_options_of
 
 ROWS = 2000
 

@@ -150,6 +150,11 @@ impl Refusal {
 }
 
 impl Error {
+    /// A path or an option that is not valid. What the path may show is left of it.
+    pub(crate) fn refused(path: &str, what: String) -> Self {
+        Self::Open { path: shown(path), source: io::Error::new(io::ErrorKind::InvalidInput, what) }
+    }
+
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {

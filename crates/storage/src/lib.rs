@@ -8,6 +8,7 @@
 //! ranges is announced to them at once ([`RangeRead::read_ranges`]), since a request costs what megabytes cost.
 
 mod any_disk;
+mod append_list;
 mod cache;
 mod disk;
 mod error;
@@ -19,7 +20,7 @@ mod interrupts;
 mod local;
 mod mapped;
 mod open_files;
-mod place;
+mod paths;
 mod publish;
 mod real_names;
 mod remote;
@@ -44,11 +45,11 @@ pub use interrupts::{hurry, wait_in_pieces, with_interrupts};
 pub use local::{LocalFile, LocalStore};
 pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
-pub use place::{is_local, local_path, resolved_path};
+pub use paths::{is_local, local_path, resolved_path};
 pub use publish::{LocalStaged, create_folder, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
 pub use remote::{
-    CredentialSource, Credentials, ForeignFile, ForeignFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
+    CredentialSource, Credentials, FsspecFile, FsspecFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
     options_of, pinned_revisions, request_counts,
 };
 pub use roots::Roots;

@@ -4,6 +4,7 @@
 //! where they enter the process, and every message goes through [`redacted`] before a user sees it. The invariant: an option is taken for a secret
 //! unless it is known to be none.
 
+use crate::append_list::AppendList;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -119,18 +120,15 @@ pub(crate) fn is_harmless(option: &str) -> bool {
 }
 
 /// What is registered. Nothing is locked: a child that was forked finds it in order.
-static KNOWN: Link = Link(OnceLock::new());
+static KNOWN: AppendList<Known> = AppendList::new();
 
-struct Link(OnceLock<Box<Node>>);
-
-struct Node {
+struct Known {
     secret: String,
     /// As it may stand in a message, the longest first.
     forms: Vec<String>,
-    next: Link,
 }
 
-impl fmt::Debug for Node {
+impl fmt::Debug for Known {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(HIDDEN)
     }
@@ -166,20 +164,8 @@ fn add(secret: &str) {
     if secret.chars().count() < SHORTEST {
         return;
     }
-    let mut link = &KNOWN;
-    let mut node = None;
-    loop {
-        while let Some(taken) = link.0.get() {
-            if taken.secret == secret {
-                return;
-            }
-            link = &taken.next;
-        }
-        let made = node.take().unwrap_or_else(|| Box::new(Node { secret: secret.to_owned(), forms: forms_of(secret), next: Link(OnceLock::new()) }));
-        match link.0.set(made) {
-            Ok(()) => return,
-            Err(refused) => node = Some(refused),
-        }
+    if !KNOWN.iter().any(|known| known.secret == secret) {
+        KNOWN.push(Known { secret: secret.to_owned(), forms: forms_of(secret) });
     }
 }
 
@@ -279,12 +265,7 @@ pub(crate) fn hide_in_url(url: &str) {
 pub fn redacted(text: &str) -> String {
     static ENVIRONMENT: OnceLock<()> = OnceLock::new();
     ENVIRONMENT.get_or_init(hide_environment);
-    let mut found: Vec<&str> = Vec::new();
-    let mut link = &KNOWN;
-    while let Some(node) = link.0.get() {
-        found.extend(node.forms.iter().map(String::as_str).filter(|form| text.contains(form)));
-        link = &node.next;
-    }
+    let mut found: Vec<&str> = KNOWN.iter().flat_map(|known| &known.forms).map(String::as_str).filter(|form| text.contains(form)).collect();
     // The longest first: a secret may be a part of another one, whose rest would stay.
     found.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
     let hidden = found.into_iter().fold(text.to_owned(), |text, form| text.replace(form, HIDDEN));
@@ -445,7 +426,7 @@ fn userinfo(scheme: &str, rest: &str) -> Option<usize> {
     }
     // `name:pass/word@host`: what follows the colon is not a port.
     let (_, port) = authority.split_once(':')?;
-    let is_port = matches!(scheme, "http" | "https") && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_port = matches!(scheme, "http" | "https") && port.len() <= 5 && port.parse::<u16>().is_ok();
     if is_port { None } else { rest.rfind('@') }
 }
 

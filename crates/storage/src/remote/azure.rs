@@ -3,7 +3,8 @@
 //! The client of the store makes the last request of such an upload without metadata and without a condition. Both are added on its way to the connection, and
 //! the request is signed anew. The invariant: an upload that must not replace an object is refused by the store itself where there is one.
 
-use super::connector::ConditionalUploads;
+use super::answer::{Cause, cause_of};
+use super::conditional::ConditionalUploads;
 use async_trait::async_trait;
 use object_store::azure::{AzureAuthorizer, AzureCredential, AzureCredentialProvider, MicrosoftAzure};
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest};
@@ -79,13 +80,17 @@ impl MultipartStore for Blocks {
         let put = ADDED.scope(added, self.store.complete_multipart(path, id, parts)).await;
         self.end(id);
         // Blocks that an earlier try has made an object of are no longer there; whose object it is is told by its token.
-        put.map_err(|error| if error.to_string().contains("InvalidBlockList") { gone(path, error) } else { error })
+        put.map_err(|error| if is_block_list_gone(&error) { gone(path, error) } else { error })
     }
 
     async fn abort_multipart(&self, path: &Path, id: &MultipartId) -> Result<()> {
         self.end(id);
         self.store.abort_multipart(path, id).await
     }
+}
+
+fn is_block_list_gone(error: &Error) -> bool {
+    matches!(cause_of(error), Some(Cause::Status { code: Some(code), .. }) if code == "InvalidBlockList")
 }
 
 fn gone(path: &Path, error: Error) -> Error {

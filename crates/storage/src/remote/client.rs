@@ -1,12 +1,13 @@
 //! Makes the client of a store from its options and the environment.
 
 use super::azure::Blocks;
-use super::connector::{ConditionalUploads, Connector, Counts};
+use super::conditional::ConditionalUploads;
+use super::connector::{Connector, Counts};
 use super::credentials::{self, Renewed};
-use super::foreign::ForeignStore;
-use super::gate::Gate;
+use super::fsspec::FsspecStore;
 use super::google;
 use super::hub::HubStore;
+use super::limiter::ConcurrencyLimiter;
 use super::location::{Location, Service};
 use super::options::{Limits, StorageOptions, is_endpoint};
 use super::profile::Profile;
@@ -30,7 +31,7 @@ pub(super) struct Client {
     pub(super) objects: Arc<dyn ObjectStore>,
     /// Of stores that take an object in parts.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
-    pub(super) gate: Arc<Gate>,
+    pub(super) limiter: Arc<ConcurrencyLimiter>,
     pub(super) counts: Arc<Counts>,
     pub(super) conditional: Arc<ConditionalUploads>,
     /// Whether the store sends the last bytes of an object to who does not know its size.
@@ -46,14 +47,16 @@ impl Client {
         // Somebody else in this process may have chosen one; any will do.
         PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
         let (limits, named) = options.split()?;
-        let gate = Arc::new(Gate::new(limits.max_requests));
+        let limiter = Arc::new(ConcurrencyLimiter::new(limits.max_requests));
         let counts = Arc::new(Counts::default());
         let conditional = Arc::new(ConditionalUploads::default());
         let connector = Connector {
-            gate: Arc::clone(&gate),
+            limiter: Arc::clone(&limiter),
             counts: Arc::clone(&counts),
             conditional: Arc::clone(&conditional),
             patience: limits.request_timeout,
+            is_web: location.service == Service::Http,
+            allows_imdsv1: named.iter().any(|(name, _)| name.contains("imdsv1")) || std::env::var_os("AWS_IMDSV1_FALLBACK").is_some(),
         };
         let parts = Parts { location, limits: &limits, named: &named, options, connector };
         let made = match location.service {
@@ -62,10 +65,10 @@ impl Client {
             Service::Azure => parts.azure(),
             Service::Http => parts.http(),
             Service::Hub => parts.hub(commit),
-            Service::Foreign => parts.foreign(),
+            Service::Fsspec => parts.fsspec(),
         };
         let (objects, parts) = made.map_err(|error| options.scrubbed(&error.to_string()))?;
-        Ok(Self { objects, parts, gate, counts, conditional, knows_ends: location.service != Service::Azure })
+        Ok(Self { objects, parts, limiter, counts, conditional, knows_ends: location.service != Service::Azure })
     }
 }
 
@@ -212,11 +215,11 @@ impl Parts<'_> {
         Ok((Arc::new(ReadOnly(Arc::new(store))), None))
     }
 
-    fn foreign(self) -> object_store::Result<Made> {
+    fn fsspec(self) -> object_store::Result<Made> {
         if let Some((name, _)) = self.named.first() {
             return Err(unusable(format!("a file system has no storage option `{name}` here")));
         }
         let files = self.options.files().ok_or_else(|| unusable("no file system was given for the scheme".to_owned()))?;
-        Ok((Arc::new(ReadOnly(Arc::new(ForeignStore::new(&self.location.root, files)))), None))
+        Ok((Arc::new(ReadOnly(Arc::new(FsspecStore::new(&self.location.root, files)))), None))
     }
 }

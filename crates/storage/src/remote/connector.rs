@@ -1,16 +1,17 @@
 //! What stands between the client of a store and its connections: it counts, gives up answers that do not begin, asks twice where the first answer is late,
-//! and tells the gate how the store feels.
+//! and tells the limiter how busy the store is.
 
+use super::answer::{Cause, Judge, METADATA_HOSTS, RequestError};
 use super::azure;
-use super::failure::{NO_ANSWER, NOBODY};
-use super::gate::Gate;
+use super::conditional::ConditionalUploads;
+use super::limiter::ConcurrencyLimiter;
 use async_trait::async_trait;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService, ReqwestConnector,
 };
-use std::collections::{HashSet, VecDeque};
-use std::io;
+use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,18 +25,18 @@ const TELLING: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Connector {
-    pub(super) gate: Arc<Gate>,
+    pub(super) limiter: Arc<ConcurrencyLimiter>,
     pub(super) counts: Arc<Counts>,
     pub(super) conditional: Arc<ConditionalUploads>,
     /// Without the beginning of an answer.
     pub(super) patience: Duration,
+    /// All answers are files.
+    pub(super) is_web: bool,
+    pub(super) allows_imdsv1: bool,
 }
 
 /// Where nobody has ever answered, nobody is waited for as long as a store that has gone away may take to come back.
 const NOBODY_AFTER: Duration = Duration::from_secs(5);
-
-/// Where a machine of a cloud asks who it is. On other machines there is nobody, or a proxy that says so in its own way.
-pub(super) const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
 
 /// Bytes a second that a line must carry, so that a part of an upload is not taken for one that hangs.
 const SLOWEST_UPLOAD: u64 = 64 << 10;
@@ -50,46 +51,24 @@ pub(super) struct Counts {
     pub(super) bytes: AtomicU64,
 }
 
-/// Uploads whose last request may make an object and must not replace one.
-#[derive(Debug, Default)]
-pub(super) struct ConditionalUploads(Mutex<HashSet<String>>);
-
-impl ConditionalUploads {
-    pub(super) fn add(&self, upload: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(upload.to_owned());
-    }
-
-    pub(super) fn remove(&self, upload: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(upload);
-    }
-
-    pub(super) fn holds(&self, upload: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(upload)
-    }
-
-    fn has(&self, query: &str) -> bool {
-        let uploads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        !uploads.is_empty() && url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "uploadId" && uploads.contains(&*value))
-    }
-}
-
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         // It counts from the first byte that is sent, and would end an upload over a slow line.
         let patient = options.clone().with_read_timeout(LONGEST_UPLOAD);
         let uploads = ReqwestConnector::default().connect(&patient)?;
-        Ok(self.watched(ReqwestConnector::default().connect(options)?, uploads))
+        let watched = self.watched(ReqwestConnector::default().connect(options)?, uploads);
+        Ok(HttpClient::new(Judge { client: watched, is_web: self.is_web, allows_imdsv1: self.allows_imdsv1 }))
     }
 }
 
 impl Connector {
     /// `inner`, and `uploads` for requests that bring content along, watched as the connections of every store are.
     pub(super) fn watched(&self, inner: HttpClient, uploads: HttpClient) -> HttpClient {
-        let (gate, counts, conditional) = (Arc::clone(&self.gate), Arc::clone(&self.counts), Arc::clone(&self.conditional));
+        let (limiter, counts, conditional) = (Arc::clone(&self.limiter), Arc::clone(&self.counts), Arc::clone(&self.conditional));
         HttpClient::new(Watched {
             inner,
             uploads,
-            gate,
+            limiter,
             counts,
             conditional,
             patience: self.patience,
@@ -101,11 +80,16 @@ impl Connector {
     }
 }
 
+/// No time is spent on another try.
+fn unreachable_host(what: &dyn Display) -> HttpError {
+    RequestError::new(Cause::Unreachable, format!("nobody answers there: {what}")).of_kind(HttpErrorKind::Unknown)
+}
+
 #[derive(Debug)]
 struct Watched {
     inner: HttpClient,
     uploads: HttpClient,
-    gate: Arc<Gate>,
+    limiter: Arc<ConcurrencyLimiter>,
     counts: Arc<Counts>,
     conditional: Arc<ConditionalUploads>,
     patience: Duration,
@@ -122,7 +106,7 @@ impl Watched {
         if !is_hopeless || error.kind() != HttpErrorKind::Connect {
             return error;
         }
-        HttpError::new(HttpErrorKind::Unknown, io::Error::new(io::ErrorKind::ConnectionRefused, format!("{NOBODY}: {error}")))
+        unreachable_host(&error)
     }
 
     /// How long the beginning of an answer may take before another request goes out; `None` while too little is known.
@@ -179,7 +163,7 @@ impl Watched {
         }
         answer
             .map(|answer| answer.map_err(|error| self.nobody_there(error)))
-            .unwrap_or_else(|_| Err(HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER))))
+            .unwrap_or_else(|_| Err(RequestError::new(Cause::NoAnswer, "no answer in time").of_kind(HttpErrorKind::Timeout)))
     }
 
     async fn hedged(&self, request: HttpRequest, late: Duration) -> Result<HttpResponse, HttpError> {
@@ -221,11 +205,11 @@ impl HttpService for Watched {
         };
         if self.is_given_up(host.as_deref(), &answer) {
             let who = host.unwrap_or_default();
-            return Err(HttpError::new(HttpErrorKind::Unknown, io::Error::new(io::ErrorKind::ConnectionRefused, format!("{NOBODY}: {who}"))));
+            return Err(unreachable_host(&who));
         }
         match answer.as_ref().map(|answer| answer.status().as_u16()) {
-            Ok(429 | 503) => self.gate.slow_down(),
-            Ok(200..=299) => self.gate.went_well(),
+            Ok(429 | 503) => self.limiter.slow_down(),
+            Ok(200..=299) => self.limiter.went_well(),
             _ => {}
         }
         answer

@@ -1,6 +1,7 @@
 //! Credentials that are renewed before they end.
 
-use super::given::{CredentialSource, Credentials};
+use super::answer::{Cause, RequestError};
+use super::providers::{CredentialSource, Credentials};
 use async_trait::async_trait;
 use object_store::aws::AwsCredential;
 use object_store::azure::{AzureAccessKey, AzureCredential, split_sas};
@@ -13,9 +14,6 @@ use tokio::sync::Mutex;
 
 /// Requests that are under way when credentials end are refused, so new ones are fetched so long before.
 const EARLY: Duration = Duration::from_mins(5);
-
-/// What stands in an error of a source, for whoever explains it.
-pub(super) const SOURCE_FAILED: &str = "the credential provider failed";
 
 /// What a source said last, in the words of one kind of store.
 #[derive(Debug)]
@@ -50,7 +48,10 @@ fn until(expires: Option<SystemTime>) -> Option<SystemTime> {
 }
 
 fn failed(why: &str) -> Error {
-    Error::Unauthenticated { path: String::new(), source: format!("{SOURCE_FAILED}: {why}").into() }
+    Error::Unauthenticated {
+        path: String::new(),
+        source: Box::new(RequestError::new(Cause::CredentialSource, format!("the credential provider failed: {why}"))),
+    }
 }
 
 #[async_trait]

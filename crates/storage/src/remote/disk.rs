@@ -2,11 +2,12 @@
 //!
 //! What stands in for them: a new object is put on the condition that there is none; a rename is a copy that is put on that condition, and a removal. A
 //! folder exists while an object lies in it, if only the one that marks it. The promise that nothing can be made in a folder that was removed is kept by a
-//! gravestone beside it: whoever makes an object in the folder looks for it before and after, and learns from the second look that the object came too late,
-//! or just in time for whoever removed the folder to find it. The invariant: an object that was made before the gravestone is seen by the listing behind it.
+//! tombstone beside it: whoever makes an object in the folder looks for it before and after, and learns from the second look that the object came too late,
+//! or just in time for whoever removed the folder to find it. The invariant: an object that was made before the tombstone is seen by the listing behind it.
 
-use super::failure::{Doing, error_of};
+use super::failure::{Operation, error_of};
 use super::location::{Location, Service};
+use super::registry;
 use super::runtime;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
@@ -19,7 +20,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-const GRAVESTONE: &str = ".removed";
+const TOMBSTONE: &str = ".removed";
 const MARK: &str = ".folder";
 /// Requests under way while a folder is removed.
 const REMOVED_AT_ONCE: usize = 32;
@@ -58,7 +59,7 @@ impl Place {
         let path = path.trim_end_matches('/');
         let location = Location::parse(path).map_err(io::Error::other)?;
         let (key, is_listed) = (location.object().map_err(io::Error::other)?, location.service != Service::Http);
-        Ok(Self { store: RemoteStore::of(path).map_err(io::Error::other)?, path: path.to_owned(), key, is_listed })
+        Ok(Self { store: registry::remote_store(path).map_err(io::Error::other)?, path: path.to_owned(), key, is_listed })
     }
 
     fn beside(&self, name: &str) -> io::Result<Self> {
@@ -91,7 +92,7 @@ impl Place {
     }
 
     fn failed(&self, error: &object_store::Error) -> io::Error {
-        let error = error_of(error, &self.path, Doing::Writing, self.store.options());
+        let error = error_of(error, &self.path, Operation::Writing, self.store.options());
         io::Error::new(error.io_kind().unwrap_or(ErrorKind::Other), Told(error))
     }
 
@@ -187,17 +188,17 @@ impl Place {
         let listed = self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))?;
         let Some(listed) = listed else { return Ok(Vec::new()) };
         let removed: Vec<String> =
-            listed.objects.iter().filter_map(|meta| meta.location.filename()?.strip_suffix(GRAVESTONE).map(str::to_owned)).collect();
+            listed.objects.iter().filter_map(|meta| meta.location.filename()?.strip_suffix(TOMBSTONE).map(str::to_owned)).collect();
         let folders = listed.common_prefixes.iter().filter_map(|prefix| prefix.filename().map(str::to_owned)).filter(|name| !removed.contains(name));
         let files = listed.objects.iter().filter_map(|meta| meta.location.filename().map(str::to_owned));
-        let mut names: Vec<String> = files.filter(|name| name != MARK && !name.ends_with(GRAVESTONE)).chain(folders).collect();
+        let mut names: Vec<String> = files.filter(|name| name != MARK && !name.ends_with(TOMBSTONE)).chain(folders).collect();
         names.sort_unstable();
         names.dedup();
         Ok(names)
     }
 
     fn is_removed(&self) -> io::Result<bool> {
-        Ok(self.beside(GRAVESTONE)?.head()?.is_some())
+        Ok(self.beside(TOMBSTONE)?.head()?.is_some())
     }
 
     fn is_folder(&self) -> io::Result<bool> {
@@ -296,7 +297,7 @@ impl Disk for RemoteDisk {
 
     fn remove_empty_folder(&self, folder: &str) -> io::Result<bool> {
         let place = Place::of(folder)?;
-        place.beside(GRAVESTONE)?.put(&Bytes::new())?;
+        place.beside(TOMBSTONE)?.put(&Bytes::new())?;
         if !place.names()?.is_empty() {
             return Ok(false);
         }

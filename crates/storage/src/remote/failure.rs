@@ -1,30 +1,13 @@
-//! What the refusals of stores mean.
+//! Errors of stores as errors of this crate: what was refused and why, with the path and without secrets.
 
-use super::connector::METADATA_HOSTS;
-use super::credentials::SOURCE_FAILED;
+use super::answer::{Cause, cause_of, is_of_connection, request_error};
 use super::options::StorageOptions;
 use crate::{Error, Refusal};
 use std::io;
 
-/// Longer explanations of servers are cut.
-const MAX_EXPLANATION: usize = 600;
-
-/// Codes of bad requests that went wrong on their way.
-const PASSING: [&str; 4] = ["RequestTimeout", "IncompleteBody", "BadDigest", "InternalError"];
-
-/// What an endpoint is that was never there.
-pub(super) const NOBODY: &str = "nobody answers there";
-pub(super) const NO_ANSWER: &str = "no answer in time";
-
-/// A server that does not say how long its answer is will not say so later.
-const NO_LENGTH: &str = "Content-Length Header missing";
-
-/// What a server is that sends files from their start to their end only.
-pub(super) const WHOLE_ONLY: &str = "the server sends files whole only";
-
 /// What was being done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Operation {
     Opening,
     Listing,
     Reading { offset: u64, len: usize },
@@ -33,62 +16,46 @@ pub(super) enum Doing {
 }
 
 /// `failure` as an error about `path`, without secrets.
-pub(super) fn error_of(failure: &object_store::Error, path: &str, doing: Doing, options: &StorageOptions) -> Error {
-    let text = options.scrubbed(&chain(failure));
-    if let Some(refusal) = refusal(failure, &text) {
-        return Error::Refused { path: path.to_owned(), refusal, explanation: cut(&text) };
+pub(super) fn error_of(failure: &object_store::Error, path: &str, operation: Operation, options: &StorageOptions) -> Error {
+    let explanation = || options.scrubbed(&request_error(failure).map_or_else(|| chain(failure), ToString::to_string));
+    if let Some(refusal) = refusal(failure) {
+        return Error::Refused { path: path.to_owned(), refusal, explanation: explanation() };
     }
     let path = path.to_owned();
     match failure {
         object_store::Error::NotFound { .. } => Error::NotFound { path },
         object_store::Error::AlreadyExists { .. } => Error::AlreadyExists { path },
-        object_store::Error::Precondition { .. } if matches!(doing, Doing::Reading { .. } | Doing::Opening) => Error::Changed { path },
+        object_store::Error::Precondition { .. } if matches!(operation, Operation::Reading { .. } | Operation::Opening) => Error::Changed { path },
         object_store::Error::Precondition { .. } => Error::AlreadyExists { path },
-        _ => failed(path, doing, io::Error::new(kind(&text), cut(&at_endpoint(&text, options)))),
+        _ => failed(path, operation, io::Error::new(kind(failure), at_endpoint(&explanation(), options))),
     }
 }
 
-/// Of what no answer explains.
-fn kind(text: &str) -> io::ErrorKind {
-    if text.contains(NOBODY) {
-        return io::ErrorKind::ConnectionRefused;
+fn kind(failure: &object_store::Error) -> io::ErrorKind {
+    match cause_of(failure) {
+        Some(Cause::Unreachable) => io::ErrorKind::ConnectionRefused,
+        Some(cause) if cause.is_transient() => io::ErrorKind::TimedOut,
+        Some(_) => io::ErrorKind::Other,
+        None if is_of_connection(failure) => io::ErrorKind::TimedOut,
+        None => io::ErrorKind::Other,
     }
-    // Answers that were given name their status; everything else was a connection.
-    let is_connection = text.contains(NO_ANSWER) || text.contains("HTTP error") || text.contains("retry_timeout");
-    if is_connection && !text.contains("status code: 4") { io::ErrorKind::TimedOut } else { io::ErrorKind::Other }
 }
 
-/// Where a body stays away, nobody has said yet who was asked.
+/// The errors of bodies and of silence do not say who was asked.
 fn at_endpoint(text: &str, options: &StorageOptions) -> String {
-    let text = text.replace(&format!("max_retries: {}, ", usize::MAX), "");
     match options.endpoint().filter(|_| !text.contains("://")) {
         Some(endpoint) => format!("{text} (from {endpoint})"),
-        None => text,
+        None => text.to_owned(),
     }
 }
 
-/// Whether the same request may go well a moment later.
-pub(super) fn may_pass(failure: &object_store::Error) -> bool {
-    let is_unclear = matches!(failure, object_store::Error::Generic { .. } | object_store::Error::JoinError { .. });
-    let text = chain(failure);
-    is_unclear && refusal(failure, &text).is_none() && !text.contains(NOBODY) && !text.contains(NO_LENGTH) && !is_final(&text)
-}
-
-/// Answers that say the same however often they are asked for. An answer to HEAD has no words: of its 400, credentials that have expired are the cause.
-fn is_final(text: &str) -> bool {
-    let Some((_, answer)) = text.split_once("status code: ") else { return false };
-    let (status, words) = answer.split_at_checked(3).unwrap_or_default();
-    let may_differ = PASSING.iter().any(|code| words.contains(code));
-    matches!(status, "404" | "405" | "411" | "413" | "414" | "501") || (status == "400" && !may_differ)
-}
-
-pub(super) fn failed(path: String, doing: Doing, source: io::Error) -> Error {
-    match doing {
-        Doing::Opening => Error::Open { path, source },
-        Doing::Listing => Error::List { path, source },
-        Doing::Reading { offset, len } => Error::Read { path, offset, len, source },
-        Doing::Writing => Error::Write { path, source },
-        Doing::Publishing => Error::Publish { path, source },
+pub(super) fn failed(path: String, operation: Operation, source: io::Error) -> Error {
+    match operation {
+        Operation::Opening => Error::Open { path, source },
+        Operation::Listing => Error::List { path, source },
+        Operation::Reading { offset, len } => Error::Read { path, offset, len, source },
+        Operation::Writing => Error::Write { path, source },
+        Operation::Publishing => Error::Publish { path, source },
     }
 }
 
@@ -103,110 +70,86 @@ fn chain(failure: &object_store::Error) -> String {
         }
         source = error.source();
     }
-    text
+    // Retries are not counted, so the limit says nothing.
+    text.replace(&format!("max_retries: {}, ", usize::MAX), "").trim().trim_start_matches("Operation not supported: ").to_owned()
 }
 
-/// What the server says, of an answer in XML.
-fn said(text: &str) -> Option<String> {
-    let part = |name: &str| text.split_once(&format!("<{name}>"))?.1.split_once(&format!("</{name}>")).map(|(value, _)| value.trim());
-    Some(format!("{} ({})", part("Message")?, part("Code")?))
-}
-
-fn cut(text: &str) -> String {
-    let text = &*said(text).unwrap_or_else(|| text.trim().trim_start_matches("Operation not supported: ").to_owned());
-    match text.char_indices().nth(MAX_EXPLANATION) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+fn refusal(failure: &object_store::Error) -> Option<Refusal> {
+    match (cause_of(failure), failure) {
+        (Some(Cause::CredentialSource), _) => Some(Refusal::CredentialSource),
+        (Some(Cause::WholeFilesOnly), _) => Some(Refusal::WholeOnly),
+        (Some(Cause::NoCredentials), _) => Some(Refusal::NoCredentials),
+        (Some(Cause::Status { status, code, .. }), _) => code.as_deref().and_then(of_code).or_else(|| of_status(*status)),
+        (Some(Cause::Unreachable | Cause::NoAnswer | Cause::NoLength), _) => None,
+        (None, object_store::Error::PermissionDenied { .. }) => Some(Refusal::Permission),
+        (None, object_store::Error::Unauthenticated { .. }) => Some(Refusal::Credentials),
+        (None, _) => None,
     }
 }
 
-/// Of the Hugging Face Hub, which says of a data set that is private that there is none.
-const HUB_CODES: [(&str, Refusal); 4] = [
-    ("RepoNotFound", Refusal::NoSuchDataset),
-    ("RevisionNotFound", Refusal::NoSuchRevision),
-    ("GatedRepo", Refusal::Gated),
-    ("Invalid credentials in Authorization header", Refusal::Token),
-];
+/// By the codes of S3 and Google, of Azure, and of the Hugging Face Hub, which says of a private data set that there is none.
+fn of_code(code: &str) -> Option<Refusal> {
+    Some(match code {
+        "RepoNotFound" => Refusal::NoSuchDataset,
+        "RevisionNotFound" => Refusal::NoSuchRevision,
+        "GatedRepo" => Refusal::Gated,
+        "InvalidHubToken" => Refusal::Token,
+        "NoSuchBucket" | "ContainerNotFound" => Refusal::NoSuchBucket,
+        "ExpiredToken" | "TokenRefreshRequired" | "RequestExpired" => Refusal::Expired,
+        "RequestTimeTooSkewed" => Refusal::Clock,
+        "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => Refusal::Region,
+        "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AuthenticationFailed" | "AuthorizationFailure" => Refusal::Credentials,
+        _ => return None,
+    })
+}
 
-/// The codes are those of S3; others say the same by their status.
-fn refusal(failure: &object_store::Error, text: &str) -> Option<Refusal> {
-    let says = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
-    if says(&[SOURCE_FAILED]) {
-        return Some(Refusal::CredentialSource);
-    }
-    if says(&[WHOLE_ONLY]) {
-        return Some(Refusal::WholeOnly);
-    }
-    if let Some((_, refusal)) = HUB_CODES.iter().find(|(code, _)| says(&[code])) {
-        return Some(*refusal);
-    }
-    if says(&["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"]) {
-        return Some(Refusal::NoSuchBucket);
-    }
-    if says(&["ExpiredToken", "TokenRefreshRequired", "RequestExpired", "The provided token has expired"]) {
-        return Some(Refusal::Expired);
-    }
-    if says(&["RequestTimeTooSkewed"]) {
-        return Some(Refusal::Clock);
-    }
-    if says(&["PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint", "without following redirect", "BareRedirect"]) {
-        return Some(Refusal::Region);
-    }
-    if says(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AuthenticationFailed", "Server failed to authenticate the request"]) {
-        return Some(Refusal::Credentials);
-    }
-    if says(&METADATA_HOSTS) {
-        return Some(Refusal::NoCredentials);
-    }
-    match failure {
-        object_store::Error::PermissionDenied { .. } => Some(Refusal::Permission),
-        object_store::Error::Unauthenticated { .. } => Some(Refusal::Credentials),
-        // Listings are refused without a kind of their own.
-        _ if says(&["AccessDenied", "status code: 403"]) => Some(Refusal::Permission),
-        _ if says(&["status code: 401"]) => Some(Refusal::Credentials),
+fn of_status(status: u16) -> Option<Refusal> {
+    match status {
+        // Buckets of another region are answered with a redirect that a signature does not follow.
+        300..=399 => Some(Refusal::Region),
+        401 => Some(Refusal::Credentials),
+        // Of a listing; an object that is missing is an error of its own.
+        404 => Some(Refusal::NoSuchBucket),
+        403 => Some(Refusal::Permission),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::answer::RequestError;
     use super::*;
+    use object_store::client::HttpErrorKind;
 
-    #[test]
-    fn what_a_store_says_for_good_is_not_asked_for_again() {
-        let answered =
-            |text: &str| object_store::Error::Generic { store: "S3", source: format!("Server returned non-2xx status code: {text}").into() };
-        for final_answer in ["405 Method Not Allowed: <Error/>", "400 Bad Request: ", "501 Not Implemented: "] {
-            assert!(!may_pass(&answered(final_answer)), "{final_answer}");
-        }
-        // An answer that announced more than there is was asked for its rest.
-        assert!(may_pass(&answered("416 Range Not Satisfiable: <Error/>")));
-        let with_words = "400 Bad Request: <Error><Code>IncompleteBody</Code></Error>";
-        for passing in ["500 Internal Server Error: ", "503 Slow Down: ", "429 Too Many Requests: ", "408 Request Timeout: ", with_words] {
-            assert!(may_pass(&answered(passing)), "{passing}");
-        }
+    fn answered(status: u16, code: Option<&str>) -> object_store::Error {
+        let cause = Cause::Status { status, code: code.map(str::to_owned), retry_after: None };
+        let error = RequestError::new(cause, "explained").of_kind(HttpErrorKind::Unknown);
+        object_store::Error::Generic { store: "S3", source: Box::new(error) }
     }
 
     #[test]
-    fn refusal_of_a_listing_is_known_by_its_words_or_its_status() {
-        let answered =
-            |text: &str| object_store::Error::Generic { store: "Azure", source: format!("Server returned non-2xx status code: {text}").into() };
-        for (text, wanted) in [
-            ("403 Forbidden: <Code>AuthorizationPermissionMismatch</Code>", Refusal::Permission),
-            ("403 Forbidden: <Code>AuthenticationFailed</Code>", Refusal::Credentials),
-            ("401 Unauthorized: ", Refusal::Credentials),
+    fn refusal_is_known_by_its_code_before_its_status() {
+        for (status, code, wanted) in [
+            (403, Some("AuthorizationPermissionMismatch"), Some(Refusal::Permission)),
+            (403, Some("AuthenticationFailed"), Some(Refusal::Credentials)),
+            (403, Some("RequestTimeTooSkewed"), Some(Refusal::Clock)),
+            (400, Some("ExpiredToken"), Some(Refusal::Expired)),
+            (404, Some("NoSuchBucket"), Some(Refusal::NoSuchBucket)),
+            (401, None, Some(Refusal::Credentials)),
+            (301, None, Some(Refusal::Region)),
+            (500, None, None),
+            (405, None, None),
         ] {
-            let failure = answered(text);
-            assert_eq!(refusal(&failure, &chain(&failure)), Some(wanted), "{text}");
-            assert!(!may_pass(&failure), "{text}");
+            assert_eq!(refusal(&answered(status, code)), wanted, "{status} {code:?}");
         }
     }
 
     #[test]
     fn silence_is_an_outage_that_names_who_was_asked() {
         let options = StorageOptions::new([("endpoint".to_owned(), "http://host:1".to_owned())]);
-        let silence = object_store::Error::Generic { store: "S3", source: "HTTP error: request or response body error: operation timed out".into() };
-        let error = error_of(&silence, "s3://b/k", Doing::Reading { offset: 0, len: 1 }, &options);
+        let silence = RequestError::new(Cause::NoAnswer, "no answer in time").of_kind(HttpErrorKind::Timeout);
+        let silence = object_store::Error::Generic { store: "S3", source: Box::new(silence) };
+        let error = error_of(&silence, "s3://b/k", Operation::Reading { offset: 0, len: 1 }, &options);
         assert!(error.is_outage() && error.hint().is_some_and(|hint| hint.contains("retry_timeout")));
         assert!(std::error::Error::source(&error).is_some_and(|source| source.to_string().contains("http://host:1")));
     }

@@ -1,7 +1,7 @@
 //! One run of bytes of one version, by as many requests at once as it is worth.
 
+use super::answer::{Cause, RequestError, is_refusal, is_transient};
 use super::client::Client;
-use super::failure::{WHOLE_ONLY, may_pass};
 use super::version::Version;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
@@ -32,8 +32,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    fn may_pass(&self) -> bool {
-        matches!(self, Self::Store(error) if may_pass(error))
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Store(error) if is_transient(error))
     }
 }
 
@@ -88,14 +88,14 @@ async fn patient_part(
     loop {
         match part(client, key, version, span.clone(), &mut buffer).await {
             Ok(()) => return Ok(buffer),
-            Err(failure) if failure.may_pass() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            Err(failure) if failure.is_transient() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
             Err(failure) => return Err(failure),
         }
     }
 }
 
 async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, buffer: &mut BytesMut) -> Result<(), Failure> {
-    let _passage = client.gate.enter().await;
+    let _permit = client.limiter.acquire().await;
     let options = GetOptions { range: Some(GetRange::Bounded(span.clone())), if_match: version.condition(), ..GetOptions::default() };
     let answer = client.objects.get_opts(key, options).await?;
     if version.is_other_than(&Version::of(&answer.meta)) || answer.range != span {
@@ -132,14 +132,14 @@ pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64, patience:
     let until = Instant::now() + patience;
     loop {
         match one_tail(client, key, tail_bytes, patience).await {
-            Err(failure) if failure.may_pass() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            Err(failure) if failure.is_transient() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
             answer => return answer,
         }
     }
 }
 
 async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
-    let _passage = client.gate.enter().await;
+    let _permit = client.limiter.acquire().await;
     if !client.knows_ends {
         return head(client, key).await;
     }
@@ -153,11 +153,7 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
             fill(client, answer, &mut bytes, len).await?;
             Ok((meta, bytes.freeze()))
         }
-        Err(
-            error @ (object_store::Error::NotFound { .. }
-            | object_store::Error::PermissionDenied { .. }
-            | object_store::Error::Unauthenticated { .. }),
-        ) => Err(error.into()),
+        Err(error) if is_refusal(&error) => Err(error.into()),
         Err(object_store::Error::NotSupported { .. }) => whole(client, key).await,
         // Asking otherwise would take as long once more.
         Err(error) if begun.elapsed() >= patience => Err(error.into()),
@@ -173,11 +169,7 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
 async fn head(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failure> {
     match client.objects.head(key).await {
         Ok(meta) => Ok((meta, Bytes::new())),
-        Err(
-            refused @ (object_store::Error::PermissionDenied { .. }
-            | object_store::Error::Unauthenticated { .. }
-            | object_store::Error::NotFound { .. }),
-        ) => {
+        Err(refused) if is_refusal(&refused) => {
             // Refusals of this request have no words; those of another one say why.
             let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
             Err(client.objects.get_opts(key, options).await.err().unwrap_or(refused).into())
@@ -191,7 +183,8 @@ async fn whole(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failu
     let answer = client.objects.get_opts(key, GetOptions::default()).await?;
     let meta = answer.meta.clone();
     if meta.size > WHOLE {
-        let source = format!("{WHOLE_ONLY}, and this one has {} bytes; up to {WHOLE} are fetched so", meta.size).into();
+        let text = format!("the server sends files whole only, and this one has {} bytes; up to {WHOLE} are fetched whole", meta.size);
+        let source = Box::new(RequestError::new(Cause::WholeFilesOnly, text));
         return Err(Failure::Store(object_store::Error::NotSupported { source }));
     }
     let len = usize::try_from(meta.size).map_err(|_| Failure::Memory)?;

@@ -1,7 +1,7 @@
 //! Where an object is: the store that holds it, and its key there.
 
 use super::hub::Address;
-use super::options;
+use crate::append_list::AppendList;
 use crate::secrets::{has_keys, hide_in_url};
 use crate::{Error, Result};
 use object_store::path::Path;
@@ -16,8 +16,8 @@ pub(super) enum Service {
     Http,
     /// Data sets of the Hugging Face Hub.
     Hub,
-    /// File systems that were given for their schemes.
-    Foreign,
+    /// File systems of fsspec, given for their schemes.
+    Fsspec,
 }
 
 impl Service {
@@ -38,7 +38,7 @@ impl Service {
             Self::S3 | Self::Gcs | Self::Azure => None,
             Self::Http => Some("HTTP servers are read only"),
             Self::Hub => Some("data sets of the Hugging Face Hub are read only here"),
-            Self::Foreign => Some("file systems of fsspec are read only here"),
+            Self::Fsspec => Some("file systems of fsspec are read only here"),
         }
     }
 }
@@ -55,17 +55,29 @@ pub(super) struct Location {
 }
 
 pub(crate) fn is_remote(path: &str) -> bool {
-    path.split_once("://").is_some_and(|(scheme, _)| Service::of(scheme).is_some())
-        || foreign(path).is_some_and(|place| options::has_files(&place.root))
+    path.split_once("://").is_some_and(|(scheme, _)| Service::of(scheme).is_some()) || fsspec(path).is_some_and(|place| is_served(&place.root))
 }
 
-/// Of a scheme that only a file system of somebody else serves. Its root has no bucket, and a path from the root of that system keeps its slash.
-fn foreign(path: &str) -> Option<Location> {
+/// Roots that file systems of fsspec serve in this process.
+static SERVED: AppendList<String> = AppendList::new();
+
+pub(super) fn serve(root: &str) {
+    if !is_served(root) {
+        SERVED.push(root.to_owned());
+    }
+}
+
+fn is_served(root: &str) -> bool {
+    SERVED.iter().any(|served| served == root)
+}
+
+/// Of a scheme that only a file system of fsspec serves. Its root has no bucket, and a path from the root of that system keeps its slash.
+fn fsspec(path: &str) -> Option<Location> {
     let (scheme, rest) = path.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase()) && scheme != "file" && Service::of(scheme).is_none();
     let key = rest.strip_prefix('/');
     let root = if key.is_some() { format!("{scheme}://") } else { format!("{scheme}:/") };
-    is_scheme.then(|| Location { service: Service::Foreign, root, key: key.unwrap_or(rest).to_owned() })
+    is_scheme.then(|| Location { service: Service::Fsspec, root, key: key.unwrap_or(rest).to_owned() })
 }
 
 /// What is signed is as good as a key: it would be stored with the path, and sent with it.
@@ -75,7 +87,7 @@ fn refuse_keys(path: &str) -> Result<()> {
     }
     hide_in_url(path);
     let what = "a path must not contain keys, tokens or signatures; pass credentials in storage_options or the environment, or download the file";
-    Err(options::refused(path, what.to_owned()))
+    Err(Error::refused(path, what.to_owned()))
 }
 
 impl Location {
@@ -85,7 +97,7 @@ impl Location {
     /// As there.
     pub(super) fn to_be_served(path: &str) -> Result<Self> {
         refuse_keys(path)?;
-        foreign(path).map_or_else(|| Self::parse(path), Ok)
+        fsspec(path).map_or_else(|| Self::parse(path), Ok)
     }
 
     /// # Errors
@@ -95,7 +107,7 @@ impl Location {
         refuse_keys(path)?;
         let (scheme, rest) = path.split_once("://").unwrap_or_default();
         let Some(service) = Service::of(scheme) else {
-            let served = foreign(path).filter(|place| options::has_files(&place.root));
+            let served = fsspec(path).filter(|place| is_served(&place.root));
             return served.ok_or_else(|| Error::UnsupportedScheme { path: path.to_owned(), scheme: scheme.to_owned() });
         };
         if service == Service::Hub {
@@ -110,10 +122,10 @@ impl Location {
         if service == Service::Http && path.contains('?') {
             // What is signed is as good as a key, so it is not shown.
             let what = "addresses with a query, such as signed ones, are not read; name the bucket and its credentials, or fetch the file";
-            return Err(options::refused(&format!("{}?…", options::without_keys(path)), what.to_owned()));
+            return Err(Error::refused(path, what.to_owned()));
         }
         if service == Service::Http && bucket.contains('@') {
-            return Err(options::refused(&options::without_keys(path), "a path must not contain credentials".to_owned()));
+            return Err(Error::refused(path, "a path must not contain credentials".to_owned()));
         }
         Ok(Self { service, root: format!("{scheme}://{bucket}"), key: key.to_owned() })
     }

@@ -3,7 +3,7 @@
 //! Small reads are served from a window that is fetched around them; it grows while somebody reads on in order. Large ones and batches of ranges are fetched
 //! as they are.
 
-use super::failure::{Doing, error_of, failed};
+use super::failure::{Operation, error_of, failed};
 use super::fetch::{self, Failure};
 use super::runtime;
 use super::store::RemoteStore;
@@ -104,7 +104,7 @@ impl RemoteObject {
 
     fn fetched(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
         let first = spans.first().cloned().unwrap_or_default();
-        let doing = Doing::Reading { offset: first.start, len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX) };
+        let operation = Operation::Reading { offset: first.start, len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX) };
         let patience = self.store.patience();
         let answers = if spans.iter().map(|span| span.end.saturating_sub(span.start)).sum::<u64>() <= SMALL {
             // What makes the client may fail, and says so here.
@@ -118,11 +118,11 @@ impl RemoteObject {
             let client = self.store.client()?;
             runtime::wait(try_join_all(spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span, patience))))
         };
-        let answers = answers.map_err(|source| failed(self.path.clone(), doing, source))?;
+        let answers = answers.map_err(|source| failed(self.path.clone(), operation, source))?;
         answers.map_err(|failure| match failure {
             Failure::Changed => Error::Changed { path: self.path.clone() },
-            Failure::Store(error) => error_of(&error, &self.path, doing, self.store.options()),
-            Failure::Memory => failed(self.path.clone(), doing, io::ErrorKind::OutOfMemory.into()),
+            Failure::Store(error) => error_of(&error, &self.path, operation, self.store.options()),
+            Failure::Memory => failed(self.path.clone(), operation, io::ErrorKind::OutOfMemory.into()),
         })
     }
 

@@ -1,18 +1,14 @@
 //! How a store is reached: endpoints, credentials, limits.
 //!
-//! Options belong to a root such as `s3://bucket` and to this process; what is opened below that root uses the latest ones. The invariant: the value of an
-//! option that may be a secret is neither shown nor given away, except to the client of the store.
+//! The invariant: the value of an option that may be a secret is neither shown nor given away, except to the client of the store.
 
-use super::given::{CredentialSource, ForeignFiles};
-use super::location::{Location, Service};
-use super::store::RemoteStore;
-use crate::secrets::{hide, hide_environment, hide_in_url, is_harmless, redacted, shown as without_keys_in};
-use crate::{Error, Result, local_path};
+use super::providers::{CredentialSource, FsspecFiles};
+use crate::local_path;
+use crate::secrets::{hide, hide_in_url, is_harmless, redacted, shown as without_keys_in};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What `fsspec` and its file systems call them.
@@ -28,7 +24,7 @@ const CACHE_BYTES: u64 = 64 << 30;
 pub struct StorageOptions {
     named: BTreeMap<String, String>,
     credentials: Option<Arc<dyn CredentialSource>>,
-    files: Option<Arc<dyn ForeignFiles>>,
+    files: Option<Arc<dyn FsspecFiles>>,
 }
 
 impl PartialEq for StorageOptions {
@@ -85,7 +81,7 @@ impl StorageOptions {
 
     /// Serves the scheme of the path that these options are for.
     #[must_use]
-    pub fn with_files(self, files: Arc<dyn ForeignFiles>) -> Self {
+    pub fn with_files(self, files: Arc<dyn FsspecFiles>) -> Self {
         Self { files: Some(files), ..self }
     }
 
@@ -93,7 +89,11 @@ impl StorageOptions {
         self.credentials.as_ref()
     }
 
-    pub(super) fn files(&self) -> Option<&Arc<dyn ForeignFiles>> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.named.get(name).map(String::as_str)
+    }
+
+    pub(super) fn files(&self) -> Option<&Arc<dyn FsspecFiles>> {
         self.files.as_ref()
     }
 
@@ -124,7 +124,7 @@ impl StorageOptions {
     }
 
     /// Ours, and what is left for the client of the store.
-    pub(super) fn split(&self) -> std::result::Result<(Limits, Named<'_>), String> {
+    pub(super) fn split(&self) -> Result<(Limits, Named<'_>), String> {
         let mut limits = Limits::default();
         let mut others = Vec::new();
         for (name, value) in self.iter() {
@@ -199,131 +199,6 @@ impl Default for Limits {
     }
 }
 
-/// The stores of this process and their options, the latest last. Nothing is locked: a child that was forked finds it in order.
-static STORES: Link = Link(OnceLock::new());
-
-#[derive(Debug)]
-struct Link(OnceLock<Box<Node>>);
-
-#[derive(Debug)]
-struct Node {
-    root: String,
-    options: StorageOptions,
-    /// By somebody who gave options, and not only by a path.
-    is_named: bool,
-    store: Arc<RemoteStore>,
-    next: Link,
-}
-
-fn latest(root: &str) -> Option<&'static Node> {
-    let mut link = &STORES;
-    let mut found = None;
-    while let Some(node) = link.0.get() {
-        if node.root == root {
-            found = Some(&**node);
-        }
-        link = &node.next;
-    }
-    found
-}
-
-fn add(location: &Location, options: StorageOptions, is_named: bool) -> Result<Arc<RemoteStore>> {
-    // The client looks at these now, and may say so.
-    hide_environment();
-    let store = Arc::new(RemoteStore::new(location, &options)?);
-    let mut node = Box::new(Node { root: location.root.clone(), options, is_named, store: Arc::clone(&store), next: Link(OnceLock::new()) });
-    let mut link = &STORES;
-    loop {
-        match link.0.set(node) {
-            Ok(()) => return Ok(store),
-            Err(refused) => node = refused,
-        }
-        match link.0.get() {
-            Some(taken) => link = &taken.next,
-            None => return Ok(store),
-        }
-    }
-}
-
-/// From now on, what is opened below the root of `path` uses these options. Objects that are open keep theirs.
-///
-/// # Errors
-/// [`Error::Open`] for an option that the store does not know, and for a path that is not remote.
-pub fn configure(path: &str, options: StorageOptions) -> Result<()> {
-    let location = if options.files.is_some() { Location::to_be_served(path)? } else { Location::parse(path)? };
-    let known = latest(&location.root);
-    if location.service == Service::Foreign && known.is_some_and(|node| ids_differ(node.options.files.as_ref(), options.files.as_ref())) {
-        // What is open would be read on from another file system, for files are opened again by their paths.
-        return Err(refused(path, format!("another file system serves {}/ in this process", location.root)));
-    }
-    if options.files.is_some() && location.service != Service::Foreign {
-        return Err(refused(path, "this scheme is served by a client of its own".to_owned()));
-    }
-    if known.is_none_or(|node| node.options != options || !node.is_named) {
-        add(&location, options, true)?;
-    }
-    Ok(())
-}
-
-fn ids_differ(one: Option<&Arc<dyn ForeignFiles>>, other: Option<&Arc<dyn ForeignFiles>>) -> bool {
-    one.map(|files| files.id()) != other.map(|files| files.id())
-}
-
-/// Whether a file system was given for a root.
-pub(super) fn has_files(root: &str) -> bool {
-    latest(root).is_some_and(|node| node.options.files.is_some())
-}
-
-/// Whether what is opened below the root of `path` already uses options that say what `options` say, and maybe more: keys, for one, that do not travel with
-/// what another process, or this one, has stored.
-#[must_use]
-pub fn is_reached_with(path: &str, options: &StorageOptions) -> bool {
-    let Some(node) = Location::parse(path).ok().and_then(|location| latest(&location.root)) else { return false };
-    let pin = node.store.commit().map(|commit| format!("{}={commit}", node.root));
-    options.iter().all(|(name, value)| match name {
-        "revisions" => pin.as_deref().is_some_and(|pin| value.split_whitespace().any(|pair| pair == pin)),
-        name => node.options.named.get(name).is_some_and(|known| known == value),
-    })
-}
-
-/// The commits of data sets of the Hub that are read below `paths`, for another process that is to read the same: pairs of a root and a commit.
-#[must_use]
-pub fn pinned_revisions<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
-    let pinned = |path: &str| {
-        let location = Location::parse(path).ok()?;
-        let commit = latest(&location.root)?.store.commit()?;
-        Some((location.root, commit))
-    };
-    let mut found: Vec<_> = paths.into_iter().filter_map(pinned).collect();
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-/// Whether the user named the store of `path` by giving options for it, and not only by a path.
-pub(crate) fn is_named(path: &str) -> bool {
-    Location::parse(path).ok().and_then(|location| latest(&location.root)).is_some_and(|node| node.is_named)
-}
-
-/// What was configured for the root of `path`.
-#[must_use]
-pub fn options_of(path: &str) -> Option<StorageOptions> {
-    let location = Location::parse(path).ok()?;
-    latest(&location.root).map(|node| node.options.clone())
-}
-
-pub(super) fn store_at(location: &Location) -> Result<Arc<RemoteStore>> {
-    match latest(&location.root) {
-        Some(node) => Ok(Arc::clone(&node.store)),
-        None => add(location, StorageOptions::default(), false),
-    }
-}
-
-pub(super) fn refused(path: &str, what: String) -> Error {
-    // The path of the error itself may be shown too.
-    Error::Open { path: without_keys_in(path), source: io::Error::new(io::ErrorKind::InvalidInput, what) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,18 +239,5 @@ mod tests {
             let what = options(&[("endpoint", value)]).split().unwrap_err();
             assert!(what.contains("endpoint") && what.contains("host") && !what.contains("hunter2"), "{what}");
         }
-    }
-
-    #[test]
-    fn latest_options_of_a_root_hold_for_everything_below_it() {
-        configure("s3://of-a-test/x", options(&[("region", "eu-1"), ("key", "a"), ("secret", "b")])).unwrap();
-        configure("s3://of-a-test", options(&[("region", "eu-2"), ("key", "a"), ("secret", "b")])).unwrap();
-        assert_eq!(options_of("s3://of-a-test/deep/below").unwrap().without_secrets(), options(&[("region", "eu-2")]));
-        assert!(options_of("s3://of-a-test-2/x").is_none());
-        assert!(is_reached_with("s3://of-a-test/x", &options(&[("region", "eu-2")])) && is_reached_with("s3://of-a-test/x", &options(&[])));
-        assert!(!is_reached_with("s3://of-a-test/x", &options(&[("region", "eu-1")])));
-        assert!(!is_reached_with("s3://of-a-test/x", &options(&[("endpoint", "http://h")])) && !is_reached_with("s3://of-a-test-2/x", &options(&[])));
-        assert!(configure("/local", StorageOptions::default()).is_err());
-        assert!(configure("s3://of-a-test", options(&[("colour", "red")])).is_err());
     }
 }

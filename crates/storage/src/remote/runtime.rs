@@ -1,6 +1,6 @@
 //! The runtime that requests run on: two threads, started by the first request of a process.
 
-use super::failure::may_pass;
+use super::answer::is_transient;
 use super::process::PerProcess;
 use crate::interrupts::unless_interrupted;
 use crate::waiting::waiting;
@@ -65,7 +65,7 @@ where
         let mut pause = FIRST_PAUSE;
         loop {
             match request().await {
-                Err(error) if may_pass(&error) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
+                Err(error) if is_transient(&error) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
                 answer => return answer,
             }
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -3,7 +3,8 @@
 //! Until that request nobody sees anything; a writer that dies leaves an upload without a name, which the bucket's own rule for such uploads removes. Under
 //! [`Replace::Never`] the last request carries the condition that there is no such object, so of two writers one is refused.
 
-use super::failure::{Doing, error_of, failed, may_pass};
+use super::answer::is_transient;
+use super::failure::{Operation, error_of, failed};
 use super::location::Location;
 use super::runtime;
 use super::store::RemoteStore;
@@ -82,17 +83,17 @@ impl RemoteStaged {
     }
 
     fn parts(&self) -> Result<Arc<dyn MultipartStore>> {
-        let unable = || failed(self.path.clone(), Doing::Writing, io::Error::new(io::ErrorKind::Unsupported, "the store takes no parts"));
+        let unable = || failed(self.path.clone(), Operation::Writing, io::Error::new(io::ErrorKind::Unsupported, "the store takes no parts"));
         self.store.client()?.parts.clone().ok_or_else(unable)
     }
 
     /// A request that may be made twice: what it did before is known by the token, or replaced.
-    fn wait<T, F>(&self, doing: Doing, request: impl FnMut() -> F) -> Result<T>
+    fn wait<T, F>(&self, operation: Operation, request: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
     {
-        let answer = runtime::wait_patiently(self.store.patience(), request).map_err(|source| failed(self.path.clone(), doing, source))?;
-        answer.map_err(|error| error_of(&error, &self.path, doing, self.store.options()))
+        let answer = runtime::wait_patiently(self.store.patience(), request).map_err(|source| failed(self.path.clone(), operation, source))?;
+        answer.map_err(|error| error_of(&error, &self.path, operation, self.store.options()))
     }
 
     /// Sends what is gathered as a part.
@@ -102,7 +103,7 @@ impl RemoteStaged {
             Some(upload) => upload,
             None => {
                 let options = PutMultipartOptions { attributes: self.token.attributes(), ..PutMultipartOptions::default() };
-                let upload = self.wait(Doing::Writing, || parts.create_multipart_opts(&self.key, options.clone()))?;
+                let upload = self.wait(Operation::Writing, || parts.create_multipart_opts(&self.key, options.clone()))?;
                 self.upload = Some(upload.clone());
                 upload
             }
@@ -111,26 +112,26 @@ impl RemoteStaged {
             self.receive()?;
         }
         let (key, number, payload) = (self.key.clone(), self.sent.len() + self.sending.len(), PutPayload::from(self.buffer.split().freeze()));
-        let (gate, patience) = (Arc::clone(&self.store.client()?.gate), self.store.patience());
+        let (limiter, patience) = (Arc::clone(&self.store.client()?.limiter), self.store.patience());
         let request = async move {
-            let _passage = gate.enter().await;
+            let _permit = limiter.acquire().await;
             let begun = Instant::now();
             loop {
                 match parts.put_part(&key, &upload, number, payload.clone()).await {
-                    Err(error) if may_pass(&error) && begun.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+                    Err(error) if is_transient(&error) && begun.elapsed() < patience => tokio::time::sleep(PAUSE).await,
                     answer => return answer,
                 }
             }
         };
-        self.sending.push_back(runtime::spawn(request).map_err(|source| failed(self.path.clone(), Doing::Writing, source))?);
+        self.sending.push_back(runtime::spawn(request).map_err(|source| failed(self.path.clone(), Operation::Writing, source))?);
         Ok(())
     }
 
     fn receive(&mut self) -> Result<()> {
         let Some(sending) = self.sending.pop_front() else { return Ok(()) };
-        let part = runtime::wait(sending).map_err(|source| failed(self.path.clone(), Doing::Writing, source))?;
-        let part = part.map_err(|error| failed(self.path.clone(), Doing::Writing, io::Error::other(error)))?;
-        self.sent.push(part.map_err(|error| error_of(&error, &self.path, Doing::Writing, self.store.options()))?);
+        let part = runtime::wait(sending).map_err(|source| failed(self.path.clone(), Operation::Writing, source))?;
+        let part = part.map_err(|error| failed(self.path.clone(), Operation::Writing, io::Error::other(error)))?;
+        self.sent.push(part.map_err(|error| error_of(&error, &self.path, Operation::Writing, self.store.options()))?);
         Ok(())
     }
 
@@ -154,7 +155,7 @@ impl RemoteStaged {
                 let payload = PutPayload::from(self.buffer.split().freeze());
                 let mode = if replace == Replace::Never { PutMode::Create } else { PutMode::Overwrite };
                 let options = PutOptions { mode, attributes: self.token.attributes(), ..PutOptions::default() };
-                let put = || self.wait(Doing::Publishing, || client.objects.put_opts(&self.key, payload.clone(), options.clone()));
+                let put = || self.wait(Operation::Publishing, || client.objects.put_opts(&self.key, payload.clone(), options.clone()));
                 self.once(|| put().map(drop))?;
             }
             Some(upload) => {
@@ -163,7 +164,7 @@ impl RemoteStaged {
                     self.refuse_taken()?;
                     client.conditional.add(&upload);
                 }
-                let complete = || self.wait(Doing::Publishing, || parts.complete_multipart(&self.key, &upload, self.sent.clone()));
+                let complete = || self.wait(Operation::Publishing, || parts.complete_multipart(&self.key, &upload, self.sent.clone()));
                 let completed = self.once(|| complete().map(drop));
                 client.conditional.remove(&upload);
                 completed?;
@@ -269,8 +270,8 @@ impl Staged for RemoteStaged {
         if replace == Replace::Never && runtime::wait(client.objects.head(&target_key)).is_ok_and(|answer| answer.is_ok()) {
             return Err(Error::AlreadyExists { path: target });
         }
-        self.wait(Doing::Publishing, || client.objects.copy(&key, &target_key))?;
-        self.wait(Doing::Publishing, || client.objects.delete(&key))
+        self.wait(Operation::Publishing, || client.objects.copy(&key, &target_key))?;
+        self.wait(Operation::Publishing, || client.objects.delete(&key))
     }
 }
 

@@ -9,9 +9,10 @@ mod site;
 
 pub(super) use address::Address;
 
+use super::answer::{Cause, Judge, cause_of, is_transient};
 use super::read_only::Readable;
 use async_trait::async_trait;
-use object_store::client::{HttpClient, HttpConnector, HttpRequest, HttpRequestBody};
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody};
 use object_store::http::{HttpBuilder, HttpStore};
 use object_store::path::Path;
 use object_store::{ClientOptions, Error, GetOptions, GetResult, ObjectMeta, ObjectStore, Result, RetryConfig};
@@ -72,6 +73,7 @@ impl HubStore {
             commit.get_or_init(|| found);
         }
         let client = HttpClient::new(HubService::new(client, &site));
+        let client = HttpClient::new(Judge { client, is_web: false, allows_imdsv1: false });
         Ok(Self { address: address.clone(), site, commit: Arc::clone(commit), client, retry, files: OnceCell::new() })
     }
 
@@ -113,13 +115,15 @@ impl HubStore {
         let until = Instant::now() + self.retry.retry_timeout;
         let mut pause = FIRST_PAUSE;
         loop {
-            let (failure, wished) = match self.one_page(url).await {
-                Ok(page) => return Ok(page),
-                Err((failure @ Error::Generic { .. }, wished)) => (failure, wished),
-                Err((refused, _)) => return Err(refused),
+            let failure = match self.one_page(url).await {
+                Err(failure) if is_transient(&failure) => failure,
+                answer => return answer,
             };
-            // Who is asked too much says for how long.
-            let wait = wished.unwrap_or(pause);
+            // A server that is asked too much says for how long.
+            let wait = match cause_of(&failure) {
+                Some(Cause::Status { retry_after: Some(wished), .. }) => *wished,
+                _ => pause,
+            };
             if Instant::now() + wait > until {
                 return Err(failure);
             }
@@ -128,30 +132,21 @@ impl HubStore {
         }
     }
 
-    async fn one_page(&self, url: &Url) -> Result<Page, (Error, Option<Duration>)> {
-        let surely = |error| (error, None);
+    async fn one_page(&self, url: &Url) -> Result<Page> {
+        let failed = |error: HttpError| Error::Generic { store: STORE, source: error.into() };
         let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.uri_mut() = url.as_str().parse().map_err(|error| surely(Error::NotSupported { source: Box::new(error) }))?;
-        let answer = self.client.execute(request).await.map_err(|error| surely(Error::Generic { store: STORE, source: error.into() }))?;
-        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let body = answer.into_body().bytes().await.map_err(|error| surely(Error::Generic { store: STORE, source: error.into() }))?;
-        let said = || -> Box<dyn std::error::Error + Send + Sync> { format!("status {status}: {}", String::from_utf8_lossy(&body)).into() };
-        let path = url.path().to_owned();
-        match status {
-            200..=299 => {
-                let content = serde_json::from_slice(&body).map_err(|error| surely(Error::NotSupported { source: Box::new(error) }))?;
-                Ok(Page { content, next: header("link").and_then(next_of).and_then(|next| url.join(next).ok()) })
-            }
-            401 => Err(surely(Error::Unauthenticated { path, source: said() })),
-            403 => Err(surely(Error::PermissionDenied { path, source: said() })),
-            404 => Err(surely(Error::NotFound { path, source: said() })),
-            408 | 429 | 500..=599 => {
-                let wished = header("retry-after").and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
-                Err((Error::Generic { store: STORE, source: said() }, wished))
-            }
-            _ => Err(surely(Error::NotSupported { source: said() })),
+        *request.uri_mut() = url.as_str().parse().map_err(|error| Error::NotSupported { source: Box::new(error) })?;
+        let answer = self.client.execute(request).await.map_err(failed)?;
+        let (status, next) = (answer.status(), answer.headers().get("link").and_then(|value| value.to_str().ok()).and_then(next_of));
+        let next = next.and_then(|next| url.join(next).ok());
+        let is_entry = answer.headers().get("x-error-code").is_some_and(|code| code == "EntryNotFound");
+        let body = answer.into_body().bytes().await.map_err(failed)?;
+        if !status.is_success() {
+            let source = format!("status {status}: {}", String::from_utf8_lossy(&body)).into();
+            return Err(if is_entry { Error::NotFound { path: url.path().to_owned(), source } } else { Error::NotSupported { source } });
         }
+        let content = serde_json::from_slice(&body).map_err(|error| Error::NotSupported { source: Box::new(error) })?;
+        Ok(Page { content, next })
     }
 }
 
@@ -203,7 +198,7 @@ impl Readable for HubStore {
                     next = page.next;
                 }
                 // There is the data set, and no such folder.
-                Err(Error::NotFound { source, .. }) if source.to_string().contains("EntryNotFound") => return Ok(Vec::new()),
+                Err(Error::NotFound { .. }) => return Ok(Vec::new()),
                 Err(error) => return Err(error),
             }
         }

@@ -5,7 +5,7 @@
 use super::site::Site;
 use async_trait::async_trait;
 use object_store::HeaderValue;
-use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
+use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -16,13 +16,10 @@ use url::Url;
 const TARGET_LIVES: Duration = Duration::from_mins(15);
 const MAX_TARGETS: usize = 1 << 16;
 const MAX_HOPS: usize = 8;
-/// Answers that explain themselves are short.
-const MAX_EXPLANATION: usize = 4 << 10;
 
 const LINKED_TAG: &str = "x-linked-etag";
 const LINKED_SIZE: &str = "x-linked-size";
 const ERROR_CODE: &str = "x-error-code";
-const ERROR_MESSAGE: &str = "x-error-message";
 
 #[derive(Debug)]
 pub(super) struct HubService {
@@ -92,7 +89,7 @@ impl HubService {
             let Some(next) = next.and_then(|next| next.to_str().ok()) else {
                 let is_elsewhere = answer.status().is_success() && !self.is_own(&address);
                 self.remember(asked, is_elsewhere.then(|| Target { address, tag: tag.clone(), since: Instant::now() }));
-                return explained(tagged(answer, tag)).await;
+                return Ok(coded(tagged(answer, tag)));
             };
             let next = next.to_owned();
             if let Some(size) = answer.headers().get(LINKED_SIZE).filter(|_| request.method() == "HEAD").cloned() {
@@ -128,18 +125,12 @@ fn whole(mut answer: HttpResponse, size: HeaderValue) -> HttpResponse {
     answer
 }
 
-/// What the Hub says of a refusal stands in the headers; whoever reads the error sees the body.
-async fn explained(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
-    if !answer.status().is_client_error() {
-        return Ok(answer);
+/// A refused token has no code of the Hub.
+fn coded(mut answer: HttpResponse) -> HttpResponse {
+    if answer.status().as_u16() == 401 && !answer.headers().contains_key(ERROR_CODE) {
+        answer.headers_mut().insert(ERROR_CODE, HeaderValue::from_static("InvalidHubToken"));
     }
-    let (parts, body) = answer.into_parts();
-    let said = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let text = match (said(ERROR_CODE), said(ERROR_MESSAGE)) {
-        (None, None) => String::from_utf8_lossy(&body.bytes().await?).chars().take(MAX_EXPLANATION).collect(),
-        (code, message) => format!("{}: {}", code.unwrap_or_default(), message.unwrap_or_default()),
-    };
-    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
+    answer
 }
 
 #[async_trait]

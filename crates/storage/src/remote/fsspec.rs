@@ -1,6 +1,6 @@
 //! A file system of somebody else as a store: slow, since each answer is made by code of another language, one at a time.
 
-use super::given::{ForeignFile, ForeignFiles};
+use super::providers::{FsspecFile, FsspecFiles};
 use super::read_only::Readable;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
@@ -13,24 +13,24 @@ use std::time::SystemTime;
 const STORE: &str = "file system";
 
 #[derive(Debug)]
-pub(super) struct ForeignStore {
+pub(super) struct FsspecStore {
     /// With the slash that keys go behind.
     root: String,
-    files: Arc<dyn ForeignFiles>,
+    files: Arc<dyn FsspecFiles>,
 }
 
-impl ForeignStore {
-    pub(super) fn new(root: &str, files: &Arc<dyn ForeignFiles>) -> Self {
+impl FsspecStore {
+    pub(super) fn new(root: &str, files: &Arc<dyn FsspecFiles>) -> Self {
         Self { root: format!("{root}/"), files: Arc::clone(files) }
     }
 
-    async fn asked<T: Send + 'static>(&self, path: String, ask: fn(&dyn ForeignFiles, &str) -> io::Result<T>) -> Result<T> {
+    async fn asked<T: Send + 'static>(&self, path: String, ask: fn(&dyn FsspecFiles, &str) -> io::Result<T>) -> Result<T> {
         let files = Arc::clone(&self.files);
         let key = path.clone();
         tokio::task::spawn_blocking(move || ask(&*files, &path)).await?.map_err(|error| error_of(key, error))
     }
 
-    fn meta(&self, file: ForeignFile) -> Option<ObjectMeta> {
+    fn meta(&self, file: FsspecFile) -> Option<ObjectMeta> {
         let location = Path::parse(file.path.strip_prefix(&self.root)?).ok()?;
         // Where nothing tells versions apart, their sizes do.
         Some(ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size: file.size, e_tag: file.mark, version: None })
@@ -53,7 +53,7 @@ fn error_of(path: String, error: io::Error) -> Error {
 }
 
 #[async_trait]
-impl Readable for ForeignStore {
+impl Readable for FsspecStore {
     const NAME: &'static str = "a file system of fsspec";
 
     async fn get(&self, key: &Path, options: GetOptions) -> Result<GetResult> {

@@ -35,7 +35,7 @@ impl Debug for Credentials {
 /// A file system that this crate has no client for: read by whoever has one.
 ///
 /// Of its errors, those of time and of connections are worth another try; [`io::ErrorKind::NotFound`] and [`io::ErrorKind::PermissionDenied`] say so.
-pub trait ForeignFiles: Send + Sync + Debug {
+pub trait FsspecFiles: Send + Sync + Debug {
     /// Tells it from the other file systems of this process.
     fn id(&self) -> usize;
 
@@ -43,22 +43,22 @@ pub trait ForeignFiles: Send + Sync + Debug {
     ///
     /// # Errors
     /// When the file system cannot tell.
-    fn info(&self, path: &str) -> io::Result<Option<ForeignFile>>;
+    fn info(&self, path: &str) -> io::Result<Option<FsspecFile>>;
 
     /// All files at or below a path.
     ///
     /// # Errors
     /// When the file system cannot tell.
-    fn find(&self, path: &str) -> io::Result<Vec<ForeignFile>>;
+    fn find(&self, path: &str) -> io::Result<Vec<FsspecFile>>;
 
     /// # Errors
     /// When the file system cannot read it.
     fn read(&self, path: &str, range: Range<u64>) -> io::Result<Bytes>;
 }
 
-/// One file of a [`ForeignFiles`].
+/// One file of a [`FsspecFiles`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForeignFile {
+pub struct FsspecFile {
     /// As the user would write it.
     pub path: String,
     pub size: u64,

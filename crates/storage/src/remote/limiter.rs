@@ -14,7 +14,7 @@ const BURST: Duration = Duration::from_millis(500);
 const LEAST: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ConcurrencyLimiter {
     permits: Arc<Semaphore>,
     most: usize,
     least: usize,
@@ -33,21 +33,21 @@ struct State {
 
 /// The right to have one request under way.
 #[derive(Debug)]
-pub(super) struct Passage {
-    gate: Arc<Gate>,
+pub(super) struct Permit {
+    limiter: Arc<ConcurrencyLimiter>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Gate {
+impl ConcurrencyLimiter {
     pub(super) fn new(most: usize) -> Self {
         let state = State { allowed: most, surplus: 0, good: 0, slowed_at: None };
         Self { permits: Arc::new(Semaphore::new(most)), most, least: LEAST.min(most), state: Mutex::new(state) }
     }
 
-    pub(super) async fn enter(self: &Arc<Self>) -> Passage {
+    pub(super) async fn acquire(self: &Arc<Self>) -> Permit {
         // The semaphore is never closed; without a permit the request still goes out.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        Passage { gate: Arc::clone(self), permit }
+        Permit { limiter: Arc::clone(self), permit }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,10 +88,10 @@ impl Gate {
     }
 }
 
-impl Drop for Passage {
+impl Drop for Permit {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        let mut state = self.gate.state();
+        let mut state = self.limiter.state();
         if let Some(left) = state.surplus.checked_sub(1) {
             state.surplus = left;
             permit.forget();
@@ -105,37 +105,37 @@ mod tests {
 
     #[tokio::test]
     async fn busy_store_is_asked_half_as_much_and_then_more_again() {
-        let gate = Arc::new(Gate::new(16));
-        let passages = [gate.enter().await, gate.enter().await, gate.enter().await, gate.enter().await];
-        gate.slow_down();
-        gate.slow_down();
-        assert_eq!(gate.allowed(), 8, "one burst counts once");
-        drop(passages);
-        assert_eq!(gate.permits.available_permits(), 12, "eight more than four vanish when they come back");
+        let limiter = Arc::new(ConcurrencyLimiter::new(16));
+        let permits = [limiter.acquire().await, limiter.acquire().await, limiter.acquire().await, limiter.acquire().await];
+        limiter.slow_down();
+        limiter.slow_down();
+        assert_eq!(limiter.allowed(), 8, "one burst counts once");
+        drop(permits);
+        assert_eq!(limiter.permits.available_permits(), 12, "eight more than four vanish when they come back");
         for _ in 0..8 {
-            gate.went_well();
+            limiter.went_well();
         }
-        assert_eq!((gate.allowed(), gate.permits.available_permits(), gate.state().surplus), (9, 12, 3));
+        assert_eq!((limiter.allowed(), limiter.permits.available_permits(), limiter.state().surplus), (9, 12, 3));
         for _ in 0..100 {
-            gate.went_well();
+            limiter.went_well();
         }
-        assert_eq!((gate.allowed(), gate.permits.available_permits()), (16, 16));
+        assert_eq!((limiter.allowed(), limiter.permits.available_permits()), (16, 16));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn permits_are_those_that_are_allowed_after_any_run_of_answers() {
-        let gate = Arc::new(Gate::new(16));
+        let limiter = Arc::new(ConcurrencyLimiter::new(16));
         let each = (0..8).map(|number| {
-            let gate = Arc::clone(&gate);
+            let limiter = Arc::clone(&limiter);
             tokio::spawn(async move {
                 for round in 0..2000 {
-                    let _passage = gate.enter().await;
+                    let _permit = limiter.acquire().await;
                     match (round + number) % 7 {
                         0 => {
-                            gate.state().slowed_at = None;
-                            gate.slow_down();
+                            limiter.state().slowed_at = None;
+                            limiter.slow_down();
                         }
-                        _ => gate.went_well(),
+                        _ => limiter.went_well(),
                     }
                 }
             })
@@ -143,7 +143,7 @@ mod tests {
         for task in each.collect::<Vec<_>>() {
             task.await.unwrap();
         }
-        assert_eq!(gate.permits.available_permits(), gate.allowed() + gate.state().surplus);
-        assert!(gate.allowed() >= 1);
+        assert_eq!(limiter.permits.available_permits(), limiter.allowed() + limiter.state().surplus);
+        assert!(limiter.allowed() >= 1);
     }
 }

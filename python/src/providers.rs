@@ -3,19 +3,19 @@
 use bytes::Bytes;
 use pyo3::exceptions::{PyConnectionError, PyFileNotFoundError, PyPermissionError, PyTimeoutError};
 use pyo3::prelude::*;
-use shardmill_storage::{CredentialSource, Credentials, ForeignFile, ForeignFiles};
+use shardmill_storage::{CredentialSource, Credentials, FsspecFile, FsspecFiles};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 /// An object with `identity`, and methods that another thread calls.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct PyProvider {
     object: Py<PyAny>,
     identity: usize,
 }
 
-impl Given {
+impl PyProvider {
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(Self { identity: object.getattr("identity")?.extract()?, object: object.clone().unbind() })
     }
@@ -42,7 +42,7 @@ fn raised(py: Python<'_>, error: &PyErr) -> io::Error {
     io::Error::new(kind, error.to_string())
 }
 
-impl CredentialSource for Given {
+impl CredentialSource for PyProvider {
     fn id(&self) -> usize {
         self.identity
     }
@@ -58,21 +58,21 @@ impl CredentialSource for Given {
 
 type File = (String, u64, Option<String>);
 
-fn file((path, size, mark): File) -> ForeignFile {
-    ForeignFile { path, size, mark }
+fn file((path, size, mark): File) -> FsspecFile {
+    FsspecFile { path, size, mark }
 }
 
-impl ForeignFiles for Given {
+impl FsspecFiles for PyProvider {
     fn id(&self) -> usize {
         self.identity
     }
 
-    fn info(&self, path: &str) -> io::Result<Option<ForeignFile>> {
+    fn info(&self, path: &str) -> io::Result<Option<FsspecFile>> {
         let found: Option<File> = self.called(|object| object.call_method1("info", (path,))?.extract())?;
         Ok(found.map(file))
     }
 
-    fn find(&self, path: &str) -> io::Result<Vec<ForeignFile>> {
+    fn find(&self, path: &str) -> io::Result<Vec<FsspecFile>> {
         let found: Vec<File> = self.called(|object| object.call_method1("find", (path,))?.extract())?;
         Ok(found.into_iter().map(file).collect())
     }
