@@ -85,9 +85,9 @@ impl IndexWriter {
 /// The footer of a file whose structure is sound: no probe of it can leave the file. The content of small files is checked as well.
 pub(super) fn checked_footer(path: &str, file: &[u8]) -> Result<Footer> {
     let damaged = |reason| Error::DamagedIndex { path: path.to_owned(), reason };
-    let foreign = || Error::NotAnIndex { path: path.to_owned() };
+    let not_an_index = || Error::NotAnIndex { path: path.to_owned() };
     if file.first_chunk() != Some(MAGIC) {
-        return Err(foreign());
+        return Err(not_an_index());
     }
     let (front, tail) = file.len().checked_sub(TAIL_LEN).and_then(|end| file.split_at_checked(end)).ok_or_else(|| damaged("it was cut"))?;
     let number = |place: usize| tail.get(8 * place..).and_then(|rest| rest.first_chunk()).copied().map(u64::from_le_bytes).unwrap_or_default();

@@ -2,10 +2,11 @@
 //!
 //! The invariant: of all attempts at a unit, at most one makes its record, and only the files that the record names become visible.
 
+use super::journal_store::{Created, JournalStore};
+use super::layout::{HIDDEN_END, HIDDEN_START, ids_folder, lease_folder, units_folder};
 use super::lease;
 use super::places::{Places, retired_ids};
 use super::record::{OutputRecord, UnitRecord, from_line};
-use super::vault::{Created, Vault};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{InputFile, Replaced, Unit};
@@ -27,13 +28,13 @@ pub struct CommitTarget {
 #[derive(Debug, Clone)]
 pub struct Committer {
     target: CommitTarget,
-    vault: Vault,
+    store: JournalStore,
 }
 
 impl Committer {
     #[must_use]
     pub fn new(target: CommitTarget, disk: Arc<dyn Disk>) -> Self {
-        Self { target, vault: Vault::new(disk) }
+        Self { target, store: JournalStore::new(disk) }
     }
 
     /// The text that the job has agreed on under a name: this one, unless another was there before.
@@ -42,11 +43,11 @@ impl Committer {
     /// When the disk fails; [`Error::Damaged`].
     pub fn agree(&self, name: &str, text: &str) -> Result<String> {
         let path = format!("{}/{name}", self.target.places.root);
-        match self.vault.record(&path, [text])? {
+        match self.store.record(&path, [text])? {
             Created::Made(_) => Ok(text.to_owned()),
             Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
             Created::Taken => {
-                let content = self.vault.read(&path)?.unwrap_or_default();
+                let content = self.store.read(&path)?.unwrap_or_default();
                 from_line(&content).ok_or_else(|| Error::damaged(&path))
             }
         }
@@ -148,7 +149,7 @@ impl Attempt {
     /// [`Error::Fenced`] when a later run took over: then nothing is visible. [`Error::Journal`] when the disk fails: then the next run finds out whether
     /// the record was made.
     pub fn commit(mut self, counts: UnitCounts) -> Result<Outcome> {
-        let Committer { target, vault } = self.committer.clone();
+        let Committer { target, store } = self.committer.clone();
         if self.replaces.as_ref().is_some_and(|replaced| is_no_better(counts, replaced)) {
             return Ok(Outcome::Kept);
         }
@@ -157,9 +158,9 @@ impl Attempt {
         for folder in
             [(!self.outputs.is_empty()).then(|| places.output.clone()), self.ids.as_ref().map(|_| ids_folder(&places.root))].into_iter().flatten()
         {
-            vault.sync_folder(&folder)?;
+            store.sync_folder(&folder)?;
         }
-        lease::check(&vault, &lease_folder(&target.places.root), target.epoch)?;
+        lease::check(&store, &lease_folder(&target.places.root), target.epoch)?;
         let record = UnitRecord {
             unit: self.unit.clone(),
             attempt: self.attempt.clone(),
@@ -177,12 +178,12 @@ impl Attempt {
             retired: self.retired(),
         };
         let path = format!("{}/{}", units_folder(&target.places.root, &target.term), self.unit);
-        match vault.record(&path, [&record]) {
+        match store.record(&path, [&record]) {
             Ok(Created::Made(_)) => {
                 self.is_over = true;
-                if let Err(error) = publish(&vault, places, &record) {
+                if let Err(error) = publish(&store, places, &record) {
                     // Whoever has taken over published the record, and may have replaced it since.
-                    lease::check(&vault, &lease_folder(&places.root), target.epoch)?;
+                    lease::check(&store, &lease_folder(&places.root), target.epoch)?;
                     return Err(error);
                 }
                 Ok(Outcome::Committed)
@@ -223,7 +224,7 @@ impl Drop for Attempt {
             let CommitTarget { places, .. } = &self.committer.target;
             let outputs = self.outputs.iter().map(|file| places.output(&file.sealed));
             for path in outputs.chain(self.ids.iter().map(|file| places.ids(&file.sealed))) {
-                let _collected_later = self.committer.vault.remove(&path);
+                let _collected_later = self.committer.store.remove(&path);
             }
         }
     }
@@ -239,73 +240,34 @@ fn name_of(path: &str) -> &str {
 
 /// Gives the files of a record their names, in place of those that they replace, then removes what they replace under other names: so there is no moment
 /// at which neither is visible. Repeating it is harmless, and so is a second process that does it at the same time.
-pub(crate) fn publish(vault: &Vault, places: &Places, record: &UnitRecord) -> Result<()> {
+pub(crate) fn publish(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<()> {
     for (file, sealed, path) in record.files(places) {
         let is_whole = |bytes: Option<u64>| bytes == Some(file.bytes);
         let lost = |path: &str| Error::lost(path, &record.unit, places.state());
         // A record was made after the sync of its files: another length is damage, not a crash.
-        if vault.size(&sealed)?.is_some_and(|bytes| bytes != file.bytes) {
+        if store.size(&sealed)?.is_some_and(|bytes| bytes != file.bytes) {
             return Err(lost(&sealed));
         }
-        if !vault.rename(&sealed, &path)? && !is_whole(vault.size(&path)?) {
+        if !store.rename(&sealed, &path)? && !is_whole(store.size(&path)?) {
             return Err(lost(&path));
         }
     }
     if record.retired.is_empty() {
         return Ok(());
     }
-    sync_places(vault, places, record)?;
+    sync_places(store, places, record)?;
     for name in &record.retired {
-        vault.remove(&places.retired(name))?;
+        store.remove(&places.retired(name))?;
     }
     Ok(())
 }
 
 /// Makes the names durable that [`publish`] gives and takes.
-pub(crate) fn sync_places(vault: &Vault, places: &Places, record: &UnitRecord) -> Result<()> {
+pub(crate) fn sync_places(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<()> {
     let is_retired = !record.retired.is_empty();
     let folders = [!record.outputs.is_empty() || is_retired, record.ids.is_some() || is_retired];
     for (_, folder) in folders.into_iter().zip([places.output.clone(), ids_folder(&places.root)]).filter(|(is_touched, _)| *is_touched) {
-        vault.sync_folder(&folder)?;
+        store.sync_folder(&folder)?;
     }
     Ok(())
-}
-
-const HIDDEN_END: &str = ".attempt";
-
-const HIDDEN_START: &str = ".shardmill-job-";
-
-/// The term of a job that a file in the making belongs to; `None` when it is no such file, or another job's.
-pub(crate) fn term_of<'a>(job: &str, name: &'a str) -> Option<&'a str> {
-    let (term, _rest) = name.strip_prefix(HIDDEN_START)?.strip_prefix(job)?.strip_prefix('-')?.split_once('-')?;
-    name.ends_with(HIDDEN_END).then_some(term)
-}
-
-pub(crate) fn ids_folder(root: &str) -> String {
-    format!("{root}/ids")
-}
-
-/// Records that were found damaged; each until its split is done again.
-pub(crate) fn damaged_folder(root: &str) -> String {
-    format!("{root}/damaged")
-}
-
-pub(crate) fn plan_folder(root: &str) -> String {
-    format!("{root}/plan")
-}
-
-pub(crate) fn lease_folder(root: &str) -> String {
-    format!("{root}/lease")
-}
-
-const UNITS: &str = "units-";
-
-/// Records of one term. Only its holder makes this folder, and only once: when it is gone, nobody can commit under that term.
-pub(crate) fn units_folder(root: &str, term: &str) -> String {
-    format!("{root}/{UNITS}{term}")
-}
-
-/// The term of a folder for records.
-pub(crate) fn term_of_folder(name: &str) -> Option<&str> {
-    name.strip_prefix(UNITS)
 }

@@ -1,6 +1,6 @@
 //! Who holds a lease, and whether that process is over.
 
-use super::vault::Vault;
+use super::journal_store::JournalStore;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
 use std::fs;
@@ -23,8 +23,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub(crate) fn this_process(vault: &Vault) -> Self {
-        let line = |path: &str| match vault.read(path) {
+    pub(crate) fn this_process(store: &JournalStore) -> Self {
+        let line = |path: &str| match store.read(path) {
             Ok(Some(text)) => String::from_utf8_lossy(&text).trim().to_owned(),
             _ => UNKNOWN.to_owned(),
         };
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn process_is_gone_when_it_has_ended_or_another_has_its_number() {
-        let own = Holder::this_process(&Vault::new(Arc::new(LocalDisk::default())));
+        let own = Holder::this_process(&JournalStore::new(Arc::new(LocalDisk::default())));
         assert!(!own.is_gone(&own));
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let holder = Holder { process: child.id(), began: began(child.id()), ..own.clone() };

@@ -3,12 +3,12 @@
 //! It is the only object that is ever replaced, and only by the holder of the lease, when a root has moved.
 
 use super::fingerprint::Fingerprint;
+use super::journal_store::{Created, JournalStore};
 use super::lease::Lease;
 use super::places::{Places, moved};
 use super::record::from_line;
 use super::twice::Twice;
-use super::vault::{Created, Vault};
-use super::{LEASE_AGE, attempt};
+use super::{LEASE_AGE, layout};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ impl Job {
     }
 
     /// With the roots that a checkpoint at `path` has now, as far as they moved with it.
-    pub(crate) fn at(self, path: &str, vault: &Vault) -> Result<Self> {
+    pub(crate) fn at(self, path: &str, store: &JournalStore) -> Result<Self> {
         if self.state == path {
             return Ok(self);
         }
@@ -80,8 +80,8 @@ impl Job {
         let output = follow(&self.output);
         // A checkpoint that was moved alone has left its outputs where they are. One that is still at its old place was copied, and a copy never reads the
         // outputs of the original.
-        let is_copy = || Ok::<bool, Error>(read(vault, &self.state)?.is_some_and(|original| original.job == self.job));
-        let has_moved = vault.exists(&output)? || !vault.list(&output)?.is_empty() || is_copy()?;
+        let is_copy = || Ok::<bool, Error>(read(store, &self.state)?.is_some_and(|original| original.job == self.job));
+        let has_moved = store.exists(&output)? || !store.list(&output)?.is_empty() || is_copy()?;
         let (inputs, output) =
             if has_moved { (self.inputs.iter().map(follow).collect(), output) } else { (self.inputs.clone(), self.output.clone()) };
         Ok(Self { inputs, output, state: path.to_owned(), ..self })
@@ -142,15 +142,15 @@ fn object_of(path: &str, job: &str) -> Twice {
 }
 
 /// The job of a checkpoint as it was written, or `None` when there is none. From the copy, when the first is damaged or gone.
-pub(crate) fn read(vault: &Vault, path: &str) -> Result<Option<Job>> {
+pub(crate) fn read(store: &JournalStore, path: &str) -> Result<Option<Job>> {
     let file = path_of(path);
-    let content = vault.read(&file)?;
+    let content = store.read(&file)?;
     if let Some(job) = content.as_ref().map(|content| parsed(&file, content)).transpose()?.flatten() {
         return Ok(Some(job));
     }
-    for name in vault.list(path)? {
+    for name in store.list(path)? {
         let copy = format!("{}/{CHECKPOINT}", root_of(path, &name));
-        if let Some(job) = vault.read(&copy)?.map(|content| parsed(&copy, &content)).transpose()?.flatten()
+        if let Some(job) = store.read(&copy)?.map(|content| parsed(&copy, &content)).transpose()?.flatten()
             && job.job == name
         {
             return Ok(Some(job));
@@ -168,10 +168,10 @@ fn parsed(path: &str, content: &[u8]) -> Result<Option<Job>> {
 }
 
 /// The job of the checkpoint, with the roots of now; made when there is none.
-pub(crate) fn of(vault: &Vault, options: &JournalOptions) -> Result<Job> {
+pub(crate) fn of(store: &JournalStore, options: &JournalOptions) -> Result<Job> {
     let file = path_of(&options.path);
     let existing = || -> Result<Option<Job>> {
-        let Some(job) = read(vault, &options.path)? else { return Ok(None) };
+        let Some(job) = read(store, &options.path)? else { return Ok(None) };
         if let Some(here) = job.with_roots_of(options) {
             if here.fingerprint != options.fingerprint {
                 job.fingerprint_at(&options.path).check(&options.fingerprint, &options.path)?;
@@ -182,17 +182,17 @@ pub(crate) fn of(vault: &Vault, options: &JournalOptions) -> Result<Job> {
         Ok(Some(job))
     };
     if let Some(job) = existing()? {
-        if vault.size(&file)?.is_none() {
-            let _made_by_another_process = vault.record(&file, [&job])?;
+        if store.size(&file)?.is_none() {
+            let _made_by_another_process = store.record(&file, [&job])?;
         }
         // Who made it may have died before its name was durable.
-        vault.sync_folder(&options.path)?;
+        store.sync_folder(&options.path)?;
         return Ok(job);
     }
     let job = uuid::Uuid::new_v4().simple().to_string();
     let JournalOptions { path, fingerprint, inputs, output, .. } = options.clone();
     let job = Job { format: FORMAT, job, state: path, first_inputs: inputs.clone(), inputs, output, fingerprint };
-    match vault.record(&file, [&job])? {
+    match store.record(&file, [&job])? {
         Created::Made(_) => Ok(job),
         Created::NoFolder | Created::Collected => Err(Error::Fenced { path: file }),
         // Another process began at the same moment; the lease decides between the two.
@@ -201,25 +201,25 @@ pub(crate) fn of(vault: &Vault, options: &JournalOptions) -> Result<Job> {
 }
 
 /// Writes down both copies, where they are not so already; the caller holds the lease.
-pub(crate) fn save(vault: &Vault, path: &str, job: &Job) -> Result<()> {
+pub(crate) fn save(store: &JournalStore, path: &str, job: &Job) -> Result<()> {
     let object = object_of(path, &job.job);
-    let is_saved = |file: &str| Ok::<bool, Error>(vault.read(file)?.and_then(|content| from_line::<Job>(&content)).as_ref() == Some(job));
-    if is_saved(&object.path)? && is_saved(&object.copy)? { Ok(()) } else { object.replace(vault, std::slice::from_ref(job)) }
+    let is_saved = |file: &str| Ok::<bool, Error>(store.read(file)?.and_then(|content| from_line::<Job>(&content)).as_ref() == Some(job));
+    if is_saved(&object.path)? && is_saved(&object.copy)? { Ok(()) } else { object.replace(store, std::slice::from_ref(job)) }
 }
 
 /// Without `checkpoint.json` nothing else counts; so there is no moment at which a part of the checkpoint would. The copy goes first: alone it would bring
 /// the other back.
-pub(crate) fn remove(vault: &Vault, path: &str, job: &Job) -> Result<()> {
+pub(crate) fn remove(store: &JournalStore, path: &str, job: &Job) -> Result<()> {
     let object = object_of(path, &job.job);
-    vault.remove(&object.copy)?;
-    vault.sync_folder(&root_of(path, &job.job))?;
-    vault.remove(&object.path)?;
-    vault.sync_folder(path)
+    store.remove(&object.copy)?;
+    store.sync_folder(&root_of(path, &job.job))?;
+    store.remove(&object.path)?;
+    store.sync_folder(path)
 }
 
 /// The job at `path` with the roots of now, for those who are given nothing but the path.
-pub(crate) fn here(vault: &Vault, path: &str) -> Result<Job> {
-    read(vault, path)?.ok_or_else(|| Error::NoJob { path: path.to_owned() })?.at(path, vault)
+pub(crate) fn here(store: &JournalStore, path: &str) -> Result<Job> {
+    read(store, path)?.ok_or_else(|| Error::NoJob { path: path.to_owned() })?.at(path, store)
 }
 
 /// Says where the inputs and the outputs of a job are now, in the order in which the job was given them.
@@ -227,14 +227,14 @@ pub(crate) fn here(vault: &Vault, path: &str) -> Result<Job> {
 /// # Errors
 /// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::InputCount`] for another number of inputs.
 pub fn relocate(path: &str, inputs: Option<Vec<String>>, output: Option<String>, disk: Arc<dyn Disk>) -> Result<()> {
-    let vault = Vault::new(disk);
-    let job = here(&vault, path)?;
+    let store = JournalStore::new(disk);
+    let job = here(&store, path)?;
     let inputs = inputs.unwrap_or_else(|| job.inputs.clone());
     if inputs.len() != job.inputs.len() {
         let (expected, found) = (job.inputs.len(), inputs.len());
         return Err(Error::InputCount { path: path.to_owned(), expected, found, inputs: job.inputs.join(", ") });
     }
-    let lease = Lease::take(&vault, &root_of(path, &job.job), LEASE_AGE)?;
-    super::lease::check(&vault, &attempt::lease_folder(&root_of(path, &job.job)), lease.epoch())?;
-    save(&vault, path, &Job { inputs, output: output.unwrap_or_else(|| job.output.clone()), ..job })
+    let lease = Lease::take(&store, &root_of(path, &job.job), LEASE_AGE)?;
+    super::lease::check(&store, &layout::lease_folder(&root_of(path, &job.job)), lease.epoch())?;
+    save(&store, path, &Job { inputs, output: output.unwrap_or_else(|| job.output.clone()), ..job })
 }

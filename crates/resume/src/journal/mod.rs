@@ -18,6 +18,8 @@ mod attempt;
 mod fingerprint;
 mod holder;
 mod job;
+mod journal_store;
+mod layout;
 mod lease;
 mod places;
 mod plan;
@@ -26,7 +28,6 @@ mod recover;
 mod repair;
 mod snapshot;
 mod twice;
-mod vault;
 
 #[cfg(test)]
 mod simulation;
@@ -45,6 +46,7 @@ pub use snapshot::{Problem, Snapshot};
 
 use crate::{Error, Result};
 use job::Job;
+use journal_store::JournalStore;
 use lease::Lease;
 use plan::{Amended, Changed, Looks};
 use record::from_line;
@@ -53,7 +55,6 @@ use shardmill_storage::Disk;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use vault::Vault;
 
 /// Of another machine's lease, when no lock tells.
 pub const LEASE_AGE: Duration = Duration::from_secs(60);
@@ -61,7 +62,7 @@ pub const LEASE_AGE: Duration = Duration::from_secs(60);
 /// The journal of one job, held by the one process that may plan and let commit.
 #[derive(Debug)]
 pub struct Journal {
-    vault: Vault,
+    store: JournalStore,
     places: Places,
     job: Job,
     lease: Lease,
@@ -82,24 +83,24 @@ impl Journal {
     /// # Errors
     /// [`Error::OtherJob`], [`Error::LeaseHeld`], [`Error::Damaged`], [`Error::OutputChanged`]; [`Error::Journal`] when the disk fails.
     pub fn open(options: &JournalOptions, disk: Arc<dyn Disk>) -> Result<Self> {
-        let vault = Vault::new(disk);
-        vault.make_folder(&options.path)?;
-        let job = job::of(&vault, options)?;
+        let store = JournalStore::new(disk);
+        store.make_folder(&options.path)?;
+        let job = job::of(&store, options)?;
         let places = job.places(&options.path);
-        let lease = Lease::take(&vault, &places.root, options.lease_age)?;
+        let lease = Lease::take(&store, &places.root, options.lease_age)?;
         // Whoever finished and deleted the checkpoint held the lease until just now.
-        if vault.size(&job::path_of(&options.path))?.is_none() {
+        if store.size(&job::path_of(&options.path))?.is_none() {
             return Err(Error::Fenced { path: options.path.clone() });
         }
-        let recovered = recover::recover(&vault, &places, &lease, false)?;
-        recover::check_outputs(&vault, &places, &recovered.records)?;
-        job::save(&vault, &options.path, &job)?;
-        recover::collect_garbage(&vault, &places, &job.job)?;
+        let recovered = recover::recover(&store, &places, &lease, false)?;
+        recover::check_outputs(&store, &places, &recovered.records)?;
+        job::save(&store, &options.path, &job)?;
+        recover::collect_garbage(&store, &places, &job.job)?;
         lease.remove_earlier()?;
-        let segments = plan::load(&vault, &places.root, true)?;
+        let segments = plan::load(&store, &places.root, true)?;
         plan::check_records(&places.root, &segments, &recovered.records)?;
-        recover::check_ids(&vault, &places, &recovered.records)?;
-        plan::merge(&vault, &places.root, &segments)?;
+        recover::check_ids(&store, &places, &recovered.records)?;
+        plan::merge(&store, &places.root, &segments)?;
         let changed = match (options.reprocesses_changed, options.knows_ids) {
             (false, _) => Changed::Refused,
             (true, true) => Changed::ReadAgain,
@@ -116,7 +117,7 @@ impl Journal {
             amended: Vec::new(),
             changed,
             knows_ids: options.knows_ids,
-            vault,
+            store,
         })
     }
 
@@ -170,8 +171,8 @@ impl Journal {
 
     /// A split whose record was damaged is done again under the same names; that needs the very files that it was planned with.
     fn check_damaged(&self) -> Result<()> {
-        let folder = attempt::damaged_folder(&self.places.root);
-        let names = self.vault.list(&folder)?;
+        let folder = layout::damaged_folder(&self.places.root);
+        let names = self.store.list(&folder)?;
         if names.is_empty() {
             return Ok(());
         }
@@ -179,7 +180,7 @@ impl Journal {
         for name in names {
             let path = format!("{folder}/{name}");
             if self.records.contains_key(&name) {
-                self.vault.remove(&path)?;
+                self.store.remove(&path)?;
             } else if !looks.is_whole(&name) {
                 return Err(Error::damaged(&path));
             }
@@ -199,9 +200,9 @@ impl Journal {
         let mut splits = splits.to_vec();
         splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
         // A run that was overtaken before it read the plan knows the later run's segments, but not its records.
-        lease::check(&self.vault, &attempt::lease_folder(&self.places.root), self.lease.epoch())?;
+        lease::check(&self.store, &layout::lease_folder(&self.places.root), self.lease.epoch())?;
         let segment = plan::new_segment(&splits, self.records.keys().cloned().collect(), amended);
-        plan::save(&self.vault, &self.places.root, self.segments.len(), &segment)?;
+        plan::save(&self.store, &self.places.root, self.segments.len(), &segment)?;
         self.segments.push(segment);
         Ok(())
     }
@@ -240,7 +241,7 @@ impl Journal {
     /// When the disk fails; [`Error::Damaged`].
     pub fn agreed(&self, name: &str) -> Result<Option<String>> {
         let path = format!("{}/{name}", self.places.root);
-        self.vault.read(&path)?.map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path))).transpose()
+        self.store.read(&path)?.map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path))).transpose()
     }
 
     /// What workers commit with.
@@ -256,19 +257,19 @@ impl Journal {
     /// When a folder cannot be synced: the checkpoint is kept then. A checkpoint that cannot be removed is a warning, which is returned.
     pub fn finish(self, deletes: bool) -> Result<Option<String>> {
         let root = &self.places.root;
-        for folder in [&self.places.output, &attempt::ids_folder(root)] {
-            if self.vault.exists(folder)? {
-                self.vault.sync_folder(folder)?;
+        for folder in [&self.places.output, &layout::ids_folder(root)] {
+            if self.store.exists(folder)? {
+                self.store.sync_folder(folder)?;
             }
         }
         if !deletes {
             return Ok(None);
         }
-        lease::check(&self.vault, &attempt::lease_folder(root), self.lease.epoch())?;
-        let removed = job::remove(&self.vault, self.places.state(), &self.job);
-        let Self { vault, places, lease, .. } = self;
+        lease::check(&self.store, &layout::lease_folder(root), self.lease.epoch())?;
+        let removed = job::remove(&self.store, self.places.state(), &self.job);
+        let Self { store, places, lease, .. } = self;
         drop(lease);
-        let removed = removed.and_then(|()| vault.remove_folder(&places.root));
+        let removed = removed.and_then(|()| store.remove_folder(&places.root));
         Ok(removed.err().map(|error| format!("the checkpoint was not removed: {error}")))
     }
 
@@ -277,7 +278,7 @@ impl Journal {
     /// # Errors
     /// When the disk fails; nothing is lost then.
     pub fn compact(&self) -> Result<()> {
-        recover::compact(&self.vault, &self.places.root, &self.lease)
+        recover::compact(&self.store, &self.places.root, &self.lease)
     }
 }
 
@@ -286,9 +287,9 @@ impl Journal {
 /// # Errors
 /// [`Error::Damaged`] for a file whose content is not what was recorded.
 pub fn check_content(files: impl IntoIterator<Item = (String, String)>, disk: Arc<dyn Disk>) -> Result<()> {
-    let vault = Vault::new(disk);
+    let store = JournalStore::new(disk);
     for (path, xxh3) in files.into_iter().filter(|(_, xxh3)| !xxh3.is_empty()) {
-        if vault.hash(&path)? != xxh3 {
+        if store.hash(&path)? != xxh3 {
             return Err(Error::damaged(&path));
         }
     }
@@ -300,5 +301,5 @@ pub fn check_content(files: impl IntoIterator<Item = (String, String)>, disk: Ar
 /// # Errors
 /// [`Error::Unconditional`] when it does not; when the store refuses.
 pub fn probe(path: &str, disk: Arc<dyn Disk>) -> Result<()> {
-    if Vault::new(disk).refuses_second(path)? { Ok(()) } else { Err(Error::Unconditional { path: path.to_owned() }) }
+    if JournalStore::new(disk).refuses_second(path)? { Ok(()) } else { Err(Error::Unconditional { path: path.to_owned() }) }
 }

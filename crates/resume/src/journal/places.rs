@@ -2,7 +2,7 @@
 //!
 //! The invariant: an absolute path is stored once, as a root in `checkpoint.json`. Outputs and ids are stored by name, inputs as `@<root>/<rest>`.
 
-use super::attempt::ids_folder;
+use super::layout::ids_folder;
 use serde::{Deserialize, Serialize};
 use shardmill_plan::InputFile;
 

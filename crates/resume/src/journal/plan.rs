@@ -4,10 +4,10 @@
 //! their files. Since units keep their names, two attempts at the same rows always meet at the same record. All paths here are stored ones
 //! ([`super::Places`]). The invariant: of the splits that have no record, only those of the last segment that names a file read it.
 
-use super::attempt::plan_folder;
+use super::journal_store::{Created, JournalStore};
+use super::layout::plan_folder;
 use super::record::{UnitRecord, unit_of};
 use super::twice::{self, Twice};
-use super::vault::{Created, Vault};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{InputFile, Split, Unit};
@@ -246,7 +246,7 @@ pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap
         return Err(Error::damaged(&path_of(root, segments.len())));
     }
     if segments.iter().flat_map(|segment| &segment.done_before).any(|unit| !records.contains_key(unit)) {
-        return Err(Error::damaged(&super::recover::packs_folder(root)));
+        return Err(Error::damaged(&super::layout::packs_folder(root)));
     }
     Ok(())
 }
@@ -256,19 +256,19 @@ pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>, amended: V
     Segment { splits: splits.iter().map(planned).collect(), done_before, amended }
 }
 
-pub(crate) fn save(vault: &Vault, root: &str, number: usize, segment: &Segment) -> Result<()> {
+pub(crate) fn save(store: &JournalStore, root: &str, number: usize, segment: &Segment) -> Result<()> {
     // Only the holder of the lease plans.
-    Twice::beside(path_of(root, number)).record_own(vault, std::slice::from_ref(segment))
+    Twice::beside(path_of(root, number)).record_own(store, std::slice::from_ref(segment))
 }
 
 /// All segments, in order. Each lies in an object of its own, or with all before it in a merged one. With `heals`, a copy that is not whole is made again; only
 /// the holder of the lease may.
-pub(crate) fn load(vault: &Vault, root: &str, heals: bool) -> Result<Vec<Segment>> {
+pub(crate) fn load(store: &JournalStore, root: &str, heals: bool) -> Result<Vec<Segment>> {
     loop {
-        let merged = last_merged(vault, root)?;
-        let Some(segments) = load_after(vault, root, merged, heals)? else { continue };
+        let merged = last_merged(store, root)?;
+        let Some(segments) = load_after(store, root, merged, heals)? else { continue };
         // Another run may have merged more meanwhile, and removed what was to be read.
-        let names = twice::names(vault, &plan_folder(root))?;
+        let names = twice::names(store, &plan_folder(root))?;
         if last_merged_of(&names) != merged {
             continue;
         }
@@ -281,12 +281,12 @@ pub(crate) fn load(vault: &Vault, root: &str, heals: bool) -> Result<Vec<Segment
 }
 
 /// `None` when the merged object is gone.
-fn load_after(vault: &Vault, root: &str, merged: usize, heals: bool) -> Result<Option<Vec<Segment>>> {
+fn load_after(store: &JournalStore, root: &str, merged: usize, heals: bool) -> Result<Option<Vec<Segment>>> {
     let read = |path: &str| -> Result<Option<Vec<Segment>>> {
         let object = Twice::beside(path.to_owned());
-        let Some(read) = object.read::<Segment>(vault)? else { return Ok(None) };
+        let Some(read) = object.read::<Segment>(store)? else { return Ok(None) };
         if heals && !read.is_whole {
-            object.replace(vault, &read.values)?;
+            object.replace(store, &read.values)?;
         }
         Ok(Some(read.values))
     };
@@ -309,9 +309,9 @@ fn load_after(vault: &Vault, root: &str, merged: usize, heals: bool) -> Result<O
 
 /// Puts all segments into one object, then removes the objects that it stands for: their number does not grow with the number of runs. A run that dies in
 /// between leaves objects that the next run removes; a run that was overtaken merges what is still true.
-pub(crate) fn merge(vault: &Vault, root: &str, segments: &[Segment]) -> Result<()> {
+pub(crate) fn merge(store: &JournalStore, root: &str, segments: &[Segment]) -> Result<()> {
     let folder = plan_folder(root);
-    let names = twice::names(vault, &folder)?;
+    let names = twice::names(store, &folder)?;
     if names.len() < 2 {
         return Ok(());
     }
@@ -320,7 +320,7 @@ pub(crate) fn merge(vault: &Vault, root: &str, segments: &[Segment]) -> Result<(
         let object = Twice::beside(merged_path(root, count));
         for path in [&object.copy, &object.path] {
             // An overtaken run may have made the same object.
-            match vault.record(path, segments)? {
+            match store.record(path, segments)? {
                 Created::Made(_) | Created::Taken => {}
                 Created::NoFolder | Created::Collected => return Err(Error::Fenced { path: folder }),
             }
@@ -330,11 +330,11 @@ pub(crate) fn merge(vault: &Vault, root: &str, segments: &[Segment]) -> Result<(
         Some(number) => number.parse().is_ok_and(|number: usize| number < count),
         None => name.parse().is_ok_and(|number: usize| number < count),
     };
-    names.iter().filter(|name| is_merged(name)).try_for_each(|name| Twice::beside(format!("{folder}/{name}")).remove(vault))
+    names.iter().filter(|name| is_merged(name)).try_for_each(|name| Twice::beside(format!("{folder}/{name}")).remove(store))
 }
 
-fn last_merged(vault: &Vault, root: &str) -> Result<usize> {
-    Ok(last_merged_of(&twice::names(vault, &plan_folder(root))?))
+fn last_merged(store: &JournalStore, root: &str) -> Result<usize> {
+    Ok(last_merged_of(&twice::names(store, &plan_folder(root))?))
 }
 
 /// How many segments the last merged object holds; 0 without one.

@@ -5,12 +5,13 @@
 //! the folder, and a folder goes only when it is empty; so this holds also when two runs, one of them overtaken, clean up at the same time. Files of a term
 //! whose folder is gone, and which still have a hidden name, can never be committed: those are removed, and nothing visible ever is.
 
-use super::attempt::{damaged_folder, ids_folder, lease_folder, plan_folder, publish, sync_places, term_of, term_of_folder, units_folder};
+use super::attempt::{publish, sync_places};
+use super::journal_store::JournalStore;
+use super::layout::{damaged_folder, ids_folder, lease_folder, packs_folder, plan_folder, term_of, term_of_folder, units_folder};
 use super::lease::{self, Lease};
 use super::places::Places;
 use super::record::{UnitRecord, add_records, from_line};
 use super::twice::{self, Twice};
-use super::vault::Vault;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -24,18 +25,14 @@ pub(crate) struct Recovered {
     pub(crate) warnings: Vec<String>,
 }
 
-pub(crate) fn packs_folder(root: &str) -> String {
-    format!("{root}/packs")
-}
-
 /// Reads all records without changing anything.
-pub(crate) fn read_all(vault: &Vault, root: &str) -> Result<Recovered> {
+pub(crate) fn read_all(store: &JournalStore, root: &str) -> Result<Recovered> {
     let mut recovered = Recovered::default();
-    for pack in read_packs(vault, root)? {
+    for pack in read_packs(store, root)? {
         add_records(&mut recovered.records, pack.records);
     }
-    for term in terms(vault, root)? {
-        let found = read_units(vault, &units_folder(root, &term))?;
+    for term in terms(store, root)? {
+        let found = read_units(store, &units_folder(root, &term))?;
         add_records(&mut recovered.records, found.records);
         recovered.warnings.extend(found.warnings);
     }
@@ -43,25 +40,25 @@ pub(crate) fn read_all(vault: &Vault, root: &str) -> Result<Recovered> {
 }
 
 /// Ends all terms but that of the lease. With `is_lenient`, files that a record names and that were lost stop nothing.
-pub(crate) fn recover(vault: &Vault, places: &Places, lease: &Lease, is_lenient: bool) -> Result<Recovered> {
+pub(crate) fn recover(store: &JournalStore, places: &Places, lease: &Lease, is_lenient: bool) -> Result<Recovered> {
     let root = &places.root;
     let mut recovered = Recovered::default();
     for folder in [ids_folder(root), packs_folder(root), plan_folder(root)] {
-        vault.make_folder(&folder)?;
+        store.make_folder(&folder)?;
         // A run that died may have given names without syncing them; from here on they are relied upon.
-        vault.sync_folder(&folder)?;
+        store.sync_folder(&folder)?;
     }
-    lease::check(vault, &lease_folder(root), lease.epoch())?;
-    for term in terms(vault, root)?.into_iter().filter(|term| term != lease.term()) {
-        recovered.warnings.extend(close(vault, places, &term, lease.epoch(), is_lenient)?);
+    lease::check(store, &lease_folder(root), lease.epoch())?;
+    for term in terms(store, root)?.into_iter().filter(|term| term != lease.term()) {
+        recovered.warnings.extend(close(store, places, &term, lease.epoch(), is_lenient)?);
     }
-    let packs = read_packs(vault, root)?;
+    let packs = read_packs(store, root)?;
     for pack in packs.iter().filter(|pack| !pack.is_whole) {
-        pack.object.replace(vault, &pack.records)?;
+        pack.object.replace(store, &pack.records)?;
     }
     if packs.len() > MAX_PACKS {
         // The number of files stays bounded, however often a job is resumed.
-        pack_all(vault, root, lease, &packs)?;
+        pack_all(store, root, lease, &packs)?;
     }
     for pack in packs {
         add_records(&mut recovered.records, pack.records);
@@ -70,10 +67,10 @@ pub(crate) fn recover(vault: &Vault, places: &Places, lease: &Lease, is_lenient:
 }
 
 /// What is committed is there, or nothing more is done: outputs are the truth.
-pub(crate) fn check_outputs(vault: &Vault, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
+pub(crate) fn check_outputs(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
     for record in records.values() {
         for (file, _sealed, path) in record.files(places) {
-            if vault.size(&path)? != Some(file.bytes) {
+            if store.size(&path)? != Some(file.bytes) {
                 return Err(Error::lost(&path, &record.unit, places.state()));
             }
         }
@@ -82,64 +79,68 @@ pub(crate) fn check_outputs(vault: &Vault, places: &Places, records: &BTreeMap<S
 }
 
 /// Recorded ids without their record: the record was lost, and its rows would be done a second time.
-pub(crate) fn check_ids(vault: &Vault, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
-    match orphaned_ids(vault, places, records)?.first() {
+pub(crate) fn check_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
+    match orphaned_ids(store, places, records)?.first() {
         Some((_unit, name)) => Err(Error::damaged(&places.ids(name))),
         None => Ok(()),
     }
 }
 
 /// Units without a record of which there are ids, with the names of those.
-pub(crate) fn orphaned_ids(vault: &Vault, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<Vec<(String, String)>> {
-    let damaged = vault.list(&damaged_folder(&places.root))?;
-    let names = vault.list(&ids_folder(&places.root))?.into_iter().filter(|name| !name.starts_with('.'));
+pub(crate) fn orphaned_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<Vec<(String, String)>> {
+    let damaged = store.list(&damaged_folder(&places.root))?;
+    let names = store.list(&ids_folder(&places.root))?.into_iter().filter(|name| !name.starts_with('.'));
     let units = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), name)));
     Ok(units.filter(|(unit, _)| !records.contains_key(unit) && !damaged.contains(unit)).collect())
 }
 
 /// Packs the records of a term and removes its folder; returns what was strange.
-fn close(vault: &Vault, places: &Places, term: &str, epoch: u64, is_lenient: bool) -> Result<Vec<String>> {
+fn close(store: &JournalStore, places: &Places, term: &str, epoch: u64, is_lenient: bool) -> Result<Vec<String>> {
     let root = &places.root;
     let folder = units_folder(root, term);
     let mut warnings = Vec::new();
     for round in 0.. {
-        let found = read_units(vault, &folder)?;
+        let found = read_units(store, &folder)?;
         warnings.extend(found.warnings);
+        // The writer of a record may have died before it synced the name: a record that is lost must not leave names that it gave.
+        if !found.records.is_empty() && !store.sync_folder_if_there(&folder)? {
+            continue;
+        }
         // The pack says no more that a file may still have its hidden name: so the names come first, and durably.
         for record in &found.records {
-            match publish(vault, places, record) {
+            match publish(store, places, record) {
                 Err(Error::OutputChanged { .. }) if is_lenient => {}
                 // Whoever has taken over published the record, and may have replaced it since.
                 Err(error @ Error::OutputChanged { .. }) => {
-                    lease::check(vault, &lease_folder(root), epoch)?;
+                    lease::check(store, &lease_folder(root), epoch)?;
                     return Err(error);
                 }
                 published => published?,
             }
         }
         for record in &found.records {
-            sync_places(vault, places, record)?;
+            sync_places(store, places, record)?;
         }
         if !found.records.is_empty() {
-            save_pack(vault, root, &format!("{epoch:020}-{term}-{round}"), &found.records)?;
+            save_pack(store, root, &format!("{epoch:020}-{term}-{round}"), &found.records)?;
         }
         for name in &found.damaged {
             // The split can only be done again in its place while its files are what they were.
-            vault.make_folder(&damaged_folder(root))?;
-            let _removed_by_another_run = vault.rename(&format!("{folder}/{name}"), &format!("{}/{name}", damaged_folder(root)))?;
+            store.make_folder(&damaged_folder(root))?;
+            let _removed_by_another_run = store.rename(&format!("{folder}/{name}"), &format!("{}/{name}", damaged_folder(root)))?;
         }
         if !found.damaged.is_empty() {
-            vault.sync_folder(&damaged_folder(root))?;
+            store.sync_folder(&damaged_folder(root))?;
         }
         for name in found.names {
-            vault.remove(&format!("{folder}/{name}"))?;
+            store.remove(&format!("{folder}/{name}"))?;
         }
         // Somebody who began to record before may be done only now: then there is another round.
-        if vault.remove_empty_folder(&folder)? {
+        if store.remove_empty_folder(&folder)? {
             break;
         }
     }
-    vault.sync_folder(root)?;
+    store.sync_folder(root)?;
     Ok(warnings)
 }
 
@@ -153,12 +154,12 @@ struct Found {
     warnings: Vec<String>,
 }
 
-fn read_units(vault: &Vault, folder: &str) -> Result<Found> {
-    let names = vault.list(folder)?;
+fn read_units(store: &JournalStore, folder: &str) -> Result<Found> {
+    let names = store.list(folder)?;
     let mut found = Found { names: names.clone(), ..Found::default() };
-    for name in names.iter().filter(|name| !Vault::is_leftover(name)) {
+    for name in names.iter().filter(|name| !JournalStore::is_leftover(name)) {
         let path = format!("{folder}/{name}");
-        let Some(content) = vault.read(&path)? else { continue };
+        let Some(content) = store.read(&path)? else { continue };
         match from_line::<UnitRecord>(&content) {
             Some(record) if record.unit == *name => found.records.push(record),
             _damaged => {
@@ -177,14 +178,14 @@ pub(crate) struct Pack {
     is_whole: bool,
 }
 
-fn read_packs(vault: &Vault, root: &str) -> Result<Vec<Pack>> {
+fn read_packs(store: &JournalStore, root: &str) -> Result<Vec<Pack>> {
     let folder = packs_folder(root);
     'again: loop {
         let mut packs = Vec::new();
-        for name in twice::names(vault, &folder)? {
+        for name in twice::names(store, &folder)? {
             let object = Twice::beside(format!("{folder}/{name}"));
             // Who packs anew removes old packs, after the new one is there.
-            let Some(read) = object.read(vault)? else { continue 'again };
+            let Some(read) = object.read(store)? else { continue 'again };
             packs.push(Pack { object, records: read.values, is_whole: read.is_whole });
         }
         return Ok(packs);
@@ -192,49 +193,49 @@ fn read_packs(vault: &Vault, root: &str) -> Result<Vec<Pack>> {
 }
 
 /// The names of packs of which no copy can be read.
-pub(crate) fn lost_packs(vault: &Vault, root: &str) -> Result<Vec<Twice>> {
+pub(crate) fn lost_packs(store: &JournalStore, root: &str) -> Result<Vec<Twice>> {
     let folder = packs_folder(root);
-    let objects = twice::names(vault, &folder)?.into_iter().map(|name| Twice::beside(format!("{folder}/{name}")));
-    Ok(objects.filter(|object| matches!(object.read::<UnitRecord>(vault), Err(Error::Damaged { .. }))).collect())
+    let objects = twice::names(store, &folder)?.into_iter().map(|name| Twice::beside(format!("{folder}/{name}")));
+    Ok(objects.filter(|object| matches!(object.read::<UnitRecord>(store), Err(Error::Damaged { .. }))).collect())
 }
 
-pub(crate) fn save_pack(vault: &Vault, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
-    Twice::beside(format!("{}/{name}", packs_folder(root))).record_own(vault, records)
+pub(crate) fn save_pack(store: &JournalStore, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
+    Twice::beside(format!("{}/{name}", packs_folder(root))).record_own(store, records)
 }
 
-fn pack_all(vault: &Vault, root: &str, lease: &Lease, packs: &[Pack]) -> Result<()> {
+fn pack_all(store: &JournalStore, root: &str, lease: &Lease, packs: &[Pack]) -> Result<()> {
     let mut records = BTreeMap::new();
     add_records(&mut records, packs.iter().flat_map(|pack| pack.records.iter().cloned()));
     let records: Vec<UnitRecord> = records.into_values().collect();
-    save_pack(vault, root, &format!("{:020}-{}-all", lease.epoch(), lease.term()), &records)?;
-    packs.iter().try_for_each(|pack| pack.object.remove(vault))
+    save_pack(store, root, &format!("{:020}-{}-all", lease.epoch(), lease.term()), &records)?;
+    packs.iter().try_for_each(|pack| pack.object.remove(store))
 }
 
 /// Puts all records into one object; the caller holds the lease and nobody commits.
-pub(crate) fn compact(vault: &Vault, root: &str, lease: &Lease) -> Result<()> {
-    let packs = read_packs(vault, root)?;
-    if packs.len() > 1 { pack_all(vault, root, lease, &packs) } else { Ok(()) }
+pub(crate) fn compact(store: &JournalStore, root: &str, lease: &Lease) -> Result<()> {
+    let packs = read_packs(store, root)?;
+    if packs.len() > 1 { pack_all(store, root, lease, &packs) } else { Ok(()) }
 }
 
-fn terms(vault: &Vault, root: &str) -> Result<Vec<String>> {
-    Ok(vault.list(root)?.iter().filter_map(|name| term_of_folder(name).map(str::to_owned)).collect())
+fn terms(store: &JournalStore, root: &str) -> Result<Vec<String>> {
+    Ok(store.list(root)?.iter().filter_map(|name| term_of_folder(name).map(str::to_owned)).collect())
 }
 
 /// Removes the files that nobody can commit any more, and what was left by those who died while they wrote to the journal.
-pub(crate) fn collect_garbage(vault: &Vault, places: &Places, job: &str) -> Result<()> {
+pub(crate) fn collect_garbage(store: &JournalStore, places: &Places, job: &str) -> Result<()> {
     let root = &places.root;
     for folder in [&places.output, &ids_folder(root)] {
-        for name in vault.list(folder)? {
+        for name in store.list(folder)? {
             if let Some(term) = term_of(job, &name)
-                && !vault.exists(&units_folder(root, term))?
+                && !store.exists(&units_folder(root, term))?
             {
-                vault.remove(&format!("{folder}/{name}"))?;
+                store.remove(&format!("{folder}/{name}"))?;
             }
         }
     }
     for folder in [places.state(), root, &packs_folder(root), &plan_folder(root), &lease_folder(root)] {
-        for name in vault.list(folder)?.into_iter().filter(|name| Vault::is_leftover(name) || twice::is_unfinished(name)) {
-            vault.remove(&format!("{folder}/{name}"))?;
+        for name in store.list(folder)?.into_iter().filter(|name| JournalStore::is_leftover(name) || twice::is_unfinished(name)) {
+            store.remove(&format!("{folder}/{name}"))?;
         }
     }
     Ok(())

@@ -3,14 +3,14 @@
 //! A split is opened by a record that replaces its last one: the next run does it again and replaces what is left of its outputs. The invariant: when a
 //! repair is over, no record names a file that is not whole, and no unit counts as done whose rows are nowhere.
 
-use super::attempt::{damaged_folder, ids_folder};
+use super::journal_store::JournalStore;
+use super::layout::{damaged_folder, ids_folder};
 use super::lease::Lease;
 use super::places::Places;
 use super::plan::Segment;
 use super::record::{OutputRecord, UnitRecord, from_line};
 use super::recover::{self, save_pack};
 use super::snapshot::{Problem, problems_of};
-use super::vault::Vault;
 use super::{LEASE_AGE, job, plan};
 use crate::{Error, Result};
 use shardmill_plan::InputFile;
@@ -55,38 +55,38 @@ const LOST: &str = "lost";
 /// # Errors
 /// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::Beyond`] when the checkpoint cannot be made whole.
 pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
-    let vault = Vault::new(disk);
-    let mut job = job::here(&vault, repair.path)?;
+    let store = JournalStore::new(disk);
+    let mut job = job::here(&store, repair.path)?;
     if let Some(output) = &repair.output {
         job.output.clone_from(output);
     }
     let places = job.places(repair.path);
     let root = &places.root;
-    let lease = Lease::take(&vault, root, LEASE_AGE)?;
+    let lease = Lease::take(&store, root, LEASE_AGE)?;
     // Outputs are opened again also when their directory went with them.
-    vault.make_folder(&places.output)?;
+    store.make_folder(&places.output)?;
     let mut repaired = Repaired::default();
     let mut note = |path: String, problem: &str| repaired.problems.push(Problem { path, unit: String::new(), problem: problem.to_owned() });
-    for pack in recover::lost_packs(&vault, root)? {
+    for pack in recover::lost_packs(&store, root)? {
         note(pack.path.clone(), "its records cannot be read");
-        pack.remove(&vault)?;
+        pack.remove(&store)?;
     }
     let types = format!("{root}/{ID_TYPES}");
-    if vault.read(&types)?.is_some_and(|content| from_line::<String>(&content).is_none()) {
+    if store.read(&types)?.is_some_and(|content| from_line::<String>(&content).is_none()) {
         note(types.clone(), "it cannot be read");
-        vault.remove(&types)?;
+        store.remove(&types)?;
     }
-    let records = recover::recover(&vault, &places, &lease, true)?.records;
-    job::save(&vault, repair.path, &job)?;
-    recover::collect_garbage(&vault, &places, &job.job)?;
-    let segments = plan::load(&vault, root, true).map_err(beyond)?;
+    let records = recover::recover(&store, &places, &lease, true)?.records;
+    job::save(&store, repair.path, &job)?;
+    recover::collect_garbage(&store, &places, &job.job)?;
+    let segments = plan::load(&store, root, true).map_err(beyond)?;
     let planned: HashMap<&str, &[InputFile]> =
         segments.iter().flat_map(|segment| &segment.splits).map(|split| (split.unit.as_str(), split.files.as_slice())).collect();
     if records.keys().any(|unit| !planned.contains_key(unit.as_str())) {
-        return Err(Error::Beyond { path: super::attempt::plan_folder(root) });
+        return Err(Error::Beyond { path: super::layout::plan_folder(root) });
     }
     let mut opener =
-        Opener { vault: &vault, places: &places, repair, segments: &segments, planned, opened: BTreeMap::new(), repaired, broken: Vec::new() };
+        Opener { store: &store, places: &places, repair, segments: &segments, planned, opened: BTreeMap::new(), repaired, broken: Vec::new() };
     for record in records.values() {
         opener.check(record)?;
     }
@@ -96,14 +96,14 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     if !opened.is_empty() {
         repaired.reopened = opened.keys().cloned().collect();
         let opened: Vec<UnitRecord> = opened.into_values().map(|record| UnitRecord { epoch: lease.epoch(), ..record }).collect();
-        save_pack(&vault, root, &format!("{:020}-{}-repair", lease.epoch(), lease.term()), &opened)?;
+        save_pack(&store, root, &format!("{:020}-{}-repair", lease.epoch(), lease.term()), &opened)?;
     }
     // Only now does no record name them.
     for Broken { path, is_kept } in broken {
-        put_away(&vault, root, &path, is_kept)?;
+        put_away(&store, root, &path, is_kept)?;
     }
-    vault.sync_folder(&places.output).or_else(|error| if vault.exists(&places.output)? { Err(error) } else { Ok(()) })?;
-    vault.sync_folder(&ids_folder(root))?;
+    store.sync_folder(&places.output).or_else(|error| if store.exists(&places.output)? { Err(error) } else { Ok(()) })?;
+    store.sync_folder(&ids_folder(root))?;
     Ok(repaired)
 }
 
@@ -123,22 +123,22 @@ struct Broken {
     is_kept: bool,
 }
 
-fn put_away(vault: &Vault, root: &str, path: &str, is_kept: bool) -> Result<()> {
+fn put_away(store: &JournalStore, root: &str, path: &str, is_kept: bool) -> Result<()> {
     if !is_kept {
-        return vault.remove(path);
+        return store.remove(path);
     }
     let folder = format!("{root}/{LOST}");
-    vault.make_folder(&folder)?;
+    store.make_folder(&folder)?;
     let (place, name) = path.rsplit_once('/').unwrap_or((".", path));
     // Outputs may lie on another file system than the checkpoint.
-    if vault.rename(path, &format!("{folder}/{name}")).is_err() {
-        vault.rename(path, &format!("{place}/.{name}.{LOST}"))?;
+    if store.rename(path, &format!("{folder}/{name}")).is_err() {
+        store.rename(path, &format!("{place}/.{name}.{LOST}"))?;
     }
     Ok(())
 }
 
 struct Opener<'a> {
-    vault: &'a Vault,
+    store: &'a JournalStore,
     places: &'a Places,
     repair: &'a Repair<'a>,
     segments: &'a [Segment],
@@ -163,7 +163,7 @@ impl Opener<'_> {
         if !record.files(self.places).any(|(file, ..)| is_asked(&file.name)) {
             return Ok(());
         }
-        let problems = problems_of(self.vault, self.places, record)?;
+        let problems = problems_of(self.store, self.places, record)?;
         if problems.is_empty() {
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Opener<'_> {
             (outputs, ids) = (Vec::new(), None);
         }
         for (_name, problem) in &problems {
-            if self.vault.exists(&problem.path)? {
+            if self.store.exists(&problem.path)? {
                 self.broken.push(Broken { path: problem.path.clone(), is_kept: !has_input });
             }
         }
@@ -202,15 +202,15 @@ impl Opener<'_> {
     fn open_lost(&mut self, records: &BTreeMap<String, UnitRecord>, epoch: u64) -> Result<()> {
         let root = &self.places.root;
         let mut lost: BTreeMap<String, Option<String>> = BTreeMap::new();
-        let damaged = self.vault.list(&damaged_folder(root))?;
+        let damaged = self.store.list(&damaged_folder(root))?;
         let planned = self.segments.iter().flat_map(|segment| &segment.done_before).chain(&damaged);
         lost.extend(planned.filter(|unit| !records.contains_key(*unit)).map(|unit| (unit.clone(), None)));
-        let names = self.vault.list(&ids_folder(root))?.into_iter().filter(|name| !name.starts_with('.'));
+        let names = self.store.list(&ids_folder(root))?.into_iter().filter(|name| !name.starts_with('.'));
         let ids = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), Some(name))));
         lost.extend(ids.filter(|(unit, _)| !records.contains_key(unit)));
         for (unit, ids) in lost {
             if !self.planned.contains_key(unit.as_str()) {
-                return Err(Error::Beyond { path: super::attempt::plan_folder(root) });
+                return Err(Error::Beyond { path: super::layout::plan_folder(root) });
             }
             let has_input = self.has_input(&unit, &[]);
             let path = ids.as_ref().map_or_else(|| unit.clone(), |name| self.places.ids(name));
@@ -219,8 +219,8 @@ impl Opener<'_> {
             match ids {
                 Some(name) if !has_input => {
                     // Ids get their name after the outputs: what they name is published.
-                    let bytes = self.vault.size(&path)?.unwrap_or_default();
-                    let (sealed, xxh3) = (name.clone(), self.vault.hash(&path)?);
+                    let bytes = self.store.size(&path)?.unwrap_or_default();
+                    let (sealed, xxh3) = (name.clone(), self.store.hash(&path)?);
                     record.ids = Some(OutputRecord { sealed, name, bytes, rows: 0, xxh3 });
                     record.is_reopened = false;
                 }
@@ -229,7 +229,7 @@ impl Opener<'_> {
             }
             let is_kept = !record.is_reopened;
             self.open(record, has_input || is_kept);
-            self.vault.remove(&format!("{}/{unit}", damaged_folder(root)))?;
+            self.store.remove(&format!("{}/{unit}", damaged_folder(root)))?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! A journal as it is, for a person to look at: nothing is taken, changed or removed.
 
+use super::journal_store::JournalStore;
 use super::plan::{self, Segment};
 use super::record::{OutputRecord, UnitRecord};
-use super::vault::Vault;
-use super::{Fingerprint, Holder, JournalOptions, LEASE_AGE, Places, attempt, job, lease, recover};
+use super::{Fingerprint, Holder, JournalOptions, LEASE_AGE, Places, job, layout, lease, recover};
 use crate::Result;
 use shardmill_storage::Disk;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Snapshot {
     /// Who works on the job now.
     pub holder: Option<Holder>,
     pub warnings: Vec<String>,
-    vault: Vault,
+    store: JournalStore,
 }
 
 /// A file that is not as its record says.
@@ -38,11 +38,11 @@ impl Snapshot {
     /// # Errors
     /// [`Error::NoJob`] for a folder without a checkpoint; [`Error::Damaged`].
     pub fn read(path: &str, disk: Arc<dyn Disk>) -> Result<Self> {
-        let vault = Vault::new(disk);
-        let job = job::here(&vault, path)?;
+        let store = JournalStore::new(disk);
+        let job = job::here(&store, path)?;
         let places = job.places(path);
-        let recovered = recover::read_all(&vault, &places.root)?;
-        let segments = plan::load(&vault, &places.root, false)?;
+        let recovered = recover::read_all(&store, &places.root)?;
+        let segments = plan::load(&store, &places.root, false)?;
         let options = JournalOptions {
             path: path.to_owned(),
             fingerprint: job.fingerprint.clone(),
@@ -53,7 +53,7 @@ impl Snapshot {
             lease_age: LEASE_AGE,
         };
         Ok(Self {
-            holder: lease::holder(&vault, &attempt::lease_folder(&places.root), LEASE_AGE)?,
+            holder: lease::holder(&store, &layout::lease_folder(&places.root), LEASE_AGE)?,
             segments,
             records: recovered.records,
             warnings: recovered.warnings,
@@ -61,7 +61,7 @@ impl Snapshot {
             job: job.job,
             options,
             places,
-            vault,
+            store,
         })
     }
 
@@ -84,28 +84,28 @@ impl Snapshot {
     pub fn verify(&self) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for record in self.records.values() {
-            problems.extend(problems_of(&self.vault, &self.places, record)?.into_iter().map(|(_name, problem)| problem));
+            problems.extend(problems_of(&self.store, &self.places, record)?.into_iter().map(|(_name, problem)| problem));
         }
         Ok(problems)
     }
 }
 
 /// The files of a record that are not as it says, by name.
-pub(crate) fn problems_of(vault: &Vault, places: &Places, record: &UnitRecord) -> Result<Vec<(String, Problem)>> {
+pub(crate) fn problems_of(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<Vec<(String, Problem)>> {
     let mut problems = Vec::new();
     for (file, sealed, path) in record.files(places) {
-        if let Some(problem) = problem_of(vault, file, &sealed, &path)? {
+        if let Some(problem) = problem_of(store, file, &sealed, &path)? {
             problems.push((file.name.clone(), Problem { path, unit: record.unit.clone(), problem }));
         }
     }
     Ok(problems)
 }
 
-fn problem_of(vault: &Vault, file: &OutputRecord, sealed: &str, path: &str) -> Result<Option<String>> {
-    let size = match vault.size(path)? {
+fn problem_of(store: &JournalStore, file: &OutputRecord, sealed: &str, path: &str) -> Result<Option<String>> {
+    let size = match store.size(path)? {
         Some(size) => size,
         // A record that a run has just made; its file gets its name next.
-        None if vault.size(sealed)? == Some(file.bytes) => return Ok(None),
+        None if store.size(sealed)? == Some(file.bytes) => return Ok(None),
         None => return Ok(Some("it is missing".to_owned())),
     };
     if size != file.bytes {
@@ -114,6 +114,6 @@ fn problem_of(vault: &Vault, file: &OutputRecord, sealed: &str, path: &str) -> R
     if file.xxh3.is_empty() {
         return Ok(None);
     }
-    let hash = vault.hash(path)?;
+    let hash = store.hash(path)?;
     Ok((hash != file.xxh3).then(|| "its content changed".to_owned()))
 }

@@ -74,7 +74,7 @@ fn run_over(disk: &SimulatedDisk, files: &[InputFile], deletes: bool) -> Result<
             attempt.add_output(Sealed { path: hidden, target, bytes: content.len() as u64 }, 1, hash_of(content.as_bytes()));
         }
         let target = attempt.ids_path();
-        let hidden = format!("{}/{}", super::vault::folder_of(&target), attempt.hidden_name());
+        let hidden = format!("{}/{}", super::journal_store::folder_of(&target), attempt.hidden_name());
         disk.write_new(&hidden, b"ids").map_err(failed)?;
         disk.sync(&hidden).map_err(failed)?;
         attempt.set_ids(&Sealed { path: hidden, target, bytes: 3 }, 1, hash_of(b"ids"));
@@ -375,6 +375,26 @@ fn run_that_makes_a_lease_whose_successors_are_gone_gives_it_back() {
             assert_exact(&disk, 5, &format!("step {step}"));
             let leases = disk.names().iter().filter(|name| name.contains("/lease/0")).count();
             assert_eq!(leases, 2, "step {step}");
+        }
+    }
+}
+
+/// Its writer died between the rename and the sync of the folder; the next run sees the record, gives its files their names, and loses power.
+#[test]
+fn record_whose_name_was_not_synced_is_not_lost_after_its_files_have_names() {
+    for step in 0..steps_of_a_run(natures()[0]) {
+        for takeover in 0..60 {
+            let disk = SimulatedDisk::new(natures()[0]);
+            let process = disk.process().crash_at(step);
+            let _ended = run(&process, FILES, false);
+            process.crashed(Crash::Process);
+            let process = disk.process().crash_at(takeover);
+            if run(&process, FILES, false).is_ok() {
+                break;
+            }
+            process.crashed(Crash::Power(0));
+            run(&disk.process(), FILES, false).unwrap();
+            assert_exact(&disk, FILES, &format!("step {step}, takeover {takeover}"));
         }
     }
 }

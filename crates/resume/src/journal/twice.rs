@@ -2,8 +2,8 @@
 //!
 //! The copy is made before the object. Either of the two is proof that the object was made, so one that is cut, changed or gone is made again from the other.
 
+use super::journal_store::{Created, JournalStore, encoded, folder_of};
 use super::record::from_lines;
-use super::vault::{Created, Vault, encoded, folder_of};
 use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,8 +33,8 @@ impl Twice {
     ///
     /// # Errors
     /// [`Error::Damaged`] when no copy is left that can be read.
-    pub(crate) fn read<T: DeserializeOwned>(&self, vault: &Vault) -> Result<Option<Read<T>>> {
-        let (first, second) = (vault.read(&self.path)?, vault.read(&self.copy)?);
+    pub(crate) fn read<T: DeserializeOwned>(&self, store: &JournalStore) -> Result<Option<Read<T>>> {
+        let (first, second) = (store.read(&self.path)?, store.read(&self.copy)?);
         if first.is_none() && second.is_none() {
             return Ok(None);
         }
@@ -43,33 +43,33 @@ impl Twice {
         values.map_or_else(|| Err(Error::damaged(&self.path)), |values| Ok(Some(Read { values, is_whole: is_same })))
     }
 
-    /// As [`Vault::record_own`].
-    pub(crate) fn record_own<T: Serialize>(&self, vault: &Vault, values: &[T]) -> Result<()> {
-        vault.record_own(&self.copy, values)?;
-        vault.record_own(&self.path, values)
+    /// As [`JournalStore::record_own`].
+    pub(crate) fn record_own<T: Serialize>(&self, store: &JournalStore, values: &[T]) -> Result<()> {
+        store.record_own(&self.copy, values)?;
+        store.record_own(&self.path, values)
     }
 
     /// Puts `values` in place of what is there, each copy at once.
-    pub(crate) fn replace<T: Serialize>(&self, vault: &Vault, values: &[T]) -> Result<()> {
+    pub(crate) fn replace<T: Serialize>(&self, store: &JournalStore, values: &[T]) -> Result<()> {
         for path in [&self.copy, &self.path] {
             let new = format!("{path}.anew-{}", uuid::Uuid::new_v4().simple());
-            if !matches!(vault.create(&new, &encoded(path, values)?, false)?, Created::Made(_)) || !vault.rename(&new, path)? {
+            if !matches!(store.create(&new, &encoded(path, values)?, false)?, Created::Made(_)) || !store.rename(&new, path)? {
                 return Err(Error::Fenced { path: path.clone() });
             }
-            vault.sync_folder(folder_of(path))?;
+            store.sync_folder(folder_of(path))?;
         }
         Ok(())
     }
 
-    pub(crate) fn remove(&self, vault: &Vault) -> Result<()> {
-        vault.remove(&self.path)?;
-        vault.remove(&self.copy)
+    pub(crate) fn remove(&self, store: &JournalStore) -> Result<()> {
+        store.remove(&self.path)?;
+        store.remove(&self.copy)
     }
 }
 
 /// The names of the objects in a directory, each once.
-pub(crate) fn names(vault: &Vault, folder: &str) -> Result<Vec<String>> {
-    let mut names: Vec<String> = vault.list(folder)?.into_iter().filter(|name| !Vault::is_leftover(name) && !is_unfinished(name)).collect();
+pub(crate) fn names(store: &JournalStore, folder: &str) -> Result<Vec<String>> {
+    let mut names: Vec<String> = store.list(folder)?.into_iter().filter(|name| !JournalStore::is_leftover(name) && !is_unfinished(name)).collect();
     names.iter_mut().for_each(|name| *name = name.strip_suffix(COPY).unwrap_or(name).to_owned());
     names.sort_unstable();
     names.dedup();

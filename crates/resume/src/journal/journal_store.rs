@@ -1,6 +1,6 @@
 //! Durable objects that are made once, out of the single steps of a disk.
 //!
-//! The invariant: an object under its name is whole and synced, and its name is synced before [`Vault::create`] says that it made it.
+//! The invariant: an object under its name is whole and synced, and its name is synced before [`JournalStore::create`] says that it made it.
 
 use super::record::to_lines;
 use crate::{Error, Result};
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// What lies in one folder tree.
 #[derive(Debug, Clone)]
-pub(crate) struct Vault {
+pub(crate) struct JournalStore {
     disk: Arc<dyn Disk>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Created {
 /// Beside the object in the making.
 const NEW: &str = ".new-";
 
-impl Vault {
+impl JournalStore {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         Self { disk }
     }
@@ -72,12 +72,12 @@ impl Vault {
         }
     }
 
-    /// As [`Vault::create`], of values as lines.
+    /// As [`JournalStore::create`], of values as lines.
     pub(crate) fn record<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<Created> {
         self.create(path, &encoded(path, values)?, false)
     }
 
-    /// As [`Vault::record`]; an object that is there already, or whose folder is gone, means that another run has taken over.
+    /// As [`JournalStore::record`]; an object that is there already, or whose folder is gone, means that another run has taken over.
     pub(crate) fn record_own<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<()> {
         match self.record(path, values)? {
             Created::Made(_) => Ok(()),
@@ -118,6 +118,15 @@ impl Vault {
 
     pub(crate) fn sync_folder(&self, folder: &str) -> Result<()> {
         self.disk.sync_folder(folder).map_err(failed(folder))
+    }
+
+    /// False when another run has removed the folder.
+    pub(crate) fn sync_folder_if_there(&self, folder: &str) -> Result<bool> {
+        match self.disk.sync_folder(folder) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(failed(folder)(source)),
+        }
     }
 
     /// False when `from` is not there.
