@@ -76,11 +76,11 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
             lanes.push(LaneRows { lane: steps.lanes.lane_of(run.start), position: run.start, rows: run.end - run.start });
             new = new.saturating_sub(run.end - run.start);
         }
-        order.for_each(run, |visit, row| {
-            if let Some(count) = order.mixture().and_then(|mixture| sources.get_mut(mixture.source(visit)?)) {
+        order.for_each(run, |scheduled, row| {
+            if let Some(count) = order.mixture().and_then(|mixture| sources.get_mut(mixture.source(scheduled)?)) {
                 *count += 1;
             }
-            let Some((file, row)) = order.block(visit).and_then(|block| rows.row_of_file(dataset, block, row)) else { return };
+            let Some((file, row)) = order.block(scheduled).and_then(|block| rows.row_of_file(dataset, block, row)) else { return };
             let name = dataset.files().get(file).map_or("", |file| file.relative.as_str());
             match found.last_mut() {
                 Some(last) if last.file == name && last.start + last.rows == row => last.rows += 1,
@@ -94,14 +94,20 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
 /// What `rank` does in a whole epoch, as planned: each block that holds a row of its lanes is decoded once.
 #[must_use]
 pub fn cost(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, columns: &[usize], rank: u64) -> RankCost {
-    let visits = steps.lanes_of(rank).flat_map(|lane| order.visits(steps.lanes.positions(lane))).collect();
-    RankCost { batches: steps.batches(0, rank), ..cost_of_visits(dataset, rows, order, columns, visits) }
+    let scheduled_blocks = steps.lanes_of(rank).flat_map(|lane| order.scheduled_blocks(steps.lanes.positions(lane))).collect();
+    RankCost { batches: steps.batches(0, rank), ..cost_of_scheduled_blocks(dataset, rows, order, columns, scheduled_blocks) }
 }
 
-/// What it costs to read the blocks of these visits, once each.
-pub(crate) fn cost_of_visits(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize], visits: BTreeSet<usize>) -> RankCost {
+/// What it costs to read the blocks of these scheduled blocks, once each.
+pub(crate) fn cost_of_scheduled_blocks(
+    dataset: &Dataset,
+    rows: &RowSet,
+    order: &RowOrder,
+    columns: &[usize],
+    scheduled_blocks: BTreeSet<usize>,
+) -> RankCost {
     let mut cost = RankCost { batches: 0, blocks: 0, decoded_bytes: 0, stored_bytes: 0 };
-    for block in visits.into_iter().filter_map(|visit| rows.blocks().get(order.block(visit)?)) {
+    for block in scheduled_blocks.into_iter().filter_map(|scheduled| rows.blocks().get(order.block(scheduled)?)) {
         let stored =
             dataset.files().get(block.place.file).and_then(|file| file.table.blocks().get(block.place.block)).map_or(0, |block| block.stored_bytes);
         cost.blocks += 1;
@@ -121,13 +127,13 @@ pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usi
     let mut largest: BTreeMap<usize, u64> = BTreeMap::new();
     let (mut window, mut source, mut bytes) = (0..0, None, 0u64);
     let (mut distances, mut all) = (0u128, 0u128);
-    for visit in 0..order.num_visits() {
-        let span = order.span(visit);
-        let own = order.mixture().and_then(|mixture| mixture.source(visit));
+    for scheduled in 0..order.num_scheduled() {
+        let span = order.span(scheduled);
+        let own = order.mixture().and_then(|mixture| mixture.source(scheduled));
         if span != window || own != source {
             (window, source, bytes) = (span, own, 0);
         }
-        let Some(block) = order.block(visit).and_then(|block| rows.blocks().get(block)) else { continue };
+        let Some(block) = order.block(scheduled).and_then(|block| rows.blocks().get(block)) else { continue };
         // Two random places among n are n / 3 apart.
         distances = distances.saturating_add(u128::from(block.rows) * u128::from(window.end - window.start) / 3);
         all += u128::from(block.rows);

@@ -6,22 +6,22 @@
 
 pub mod arrayrecord;
 pub mod columns;
+mod converter;
 pub mod dataset;
 mod error;
 pub mod explain;
 pub mod fingerprint;
-mod outlet;
 pub mod packing;
 pub mod pass;
 pub mod row_set;
 mod take;
 
+pub use converter::{Delivery, OutputConverter, OutputKind, PADDED};
 pub use dataset::{
     Dataset, DatasetOptions, FileOpener, Format, IndexedFile, LeftOut, MdsShards, MixedSource, TableColumn, TableDataFile, TableOptions, TextShard,
     disagreement, files_of_one_format, has_nul, indexed_files, rebuild_index, signature_of, text_files,
 };
 pub use error::{Error, Result};
-pub use outlet::{Delivery, Outlet, OutletKind, PADDED};
-pub use pass::{Audit, AuditIds, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Slab, expected_audit};
+pub use pass::{Audit, AuditIds, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Superbatch, expected_audit};
 pub use row_set::RowSet;
 pub use take::take;

@@ -1,8 +1,8 @@
 //! Columns as training code wants them: from Arrow to plain numbers.
 //!
-//! A [`RecordBatch`] enters, a [`Slab`] of owned buffers leaves; the binding hands those to NumPy and torch, which cut them into batches by views. Called on
+//! A [`RecordBatch`] enters, a [`Superbatch`] of owned buffers leaves; the binding hands those to NumPy and torch, which cut them into batches by views. Called on
 //! the threads that decode, so nothing here needs Python. What a column becomes is decided by [`Converter::new`] from the schema and the policies alone.
-//! The invariant: every slab of one converter has the same names and types in the same order, whatever the data is.
+//! The invariant: every superbatch of one converter has the same names and types in the same order, whatever the data is.
 //!
 //! | Arrow | becomes |
 //! |---|---|
@@ -78,7 +78,7 @@ pub enum Form {
 
 /// Rows of one or several batches in memory of their own.
 #[derive(Debug)]
-pub struct Slab {
+pub struct Superbatch {
     pub rows: usize,
     /// In the order of [`Converter::outputs`].
     pub columns: Vec<Column>,
@@ -97,7 +97,7 @@ pub enum Column {
     Objects(ArrayRef),
 }
 
-/// Turns batches of one schema into slabs.
+/// Turns batches of one schema into superbatches.
 #[derive(Debug, Clone)]
 pub struct Converter {
     kind: Kind,
@@ -156,7 +156,7 @@ impl Converter {
 
     /// # Errors
     /// When a null meets [`Nulls::Error`], or the batch is not of the schema that the converter was made for.
-    pub fn convert(&self, batch: RecordBatch) -> Result<Slab> {
+    pub fn convert(&self, batch: RecordBatch) -> Result<Superbatch> {
         let (_, arrays, rows) = batch.into_parts();
         if arrays.len() != self.plans.len() {
             return Err(Error::ColumnCount { expected: self.plans.len(), found: arrays.len() });
@@ -170,7 +170,7 @@ impl Converter {
                 Shape::List => plan.lists(array, &mut columns)?,
             }
         }
-        Ok(Slab { rows, columns })
+        Ok(Superbatch { rows, columns })
     }
 }
 

@@ -215,9 +215,9 @@ fn signatures(candidates: &[Candidate]) -> Result<HashMap<String, Result<Signatu
 }
 
 impl Found {
-    /// What lies beside the shards of an index. A store that cannot list them says nothing of it.
+    /// What lies beside the shards of an index. In a store that would cost a request, and files that are opened later would be those of the listing.
     fn leave_out_unlisted(&mut self, folder: &str, shards: &[DataFile]) {
-        let Ok(listed) = listing(folder) else { return };
+        let Some(listed) = (!is_remote(folder)).then(|| listing(folder).ok()).flatten() else { return };
         let shards: HashSet<&str> = shards.iter().map(|shard| shard.relative.as_str()).collect();
         let others = listed.files.into_iter().filter(|file| !shards.contains(file.relative.as_str())).map(|file| file.path);
         let unlisted = others.map(|path| LeftOut { path, reason: "the index of its directory does not list it".to_owned(), is_side_car: true });

@@ -1,4 +1,4 @@
-//! Decoded blocks → the packs of a slab.
+//! Decoded blocks → the packs of a superbatch.
 //!
 //! Rows are looked up once; then each packed column is copied piece by piece, from the block where it was decoded to its place in the batch.
 
@@ -16,15 +16,15 @@ use shardmill_plan::order::RowOrder;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a slab is made of.
-pub(crate) struct SlabParts<'a> {
+/// What a superbatch is made of.
+pub(crate) struct SuperbatchParts<'a> {
     pub(crate) dataset: &'a Dataset,
     pub(crate) rows: &'a RowSet,
     pub(crate) order: &'a RowOrder,
     /// Numbers of packs, in the order of delivery.
     pub(crate) packs: &'a [Range<u64>],
     /// Ascending; each stands for one of `blocks`.
-    pub(crate) visits: &'a [usize],
+    pub(crate) scheduled_blocks: &'a [usize],
     pub(crate) blocks: &'a [Arc<RecordBatch>],
 }
 
@@ -36,7 +36,7 @@ struct Source {
     tokens: u32,
 }
 
-/// A piece with its place in the slab.
+/// A piece with its place in the superbatch.
 struct Placement {
     source: usize,
     first: usize,
@@ -46,16 +46,16 @@ struct Placement {
 }
 
 impl Packs {
-    /// The packs of a slab, in the fields of [`super::PackColumns::fields`].
-    pub(crate) fn assemble(&self, slab: &SlabParts<'_>) -> Result<RecordBatch> {
-        let sources = self.sources(slab);
-        let (placements, packs) = self.placements(slab, &sources);
+    /// The packs of a superbatch, in the fields of [`super::PackColumns::fields`].
+    pub(crate) fn assemble(&self, superbatch: &SuperbatchParts<'_>) -> Result<RecordBatch> {
+        let sources = self.sources(superbatch);
+        let (placements, packs) = self.placements(superbatch, &sources);
         let tokens = packs * small(self.columns.length);
         let mut arrays: Vec<ArrayRef> = Vec::new();
         for (number, column) in self.columns.packed.iter().enumerate() {
-            let lists = slab.blocks.iter().map(|block| TokenLists::of(block.column(number))).collect::<Option<Vec<_>>>();
+            let lists = superbatch.blocks.iter().map(|block| TokenLists::of(block.column(number))).collect::<Option<Vec<_>>>();
             let lists = lists.ok_or_else(|| Error::NotTokens { column: column.name.clone(), data_type: column.element.clone() })?;
-            self.check(slab, &sources, column, &lists)?;
+            self.check(superbatch, &sources, column, &lists)?;
             let values = filled(column, &lists, &sources, &placements, tokens).map_err(crate::Error::assemble)?;
             arrays.push(self.fixed(&column.element, values).map_err(crate::Error::assemble)?);
         }
@@ -73,17 +73,17 @@ impl Packs {
         RecordBatch::try_new(Arc::new(Schema::new(self.columns.fields().clone())), arrays).map_err(crate::Error::assemble)
     }
 
-    /// The rows of the slab by ascending position.
-    fn sources(&self, slab: &SlabParts<'_>) -> Vec<Source> {
+    /// The rows of the superbatch by ascending position.
+    fn sources(&self, superbatch: &SuperbatchParts<'_>) -> Vec<Source> {
         let mut sources = Vec::new();
         let (mut known, mut block, mut first_id) = (usize::MAX, usize::MAX, u64::MAX);
-        for run in self.plan.positions(slab.packs) {
+        for run in self.plan.positions(superbatch.packs) {
             let mut position = run.start;
-            slab.order.for_each(run, |visit, row| {
-                if visit != known {
-                    known = visit;
-                    block = slab.visits.binary_search(&visit).unwrap_or(usize::MAX);
-                    first_id = slab.order.block(visit).and_then(|block| slab.rows.first_id(block)).unwrap_or(u64::MAX);
+            superbatch.order.for_each(run, |scheduled, row| {
+                if scheduled != known {
+                    known = scheduled;
+                    block = superbatch.scheduled_blocks.binary_search(&scheduled).unwrap_or(usize::MAX);
+                    first_id = superbatch.order.block(scheduled).and_then(|block| superbatch.rows.first_id(block)).unwrap_or(u64::MAX);
                 }
                 let tokens = self.lengths.of(first_id.saturating_add(row));
                 sources.push(Source { position, block, row: usize::try_from(row).unwrap_or(usize::MAX), tokens });
@@ -94,12 +94,12 @@ impl Packs {
     }
 
     /// Pieces in the order of their places, and how many packs they make.
-    fn placements(&self, slab: &SlabParts<'_>, sources: &[Source]) -> (Vec<Placement>, usize) {
+    fn placements(&self, superbatch: &SuperbatchParts<'_>, sources: &[Source]) -> (Vec<Placement>, usize) {
         let found = |position: u64| sources.binary_search_by_key(&position, |source| source.position).ok();
         let tokens_of = |position: u64| found(position).and_then(|source| sources.get(source)).map_or(0, |source| source.tokens);
         let mut placements = Vec::with_capacity(sources.len());
         let mut packs = 0;
-        for pack in slab.packs.iter().cloned().flatten() {
+        for pack in superbatch.packs.iter().cloned().flatten() {
             let (mut at, mut segment) = (packs * small(self.columns.length), 0);
             self.plan.for_each_piece(pack, tokens_of, |piece| {
                 let Some(source) = found(piece.position) else { return };
@@ -113,7 +113,7 @@ impl Packs {
     }
 
     /// Rows have as many tokens as was planned, and no null where none has a place.
-    fn check(&self, slab: &SlabParts<'_>, sources: &[Source], column: &PackedColumn, lists: &[TokenLists]) -> Result<()> {
+    fn check(&self, superbatch: &SuperbatchParts<'_>, sources: &[Source], column: &PackedColumn, lists: &[TokenLists]) -> Result<()> {
         for source in sources {
             let Some(list) = lists.get(source.block) else { continue };
             let found = list.range(source.row).len();
@@ -121,7 +121,7 @@ impl Packs {
             if checked.is_ok() && found == small(source.tokens) {
                 continue;
             }
-            let (column, (path, row)) = (column.name.clone(), row_at(slab.dataset, slab.rows, slab.order, source.position));
+            let (column, (path, row)) = (column.name.clone(), row_at(superbatch.dataset, superbatch.rows, superbatch.order, source.position));
             return Err(match checked {
                 Err(Wrong::NullRow) => Error::NullRow { column, path, row },
                 Err(Wrong::NullToken) => Error::NullToken { column, path, row },

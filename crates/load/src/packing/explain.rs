@@ -1,7 +1,7 @@
 //! Which tokens a batch of packs holds, and how full packs are: answers from the plan, no row is read.
 
 use super::Packs;
-use crate::explain::{BatchExplanation, FileRows, LaneRows, RankCost, cost_of_visits};
+use crate::explain::{BatchExplanation, FileRows, LaneRows, RankCost, cost_of_scheduled_blocks};
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, Steps};
 
@@ -74,8 +74,8 @@ impl PackedEpoch<'_> {
             let end = row_lanes.positions(lane).end;
             plan.needed_from(lane, lanes.cursor(lane, whole_steps)).min(end)..end
         });
-        let visits = own.chain(left).flat_map(|positions| self.order.visits(positions)).collect();
-        RankCost { batches: steps.batches(0, rank), ..cost_of_visits(self.dataset, self.rows, self.order, columns, visits) }
+        let scheduled_blocks = own.chain(left).flat_map(|positions| self.order.scheduled_blocks(positions)).collect();
+        RankCost { batches: steps.batches(0, rank), ..cost_of_scheduled_blocks(self.dataset, self.rows, self.order, columns, scheduled_blocks) }
     }
 }
 

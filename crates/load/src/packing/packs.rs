@@ -70,7 +70,7 @@ impl TokensInOrder {
         let parts = usize::try_from((positions.end - positions.start).div_ceil(ROWS_AT_ONCE)).unwrap_or(usize::MAX);
         // To shuffle costs more than to pack; without it, neighbours are found at once.
         if parts < 2 || self.order.num_windows() == 0 {
-            self.order.for_each(positions, |visit, row| each(self.lengths.of(self.ids.id(visit, row))));
+            self.order.for_each(positions, |scheduled, row| each(self.lengths.of(self.ids.id(scheduled, row))));
             return Ok(());
         }
         let own = Arc::clone(self);
@@ -78,7 +78,7 @@ impl TokensInOrder {
             let start = positions.start + part as u64 * ROWS_AT_ONCE;
             let end = (start + ROWS_AT_ONCE).min(positions.end);
             let mut tokens = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
-            own.order.for_each(start..end, |visit, row| tokens.push(own.lengths.of(own.ids.id(visit, row))));
+            own.order.for_each(start..end, |scheduled, row| tokens.push(own.lengths.of(own.ids.id(scheduled, row))));
             ControlFlow::Continue(tokens)
         };
         for tokens in run_in_order(parts, threads.max(1), cancel, work)? {
@@ -88,20 +88,20 @@ impl TokensInOrder {
     }
 }
 
-/// Ids of rows by visit, as lengths are kept.
+/// Ids of rows by scheduled block, as lengths are kept.
 pub(super) struct RowIds {
-    /// First id of each visit.
+    /// First id of each scheduled block.
     starts: Vec<u64>,
 }
 
 impl RowIds {
     pub(super) fn new(rows: &RowSet, order: &RowOrder) -> Self {
-        let first = |visit: usize| order.block(visit).and_then(|block| rows.first_id(block)).unwrap_or(u64::MAX);
-        Self { starts: (0..order.num_visits()).map(first).collect() }
+        let first = |scheduled: usize| order.block(scheduled).and_then(|block| rows.first_id(block)).unwrap_or(u64::MAX);
+        Self { starts: (0..order.num_scheduled()).map(first).collect() }
     }
 
-    pub(super) fn id(&self, visit: usize, row: u64) -> u64 {
-        self.starts.get(visit).map_or(u64::MAX, |start| start.saturating_add(row))
+    pub(super) fn id(&self, scheduled: usize, row: u64) -> u64 {
+        self.starts.get(scheduled).map_or(u64::MAX, |start| start.saturating_add(row))
     }
 }
 

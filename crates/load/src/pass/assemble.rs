@@ -1,7 +1,7 @@
-//! Decoded blocks → the rows of a slab, in the order of delivery.
+//! Decoded blocks → the rows of a superbatch, in the order of delivery.
 
 use super::gather::RowSources;
-use super::planner::SlabPlan;
+use super::planner::SuperbatchPlan;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -9,20 +9,25 @@ use arrow_select::concat::concat;
 use shardmill_plan::order::RowOrder;
 use std::sync::Arc;
 
-/// Entries of a table from visits to blocks.
+/// Entries of a table from scheduled blocks to blocks.
 const MOST_PLACES: usize = 1 << 20;
 
-/// The rows of `plan`; `blocks` are those of `plan.visits`. Without a copy when they are one run of one block.
-pub(super) fn assemble(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> Result<RecordBatch> {
+/// The rows of `plan`; `blocks` are those of `plan.scheduled_blocks`. Without a copy when they are one run of one block.
+pub(super) fn assemble(order: &RowOrder, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> Result<RecordBatch> {
     let assembled = if order.is_scattered() { gather_rows(order, plan, blocks, schema) } else { join_ranges(order, plan, blocks, schema) };
     assembled.map_err(Error::assemble)
 }
 
-fn join_ranges(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> std::result::Result<RecordBatch, ArrowError> {
+fn join_ranges(
+    order: &RowOrder,
+    plan: &SuperbatchPlan,
+    blocks: &[Arc<RecordBatch>],
+    schema: &SchemaRef,
+) -> std::result::Result<RecordBatch, ArrowError> {
     let ranges = plan.runs.iter().flat_map(|run| order.ranges(run.clone()));
     let parts: Vec<RecordBatch> = ranges
         .filter_map(|range| {
-            let block = blocks.get(plan.visits.binary_search(&range.visit).ok()?)?;
+            let block = blocks.get(plan.scheduled_blocks.binary_search(&range.scheduled).ok()?)?;
             Some(block.slice(usize::try_from(range.start).ok()?, usize::try_from(range.len).ok()?))
         })
         .collect();
@@ -36,30 +41,35 @@ fn join_ranges(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], s
     batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
 }
 
-fn gather_rows(order: &RowOrder, plan: &SlabPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> std::result::Result<RecordBatch, ArrowError> {
-    let first = plan.visits.first().copied().unwrap_or_default();
-    let span = plan.visits.last().map_or(0, |last| last - first + 1);
-    // Visits of several lanes may lie far apart; the table is then still small beside the rows. Those of several data sets may lie too far apart for one.
+fn gather_rows(
+    order: &RowOrder,
+    plan: &SuperbatchPlan,
+    blocks: &[Arc<RecordBatch>],
+    schema: &SchemaRef,
+) -> std::result::Result<RecordBatch, ArrowError> {
+    let first = plan.scheduled_blocks.first().copied().unwrap_or_default();
+    let span = plan.scheduled_blocks.last().map_or(0, |last| last - first + 1);
+    // Scheduled blocks of several lanes may lie far apart; the table is then still small beside the rows. Those of several data sets may lie too far apart for one.
     let mut places = vec![0; if span <= MOST_PLACES { span } else { 0 }];
-    for (place, visit) in plan.visits.iter().enumerate() {
-        if let Some(slot) = places.get_mut(visit - first) {
+    for (place, scheduled) in plan.scheduled_blocks.iter().enumerate() {
+        if let Some(slot) = places.get_mut(scheduled - first) {
             *slot = place;
         }
     }
-    let place_of = |visit: usize| match places.get(visit.wrapping_sub(first)) {
+    let place_of = |scheduled: usize| match places.get(scheduled.wrapping_sub(first)) {
         Some(place) => *place,
-        None => plan.visits.binary_search(&visit).unwrap_or(usize::MAX),
+        None => plan.scheduled_blocks.binary_search(&scheduled).unwrap_or(usize::MAX),
     };
     let mut sources = RowSources::new(blocks.len(), usize::try_from(plan.rows()).unwrap_or(0));
     for run in &plan.runs {
-        order.for_each(run.clone(), |visit, row| sources.push(place_of(visit), row));
+        order.for_each(run.clone(), |scheduled, row| sources.push(place_of(scheduled), row));
     }
     sources.sort(blocks.iter().map(|block| block.num_rows()));
     let columns = (0..schema.fields().len()).map(|column| sources.column(blocks, column));
     batch(schema, columns.collect::<std::result::Result<_, _>>()?, plan)
 }
 
-fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, plan: &SlabPlan) -> std::result::Result<RecordBatch, ArrowError> {
+fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, plan: &SuperbatchPlan) -> std::result::Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(usize::try_from(plan.rows()).ok());
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }

@@ -49,8 +49,8 @@ impl Audit {
         for run in runs {
             match ids {
                 AuditIds::Packs => run.for_each(&mut next),
-                AuditIds::Rows { order, rows } => order.for_each(run, |visit, row| {
-                    next(order.block(visit).and_then(|block| rows.first_id(block)).map_or(u64::MAX, |first| first + row));
+                AuditIds::Rows { order, rows } => order.for_each(run, |scheduled, row| {
+                    next(order.block(scheduled).and_then(|block| rows.first_id(block)).map_or(u64::MAX, |first| first + row));
                 }),
             }
         }

@@ -51,28 +51,28 @@ pub struct BadRow {
 /// The bad rows of the blocks that a pass has decoded so far.
 #[derive(Debug, Default)]
 pub(super) struct BadRows {
-    by_visit: Mutex<HashMap<usize, Arc<BadParts>>>,
+    by_scheduled_block: Mutex<HashMap<usize, Arc<BadParts>>>,
 }
 
 /// Ranges of rows of a block, ascending.
 pub(super) type BadParts = Vec<(Range<u64>, Arc<str>)>;
 
 impl BadRows {
-    /// Those of the given visits; empty for nearly every slab.
-    pub(super) fn of(&self, visits: &[usize]) -> HashMap<usize, Arc<BadParts>> {
+    /// Those of the given scheduled blocks; empty for nearly every superbatch.
+    pub(super) fn of(&self, scheduled_blocks: &[usize]) -> HashMap<usize, Arc<BadParts>> {
         let known = self.lock();
         if known.is_empty() {
             return HashMap::new();
         }
-        visits.iter().filter_map(|visit| Some((*visit, Arc::clone(known.get(visit)?)))).collect()
+        scheduled_blocks.iter().filter_map(|scheduled| Some((*scheduled, Arc::clone(known.get(scheduled)?)))).collect()
     }
 
-    pub(super) fn add(&self, visit: usize, parts: BadParts) {
-        self.lock().insert(visit, Arc::new(parts));
+    pub(super) fn add(&self, scheduled: usize, parts: BadParts) {
+        self.lock().insert(scheduled, Arc::new(parts));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<BadParts>>> {
-        self.by_visit.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_scheduled_block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The decoded blocks of a pass, each shared by the slabs that need it, and the budget that bounds how far the threads run ahead.
+//! The decoded blocks of a pass, each shared by the superbatches that need it, and the budget that bounds how far the threads run ahead.
 //!
-//! A slab is planned before it is made: from then on its blocks are kept. A block goes when the last slab that was planned for it has taken it and no
-//! later one will. The invariant: planning waits only while a slab is on its way to the consumer, so the smallest budget is slow and never stuck.
+//! A superbatch is planned before it is made: from then on its blocks are kept. A block goes when the last superbatch that was planned for it has taken it and no
+//! later one will. The invariant: planning waits only while a superbatch is on its way to the consumer, so the smallest budget is slow and never stuck.
 
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// How often a waiting thread looks whether its pass was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// More slabs than this are never ahead, however small they are.
-const MAX_SLABS_AHEAD: usize = 64;
+/// More superbatches than this are never ahead, however small they are.
+const MAX_SUPERBATCHES_AHEAD: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -27,14 +27,14 @@ pub(super) struct Blocks {
 struct State {
     entries: HashMap<usize, Entry>,
     used: u64,
-    slabs_ahead: usize,
+    superbatches_ahead: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
     slot: Slot,
     bytes: u64,
-    /// Slabs that were planned with this block and have not taken it yet.
+    /// Superbatches that were planned with this block and have not taken it yet.
     pending: usize,
     is_retired: bool,
 }
@@ -52,42 +52,42 @@ impl Blocks {
         Self { limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits until there is room for slabs of `slab_bytes` that need `visits`, each with its decoded size; false when the pass was cancelled.
-    pub(super) fn wait_for_room(&self, visits: &[(usize, u64)], slab_bytes: u64, cancel: &Cancel) -> bool {
+    /// Waits until there is room for superbatches of `superbatch_bytes` that need `scheduled_blocks`, each with its decoded size; false when the pass was cancelled.
+    pub(super) fn wait_for_room(&self, scheduled_blocks: &[(usize, u64)], superbatch_bytes: u64, cancel: &Cancel) -> bool {
         let mut state = self.lock();
-        let missing: u64 = visits.iter().filter(|(visit, _)| !state.entries.contains_key(visit)).map(|(_, bytes)| bytes).sum();
-        let needed = missing.saturating_add(slab_bytes);
+        let missing: u64 = scheduled_blocks.iter().filter(|(scheduled, _)| !state.entries.contains_key(scheduled)).map(|(_, bytes)| bytes).sum();
+        let needed = missing.saturating_add(superbatch_bytes);
         while !cancel.is_cancelled()
-            && state.slabs_ahead > 0
-            && (state.used.saturating_add(needed) > self.limit || state.slabs_ahead >= MAX_SLABS_AHEAD)
+            && state.superbatches_ahead > 0
+            && (state.used.saturating_add(needed) > self.limit || state.superbatches_ahead >= MAX_SUPERBATCHES_AHEAD)
         {
             state = self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
         }
         !cancel.is_cancelled()
     }
 
-    /// A slab of `slab_bytes` will be made of `visits`; `retired` are not needed after it. Tells which were not announced before.
-    pub(super) fn announce(&self, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64) -> Vec<usize> {
+    /// A superbatch of `superbatch_bytes` will be made of `scheduled_blocks`; `retired` are not needed after it. Tells which were not announced before.
+    pub(super) fn announce(&self, scheduled_blocks: &[(usize, u64)], retired: &[usize], superbatch_bytes: u64) -> Vec<usize> {
         let mut new = Vec::new();
         let mut state = self.lock();
-        state.slabs_ahead += 1;
-        state.used = state.used.saturating_add(slab_bytes);
-        for (visit, bytes) in visits {
+        state.superbatches_ahead += 1;
+        state.used = state.used.saturating_add(superbatch_bytes);
+        for (scheduled, bytes) in scheduled_blocks {
             let mut added = 0;
-            let entry = state.entries.entry(*visit).or_insert_with(|| {
+            let entry = state.entries.entry(*scheduled).or_insert_with(|| {
                 added = *bytes;
-                new.push(*visit);
+                new.push(*scheduled);
                 Entry { slot: Slot::Planned, bytes: *bytes, pending: 0, is_retired: false }
             });
             entry.pending += 1;
             entry.is_retired = false;
             state.used = state.used.saturating_add(added);
         }
-        for visit in retired {
-            if let Some(entry) = state.entries.get_mut(visit) {
+        for scheduled in retired {
+            if let Some(entry) = state.entries.get_mut(scheduled) {
                 entry.is_retired = true;
             }
-            state.remove_if_done(*visit);
+            state.remove_if_done(*scheduled);
         }
         new
     }
@@ -98,36 +98,41 @@ impl Blocks {
         self.changed.notify_all();
     }
 
-    /// The blocks of a planned slab, in the order of `visits`. Blocks that nobody has begun are decoded here; those that another thread has begun are waited
+    /// The blocks of a planned superbatch, in the order of `scheduled_blocks`. Blocks that nobody has begun are decoded here; those that another thread has begun are waited
     /// for last.
-    pub(super) fn take(&self, visits: &[usize], cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<Vec<Arc<RecordBatch>>> {
-        visits.iter().try_for_each(|visit| self.prepare(*visit, cancel, &decode))?;
+    pub(super) fn take(
+        &self,
+        scheduled_blocks: &[usize],
+        cancel: &Cancel,
+        decode: impl Fn(usize) -> Result<RecordBatch>,
+    ) -> Result<Vec<Arc<RecordBatch>>> {
+        scheduled_blocks.iter().try_for_each(|scheduled| self.prepare(*scheduled, cancel, &decode))?;
         // Each is waited for, also behind one that failed: a block that is not taken would stay.
-        let taken: Vec<_> = visits.iter().map(|visit| self.wait_for(*visit, cancel)).collect();
+        let taken: Vec<_> = scheduled_blocks.iter().map(|scheduled| self.wait_for(*scheduled, cancel)).collect();
         taken.into_iter().collect()
     }
 
-    /// Decodes a block of a planned slab, unless somebody has begun.
-    pub(super) fn prepare(&self, visit: usize, cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<()> {
-        if self.begin(visit) {
+    /// Decodes a block of a planned superbatch, unless somebody has begun.
+    pub(super) fn prepare(&self, scheduled: usize, cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<()> {
+        if self.begin(scheduled) {
             cancel.check()?;
-            let decoded = Unfinished { blocks: self, visit }.run(&decode);
-            self.lock().set(visit, decoded);
+            let decoded = Unfinished { blocks: self, scheduled }.run(&decode);
+            self.lock().set(scheduled, decoded);
             self.changed.notify_all();
         }
         Ok(())
     }
 
-    /// The consumer has a slab of so many bytes.
-    pub(super) fn delivered(&self, slab_bytes: u64) {
+    /// The consumer has a superbatch of so many bytes.
+    pub(super) fn delivered(&self, superbatch_bytes: u64) {
         let mut state = self.lock();
-        state.slabs_ahead = state.slabs_ahead.saturating_sub(1);
-        state.used = state.used.saturating_sub(slab_bytes);
+        state.superbatches_ahead = state.superbatches_ahead.saturating_sub(1);
+        state.used = state.used.saturating_sub(superbatch_bytes);
         self.changed.notify_all();
     }
 
-    fn begin(&self, visit: usize) -> bool {
-        match self.lock().entries.get_mut(&visit) {
+    fn begin(&self, scheduled: usize) -> bool {
+        match self.lock().entries.get_mut(&scheduled) {
             Some(entry) if matches!(entry.slot, Slot::Planned) => {
                 entry.slot = Slot::Decoding;
                 true
@@ -136,10 +141,10 @@ impl Blocks {
         }
     }
 
-    fn wait_for(&self, visit: usize, cancel: &Cancel) -> Result<Arc<RecordBatch>> {
+    fn wait_for(&self, scheduled: usize, cancel: &Cancel) -> Result<Arc<RecordBatch>> {
         let mut state = self.lock();
         loop {
-            let slot = state.entries.get(&visit).map(|entry| entry.slot.clone());
+            let slot = state.entries.get(&scheduled).map(|entry| entry.slot.clone());
             let outcome = match slot {
                 Some(Slot::Ready(batch)) => Ok(batch),
                 Some(Slot::Failed(error)) => Err(error),
@@ -149,10 +154,10 @@ impl Blocks {
                     continue;
                 }
             };
-            if let Some(entry) = state.entries.get_mut(&visit) {
+            if let Some(entry) = state.entries.get_mut(&scheduled) {
                 entry.pending = entry.pending.saturating_sub(1);
             }
-            if state.remove_if_done(visit) {
+            if state.remove_if_done(scheduled) {
                 self.changed.notify_all();
             }
             return outcome;
@@ -165,15 +170,15 @@ impl Blocks {
 }
 
 impl State {
-    fn set(&mut self, visit: usize, decoded: Result<RecordBatch>) {
-        if let Some(entry) = self.entries.get_mut(&visit) {
+    fn set(&mut self, scheduled: usize, decoded: Result<RecordBatch>) {
+        if let Some(entry) = self.entries.get_mut(&scheduled) {
             entry.slot = decoded.map_or_else(Slot::Failed, |batch| Slot::Ready(Arc::new(batch)));
         }
     }
 
-    fn remove_if_done(&mut self, visit: usize) -> bool {
-        let is_done = self.entries.get(&visit).is_some_and(|entry| entry.is_retired && entry.pending == 0);
-        if let Some(entry) = is_done.then(|| self.entries.remove(&visit)).flatten() {
+    fn remove_if_done(&mut self, scheduled: usize) -> bool {
+        let is_done = self.entries.get(&scheduled).is_some_and(|entry| entry.is_retired && entry.pending == 0);
+        if let Some(entry) = is_done.then(|| self.entries.remove(&scheduled)).flatten() {
             self.used = self.used.saturating_sub(entry.bytes);
         }
         is_done
@@ -183,12 +188,12 @@ impl State {
 /// Tells the other threads when the one that decodes a block panics: they would wait for ever.
 struct Unfinished<'a> {
     blocks: &'a Blocks,
-    visit: usize,
+    scheduled: usize,
 }
 
 impl Unfinished<'_> {
     fn run(self, decode: &impl Fn(usize) -> Result<RecordBatch>) -> Result<RecordBatch> {
-        let decoded = decode(self.visit);
+        let decoded = decode(self.scheduled);
         std::mem::forget(self);
         decoded
     }
@@ -196,7 +201,7 @@ impl Unfinished<'_> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.blocks.lock().set(self.visit, Err(shardmill_engine::Error::Cancelled.into()));
+        self.blocks.lock().set(self.scheduled, Err(shardmill_engine::Error::Cancelled.into()));
         self.blocks.changed.notify_all();
     }
 }
@@ -206,9 +211,9 @@ mod tests {
     use super::*;
     use arrow_schema::Schema;
 
-    fn plan(blocks: &Blocks, visits: &[(usize, u64)], retired: &[usize], slab_bytes: u64, cancel: &Cancel) -> bool {
-        let is_planned = blocks.wait_for_room(visits, slab_bytes, cancel);
-        blocks.announce(visits, retired, slab_bytes);
+    fn plan(blocks: &Blocks, scheduled_blocks: &[(usize, u64)], retired: &[usize], superbatch_bytes: u64, cancel: &Cancel) -> bool {
+        let is_planned = blocks.wait_for_room(scheduled_blocks, superbatch_bytes, cancel);
+        blocks.announce(scheduled_blocks, retired, superbatch_bytes);
         is_planned
     }
 
@@ -217,27 +222,27 @@ mod tests {
     }
 
     #[test]
-    fn block_is_decoded_once_and_goes_after_its_last_slab() {
+    fn block_is_decoded_once_and_goes_after_its_last_superbatch() {
         let (blocks, cancel) = (Blocks::new(100), Cancel::default());
         assert!(plan(&blocks, &[(1, 10), (2, 10)], &[1], 5, &cancel));
         assert!(plan(&blocks, &[(2, 10)], &[2], 5, &cancel));
         let decoded = Mutex::new(Vec::new());
-        let decode = |visit| {
-            decoded.lock().unwrap().push(visit);
+        let decode = |scheduled| {
+            decoded.lock().unwrap().push(scheduled);
             Ok(empty())
         };
         blocks.take(&[1, 2], &cancel, decode).unwrap();
-        assert_eq!(blocks.lock().used, 20, "block 2 and two slabs");
+        assert_eq!(blocks.lock().used, 20, "block 2 and two superbatches");
         blocks.take(&[2], &cancel, decode).unwrap();
         assert_eq!(*decoded.lock().unwrap(), [1, 2]);
         blocks.delivered(5);
         blocks.delivered(5);
         let state = blocks.lock();
-        assert_eq!((state.used, state.slabs_ahead, state.entries.len()), (0, 0, 0));
+        assert_eq!((state.used, state.superbatches_ahead, state.entries.len()), (0, 0, 0));
     }
 
     #[test]
-    fn slab_beyond_the_budget_waits_for_the_consumer_and_never_for_itself() {
+    fn superbatch_beyond_the_budget_waits_for_the_consumer_and_never_for_itself() {
         let blocks = Arc::new(Blocks::new(10));
         let cancel = Cancel::default();
         assert!(plan(&blocks, &[(1, 1000)], &[], 5, &cancel), "nothing is on its way that could make room");
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_block_fails_every_slab_that_needs_it() {
+    fn failed_block_fails_every_superbatch_that_needs_it() {
         let (blocks, cancel) = (Blocks::new(100), Cancel::default());
         plan(&blocks, &[(1, 1)], &[], 1, &cancel);
         plan(&blocks, &[(1, 1)], &[1], 1, &cancel);

@@ -10,11 +10,11 @@ use arrow_schema::ArrowError;
 use arrow_select::interleave::interleave;
 use std::sync::Arc;
 
-/// Where the rows of a slab come from.
+/// Where the rows of a superbatch come from.
 #[derive(Debug)]
 pub(super) struct RowSources {
     rows: usize,
-    /// By block: (row of the block, row of the slab).
+    /// By block: (row of the block, row of the superbatch).
     by_block: Vec<Vec<(u32, u32)>>,
 }
 
@@ -24,7 +24,7 @@ impl RowSources {
         Self { rows: 0, by_block: (0..blocks).map(|_| Vec::with_capacity(each)).collect() }
     }
 
-    /// Adds the next row of the slab. Blocks and slabs have far fewer than 2³² rows.
+    /// Adds the next row of the superbatch. Blocks and superbatches have far fewer than 2³² rows.
     pub(super) fn push(&mut self, block: usize, row: u64) {
         if let (Some(sources), Ok(row), Ok(place)) = (self.by_block.get_mut(block), u32::try_from(row), u32::try_from(self.rows)) {
             sources.push((row, place));
@@ -51,7 +51,7 @@ impl RowSources {
         }
     }
 
-    /// One column of the slab.
+    /// One column of the superbatch.
     pub(super) fn column(&self, blocks: &[Arc<RecordBatch>], column: usize) -> Result<ArrayRef, ArrowError> {
         let arrays: Vec<&ArrayRef> = blocks.iter().map(|block| block.column(column)).collect();
         let has_nulls = arrays.iter().any(|array| array.null_count() > 0);

@@ -18,8 +18,8 @@ pub struct Metrics {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
     pub stage: &'static str,
-    /// The block that is being decoded, by its place in the order of visit.
-    pub visit: Option<usize>,
+    /// The block that is being decoded, by its place in the order of the schedule.
+    pub scheduled: Option<usize>,
     pub duration: Duration,
 }
 
@@ -29,7 +29,7 @@ struct Running {
     begun: Mutex<BTreeMap<u64, Start>>,
 }
 
-/// Stage, visit, time.
+/// Stage, scheduled block, time.
 type Start = (&'static str, Option<usize>, Instant);
 
 /// Ends with its call, also by a panic.
@@ -50,12 +50,12 @@ pub struct MetricsReport {
     /// How long the consumer has waited for batches.
     pub wait_seconds: f64,
     pub blocks_decoded: u64,
-    pub slabs: u64,
+    pub superbatches: u64,
 }
 
 impl Metrics {
-    pub(super) fn decoding<T>(&self, visit: usize, call: impl FnOnce() -> T) -> T {
-        let _begun = self.running.begin("decode", Some(visit));
+    pub(super) fn decoding<T>(&self, scheduled: usize, call: impl FnOnce() -> T) -> T {
+        let _begun = self.running.begin("decode", Some(scheduled));
         self.decode.timed(call)
     }
 
@@ -77,7 +77,7 @@ impl Metrics {
     #[must_use]
     pub fn activities(&self) -> Vec<Activity> {
         let now = Instant::now();
-        let activity = |(stage, visit, begun): &Start| Activity { stage, visit: *visit, duration: now - *begun };
+        let activity = |(stage, scheduled, begun): &Start| Activity { stage, scheduled: *scheduled, duration: now - *begun };
         // Numbers grow with time.
         self.running.lock().values().map(activity).collect()
     }
@@ -90,15 +90,15 @@ impl Metrics {
             convert_seconds: self.finish.seconds(),
             wait_seconds: self.wait.seconds(),
             blocks_decoded: self.decode.count.load(Ordering::Relaxed),
-            slabs: self.finish.count.load(Ordering::Relaxed),
+            superbatches: self.finish.count.load(Ordering::Relaxed),
         }
     }
 }
 
 impl Running {
-    fn begin(&self, stage: &'static str, visit: Option<usize>) -> Begun<'_> {
+    fn begin(&self, stage: &'static str, scheduled: Option<usize>) -> Begun<'_> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(number, (stage, visit, Instant::now()));
+        self.lock().insert(number, (stage, scheduled, Instant::now()));
         Begun(self, number)
     }
 

@@ -1,27 +1,27 @@
 //! One iteration of one rank: from a position of an epoch to its end, batch after batch.
 //!
 //! ```text
-//! steps --Planner--> slabs --Blocks--> decoded blocks --assemble--> rows --finish--> what the consumer gets
+//! steps --Planner--> superbatches --Blocks--> decoded blocks --assemble--> rows --finish--> what the consumer gets
 //! ```
 //!
-//! Threads take slabs in order, decode the blocks that nobody has begun, put the rows together and finish them (casts, tensors) without the consumer.
+//! Threads take superbatches in order, decode the blocks that nobody has begun, put the rows together and finish them (casts, tensors) without the consumer.
 
 mod assemble;
 mod audit;
 mod bad_rows;
 mod blocks;
 mod cores;
+mod delivered;
 mod gather;
 mod metrics;
 mod planner;
-mod settle;
 
 pub use audit::{Audit, AuditIds, expected as expected_audit};
 pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
 pub use metrics::{Activity, Metrics, MetricsReport};
 pub use planner::BatchRows;
 
-use crate::packing::{Packs, SlabParts};
+use crate::packing::{Packs, SuperbatchParts};
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
@@ -31,27 +31,27 @@ use assemble::assemble;
 use bad_rows::{BadRows, Salvage};
 use blocks::Blocks;
 use cores::Cores;
-use planner::{Planner, SlabPlan};
+use planner::{Planner, SuperbatchPlan};
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Rows that are put together from ranges weigh about this: large beside the cost of a slab, small beside the memory of a machine.
-const SLAB_BYTES: u64 = 16 << 20;
+/// Rows that are put together from ranges weigh about this: large beside the cost of a superbatch, small beside the memory of a machine.
+const SUPERBATCH_BYTES: u64 = 16 << 20;
 
-/// Of a shuffle window, more is gathered at once: each slab reads all blocks of its window again.
-const SHUFFLED_SLAB_BYTES: u64 = 32 << 20;
+/// Of a shuffle window, more is gathered at once: each superbatch reads all blocks of its window again.
+const SHUFFLED_SUPERBATCH_BYTES: u64 = 32 << 20;
 
-/// Of few rows, slabs are smaller: each thread should have some of them.
-const SLABS_OF_A_THREAD: u64 = 4;
+/// Of few rows, superbatches are smaller: each thread should have some of them.
+const SUPERBATCHES_OF_A_THREAD: u64 = 4;
 
 /// Smaller ones are not worth their cost.
-const LEAST_SLAB_BYTES: u64 = 2 << 20;
+const LEAST_SUPERBATCH_BYTES: u64 = 2 << 20;
 
 /// However narrow the rows are.
-const MAX_SLAB_ROWS: u64 = 1 << 20;
+const MAX_SUPERBATCH_ROWS: u64 = 1 << 20;
 
 /// Which rows, and in what order.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ pub struct PassOptions {
 pub struct Pass<T> {
     stream: Stream<Made<T>>,
     /// Made and not yet handed out, each with its bytes.
-    ready: VecDeque<(u64, Slab<T>)>,
+    ready: VecDeque<(u64, Superbatch<T>)>,
     /// Comes behind what is ready, and ends the pass.
     failure: Option<Error>,
     blocks: Arc<Blocks>,
@@ -89,14 +89,14 @@ pub struct Pass<T> {
 /// What became of one job.
 #[derive(Debug)]
 struct Made<T> {
-    slabs: Vec<(u64, Slab<T>)>,
-    /// Of the batch behind the last of `slabs`.
+    superbatches: Vec<(u64, Superbatch<T>)>,
+    /// Of the batch behind the last of `superbatches`.
     failure: Option<Error>,
 }
 
 /// Consecutive batches in one piece.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub struct Superbatch<T> {
     pub batches: Vec<BatchRows>,
     pub content: T,
     /// Rows that could not be decoded, each with the number of its batch.
@@ -106,7 +106,7 @@ pub struct Slab<T> {
 }
 
 impl<T: Send + 'static> Pass<T> {
-    /// Starts the threads. `finish` makes what the consumer gets of the rows of a slab.
+    /// Starts the threads. `finish` makes what the consumer gets of the rows of a superbatch.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -120,13 +120,13 @@ impl<T: Send + 'static> Pass<T> {
         let packs = options.packs;
         let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns);
         let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes());
-        let most_bytes = if options.order.is_scattered() { SHUFFLED_SLAB_BYTES } else { SLAB_BYTES };
+        let most_bytes = if options.order.is_scattered() { SHUFFLED_SUPERBATCH_BYTES } else { SUPERBATCH_BYTES };
         let places = packs.as_ref().map_or_else(|| options.order.num_rows(), |packs| packs.plan.num_packs());
         let places_of_rank = places / options.steps.world_size.max(1) / options.stride.max(1);
-        let slabs = SLABS_OF_A_THREAD.saturating_mul(options.threads.max(1) as u64);
-        let slab_bytes = (places_of_rank.saturating_mul(row_bytes) / slabs).max(LEAST_SLAB_BYTES).min(most_bytes);
-        let slab_rows = (slab_bytes / row_bytes.max(1)).clamp(1, MAX_SLAB_ROWS);
-        let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, slab_rows);
+        let superbatches = SUPERBATCHES_OF_A_THREAD.saturating_mul(options.threads.max(1) as u64);
+        let superbatch_bytes = (places_of_rank.saturating_mul(row_bytes) / superbatches).max(LEAST_SUPERBATCH_BYTES).min(most_bytes);
+        let superbatch_rows = (superbatch_bytes / row_bytes.max(1)).clamp(1, MAX_SUPERBATCH_ROWS);
+        let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, superbatch_rows);
         if let Some(packs) = &packs {
             planner = planner.of_packs(Arc::clone(&packs.plan));
         }
@@ -155,30 +155,30 @@ impl<T: Send + 'static> Pass<T> {
                 if let Some(job) = jobs.pop_front() {
                     return Some(job);
                 }
-                let weighed = |plan: SlabPlan| (plan.rows().saturating_mul(row_bytes), plan);
-                let job: Vec<(u64, SlabPlan)> = planner.next_job()?.into_iter().map(weighed).collect();
+                let weighed = |plan: SuperbatchPlan| (plan.rows().saturating_mul(row_bytes), plan);
+                let job: Vec<(u64, SuperbatchPlan)> = planner.next_job()?.into_iter().map(weighed).collect();
                 let blocks = work.announce(&job, &cancel)?;
                 if is_remote && blocks.len() > 1 {
                     jobs.extend(blocks.into_iter().map(Job::Block));
                 }
-                jobs.push_back(Job::Slabs(job));
+                jobs.push_back(Job::Superbatches(job));
                 jobs.pop_front()
             }
         };
         let make = move |job: Job| match job {
-            Job::Slabs(plans) => work.make(plans, &finish),
-            Job::Block(visit) => work.prepared(visit),
+            Job::Superbatches(plans) => work.make(plans, &finish),
+            Job::Block(scheduled) => work.prepared(scheduled),
         };
         let stream = stream_in_order(dataset.reading_threads(options.threads), cancel, source, make)?;
         Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, cancel: cancel.clone() })
     }
 
-    /// The next slab; waits at most `patience`.
-    pub fn poll(&mut self, patience: Duration) -> Poll<Result<Slab<T>>> {
+    /// The next superbatch; waits at most `patience`.
+    pub fn poll(&mut self, patience: Duration) -> Poll<Result<Superbatch<T>>> {
         loop {
-            if let Some((bytes, slab)) = self.ready.pop_front() {
+            if let Some((bytes, superbatch)) = self.ready.pop_front() {
                 self.blocks.delivered(bytes);
-                return Poll::Ready(Ok(Ok(slab)));
+                return Poll::Ready(Ok(Ok(superbatch)));
             }
             if let Some(error) = self.failure.take() {
                 // What comes behind a failed batch is not delivered.
@@ -191,7 +191,7 @@ impl<T: Send + 'static> Pass<T> {
                 Poll::Finished => return Poll::Finished,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(made)) => {
-                    self.ready.extend(made.slabs);
+                    self.ready.extend(made.superbatches);
                     self.failure = made.failure;
                 }
             }
@@ -221,8 +221,8 @@ impl<T: Send + 'static> Pass<T> {
 
 /// What a thread does at once.
 enum Job {
-    Slabs(Vec<(u64, SlabPlan)>),
-    /// One of the blocks of the next slabs: a store answers many requests in the time of one.
+    Superbatches(Vec<(u64, SuperbatchPlan)>),
+    /// One of the blocks of the next superbatches: a store answers many requests in the time of one.
     Block(usize),
 }
 
@@ -246,34 +246,37 @@ struct Work {
 }
 
 impl Work {
-    /// Waits for room for a whole job: a slab of it that is announced cannot be delivered before all of them are. Tells which blocks nobody needed before;
+    /// Waits for room for a whole job: a superbatch of it that is announced cannot be delivered before all of them are. Tells which blocks nobody needed before;
     /// `None` when the pass was cancelled.
-    fn announce(&self, job: &[(u64, SlabPlan)], cancel: &Cancel) -> Option<Vec<usize>> {
-        let sized = |plan: &SlabPlan| -> Vec<(usize, u64)> { plan.visits.iter().map(|visit| (*visit, self.bytes_of(*visit))).collect() };
+    fn announce(&self, job: &[(u64, SuperbatchPlan)], cancel: &Cancel) -> Option<Vec<usize>> {
+        let sized = |plan: &SuperbatchPlan| -> Vec<(usize, u64)> {
+            plan.scheduled_blocks.iter().map(|scheduled| (*scheduled, self.bytes_of(*scheduled))).collect()
+        };
         let bytes = job.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
-        // The first slab of a job needs all of the blocks that the others need.
-        let slabs: Vec<_> = job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
-        let blocks = slabs.first().map_or(&[][..], |(blocks, ..)| blocks);
+        // The first superbatch of a job needs all of the blocks that the others need.
+        let superbatches: Vec<_> = job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
+        let blocks = superbatches.first().map_or(&[][..], |(blocks, ..)| blocks);
         if !self.blocks.wait_for_room(blocks, bytes, cancel) {
             return None;
         }
-        Some(slabs.iter().flat_map(|(blocks, retired, bytes)| self.blocks.announce(blocks, retired, *bytes)).collect())
+        Some(superbatches.iter().flat_map(|(blocks, retired, bytes)| self.blocks.announce(blocks, retired, *bytes)).collect())
     }
 
-    /// What fails is told by the slab that needs the block.
-    fn prepared<T>(&self, visit: usize) -> Made<T> {
-        let _told_by_the_slab = self.blocks.prepare(visit, &self.cancel, |visit| self.metrics.decoding(visit, || self.decode(visit)));
-        Made { slabs: Vec::new(), failure: None }
+    /// What fails is told by the superbatch that needs the block.
+    fn prepared<T>(&self, scheduled: usize) -> Made<T> {
+        let _told_by_the_superbatch =
+            self.blocks.prepare(scheduled, &self.cancel, |scheduled| self.metrics.decoding(scheduled, || self.decode(scheduled)));
+        Made { superbatches: Vec::new(), failure: None }
     }
 
-    fn make<T>(&self, job: Vec<(u64, SlabPlan)>, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Made<T> {
-        let mut made = Made { slabs: Vec::with_capacity(job.len()), failure: None };
+    fn make<T>(&self, job: Vec<(u64, SuperbatchPlan)>, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Made<T> {
+        let mut made = Made { superbatches: Vec::with_capacity(job.len()), failure: None };
         for (bytes, plan) in job {
-            match self.rows_of(&plan).and_then(|rows| self.slab(rows, &plan, finish)) {
-                Ok(slab) => made.slabs.push((bytes, slab)),
+            match self.rows_of(&plan).and_then(|rows| self.superbatch(rows, &plan, finish)) {
+                Ok(superbatch) => made.superbatches.push((bytes, superbatch)),
                 Err(error) => {
                     let (before, failure) = self.up_to_failure(&plan, error, finish);
-                    made.slabs.extend(before.into_iter().map(|slab| (0, slab)));
+                    made.superbatches.extend(before.into_iter().map(|superbatch| (0, superbatch)));
                     made.failure = Some(failure);
                     break;
                 }
@@ -282,15 +285,25 @@ impl Work {
         made
     }
 
-    fn slab<T>(&self, rows: RecordBatch, plan: &SlabPlan, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> Result<Slab<T>> {
-        let settled = self.settle(rows, plan)?;
-        let finished = self.metrics.finishing(|| finish(settled.rows, &settled.batches));
-        let content = finished.map_err(|error| self.in_place(error, plan, settled.kept.as_ref()))?;
-        Ok(Slab { batches: settled.batches, content, bad_rows: settled.bad_rows, audits: self.audits(plan) })
+    fn superbatch<T>(
+        &self,
+        rows: RecordBatch,
+        plan: &SuperbatchPlan,
+        finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
+    ) -> Result<Superbatch<T>> {
+        let delivered = self.drop_bad_rows(rows, plan)?;
+        let finished = self.metrics.finishing(|| finish(delivered.rows, &delivered.batches));
+        let content = finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
+        Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits: self.audits(plan) })
     }
 
-    /// An error belongs to its batch, and those before it are good: they are made again, one by one. `error` is what the slab as a whole failed with.
-    fn up_to_failure<T>(&self, plan: &SlabPlan, error: Error, finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>) -> (Vec<Slab<T>>, Error) {
+    /// An error belongs to its batch, and those before it are good: they are made again, one by one. `error` is what the superbatch as a whole failed with.
+    fn up_to_failure<T>(
+        &self,
+        plan: &SuperbatchPlan,
+        error: Error,
+        finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
+    ) -> (Vec<Superbatch<T>>, Error) {
         let mut before = Vec::new();
         if plan.batches.len() < 2 {
             return (before, error);
@@ -298,45 +311,46 @@ impl Work {
         let mut decoded: HashMap<usize, Arc<RecordBatch>> = HashMap::new();
         for alone in plan.each_batch(&self.order, self.packs.as_ref().map(|packs| &*packs.plan)) {
             let made = (|| {
-                let mut blocks = Vec::with_capacity(alone.visits.len());
-                for visit in &alone.visits {
+                let mut blocks = Vec::with_capacity(alone.scheduled_blocks.len());
+                for scheduled in &alone.scheduled_blocks {
                     self.cancel.check()?;
-                    let block = match decoded.remove(visit) {
+                    let block = match decoded.remove(scheduled) {
                         Some(block) => block,
-                        None => Arc::new(self.decode(*visit)?),
+                        None => Arc::new(self.decode(*scheduled)?),
                     };
                     blocks.push(block);
                 }
                 let rows = self.assembled(&alone, &blocks)?;
                 // The next batch begins where this one ends.
-                decoded = alone.visits.iter().copied().zip(blocks).collect();
-                self.slab(rows, &alone, finish)
+                decoded = alone.scheduled_blocks.iter().copied().zip(blocks).collect();
+                self.superbatch(rows, &alone, finish)
             })();
             match made {
-                Ok(slab) => before.push(slab),
+                Ok(superbatch) => before.push(superbatch),
                 Err(error) => return (before, error),
             }
         }
         (before, error)
     }
 
-    fn rows_of(&self, plan: &SlabPlan) -> Result<RecordBatch> {
-        let blocks = self.blocks.take(&plan.visits, &self.cancel, |visit| self.metrics.decoding(visit, || self.decode(visit)))?;
+    fn rows_of(&self, plan: &SuperbatchPlan) -> Result<RecordBatch> {
+        let blocks =
+            self.blocks.take(&plan.scheduled_blocks, &self.cancel, |scheduled| self.metrics.decoding(scheduled, || self.decode(scheduled)))?;
         self.metrics.assembling(|| self.assembled(plan, &blocks))
     }
 
-    fn assembled(&self, plan: &SlabPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
+    fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
         let Some(packs) = &self.packs else {
             // In place of rows that are skipped afterwards stand nulls.
             let schema = if self.policy.on_bad_rows == OnBadRows::Raise { Arc::clone(&self.schema) } else { bad_rows::nullable(&self.schema) };
             return assemble(&self.order, plan, blocks, &schema);
         };
         let (dataset, rows, order) = (&self.dataset, &self.rows, &self.order);
-        packs.assemble(&SlabParts { dataset, rows, order, packs: &plan.runs, visits: &plan.visits, blocks })
+        packs.assemble(&SuperbatchParts { dataset, rows, order, packs: &plan.runs, scheduled_blocks: &plan.scheduled_blocks, blocks })
     }
 
-    fn decode(&self, visit: usize) -> Result<RecordBatch> {
-        let number = self.order.block(visit);
+    fn decode(&self, scheduled: usize) -> Result<RecordBatch> {
+        let number = self.order.block(scheduled);
         let block = number.and_then(|number| Some((number, self.rows.blocks().get(number)?)));
         let (number, block) = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
         if let Some(outage) = self.outage.get() {
@@ -350,7 +364,7 @@ impl Work {
             Err(error) if self.policy.on_bad_rows != OnBadRows::Raise && bad_rows::is_of_data(&error) => {
                 let salvage = Salvage { dataset: &self.dataset, rows: &self.rows, columns: &self.columns, policy: self.policy };
                 let (rows, bad) = salvage.block(number, error)?;
-                self.bad_rows.add(visit, bad);
+                self.bad_rows.add(scheduled, bad);
                 Ok(rows)
             }
             Err(error) => {
@@ -364,7 +378,7 @@ impl Work {
     }
 
     /// A null is looked for where the user will: in its file.
-    fn in_place(&self, error: Error, plan: &SlabPlan, kept: Option<&BooleanBuffer>) -> Error {
+    fn in_place(&self, error: Error, plan: &SuperbatchPlan, kept: Option<&BooleanBuffer>) -> Error {
         let Error::Columns(inner) = &error else { return error };
         let columns::Error::Null { column, row, data_type } = inner.as_ref() else { return error };
         let Some(row) = kept.map_or(Some(*row), |kept| kept.set_indices().nth(*row)) else { return error };
@@ -384,8 +398,8 @@ impl Work {
         }
     }
 
-    fn bytes_of(&self, visit: usize) -> u64 {
-        let block = self.order.block(visit).and_then(|block| self.rows.blocks().get(block));
+    fn bytes_of(&self, scheduled: usize) -> u64 {
+        let block = self.order.block(scheduled).and_then(|block| self.rows.blocks().get(block));
         // Of a filtered block, only the selected rows stay.
         block.map_or(0, |block| block.delivered_bytes(&self.dataset, &self.columns))
     }

@@ -1,7 +1,7 @@
-//! Cuts the steps of a rank into slabs: consecutive batches that are put together at once.
+//! Cuts the steps of a rank into superbatches: consecutive batches that are put together at once.
 //!
-//! Rows in file order need no copy while a slab stays within one block, so slabs then end where blocks do, and the batch across the border is a slab of its
-//! own. Everything else is gathered, in slabs of a size that makes the work on a batch small.
+//! Rows in file order need no copy while a superbatch stays within one block, so superbatches then end where blocks do, and the batch across the border is a superbatch of its
+//! own. Everything else is gathered, in superbatches of a size that makes the work on a batch small.
 
 use shardmill_plan::order::{Lanes, RowOrder, StepRows, Steps};
 use shardmill_plan::packing::PackPlan;
@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Gathered slabs grow by this from the first batch on, which somebody waits for.
+/// Gathered superbatches grow by this from the first batch on, which somebody waits for.
 const GROWTH: u64 = 2;
 
-/// Blocks of fewer batches are not worth a slab of their own.
-const BATCHES_WORTH_A_SLAB: u64 = 3;
+/// Blocks of fewer batches are not worth a superbatch of their own.
+const BATCHES_WORTH_A_SUPERBATCH: u64 = 3;
 
-/// One batch of a slab.
+/// One batch of a superbatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchRows {
     pub rows: usize,
@@ -27,41 +27,41 @@ pub struct BatchRows {
     pub consumed: u64,
 }
 
-/// Which rows make a slab, and what has to be in memory for it.
+/// Which rows make a superbatch, and what has to be in memory for it.
 #[derive(Debug)]
-pub(super) struct SlabPlan {
+pub(super) struct SuperbatchPlan {
     pub(super) batches: Vec<BatchRows>,
     /// Plan positions in the order of delivery; where packs are delivered, their numbers.
     pub(super) runs: Vec<Range<u64>>,
-    /// Blocks by the number of their visit.
-    pub(super) visits: Vec<usize>,
-    /// Visits that no later slab needs.
+    /// Blocks by the number of their scheduled block.
+    pub(super) scheduled_blocks: Vec<usize>,
+    /// Scheduled blocks that no later superbatch needs.
     pub(super) retired: Vec<usize>,
 }
 
-impl SlabPlan {
+impl SuperbatchPlan {
     pub(super) fn rows(&self) -> u64 {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
-    /// Its batches, each as a slab of its own.
+    /// Its batches, each as a superbatch of its own.
     pub(super) fn each_batch(&self, order: &RowOrder, packs: Option<&PackPlan>) -> impl Iterator<Item = Self> {
         let mut start = 0;
         self.batches.iter().map(move |batch| {
             let end = start + batch.rows as u64;
             let runs = part_of(&self.runs, start..end);
             start = end;
-            let visits = visits_of(order, packs, &runs);
-            Self { batches: vec![*batch], runs, visits: visits.into_iter().collect(), retired: Vec::new() }
+            let scheduled_blocks = scheduled_blocks_of(order, packs, &runs);
+            Self { batches: vec![*batch], runs, scheduled_blocks: scheduled_blocks.into_iter().collect(), retired: Vec::new() }
         })
     }
 }
 
-/// The visits that rows at plan positions, or the rows in packs, may come from.
-fn visits_of(order: &RowOrder, packs: Option<&PackPlan>, runs: &[Range<u64>]) -> BTreeSet<usize> {
+/// The scheduled blocks that rows at plan positions, or the rows in packs, may come from.
+fn scheduled_blocks_of(order: &RowOrder, packs: Option<&PackPlan>, runs: &[Range<u64>]) -> BTreeSet<usize> {
     match packs {
-        None => joined(runs).into_iter().flat_map(|run| order.visits(run)).collect(),
-        Some(packs) => joined(&packs.positions(runs)).into_iter().flat_map(|run| order.visits(run)).collect(),
+        None => joined(runs).into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
+        Some(packs) => joined(&packs.positions(runs)).into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
     }
 }
 
@@ -102,26 +102,26 @@ pub(super) struct Planner {
     consumed: u64,
     /// One of so many steps is taken.
     stride: u64,
-    slab_rows: u64,
-    /// What the next gathered slab may have of it.
+    superbatch_rows: u64,
+    /// What the next gathered superbatch may have of it.
     grown_rows: u64,
     is_aligned: bool,
     /// The lanes that this rank may draw from.
     lanes: Range<u64>,
     active: BTreeSet<usize>,
     /// Planned, and left for the next job.
-    ahead: Option<SlabPlan>,
+    ahead: Option<SuperbatchPlan>,
     /// What steps deal out in place of rows.
     packs: Option<Arc<PackPlan>>,
 }
 
 impl Planner {
-    pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, slab_rows: u64) -> Self {
+    pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, superbatch_rows: u64) -> Self {
         let (stride, lanes, active) = (stride.max(1), steps.lanes_of(rank), BTreeSet::new());
         // A shuffle window is read as a whole, however little of it is gathered.
-        let grown_rows = if order.is_scattered() { slab_rows } else { 1 };
+        let grown_rows = if order.is_scattered() { superbatch_rows } else { 1 };
         let mut planner =
-            Self { steps, rank, consumed, stride, slab_rows, grown_rows, is_aligned: false, lanes, active, ahead: None, packs: None, order };
+            Self { steps, rank, consumed, stride, superbatch_rows, grown_rows, is_aligned: false, lanes, active, ahead: None, packs: None, order };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
     }
@@ -135,8 +135,8 @@ impl Planner {
 
     /// Whether consecutive batches of this rank are neighbours in file order, in blocks of many batches.
     fn rows_are_neighbours(&self) -> bool {
-        let blocks = self.order.num_visits().max(1) as u64;
-        if self.order.is_scattered() || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SLAB) {
+        let blocks = self.order.num_scheduled().max(1) as u64;
+        if self.order.is_scattered() || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SUPERBATCH) {
             return false;
         }
         let Some(first) = self.steps.step(self.consumed) else { return false };
@@ -149,15 +149,15 @@ impl Planner {
         }
     }
 
-    /// Slabs that one thread makes: those that need the same blocks, or another thread would wait for this one.
-    pub(super) fn next_job(&mut self) -> Option<Vec<SlabPlan>> {
-        let first = self.ahead.take().or_else(|| self.next_slab())?;
+    /// Superbatches that one thread makes: those that need the same blocks, or another thread would wait for this one.
+    pub(super) fn next_job(&mut self) -> Option<Vec<SuperbatchPlan>> {
+        let first = self.ahead.take().or_else(|| self.next_superbatch())?;
         let mut job = vec![first];
-        // Gathered slabs need whole windows; there the threads share the blocks out among themselves.
+        // Gathered superbatches need whole windows; there the threads share the blocks out among themselves.
         while self.is_aligned {
-            let Some(next) = self.next_slab() else { break };
-            let is_at_hand = |visit: &usize| job.iter().any(|slab| slab.visits.contains(visit));
-            if !next.visits.iter().all(is_at_hand) {
+            let Some(next) = self.next_superbatch() else { break };
+            let is_at_hand = |scheduled: &usize| job.iter().any(|superbatch| superbatch.scheduled_blocks.contains(scheduled));
+            if !next.scheduled_blocks.iter().all(is_at_hand) {
                 self.ahead = Some(next);
                 break;
             }
@@ -166,12 +166,12 @@ impl Planner {
         Some(job)
     }
 
-    fn next_slab(&mut self) -> Option<SlabPlan> {
-        let mut slab = SlabPlan { batches: Vec::new(), runs: Vec::new(), visits: Vec::new(), retired: Vec::new() };
+    fn next_superbatch(&mut self) -> Option<SuperbatchPlan> {
+        let mut superbatch = SuperbatchPlan { batches: Vec::new(), runs: Vec::new(), scheduled_blocks: Vec::new(), retired: Vec::new() };
         let mut rows = 0;
         while let Some(step) = self.steps.step(self.consumed) {
             let slice = self.steps.slice(step, self.rank);
-            if !slab.batches.is_empty() && !self.continues(&slab, &slice.rows, rows) {
+            if !superbatch.batches.is_empty() && !self.continues(&superbatch, &slice.rows, rows) {
                 break;
             }
             let len: u64 = slice.rows.iter().map(|run| run.end - run.start).sum();
@@ -182,26 +182,31 @@ impl Planner {
                 continue;
             }
             rows += len;
-            slab.batches.push(BatchRows { rows: small(len), repeats: small(slice.repeats), first: step.start + slice.offset, consumed: delivered });
+            superbatch.batches.push(BatchRows {
+                rows: small(len),
+                repeats: small(slice.repeats),
+                first: step.start + slice.offset,
+                consumed: delivered,
+            });
             for run in slice.rows {
-                match slab.runs.last_mut() {
+                match superbatch.runs.last_mut() {
                     Some(last) if last.end == run.start => last.end = run.end,
-                    _ => slab.runs.push(run),
+                    _ => superbatch.runs.push(run),
                 }
             }
         }
-        if slab.batches.is_empty() {
+        if superbatch.batches.is_empty() {
             return None;
         }
-        self.grown_rows = rows.saturating_mul(GROWTH).min(self.slab_rows);
-        let visits = visits_of(&self.order, self.packs.as_deref(), &slab.runs);
-        self.active.extend(&visits);
-        slab.visits = visits.into_iter().collect();
-        slab.retired = self.active.iter().copied().filter(|visit| self.is_passed(*visit)).collect();
-        slab.retired.iter().for_each(|visit| {
-            self.active.remove(visit);
+        self.grown_rows = rows.saturating_mul(GROWTH).min(self.superbatch_rows);
+        let scheduled_blocks = scheduled_blocks_of(&self.order, self.packs.as_deref(), &superbatch.runs);
+        self.active.extend(&scheduled_blocks);
+        superbatch.scheduled_blocks = scheduled_blocks.into_iter().collect();
+        superbatch.retired = self.active.iter().copied().filter(|scheduled| self.is_passed(*scheduled)).collect();
+        superbatch.retired.iter().for_each(|scheduled| {
+            self.active.remove(scheduled);
         });
-        Some(slab)
+        Some(superbatch)
     }
 
     /// Where the next step that is taken starts.
@@ -210,21 +215,21 @@ impl Planner {
         (step.start + step.len).saturating_add(skipped).min(self.steps.lanes.num_rows())
     }
 
-    /// Whether a batch belongs to the slab that was begun.
-    fn continues(&self, slab: &SlabPlan, next: &[Range<u64>], rows: u64) -> bool {
+    /// Whether a batch belongs to the superbatch that was begun.
+    fn continues(&self, superbatch: &SuperbatchPlan, next: &[Range<u64>], rows: u64) -> bool {
         if !self.is_aligned {
             return rows < self.grown_rows;
         }
-        let visit_of = |run: &Range<u64>| self.order.visits(run.clone()).only();
-        match (slab.runs.as_slice(), next) {
-            ([run], [next]) => run.end == next.start && visit_of(run).is_some() && visit_of(run) == visit_of(next),
+        let scheduled_of = |run: &Range<u64>| self.order.scheduled_blocks(run.clone()).only();
+        match (superbatch.runs.as_slice(), next) {
+            ([run], [next]) => run.end == next.start && scheduled_of(run).is_some() && scheduled_of(run) == scheduled_of(next),
             _ => false,
         }
     }
 
-    /// Whether every lane of this rank has left the positions that need a visit.
-    fn is_passed(&self, visit: usize) -> bool {
-        let span = self.order.span(visit);
+    /// Whether every lane of this rank has left the positions that need a scheduled block.
+    fn is_passed(&self, scheduled: usize) -> bool {
+        let span = self.order.span(scheduled);
         let lanes: &Lanes = self.packs.as_deref().map_or(&self.steps.lanes, PackPlan::row_lanes);
         // Lanes are runs of positions in ascending order: only those around the span matter.
         let first = lanes.lane_of(span.start).max(self.lanes.start);
@@ -259,7 +264,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slabs_hold_the_slices_of_their_rank_and_every_block_is_given_up_once(
+        fn superbatches_hold_the_slices_of_their_rank_and_every_block_is_given_up_once(
             blocks in prop::collection::vec(0u64..60, 0..12),
             window in prop::option::of(0u64..900),
             lanes in 1u64..6,
@@ -278,30 +283,32 @@ mod tests {
                 }
                 let (mut rows, mut known, mut retired) = (Vec::new(), BTreeSet::new(), Vec::new());
                 while let Some(job) = planner.next_job() {
-                    for slab in job {
-                        prop_assert_eq!(slab.rows(), slab.batches.iter().map(|batch| batch.rows as u64).sum::<u64>());
-                        rows.extend(slab.runs.iter().cloned().flatten());
-                        for visit in slab.visits {
+                    for superbatch in job {
+                        prop_assert_eq!(superbatch.rows(), superbatch.batches.iter().map(|batch| batch.rows as u64).sum::<u64>());
+                        rows.extend(superbatch.runs.iter().cloned().flatten());
+                        for scheduled in superbatch.scheduled_blocks {
                             // The rows of a short last step may lie in lanes of other ranks: such a block is read once more.
-                            prop_assert!(!has_whole_steps_only || !retired.contains(&visit), "a block that was given up is needed again");
-                            known.insert(visit);
+                            prop_assert!(!has_whole_steps_only || !retired.contains(&scheduled), "a block that was given up is needed again");
+                            known.insert(scheduled);
                         }
-                        retired.extend(slab.retired);
+                        retired.extend(superbatch.retired);
                     }
                 }
                 prop_assert_eq!(rows, expected);
                 retired.sort_unstable();
                 let once: Vec<usize> = retired.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
                 prop_assert!(!has_whole_steps_only || once == retired);
-                prop_assert!(retired.iter().all(|visit| known.contains(visit)));
+                prop_assert!(retired.iter().all(|scheduled| known.contains(scheduled)));
             }
         }
     }
 
     #[test]
-    fn batches_of_large_blocks_come_in_slabs_that_need_no_copy() {
+    fn batches_of_large_blocks_come_in_superbatches_that_need_no_copy() {
         let mut planner = planners(&[100, 100], None, 1, 8, 1, 0, Tail::Uneven).remove(0);
-        let shape = |job: Vec<SlabPlan>| job.iter().map(|slab| (slab.batches.len(), slab.visits.clone())).collect::<Vec<_>>();
+        let shape = |job: Vec<SuperbatchPlan>| {
+            job.iter().map(|superbatch| (superbatch.batches.len(), superbatch.scheduled_blocks.clone())).collect::<Vec<_>>()
+        };
         assert_eq!(shape(planner.next_job().unwrap()), [(12, vec![0])]);
         // The batch across the border, then those within the second block, made by one thread.
         assert_eq!(shape(planner.next_job().unwrap()), [(1, vec![0, 1]), (12, vec![1])]);
@@ -310,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slabs_of_a_mixture_hold_the_slices_of_their_rank_and_every_block_is_given_up_once(
+        fn superbatches_of_a_mixture_hold_the_slices_of_their_rank_and_every_block_is_given_up_once(
             sources in prop::collection::vec(prop::collection::vec(1u64..400, 1..5), 1..4),
             counts in prop::collection::vec(1u64..1_500, 3),
             window in prop::option::of(0u64..4_000),
@@ -329,16 +336,16 @@ mod tests {
                 let mut planner = Planner::new(Arc::clone(&order), steps.clone(), rank, 0, 1, 100);
                 let (mut known, mut retired) = (BTreeSet::new(), BTreeSet::new());
                 while let Some(job) = planner.next_job() {
-                    for slab in job {
-                        for run in &slab.runs {
-                            order.for_each(run.clone(), |visit, _| assert!(slab.visits.binary_search(&visit).is_ok()));
+                    for superbatch in job {
+                        for run in &superbatch.runs {
+                            order.for_each(run.clone(), |scheduled, _| assert!(superbatch.scheduled_blocks.binary_search(&scheduled).is_ok()));
                         }
-                        for visit in slab.visits {
-                            prop_assert!(!retired.contains(&visit), "a block that was given up is needed again");
-                            known.insert(visit);
+                        for scheduled in superbatch.scheduled_blocks {
+                            prop_assert!(!retired.contains(&scheduled), "a block that was given up is needed again");
+                            known.insert(scheduled);
                         }
-                        for visit in slab.retired {
-                            prop_assert!(known.contains(&visit) && retired.insert(visit));
+                        for scheduled in superbatch.retired {
+                            prop_assert!(known.contains(&scheduled) && retired.insert(scheduled));
                         }
                     }
                 }
@@ -352,9 +359,9 @@ mod tests {
         let mut planner = Planner::new(Arc::clone(order), steps, 0, consumed, stride, 40);
         let mut found = Vec::new();
         while let Some(job) = planner.next_job() {
-            for slab in job {
-                let mut rows = slab.runs.into_iter().flatten();
-                found.extend(slab.batches.iter().map(|batch| (batch.consumed, rows.by_ref().take(batch.rows).collect())));
+            for superbatch in job {
+                let mut rows = superbatch.runs.into_iter().flatten();
+                found.extend(superbatch.batches.iter().map(|batch| (batch.consumed, rows.by_ref().take(batch.rows).collect())));
             }
         }
         found

@@ -4,7 +4,7 @@
 //! permuted. So one pass with room for a window decodes each block once. The invariant: a position maps to exactly one row, and each row to one position.
 
 use super::permutation::{Permutation, Purpose};
-use super::row_order::RowRange;
+use super::row_range::RowRange;
 use std::ops::Range;
 
 /// Positions that are permuted together.
@@ -22,9 +22,9 @@ pub struct Block {
 #[derive(Debug, Clone)]
 pub(super) struct BlockOrder {
     rows: u64,
-    /// First plan position of each block, in the order of visit.
+    /// First plan position of each block, in the order of the schedule.
     starts: Vec<u64>,
-    /// Block at each place of the order of visit.
+    /// Block at each place of the order of the schedule.
     blocks: Vec<usize>,
     shuffle: Option<Shuffle>,
 }
@@ -41,15 +41,15 @@ impl BlockOrder {
     /// Rows in the order of their blocks.
     #[must_use]
     pub(super) fn sequential(blocks: &[Block]) -> Self {
-        Self::visiting(blocks, (0..blocks.len()).collect(), None)
+        Self::scheduling(blocks, (0..blocks.len()).collect(), None)
     }
 
     /// Rows shuffled within windows of at most `window_bytes`, at least one block each.
     #[must_use]
     pub(super) fn shuffled(blocks: &[Block], window_bytes: u64, seed: i64, epoch: u64) -> Self {
         let permutation = Permutation::new(blocks.len() as u64, seed, epoch, Purpose::Blocks);
-        let visits = (0..blocks.len() as u64).filter_map(|place| usize::try_from(permutation.at(place)?).ok()).collect();
-        let mut order = Self::visiting(blocks, visits, None);
+        let scheduled_blocks = (0..blocks.len() as u64).filter_map(|place| usize::try_from(permutation.at(place)?).ok()).collect();
+        let mut order = Self::scheduling(blocks, scheduled_blocks, None);
         let mut windows: Vec<(u64, usize)> = Vec::new();
         let mut filled = 0u64;
         for (place, (block, start)) in order.blocks.iter().zip(&order.starts).enumerate() {
@@ -64,11 +64,12 @@ impl BlockOrder {
         order
     }
 
-    fn visiting(blocks: &[Block], visits: Vec<usize>, shuffle: Option<Shuffle>) -> Self {
+    fn scheduling(blocks: &[Block], scheduled_blocks: Vec<usize>, shuffle: Option<Shuffle>) -> Self {
         // Blocks without rows have no position; leaving them out keeps the starts strictly ascending.
-        let visits: Vec<usize> = visits.into_iter().filter(|block| blocks.get(*block).is_some_and(|block| block.rows > 0)).collect();
+        let scheduled_blocks: Vec<usize> =
+            scheduled_blocks.into_iter().filter(|block| blocks.get(*block).is_some_and(|block| block.rows > 0)).collect();
         let mut rows = 0;
-        let starts = visits
+        let starts = scheduled_blocks
             .iter()
             .map(|block| {
                 let start = rows;
@@ -76,7 +77,7 @@ impl BlockOrder {
                 start
             })
             .collect();
-        Self { rows, starts, blocks: visits, shuffle }
+        Self { rows, starts, blocks: scheduled_blocks, shuffle }
     }
 
     #[must_use]
@@ -90,67 +91,67 @@ impl BlockOrder {
         self.shuffle.as_ref().map_or(0, |shuffle| shuffle.windows.len())
     }
 
-    /// How many blocks are visited; a visit is one of these.
+    /// How many blocks are visited; a scheduled block is one of these.
     #[must_use]
-    pub(super) fn num_visits(&self) -> usize {
+    pub(super) fn num_scheduled(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The block of a visit.
+    /// The block of a scheduled block.
     #[must_use]
-    pub(super) fn block(&self, visit: usize) -> Option<usize> {
-        self.blocks.get(visit).copied()
+    pub(super) fn block(&self, scheduled: usize) -> Option<usize> {
+        self.blocks.get(scheduled).copied()
     }
 
-    /// The visit of a block in an order that keeps the blocks as they are; `None` for one without rows.
-    pub(super) fn visit_of(&self, block: usize) -> Option<usize> {
+    /// The scheduled block of a block in an order that keeps the blocks as they are; `None` for one without rows.
+    pub(super) fn scheduled_of(&self, block: usize) -> Option<usize> {
         self.blocks.binary_search(&block).ok()
     }
 
-    /// The plan positions whose rows may come from a visit: those of its block, or of its window.
+    /// The plan positions whose rows may come from a scheduled block: those of its block, or of its window.
     #[must_use]
-    pub(super) fn span(&self, visit: usize) -> Range<u64> {
-        let Some(start) = self.starts.get(visit) else { return self.rows..self.rows };
+    pub(super) fn span(&self, scheduled: usize) -> Range<u64> {
+        let Some(start) = self.starts.get(scheduled) else { return self.rows..self.rows };
         match &self.shuffle {
-            None => *start..self.starts.get(visit + 1).copied().unwrap_or(self.rows),
+            None => *start..self.starts.get(scheduled + 1).copied().unwrap_or(self.rows),
             Some(shuffle) => shuffle.window(*start, self.rows).map_or(self.rows..self.rows, |window| window.positions),
         }
     }
 
-    /// The visits that the rows at these plan positions may come from.
+    /// The scheduled blocks that the rows at these plan positions may come from.
     #[must_use]
-    pub(super) fn visits(&self, positions: Range<u64>) -> Range<usize> {
+    pub(super) fn scheduled_blocks(&self, positions: Range<u64>) -> Range<usize> {
         if positions.is_empty() || positions.start >= self.rows {
             return 0..0;
         }
-        let visit = |position: u64| self.starts.partition_point(|start| *start <= position).saturating_sub(1);
+        let scheduled = |position: u64| self.starts.partition_point(|start| *start <= position).saturating_sub(1);
         let last = positions.end.min(self.rows) - 1;
         match &self.shuffle {
-            None => visit(positions.start)..visit(last) + 1,
+            None => scheduled(positions.start)..scheduled(last) + 1,
             Some(shuffle) => {
                 let edge = |position: u64| shuffle.window(position, self.rows).map_or(0..0, |window| window.positions);
-                visit(edge(positions.start).start)..visit(edge(last).end.saturating_sub(1)) + 1
+                scheduled(edge(positions.start).start)..scheduled(edge(last).end.saturating_sub(1)) + 1
             }
         }
     }
 
-    /// Calls `row` with each row at these plan positions, in order: its visit, and its place within the block.
+    /// Calls `row` with each row at these plan positions, in order: its scheduled block, and its place within the block.
     pub(super) fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         let end = positions.end.min(self.rows);
         let mut position = positions.start;
         while position < end {
             match &self.shuffle {
                 None => {
-                    let Some((visit, first)) = self.located(position) else { return };
-                    let until = self.span(visit).end.min(end);
-                    (first..first + (until - position)).for_each(|place| row(visit, place));
+                    let Some((scheduled, first)) = self.located(position) else { return };
+                    let until = self.span(scheduled).end.min(end);
+                    (first..first + (until - position)).for_each(|place| row(scheduled, place));
                     position = until;
                 }
                 Some(shuffle) => {
                     let Some(window) = shuffle.window(position, self.rows) else { return };
                     let until = window.positions.end.min(end);
-                    let visits = self.visits(window.positions.clone());
-                    let starts = self.starts.get(visits.clone()).unwrap_or_default();
+                    let scheduled_blocks = self.scheduled_blocks(window.positions.clone());
+                    let starts = self.starts.get(scheduled_blocks.clone()).unwrap_or_default();
                     let mut places = [0; PLACES_AT_ONCE];
                     while position < until {
                         let count = usize::try_from(until - position).unwrap_or(usize::MAX).min(PLACES_AT_ONCE);
@@ -159,7 +160,7 @@ impl BlockOrder {
                         for place in places {
                             let place = window.positions.start + *place;
                             let own = starts.partition_point(|start| *start <= place).saturating_sub(1);
-                            row(visits.start + own, place - starts.get(own).copied().unwrap_or_default());
+                            row(scheduled_blocks.start + own, place - starts.get(own).copied().unwrap_or_default());
                         }
                         position += count as u64;
                     }
@@ -173,17 +174,17 @@ impl BlockOrder {
         let mut ranges: Vec<RowRange> = Vec::new();
         let end = positions.end.min(self.rows);
         let mut position = positions.start;
-        while let Some((visit, start)) = (position < end).then(|| self.located(position)).flatten() {
-            let until = self.span(visit).end.min(end);
-            ranges.push(RowRange { visit, start, len: until - position });
+        while let Some((scheduled, start)) = (position < end).then(|| self.located(position)).flatten() {
+            let until = self.span(scheduled).end.min(end);
+            ranges.push(RowRange { scheduled, start, len: until - position });
             position = until;
         }
         ranges
     }
 
     fn located(&self, place: u64) -> Option<(usize, u64)> {
-        let visit = self.starts.partition_point(|start| *start <= place).checked_sub(1)?;
-        Some((visit, place - self.starts.get(visit)?))
+        let scheduled = self.starts.partition_point(|start| *start <= place).checked_sub(1)?;
+        Some((scheduled, place - self.starts.get(scheduled)?))
     }
 }
 
@@ -219,8 +220,8 @@ mod tests {
             for (number, (start, _)) in windows.iter().enumerate() {
                 let end = windows.get(number + 1).map_or(order.num_rows(), |(start, _)| *start);
                 let mut used = std::collections::BTreeSet::new();
-                order.for_each(*start..end, |visit, _| {
-                    used.extend(order.block(visit));
+                order.for_each(*start..end, |scheduled, _| {
+                    used.extend(order.block(scheduled));
                 });
                 let bytes: u64 = used.iter().map(|block| blocks[*block].decoded_bytes).sum();
                 prop_assert!(bytes <= window || used.len() == 1);

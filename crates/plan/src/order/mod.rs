@@ -19,6 +19,7 @@ mod mixture;
 mod pattern;
 mod permutation;
 mod row_order;
+mod row_range;
 mod steps;
 mod uneven;
 
@@ -27,5 +28,6 @@ pub use blocks::Block;
 pub use lanes::Lanes;
 pub use mixture::{MixtureOptions, MixtureOrder};
 pub use permutation::{ORDER_VERSION, Permutation, Purpose};
-pub use row_order::{RowOrder, RowRange, Visits};
+pub use row_order::{RowOrder, ScheduledBlocks};
+pub use row_range::RowRange;
 pub use steps::{RankSlice, StepRows, Steps, Tail};

@@ -1,21 +1,13 @@
 //! Plan order → rows, of one data set or of several.
 //!
-//! A visit is one turn of a block in memory. The invariant: a position maps to exactly one row, and [`RowOrder::visits`] and [`RowOrder::span`] agree on
-//! which positions need which visits.
+//! A scheduled block is one turn of a block in memory. The invariant: a position maps to exactly one row, and [`RowOrder::scheduled_blocks`] and [`RowOrder::span`] agree on
+//! which positions need which scheduled blocks.
 
 use super::blocks::{Block, BlockOrder};
 use super::mixture::{MixtureOptions, MixtureOrder};
+use super::row_range::RowRange;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Consecutive rows of one block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RowRange {
-    /// The place of the block in the order of visit.
-    pub visit: usize,
-    pub start: u64,
-    pub len: u64,
-}
 
 /// The order of one epoch.
 #[derive(Debug, Clone)]
@@ -27,9 +19,9 @@ enum Kind {
     Mixture(Arc<MixtureOrder>),
 }
 
-/// Numbers of visits: mostly one run of them.
+/// Numbers of scheduled blocks: mostly one run of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Visits {
+pub enum ScheduledBlocks {
     Run(Range<usize>),
     Runs(Vec<Range<usize>>),
 }
@@ -88,39 +80,39 @@ impl RowOrder {
         }
     }
 
-    /// How many visits there are; a visit is one of these.
+    /// How many scheduled blocks there are; a scheduled block is one of these.
     #[must_use]
-    pub fn num_visits(&self) -> usize {
+    pub fn num_scheduled(&self) -> usize {
         match &self.0 {
-            Kind::Blocks(order) => order.num_visits(),
-            Kind::Mixture(order) => order.num_visits(),
+            Kind::Blocks(order) => order.num_scheduled(),
+            Kind::Mixture(order) => order.num_scheduled(),
         }
     }
 
-    /// The block of a visit.
+    /// The block of a scheduled block.
     #[must_use]
-    pub fn block(&self, visit: usize) -> Option<usize> {
+    pub fn block(&self, scheduled: usize) -> Option<usize> {
         match &self.0 {
-            Kind::Blocks(order) => order.block(visit),
-            Kind::Mixture(order) => order.block(visit),
+            Kind::Blocks(order) => order.block(scheduled),
+            Kind::Mixture(order) => order.block(scheduled),
         }
     }
 
-    /// The plan positions whose rows may come from a visit.
+    /// The plan positions whose rows may come from a scheduled block.
     #[must_use]
-    pub fn span(&self, visit: usize) -> Range<u64> {
+    pub fn span(&self, scheduled: usize) -> Range<u64> {
         match &self.0 {
-            Kind::Blocks(order) => order.span(visit),
-            Kind::Mixture(order) => order.span(visit),
+            Kind::Blocks(order) => order.span(scheduled),
+            Kind::Mixture(order) => order.span(scheduled),
         }
     }
 
-    /// The visits that the rows at these plan positions may come from.
+    /// The scheduled blocks that the rows at these plan positions may come from.
     #[must_use]
-    pub fn visits(&self, positions: Range<u64>) -> Visits {
+    pub fn scheduled_blocks(&self, positions: Range<u64>) -> ScheduledBlocks {
         match &self.0 {
-            Kind::Blocks(order) => Visits::Run(order.visits(positions)),
-            Kind::Mixture(order) => Visits::Runs(order.visits(positions)),
+            Kind::Blocks(order) => ScheduledBlocks::Run(order.scheduled_blocks(positions)),
+            Kind::Mixture(order) => ScheduledBlocks::Runs(order.scheduled_blocks(positions)),
         }
     }
 
@@ -128,11 +120,11 @@ impl RowOrder {
     #[must_use]
     pub fn at(&self, position: u64) -> Option<(usize, u64)> {
         let mut found = None;
-        self.for_each(position..position.saturating_add(1), |visit, row| found = self.block(visit).map(|block| (block, row)));
+        self.for_each(position..position.saturating_add(1), |scheduled, row| found = self.block(scheduled).map(|block| (block, row)));
         found
     }
 
-    /// Calls `row` with each row at these plan positions, in order: its visit, and its place within the block.
+    /// Calls `row` with each row at these plan positions, in order: its scheduled block, and its place within the block.
     pub fn for_each(&self, positions: Range<u64>, row: impl FnMut(usize, u64)) {
         match &self.0 {
             Kind::Blocks(order) => order.for_each(positions, row),
@@ -149,16 +141,16 @@ impl RowOrder {
             return order.whole_ranges(positions);
         }
         let mut ranges: Vec<RowRange> = Vec::new();
-        self.for_each(positions, |visit, row| match ranges.last_mut() {
-            Some(last) if last.visit == visit && last.start + last.len == row => last.len += 1,
-            _ => ranges.push(RowRange { visit, start: row, len: 1 }),
+        self.for_each(positions, |scheduled, row| match ranges.last_mut() {
+            Some(last) if last.scheduled == scheduled && last.start + last.len == row => last.len += 1,
+            _ => ranges.push(RowRange { scheduled, start: row, len: 1 }),
         });
         ranges
     }
 }
 
-impl Visits {
-    /// The visit, when it is only one.
+impl ScheduledBlocks {
+    /// The scheduled block, when it is only one.
     #[must_use]
     pub fn only(&self) -> Option<usize> {
         let mut runs = self.runs().iter().filter(|run| !run.is_empty());
@@ -169,8 +161,8 @@ impl Visits {
     }
 
     #[must_use]
-    pub fn contains(&self, visit: usize) -> bool {
-        self.runs().iter().any(|run| run.contains(&visit))
+    pub fn contains(&self, scheduled: usize) -> bool {
+        self.runs().iter().any(|run| run.contains(&scheduled))
     }
 
     fn runs(&self) -> &[Range<usize>] {
@@ -181,7 +173,7 @@ impl Visits {
     }
 }
 
-impl IntoIterator for Visits {
+impl IntoIterator for ScheduledBlocks {
     type Item = usize;
     type IntoIter = std::iter::Flatten<std::iter::Chain<std::option::IntoIter<Range<usize>>, std::vec::IntoIter<Range<usize>>>>;
 
@@ -215,12 +207,12 @@ mod tests {
         }
 
         #[test]
-        fn visits_of_positions_hold_all_of_their_rows(rows in prop::collection::vec(0u64..40, 1..12), window in 0u64..800, start in 0u64..200, len in 0u64..60) {
+        fn scheduled_blocks_of_positions_hold_all_of_their_rows(rows in prop::collection::vec(0u64..40, 1..12), window in 0u64..800, start in 0u64..200, len in 0u64..60) {
             for order in [RowOrder::sequential(&blocks(&rows)), RowOrder::shuffled(&blocks(&rows), window, 3, 1)] {
-                let visits = order.visits(start..start + len);
-                order.for_each(start..start + len, |visit, _| assert!(visits.contains(visit)));
-                for visit in visits.clone() {
-                    let span = order.span(visit);
+                let scheduled_blocks = order.scheduled_blocks(start..start + len);
+                order.for_each(start..start + len, |scheduled, _| assert!(scheduled_blocks.contains(scheduled)));
+                for scheduled in scheduled_blocks.clone() {
+                    let span = order.span(scheduled);
                     prop_assert!(span.start < start + len && start < span.end);
                 }
                 let counted: u64 = order.ranges(start..start + len).iter().map(|range| range.len).sum();
@@ -232,9 +224,9 @@ mod tests {
     #[test]
     fn sequential_positions_are_one_range_a_block() {
         let order = RowOrder::sequential(&blocks(&[3, 0, 4]));
-        let range = |visit, start, len| RowRange { visit, start, len };
+        let range = |scheduled, start, len| RowRange { scheduled, start, len };
         assert_eq!(order.ranges(1..100), [range(0, 1, 2), range(1, 0, 4)]);
-        assert_eq!((order.block(1), order.span(1), order.visits(2..4)), (Some(2), 3..7, Visits::Run(0..2)));
+        assert_eq!((order.block(1), order.span(1), order.scheduled_blocks(2..4)), (Some(2), 3..7, ScheduledBlocks::Run(0..2)));
     }
 
     #[test]

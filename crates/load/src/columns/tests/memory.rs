@@ -1,4 +1,4 @@
-//! Where the numbers of a slab lie.
+//! Where the numbers of a superbatch lie.
 
 use super::{Column, Converter, Kind, Nulls, Numbers, batch, convert, numbers, only};
 use arrow_array::builder::{Int32Builder, ListBuilder};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 fn buffer_of_one_owner_is_moved() {
     let values = vec![1.0_f32, 2.0, 3.0];
     let address = values.as_ptr();
-    let slab = convert(vec![("x", Arc::new(Float32Array::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let Numbers::Float32(moved) = only(slab) else { panic!("floats expected") };
+    let superbatch = convert(vec![("x", Arc::new(Float32Array::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let Numbers::Float32(moved) = only(superbatch) else { panic!("floats expected") };
     assert_eq!((moved.as_ptr(), moved.as_slice()), (address, [1.0, 2.0, 3.0].as_slice()));
 }
 
@@ -20,8 +20,8 @@ fn buffer_of_one_owner_is_moved() {
 fn timestamp_buffer_is_moved_as_integers() {
     let values = vec![1_i64, 2];
     let address = values.as_ptr();
-    let slab = convert(vec![("t", Arc::new(TimestampMicrosecondArray::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let Numbers::Int64(moved) = only(slab) else { panic!("integers expected") };
+    let superbatch = convert(vec![("t", Arc::new(TimestampMicrosecondArray::from(values)) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let Numbers::Int64(moved) = only(superbatch) else { panic!("integers expected") };
     assert_eq!(moved.as_ptr(), address);
 }
 
@@ -30,8 +30,8 @@ fn nan_is_written_in_place() {
     let values = vec![1.0_f32, 7.0, 3.0];
     let address = values.as_ptr();
     let array = Float32Array::new(values.into(), Some(NullBuffer::from(vec![true, false, true])));
-    let slab = convert(vec![("x", Arc::new(array) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let Numbers::Float32(moved) = only(slab) else { panic!("floats expected") };
+    let superbatch = convert(vec![("x", Arc::new(array) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let Numbers::Float32(moved) = only(superbatch) else { panic!("floats expected") };
     assert_eq!(moved.as_ptr(), address);
     assert!(moved[1].is_nan() && moved[0] == 1.0 && moved[2] == 3.0);
 }
@@ -41,8 +41,8 @@ fn items_of_fixed_size_lists_are_moved() {
     let values = vec![1_i32, 2, 3, 4];
     let address = values.as_ptr();
     let list = FixedSizeListArray::new(super::item(), 2, Arc::new(Int32Array::from(values)), None);
-    let slab = convert(vec![("x", Arc::new(list) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let Numbers::Int32(moved) = only(slab) else { panic!("integers expected") };
+    let superbatch = convert(vec![("x", Arc::new(list) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let Numbers::Int32(moved) = only(superbatch) else { panic!("integers expected") };
     assert_eq!(moved.as_ptr(), address);
 }
 
@@ -55,8 +55,8 @@ fn items_of_lists_are_moved() {
     let items = list.values().to_data();
     let address = items.buffers()[0].as_ptr();
     drop(items);
-    let slab = convert(vec![("x", Arc::new(list) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Column::Ragged { values: Numbers::Int32(moved), offsets, valid: None }] = slab.columns.as_slice() else { panic!("ragged expected") };
+    let superbatch = convert(vec![("x", Arc::new(list) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let [Column::Ragged { values: Numbers::Int32(moved), offsets, valid: None }] = superbatch.columns.as_slice() else { panic!("ragged expected") };
     assert_eq!((moved.as_ptr().cast(), offsets.as_slice()), (address, [0, 2, 3].as_slice()));
 }
 
@@ -64,8 +64,8 @@ fn items_of_lists_are_moved() {
 fn shared_buffer_is_copied_and_its_owner_sees_no_change() {
     let array = Float32Array::new(vec![1.0, 7.0].into(), Some(NullBuffer::from(vec![true, false])));
     let kept = array.clone();
-    let slab = convert(vec![("x", Arc::new(array) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let Numbers::Float32(copied) = only(slab) else { panic!("floats expected") };
+    let superbatch = convert(vec![("x", Arc::new(array) as ArrayRef)], Nulls::Error, &[]).unwrap();
+    let Numbers::Float32(copied) = only(superbatch) else { panic!("floats expected") };
     assert!(copied[1].is_nan());
     assert_eq!(kept.values().as_ref(), [1.0, 7.0]);
 }
@@ -74,8 +74,8 @@ fn shared_buffer_is_copied_and_its_owner_sees_no_change() {
 fn slice_has_its_own_rows_only() {
     let array = Int64Array::from(vec![1, 2, 3, 4]).slice(1, 2);
     let bits = BooleanArray::new(BooleanBuffer::collect_bool(200, |row| row % 3 == 0).slice(70, 2), None);
-    let slab = convert(vec![("x", Arc::new(array) as ArrayRef), ("b", Arc::new(bits))], Nulls::Error, &[]).unwrap();
-    assert_eq!(numbers(slab), [Numbers::Int64(vec![2, 3]), Numbers::Bool(vec![false, false])]);
+    let superbatch = convert(vec![("x", Arc::new(array) as ArrayRef), ("b", Arc::new(bits))], Nulls::Error, &[]).unwrap();
+    assert_eq!(numbers(superbatch), [Numbers::Int64(vec![2, 3]), Numbers::Bool(vec![false, false])]);
 }
 
 #[test]
@@ -91,6 +91,6 @@ fn booleans_of_any_offset_and_length_equal_their_bits() {
 fn batch_without_columns_keeps_its_rows() {
     let empty = batch(vec![("x", Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef)]).project(&[]).unwrap();
     let converter = Converter::new(&empty.schema(), Kind::Torch, Nulls::Error, &BTreeMap::new()).unwrap();
-    let slab = converter.convert(empty).unwrap();
-    assert_eq!((slab.rows, slab.columns.len()), (2, 0));
+    let superbatch = converter.convert(empty).unwrap();
+    assert_eq!((superbatch.rows, superbatch.columns.len()), (2, 0));
 }

@@ -4,7 +4,7 @@ mod memory;
 mod policies;
 mod refusals;
 
-use super::{Column, Converter, Error, FillValue, Kind, Nulls, Numbers, Slab};
+use super::{Column, Converter, Error, FillValue, Kind, Nulls, Numbers, Superbatch};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
 
-fn convert(columns: Vec<(&str, ArrayRef)>, nulls: Nulls, fills: Fills) -> Result<Slab, Error> {
+fn convert(columns: Vec<(&str, ArrayRef)>, nulls: Nulls, fills: Fills) -> Result<Superbatch, Error> {
     let batch = batch(columns);
     Converter::new(&batch.schema(), Kind::Torch, nulls, &fill_values(fills))?.convert(batch)
 }
@@ -31,13 +31,14 @@ fn refused(data_type: DataType, nulls: Nulls, fills: Fills) -> Error {
 }
 
 /// The only column.
-fn only(slab: Slab) -> Numbers {
-    let [numbers] = <[Numbers; 1]>::try_from(numbers(slab)).unwrap();
+fn only(superbatch: Superbatch) -> Numbers {
+    let [numbers] = <[Numbers; 1]>::try_from(numbers(superbatch)).unwrap();
     numbers
 }
 
-fn numbers(slab: Slab) -> Vec<Numbers> {
-    slab.columns
+fn numbers(superbatch: Superbatch) -> Vec<Numbers> {
+    superbatch
+        .columns
         .into_iter()
         .map(|column| match column {
             Column::Values(numbers) => numbers,

@@ -46,33 +46,35 @@ fn null_inside_of_a_list_is_reported_with_the_row_of_the_list() {
 #[test]
 fn mask_tells_nulls_and_integers_stay_exact() {
     let bits: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]));
-    let slab = convert(vec![("x", nullable()), ("b", bits)], Nulls::Mask, &[]).unwrap();
+    let superbatch = convert(vec![("x", nullable()), ("b", bits)], Nulls::Mask, &[]).unwrap();
     let valid = Numbers::Bool(vec![true, false, true]);
     let expected = [Numbers::Int64(vec![BEYOND_F64, 0, 3]), valid.clone(), Numbers::Bool(vec![true, false, false]), valid];
-    assert_eq!(numbers(slab), expected);
+    assert_eq!(numbers(superbatch), expected);
 }
 
 #[test]
 fn mask_is_there_without_nulls() {
     let array: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
-    let slab = convert(vec![("x", array)], Nulls::Mask, &[]).unwrap();
-    assert_eq!(numbers(slab), [Numbers::Int32(vec![1, 2]), Numbers::Bool(vec![true, true])]);
+    let superbatch = convert(vec![("x", array)], Nulls::Mask, &[]).unwrap();
+    assert_eq!(numbers(superbatch), [Numbers::Int32(vec![1, 2]), Numbers::Bool(vec![true, true])]);
 }
 
 #[test]
 fn mask_of_lists_tells_rows_and_items() {
-    let slab = convert(vec![("x", lists())], Nulls::Mask, &[]).unwrap();
-    let [Column::Ragged { values, offsets, valid: Some(valid) }, Column::Values(rows)] = slab.columns.as_slice() else { panic!("a mask expected") };
+    let superbatch = convert(vec![("x", lists())], Nulls::Mask, &[]).unwrap();
+    let [Column::Ragged { values, offsets, valid: Some(valid) }, Column::Values(rows)] = superbatch.columns.as_slice() else {
+        panic!("a mask expected")
+    };
     assert_eq!((values, offsets.as_slice()), (&Numbers::Int32(vec![1, 2, 3, 0]), [0, 2, 2, 2, 4].as_slice()));
     assert_eq!((valid.as_slice(), rows), ([true, true, true, false].as_slice(), &Numbers::Bool(vec![true, false, true, false])));
 }
 
 #[test]
 fn mask_of_fixed_size_lists_tells_rows_and_items() {
-    let slab = convert(vec![("x", fixed_lists())], Nulls::Mask, &[]).unwrap();
+    let superbatch = convert(vec![("x", fixed_lists())], Nulls::Mask, &[]).unwrap();
     let expected =
         [Numbers::Int32(vec![1, 2, 0, 0, 5, 0]), Numbers::Bool(vec![true, false, false]), Numbers::Bool(vec![true, true, false, false, true, false])];
-    assert_eq!(numbers(slab), expected);
+    assert_eq!(numbers(superbatch), expected);
 }
 
 #[test]
@@ -83,8 +85,8 @@ fn fill_value_replaces_nulls_of_every_depth() {
     let fills = [("x", FillValue::Integer(-1))];
     assert_eq!(numbers(convert(vec![("x", nullable())], Nulls::Fill, &fills).unwrap()), [Numbers::Int64(vec![BEYOND_F64, -1, 3])]);
     assert_eq!(numbers(convert(vec![("x", fixed_lists())], Nulls::Fill, &fills).unwrap()), [Numbers::Int32(vec![1, 2, -1, -1, 5, -1])]);
-    let slab = convert(vec![("x", lists())], Nulls::Fill, &fills).unwrap();
-    let [Column::Ragged { values, offsets, valid: None }] = slab.columns.as_slice() else { panic!("ragged expected") };
+    let superbatch = convert(vec![("x", lists())], Nulls::Fill, &fills).unwrap();
+    let [Column::Ragged { values, offsets, valid: None }] = superbatch.columns.as_slice() else { panic!("ragged expected") };
     assert_eq!((values, offsets.as_slice()), (&Numbers::Int32(vec![1, 2, 3, -1]), [0, 2, 2, 2, 4].as_slice()));
 }
 

@@ -40,7 +40,7 @@ pub struct MixtureOptions<'a> {
 pub struct MixtureOrder {
     pattern: Pattern,
     sources: Vec<Source>,
-    visits: usize,
+    scheduled_blocks: usize,
     passes: Mutex<Passes>,
     windows: Mutex<HashMap<usize, Arc<WindowRows>>>,
 }
@@ -59,8 +59,8 @@ struct Source {
     window_bytes: Option<u64>,
     /// Number of its first block among those of all sources.
     first_block: usize,
-    first_visit: usize,
-    /// A visit is a block, whichever pass needs it; otherwise each pass visits it anew.
+    first_scheduled: usize,
+    /// A scheduled block is a block, whichever pass needs it; otherwise each pass scheduled blocks it anew.
     is_resident: bool,
 }
 
@@ -75,7 +75,7 @@ struct Passes {
 struct WindowRows {
     start: u64,
     sources: Vec<usize>,
-    /// Visit, and place within its block.
+    /// ScheduledBlock, and place within its block.
     rows: Vec<(usize, u64)>,
 }
 
@@ -85,7 +85,7 @@ impl MixtureOrder {
         let MixtureOptions { blend, sources: blocks, window_bytes, seed, lanes } = options;
         let (counts, before) = (blend.counts(epoch), blend.counts_before(epoch));
         let (parts, scale) = (blend.largest_parts(), u128::from(blend.scale()));
-        let (mut sources, mut first_block, mut visits) = (Vec::with_capacity(blocks.len()), 0, 0usize);
+        let (mut sources, mut first_block, mut scheduled_blocks) = (Vec::with_capacity(blocks.len()), 0, 0usize);
         for (number, blocks) in blocks.iter().enumerate() {
             let part = u128::from(parts.get(number).copied().unwrap_or_default());
             // The windows of all sources together take what one window may.
@@ -102,15 +102,15 @@ impl MixtureOrder {
                 seed: source_seed(seed, number as u64),
                 window_bytes,
                 first_block,
-                first_visit: visits,
+                first_scheduled: scheduled_blocks,
                 is_resident: draws > rows && bytes <= window_bytes.unwrap_or_default().max(RESIDENT_BYTES),
                 sequential,
             };
             first_block += blocks.len();
-            visits = visits.saturating_add(source.num_visits());
+            scheduled_blocks = scheduled_blocks.saturating_add(source.num_scheduled());
             sources.push(source);
         }
-        Self { pattern: Pattern::new(blend, seed, epoch, lanes), sources, visits, passes: Mutex::default(), windows: Mutex::default() }
+        Self { pattern: Pattern::new(blend, seed, epoch, lanes), sources, scheduled_blocks, passes: Mutex::default(), windows: Mutex::default() }
     }
 
     #[must_use]
@@ -130,64 +130,64 @@ impl MixtureOrder {
     }
 
     #[must_use]
-    pub fn num_visits(&self) -> usize {
-        self.visits
+    pub fn num_scheduled(&self) -> usize {
+        self.scheduled_blocks
     }
 
-    /// The block of a visit, numbered over all sources.
+    /// The block of a scheduled block, numbered over all sources.
     #[must_use]
-    pub fn block(&self, visit: usize) -> Option<usize> {
-        let (number, source) = self.source_at(visit)?;
-        let place = source.place_of(visit)?;
+    pub fn block(&self, scheduled: usize) -> Option<usize> {
+        let (number, source) = self.source_at(scheduled)?;
+        let place = source.place_of(scheduled)?;
         let block = match place.pass {
-            Some(pass) => self.order(number, source, pass).block(place.visit),
-            None => source.sequential.block(place.visit),
+            Some(pass) => self.order(number, source, pass).block(place.scheduled),
+            None => source.sequential.block(place.scheduled),
         };
         Some(source.first_block + block?)
     }
 
-    /// The source that a visit belongs to.
+    /// The source that a scheduled block belongs to.
     #[must_use]
-    pub fn source(&self, visit: usize) -> Option<usize> {
-        self.source_at(visit).map(|(number, _)| number)
+    pub fn source(&self, scheduled: usize) -> Option<usize> {
+        self.source_at(scheduled).map(|(number, _)| number)
     }
 
-    /// The plan positions whose rows may come from a visit.
+    /// The plan positions whose rows may come from a scheduled block.
     #[must_use]
-    pub fn span(&self, visit: usize) -> Range<u64> {
+    pub fn span(&self, scheduled: usize) -> Range<u64> {
         let nowhere = self.num_rows()..self.num_rows();
-        let Some((number, source)) = self.source_at(visit) else { return nowhere };
-        let draws = match source.place_of(visit) {
-            Some(Place { visit, pass: Some(pass) }) => source.draws_of(pass, self.order(number, source, pass).span(visit)),
+        let Some((number, source)) = self.source_at(scheduled) else { return nowhere };
+        let draws = match source.place_of(scheduled) {
+            Some(Place { scheduled, pass: Some(pass) }) => source.draws_of(pass, self.order(number, source, pass).span(scheduled)),
             Some(Place { pass: None, .. }) => 0..source.draws,
             None => return nowhere,
         };
         self.pattern.span(number, draws)
     }
 
-    /// The visits that the rows at these plan positions may come from: runs of them.
+    /// The scheduled blocks that the rows at these plan positions may come from: runs of them.
     #[must_use]
-    pub fn visits(&self, positions: Range<u64>) -> Vec<Range<usize>> {
+    pub fn scheduled_blocks(&self, positions: Range<u64>) -> Vec<Range<usize>> {
         if positions.is_empty() || positions.start >= self.num_rows() {
             return Vec::new();
         }
         let (start, end) = (self.drawn(positions.start), self.drawn(positions.end));
-        let mut visits = Vec::new();
+        let mut scheduled_blocks = Vec::new();
         for ((number, source), (start, end)) in self.sources.iter().enumerate().zip(start.into_iter().zip(end)) {
             if source.is_resident && start < end {
-                visits.push(source.first_visit..source.first_visit + source.num_visits());
+                scheduled_blocks.push(source.first_scheduled..source.first_scheduled + source.num_scheduled());
                 continue;
             }
             source.each_pass(start..end, |pass, rows| {
-                let own = self.order(number, source, pass).visits(rows);
-                let first = source.first_visit_of(pass);
-                visits.push(first + own.start..first + own.end);
+                let own = self.order(number, source, pass).scheduled_blocks(rows);
+                let first = source.first_scheduled_of(pass);
+                scheduled_blocks.push(first + own.start..first + own.end);
             });
         }
-        visits
+        scheduled_blocks
     }
 
-    /// Calls `row` with each row at these plan positions, in order: its visit, and its place within the block.
+    /// Calls `row` with each row at these plan positions, in order: its scheduled block, and its place within the block.
     pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         let end = positions.end.min(self.num_rows());
         let mut position = positions.start;
@@ -196,7 +196,7 @@ impl MixtureOrder {
             let until = (window.start + window.rows.len() as u64).min(end);
             let place = |position: u64| usize::try_from(position - window.start).unwrap_or(usize::MAX);
             let rows = window.rows.get(place(position)..place(until)).unwrap_or_default();
-            rows.iter().for_each(|(visit, place)| row(*visit, *place));
+            rows.iter().for_each(|(scheduled, place)| row(*scheduled, *place));
             position = until.max(position + 1);
         }
     }
@@ -240,9 +240,9 @@ impl MixtureOrder {
         self.sources.iter().map(|source| (source.first_block..source.first_block + source.blocks.len(), source.draws))
     }
 
-    fn source_at(&self, visit: usize) -> Option<(usize, &Source)> {
-        let number = self.sources.partition_point(|source| source.first_visit <= visit).checked_sub(1)?;
-        Some((number, self.sources.get(number).filter(|_| visit < self.visits)?))
+    fn source_at(&self, scheduled: usize) -> Option<(usize, &Source)> {
+        let number = self.sources.partition_point(|source| source.first_scheduled <= scheduled).checked_sub(1)?;
+        Some((number, self.sources.get(number).filter(|_| scheduled < self.scheduled_blocks)?))
     }
 
     /// The order of a pass; made when it is first needed.
@@ -283,7 +283,7 @@ impl MixtureOrder {
             let mut rows = Vec::with_capacity(usize::try_from(end - start).unwrap_or_default());
             source.each_pass(*start..*end, |pass, positions| {
                 let order = self.order(number, source, pass);
-                order.for_each(positions, |visit, row| rows.push((source.visit_of(&order, pass, visit), row)));
+                order.for_each(positions, |scheduled, row| rows.push((source.scheduled_of(&order, pass, scheduled), row)));
             });
             queues.push(rows.into_iter());
         }
@@ -292,9 +292,9 @@ impl MixtureOrder {
     }
 }
 
-/// Where a visit of a source stands: in one pass, or in the order of blocks.
+/// Where a scheduled block of a source stands: in one pass, or in the order of blocks.
 struct Place {
-    visit: usize,
+    scheduled: usize,
     pass: Option<u64>,
 }
 
@@ -316,32 +316,32 @@ impl Source {
         u64::try_from(draw / u128::from(self.rows.max(1))).unwrap_or(u64::MAX)
     }
 
-    fn num_visits(&self) -> usize {
+    fn num_scheduled(&self) -> usize {
         let passes = self.passes();
         let times = if self.is_resident { 1 } else { usize::try_from(passes.end - passes.start).unwrap_or(usize::MAX) };
-        self.sequential.num_visits().saturating_mul(times)
+        self.sequential.num_scheduled().saturating_mul(times)
     }
 
-    fn first_visit_of(&self, pass: u64) -> usize {
+    fn first_scheduled_of(&self, pass: u64) -> usize {
         let passes = usize::try_from(pass.saturating_sub(self.first_pass())).unwrap_or(usize::MAX);
-        self.first_visit.saturating_add(self.sequential.num_visits().saturating_mul(passes))
+        self.first_scheduled.saturating_add(self.sequential.num_scheduled().saturating_mul(passes))
     }
 
-    fn place_of(&self, visit: usize) -> Option<Place> {
-        let visit = visit.checked_sub(self.first_visit)?;
+    fn place_of(&self, scheduled: usize) -> Option<Place> {
+        let scheduled = scheduled.checked_sub(self.first_scheduled)?;
         if self.is_resident {
-            return Some(Place { visit, pass: None });
+            return Some(Place { scheduled, pass: None });
         }
-        let each = self.sequential.num_visits();
-        let pass = u64::try_from(visit.checked_div(each)?).ok()?;
-        Some(Place { visit: visit % each, pass: Some(self.first_pass().saturating_add(pass)) })
+        let each = self.sequential.num_scheduled();
+        let pass = u64::try_from(scheduled.checked_div(each)?).ok()?;
+        Some(Place { scheduled: scheduled % each, pass: Some(self.first_pass().saturating_add(pass)) })
     }
 
-    fn visit_of(&self, order: &BlockOrder, pass: u64, visit: usize) -> usize {
+    fn scheduled_of(&self, order: &BlockOrder, pass: u64, scheduled: usize) -> usize {
         if self.is_resident {
-            return self.first_visit + order.block(visit).and_then(|block| self.sequential.visit_of(block)).unwrap_or_default();
+            return self.first_scheduled + order.block(scheduled).and_then(|block| self.sequential.scheduled_of(block)).unwrap_or_default();
         }
-        self.first_visit_of(pass).saturating_add(visit)
+        self.first_scheduled_of(pass).saturating_add(scheduled)
     }
 
     /// Draws of this epoch → places of each pass.

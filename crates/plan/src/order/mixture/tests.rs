@@ -22,8 +22,8 @@ fn rows(order: &RowOrder, sources: &[Vec<u64>]) -> Vec<(u64, u64)> {
         }
     }
     let mut found = Vec::new();
-    order.for_each(0..u64::MAX, |visit, row| {
-        let (source, start) = starts[order.block(visit).unwrap()];
+    order.for_each(0..u64::MAX, |scheduled, row| {
+        let (source, start) = starts[order.block(scheduled).unwrap()];
         found.push((source, start + row));
     });
     found
@@ -59,22 +59,22 @@ proptest! {
     }
 
     #[test]
-    fn visits_and_spans_agree_about_what_positions_need(
+    fn scheduled_blocks_and_spans_agree_about_what_positions_need(
         sources in sources(), counts in prop::collection::vec(1u64..2_500, 3), window in prop::option::of(0u64..9_000),
         lanes in 1u64..4, epoch in 0u64..3, start in 0u64..4_000, len in 1u64..200,
     ) {
         let blend = Blend::fixed(counts.into_iter().take(sources.len()).collect());
         let order = order(&blend, &sources, window, 5, lanes, epoch);
-        let visits = order.visits(start..start + len);
-        order.for_each(start..start + len, |visit, _| assert!(visits.contains(visit) && visit < order.num_visits()));
-        for visit in visits {
-            let span = order.span(visit);
-            prop_assert!(span.start < start + len && start < span.end, "{visit}: {span:?}");
+        let scheduled_blocks = order.scheduled_blocks(start..start + len);
+        order.for_each(start..start + len, |scheduled, _| assert!(scheduled_blocks.contains(scheduled) && scheduled < order.num_scheduled()));
+        for scheduled in scheduled_blocks {
+            let span = order.span(scheduled);
+            prop_assert!(span.start < start + len && start < span.end, "{scheduled}: {span:?}");
         }
         let counted: u64 = order.ranges(start..start + len).iter().map(|range| range.len).sum();
         prop_assert_eq!(counted, (start + len).min(order.num_rows()).saturating_sub(start));
         for position in [start, start + len / 2].into_iter().filter(|position| *position < order.num_rows()) {
-            prop_assert_eq!(order.at(position), order.ranges(position..position + 1).first().map(|range| (order.block(range.visit).unwrap(), range.start)));
+            prop_assert_eq!(order.at(position), order.ranges(position..position + 1).first().map(|range| (order.block(range.scheduled).unwrap(), range.start)));
         }
     }
 
@@ -90,7 +90,7 @@ proptest! {
         while let Some(step) = steps.step(consumed) {
             prop_assert_eq!(mixture.consumed(consumed), delivered.clone());
             for run in (0..world_size).flat_map(|rank| steps.slice(step, rank).rows) {
-                order.for_each(run, |visit, _| delivered[mixture.source(visit).unwrap()] += 1);
+                order.for_each(run, |scheduled, _| delivered[mixture.source(scheduled).unwrap()] += 1);
             }
             consumed += step.len;
         }
@@ -119,8 +119,8 @@ proptest! {
 fn small_source_that_is_repeated_is_visited_once() {
     let blend = Blend::fixed(vec![1_000, 1_000]);
     let order = order(&blend, &[vec![10], vec![500, 500]], Some(1 << 20), 0, 1, 0);
-    assert_eq!(order.num_visits(), 3);
-    assert_eq!(order.visits(0..1_000).into_iter().filter(|visit| order.block(*visit) == Some(0)).count(), 1);
+    assert_eq!(order.num_scheduled(), 3);
+    assert_eq!(order.scheduled_blocks(0..1_000).into_iter().filter(|scheduled| order.block(*scheduled) == Some(0)).count(), 1);
 }
 
 #[test]

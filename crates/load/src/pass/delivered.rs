@@ -1,17 +1,17 @@
-//! What becomes of a slab once its rows stand in order: rows that are skipped leave it, and what was delivered is written down.
+//! What becomes of a superbatch once its rows stand in order: rows that are skipped leave it, and what was delivered is written down.
 
 use super::Work;
 use super::audit::{Audit, AuditIds};
 use super::bad_rows::{BadRow, OnBadRows, cause_of};
-use super::planner::{BatchRows, SlabPlan, part_of};
+use super::planner::{BatchRows, SuperbatchPlan, part_of};
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_select::filter::filter_record_batch;
 use std::sync::Arc;
 
-/// The rows of a slab that are delivered.
-pub(super) struct Settled {
+/// The rows of a superbatch that are delivered.
+pub(super) struct Delivered {
     pub(super) rows: RecordBatch,
     pub(super) batches: Vec<BatchRows>,
     /// One bit a row of the plan, where some were left out.
@@ -20,24 +20,24 @@ pub(super) struct Settled {
 }
 
 impl Work {
-    pub(super) fn settle(&self, rows: RecordBatch, plan: &SlabPlan) -> Result<Settled> {
-        let mut settled = Settled { rows, batches: plan.batches.clone(), kept: None, bad_rows: Vec::new() };
-        let bad = self.bad_rows.of(&plan.visits);
+    pub(super) fn drop_bad_rows(&self, rows: RecordBatch, plan: &SuperbatchPlan) -> Result<Delivered> {
+        let mut delivered = Delivered { rows, batches: plan.batches.clone(), kept: None, bad_rows: Vec::new() };
+        let bad = self.bad_rows.of(&plan.scheduled_blocks);
         if bad.is_empty() {
-            return Ok(settled);
+            return Ok(delivered);
         }
-        let mut kept = BooleanBufferBuilder::new(settled.rows.num_rows());
+        let mut kept = BooleanBufferBuilder::new(delivered.rows.num_rows());
         let (mut number, mut end) = (0, plan.batches.first().map_or(0, |batch| batch.rows));
         for run in &plan.runs {
-            self.order.for_each(run.clone(), |visit, row| {
+            self.order.for_each(run.clone(), |scheduled, row| {
                 while kept.len() >= end && number + 1 < plan.batches.len() {
                     number += 1;
                     end += plan.batches.get(number).map_or(0, |batch| batch.rows);
                 }
-                let cause = bad.get(&visit).and_then(|parts| cause_of(parts, row));
-                settled.bad_rows.extend(cause.and_then(|cause| Some((number, self.bad_row(visit, row, cause)?))));
+                let cause = bad.get(&scheduled).and_then(|parts| cause_of(parts, row));
+                delivered.bad_rows.extend(cause.and_then(|cause| Some((number, self.bad_row(scheduled, row, cause)?))));
                 let is_kept = cause.is_none() || self.policy.on_bad_rows != OnBadRows::Skip;
-                if let Some(batch) = settled.batches.get_mut(number).filter(|_| !is_kept) {
+                if let Some(batch) = delivered.batches.get_mut(number).filter(|_| !is_kept) {
                     // Repeats stand at the end of their batch.
                     let is_repeat = end - kept.len() <= plan.batches.get(number).map_or(0, |batch| batch.repeats);
                     batch.rows -= 1;
@@ -48,14 +48,14 @@ impl Work {
         }
         if self.policy.on_bad_rows == OnBadRows::Skip {
             let kept = kept.finish();
-            settled.rows = filter_record_batch(&settled.rows, &BooleanArray::new(kept.clone(), None)).map_err(Error::assemble)?;
-            settled.kept = Some(kept);
+            delivered.rows = filter_record_batch(&delivered.rows, &BooleanArray::new(kept.clone(), None)).map_err(Error::assemble)?;
+            delivered.kept = Some(kept);
         }
-        Ok(settled)
+        Ok(delivered)
     }
 
     /// Of each batch, what it delivers for the first time.
-    pub(super) fn audits(&self, plan: &SlabPlan) -> Vec<Audit> {
+    pub(super) fn audits(&self, plan: &SuperbatchPlan) -> Vec<Audit> {
         if !self.is_audited {
             return Vec::new();
         }
@@ -72,8 +72,8 @@ impl Work {
         plan.batches.iter().map(audit).collect()
     }
 
-    fn bad_row(&self, visit: usize, row: u64, cause: &Arc<str>) -> Option<BadRow> {
-        let (file, row) = self.rows.row_of_file(&self.dataset, self.order.block(visit)?, row)?;
+    fn bad_row(&self, scheduled: usize, row: u64, cause: &Arc<str>) -> Option<BadRow> {
+        let (file, row) = self.rows.row_of_file(&self.dataset, self.order.block(scheduled)?, row)?;
         Some(BadRow { path: self.dataset.files().get(file)?.path.clone(), row, cause: Arc::clone(cause) })
     }
 }

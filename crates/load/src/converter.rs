@@ -1,4 +1,4 @@
-//! What the consumer gets of a slab: Arrow rows of the declared types, or columns of plain numbers.
+//! What the consumer gets of a superbatch: Arrow rows of the declared types, or columns of plain numbers.
 
 use crate::columns::{self, Converter, FillValue, Kind, Nulls};
 use crate::packing::PackColumns;
@@ -15,7 +15,7 @@ pub const PADDED: &str = "__padded";
 
 /// How rows leave the loader.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct OutputConverter {
     columns: Vec<usize>,
     /// Of the rows that leave, declared types.
     schema: SchemaRef,
@@ -26,41 +26,41 @@ pub struct Outlet {
 
 /// The form of columns.
 #[derive(Debug, Clone, PartialEq)]
-pub enum OutletKind {
+pub enum OutputKind {
     Arrow,
     Columns { kind: Kind, nulls: Nulls, fill_values: BTreeMap<String, FillValue> },
 }
 
-/// The rows of a slab in their final form.
+/// The rows of a superbatch in their final form.
 #[derive(Debug)]
 pub enum Delivery {
     Rows(RecordBatch),
-    Columns(columns::Slab),
+    Columns(columns::Superbatch),
 }
 
-impl Outlet {
+impl OutputConverter {
     /// # Errors
     /// When a column cannot have the form that is asked for, or the footers tell of nulls that it has no place for.
-    pub fn new(dataset: &Dataset, columns: Vec<usize>, kind: OutletKind, is_padded: bool, is_filtered: bool) -> Result<Self> {
+    pub fn new(dataset: &Dataset, columns: Vec<usize>, kind: OutputKind, is_padded: bool, is_filtered: bool) -> Result<Self> {
         let fields = columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect();
         // A filter may leave out just the rows that hold nulls.
-        let refuses_known_nulls = !is_filtered && matches!(kind, OutletKind::Columns { nulls: Nulls::Error, .. });
-        let outlet = Self::of_fields(fields, columns, kind, is_padded)?;
-        if let Some(converter) = outlet.converter().filter(|_| refuses_known_nulls) {
-            refuse_known_nulls(dataset, &outlet.columns, converter)?;
+        let refuses_known_nulls = !is_filtered && matches!(kind, OutputKind::Columns { nulls: Nulls::Error, .. });
+        let output = Self::of_fields(fields, columns, kind, is_padded)?;
+        if let Some(converter) = output.converter().filter(|_| refuses_known_nulls) {
+            refuse_known_nulls(dataset, &output.columns, converter)?;
         }
-        Ok(outlet)
+        Ok(output)
     }
 
     /// For packs of rows.
     ///
     /// # Errors
     /// When a column cannot have the form that is asked for.
-    pub fn of_packs(packed: &PackColumns, kind: OutletKind, is_padded: bool) -> Result<Self> {
+    pub fn of_packs(packed: &PackColumns, kind: OutputKind, is_padded: bool) -> Result<Self> {
         Self::of_fields(packed.fields().iter().cloned().collect(), packed.columns().to_vec(), kind, is_padded)
     }
 
-    fn of_fields(mut fields: Vec<FieldRef>, columns: Vec<usize>, kind: OutletKind, is_padded: bool) -> Result<Self> {
+    fn of_fields(mut fields: Vec<FieldRef>, columns: Vec<usize>, kind: OutputKind, is_padded: bool) -> Result<Self> {
         if is_padded {
             if let Some(taken) = fields.iter().find(|field| field.name() == PADDED) {
                 return Err(Error::ReservedColumn { column: taken.name().clone() });
@@ -69,8 +69,8 @@ impl Outlet {
         }
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let converter = match kind {
-            OutletKind::Arrow => None,
-            OutletKind::Columns { kind, nulls, fill_values } => Some(Converter::new(&in_views(&schema), kind, nulls, &fill_values)?),
+            OutputKind::Arrow => None,
+            OutputKind::Columns { kind, nulls, fill_values } => Some(Converter::new(&in_views(&schema), kind, nulls, &fill_values)?),
         };
         Ok(Self { columns, schema, is_padded, converter })
     }
