@@ -1,4 +1,4 @@
-"""Slabs of rows, cut into what a trainer gets."""
+"""Superbatches of rows, cut into what a trainer gets."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class Cutter:
         self.kind = kind
         self.names: list[str] = []
 
-    def check(self, outlet: Any) -> None:
+    def check(self, converter: Any) -> None:
         """Raises what would else fail at the first batch."""
-        self.names = outlet.names
+        self.names = converter.names
         if self.kind == "numpy":
             # Not in front of the first batch.
             import numpy  # noqa: F401
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
-        """The batches of a slab."""
+        """The batches of a superbatch."""
         return split(self.names, content, sizes, self.kind)
 
     def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
@@ -68,14 +68,14 @@ class DictCutter(Cutter):
         super().__init__("dict")
         self.decodings = list(decodings)
 
-    def check(self, outlet: Any) -> None:
+    def check(self, converter: Any) -> None:
         """Raises what would else fail at the first batch."""
-        super().check(outlet)
+        super().check(converter)
         # Marks of padded rows come behind the columns.
         self.decodings += [None] * (len(self.names) - len(self.decodings))
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
-        """The batches of a slab."""
+        """The batches of a superbatch."""
         batches = super().cut(content, sizes)
         return map(self._decoded, batches) if any(self.decodings) else batches
 
@@ -90,25 +90,25 @@ class RowCutter(DictCutter):
     """Lists of rows, each a dict."""
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
-        """The batches of a slab."""
+        """The batches of a superbatch."""
         for start, stop in pairwise(accumulate(sizes, initial=0)):
             yield rows_of(self.names, content, self.decodings, start, stop)
 
 
 class ArrowCutter(Cutter):
-    """Record batches that share the memory of their slab."""
+    """Record batches that share the memory of their superbatch."""
 
     def __init__(self) -> None:
         super().__init__("arrow")
 
-    def check(self, outlet: Any) -> None:
+    def check(self, converter: Any) -> None:
         """Raises what would else fail at the first batch."""
-        super().check(outlet)
+        super().check(converter)
         # Imports pyarrow now, not in front of the first batch.
-        as_pyarrow(outlet.schema)
+        as_pyarrow(converter.schema)
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
-        """The batches of a slab."""
+        """The batches of a superbatch."""
         rows, start = as_pyarrow(content), 0
         for size in sizes:
             yield rows.slice(start, size)
@@ -122,10 +122,10 @@ class TorchCutter(Cutter):
         super().__init__("torch")
         self.pin_memory, self.device = pin_memory, device
 
-    def check(self, outlet: Any) -> None:
+    def check(self, converter: Any) -> None:
         """Raises what would else fail at the first batch."""
-        super().check(outlet)
-        check_torch(outlet.wide_unsigned)
+        super().check(converter)
+        check_torch(converter.wide_unsigned)
         if self.device is None and not self.pin_memory:
             return
         import torch

@@ -1,8 +1,8 @@
-"""Slabs of columns, cut into batches.
+"""Superbatches of columns, cut into batches.
 
-The native threads convert several consecutive batches at once, into one array a column: a *slab*. Here a slab becomes dicts of views, one
-a batch. Views share the memory of their slab: a batch that is kept keeps its slab alive, and ``torch.save`` of one tensor writes
-them all; ``clone()`` what stays.
+The native threads convert several consecutive batches at once, into one array a column: a *superbatch*. Here, a superbatch becomes
+dicts of views, one a batch. Views share the memory of their superbatch: a batch that is kept keeps its superbatch alive, and
+``torch.save`` of one tensor writes all of it. Use ``clone()`` for tensors that stay.
 
 What a column becomes depends on its type alone, never on the data:
 
@@ -57,13 +57,13 @@ class Ragged(TypedDict):
 
 
 def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind: str) -> Iterator[dict[str, Any]]:
-    """Batches of ``sizes`` rows, which together are the rows of the slab.
+    """Batches of ``sizes`` rows, which together are the rows of the superbatch.
 
     Tensors are cut some batches at once, since that is the fastest; objects are made when their batch is asked for.
 
     Args:
         names: Of the entries of a batch, as ``Converter.names`` has them.
-        parts: The columns of the slab in the same order, as ``Converter.convert`` returns them.
+        parts: The columns of the superbatch in the same order, as ``Converter.convert`` returns them.
         sizes: Rows of each batch.
         kind: "torch", "numpy" or "dict".
     """
@@ -76,7 +76,7 @@ def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind
 
 
 def _in_groups(names: Sequence[str], parts: Sequence[Any], bounds: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-    # Tensors that live at the same time count towards Python's garbage collection. A whole slab of them would start it over and over, and age.
+    # Tensors that live at the same time count towards Python's garbage collection. A whole superbatch of them would start it repeatedly.
     size = max(1, _TENSORS_AT_ONCE // len(parts))
     for first in range(0, len(bounds), size):
         yield from _cut(names, parts, bounds[first : first + size], "torch")

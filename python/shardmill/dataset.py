@@ -303,7 +303,7 @@ class Dataset:
         return self._rows_of(order, epoch, start)
 
     def _rows_of(self, order: _native.RowPlan, epoch: int, start: int) -> Iterator[dict[str, Any]]:
-        outlet = _native.Outlet(
+        converter = _native.OutputConverter(
             self._native,
             columns=self._column_numbers,
             kind="dict",
@@ -317,12 +317,12 @@ class Dataset:
         share = {"batch_size": _ROWS_AT_ONCE, "world_size": 1, "rank": 0, "tail": "uneven"}
         process = os.getpid()
         native = order.start(
-            outlet, share, epoch=epoch, consumed=start, threads=self._threads, prefetch_bytes=DEFAULT_PREFETCH_BYTES
+            converter, share, epoch=epoch, consumed=start, threads=self._threads, prefetch_bytes=DEFAULT_PREFETCH_BYTES
         )
         try:
-            while (slab := native.next_slab(STALL_SECONDS, warn_of_stall)) is not None:
-                content, sizes, *_ = slab
-                yield from rows_of(outlet.names, content, self._decodings, 0, sum(sizes))
+            while (superbatch := native.next_superbatch(STALL_SECONDS, warn_of_stall)) is not None:
+                content, sizes, *_ = superbatch
+                yield from rows_of(converter.names, content, self._decodings, 0, sum(sizes))
         finally:
             # A forked child has none of the threads.
             if process == os.getpid():

@@ -201,7 +201,7 @@ class Loader(LoaderReports):
         if transform is None and transform_workers:
             raise OptionError("transform_workers are for a transform, and there is none")
         # Everything that can be refused is refused here: names, types, fill values.
-        self._outlet_arguments: dict[str, Any] = {
+        self._output_arguments: dict[str, Any] = {
             "columns": self._dataset._numbers_of(self._columns),
             "kind": self._cutter.kind,
             "nulls": nulls,
@@ -217,8 +217,8 @@ class Loader(LoaderReports):
             )
         if packing is not None:
             self._packed = PackedRows(packing, self._dataset, nulls=nulls, threads=max(self._threads, 1))
-        self._outlet = self._new_outlet()
-        self._cutter.check(self._outlet)
+        self._converter = self._new_converter()
+        self._cutter.check(self._converter)
         self._position = Position()
         #: Where the next pass begins, when a pass goes on after :meth:`set_epoch`.
         self._asked: Position | None = None
@@ -363,16 +363,16 @@ class Loader(LoaderReports):
     def __getstate__(self) -> dict[str, Any]:
         # The files are opened anew where this is unpickled.
         kept = {name: value for name, value in self.__dict__.items() if name != "_identity"}
-        return {**kept, "_outlet": None, "_rows": None}
+        return {**kept, "_converter": None, "_rows": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._outlet = self._new_outlet()
+        self._converter = self._new_converter()
 
-    def _new_outlet(self) -> _native.Outlet:
+    def _new_converter(self) -> _native.OutputConverter:
         if self._packed is not None:
-            return self._packed.outlet(kind=self._cutter.kind, is_padded=self._tail == "pad")
-        return _native.Outlet(self._dataset._native, **self._outlet_arguments)
+            return self._packed.converter(kind=self._cutter.kind, is_padded=self._tail == "pad")
+        return _native.OutputConverter(self._dataset._native, **self._output_arguments)
 
     def _plan(self, epoch: int) -> _native.RowPlan:
         """What steps deal out in an epoch: rows, or packs of them."""
@@ -438,7 +438,7 @@ class Loader(LoaderReports):
 
     def _batches(self, start: Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
         native = self._plan(start.epoch).start(
-            self._outlet,
+            self._converter,
             self._share(),
             epoch=start.epoch,
             consumed=start.consumed,
@@ -451,8 +451,8 @@ class Loader(LoaderReports):
         process = os.getpid()
         self._metrics.begin(native)
         try:
-            while (slab := native.next_slab(self._stall_seconds, warn_of_stall)) is not None:
-                content, rows, consumed, bad_rows, audits = slab
+            while (superbatch := native.next_superbatch(self._stall_seconds, warn_of_stall)) is not None:
+                content, rows, consumed, bad_rows, audits = superbatch
                 for batch, path, row, cause in bad_rows:
                     notes.setdefault(consumed[batch], []).append(BadRow(path, row, cause))
                 for place, sums in zip(consumed, audits, strict=False):

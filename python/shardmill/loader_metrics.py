@@ -32,7 +32,14 @@ class LoaderMetrics:
         for native, start in list(self._running.values()):
             _add(sums, native.metrics())
             seconds += time.monotonic() - start
-        stages = ("decode_seconds", "assemble_seconds", "convert_seconds", "wait_seconds", "blocks_decoded", "slabs")
+        stages = (
+            "decode_seconds",
+            "assemble_seconds",
+            "convert_seconds",
+            "wait_seconds",
+            "blocks_decoded",
+            "superbatches",
+        )
         return {
             "rows": self.rows,
             "batches": self.batches,

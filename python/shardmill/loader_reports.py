@@ -29,7 +29,7 @@ class LoaderReports:
     _rank: int
     _world_size: int
     _tail_asked: str | None
-    _outlet_arguments: dict[str, Any]
+    _output_arguments: dict[str, Any]
 
     @property
     def bad_rows(self) -> list[BadRow]:
@@ -67,7 +67,7 @@ class LoaderReports:
         Returns:
             ``rows`` and ``batches`` that were delivered; ``bytes_read`` from the files, footers included; ``elapsed_seconds``
             of all passes; ``decode_seconds``, ``assemble_seconds`` and ``convert_seconds``, summed over threads;
-            ``wait_seconds`` that the trainer waited; ``blocks_decoded`` and ``slabs``.
+            ``wait_seconds`` that the trainer waited; ``blocks_decoded`` and ``superbatches``.
         """
         return self._metrics.report(self._dataset._native.bytes_read)
 
@@ -126,7 +126,7 @@ class LoaderReports:
             "tail": tail_of(self._tail_asked, size),
         }
         asked = int(self._position.epoch) if epoch is None else epoch
-        columns = self._outlet_arguments["columns"]
+        columns = self._output_arguments["columns"]
         answer = self._plan(asked).explain(asked, step, share, columns)
         return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}
 

@@ -212,11 +212,11 @@ class PackedRows:
         self._lengths_number = None if packing.lengths is None else dataset._numbers_of([packing.lengths])
         self.columns = self._pack_columns()
 
-    def outlet(self, *, kind: str, is_padded: bool) -> load.Outlet:
+    def converter(self, *, kind: str, is_padded: bool) -> load.OutputConverter:
         """Makes batches of packs."""
         from shardmill._native import load
 
-        return load.Outlet.of_packs(self.columns, kind=kind, is_padded=is_padded)
+        return load.OutputConverter.of_packs(self.columns, kind=kind, is_padded=is_padded)
 
     def of_epoch(self, rows: load.RowPlan, epoch: int) -> load.RowPlan:
         """The plan of the packs of an epoch of ``rows``, which has the order."""

@@ -94,8 +94,8 @@ def refuse_keys(paths: Sequence[str]) -> None:
     for path in paths:
         if _native.has_keys(path):
             raise OptionError(
-                f"keys, tokens and signatures do not belong into a path: {path}"
-                "\nhint: give credentials by storage_options or the environment, or fetch the file"
+                f"a path must not contain keys, tokens or signatures: {path}"
+                "\nhint: pass credentials in storage_options or the environment, or download the file"
             )
 
 

@@ -3,8 +3,8 @@
 use crate::calls::Calls;
 use crate::delivery::{Stop, deliver};
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::foreign::stage_of;
 use crate::interrupt::{interruptible, listening};
+use crate::user_stages::stage_of;
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_curate::schema::SchemaChoice;
@@ -23,10 +23,10 @@ pub(crate) struct PyPipeline {
 impl PyPipeline {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (spec, foreign, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None, checkpoint=None))]
+    #[pyo3(signature = (spec, user_stages, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None, checkpoint=None))]
     fn new(
         spec: &str,
-        foreign: Vec<Bound<'_, PyAny>>,
+        user_stages: Vec<Bound<'_, PyAny>>,
         source_schema: Option<PySchema>,
         source_overrides: Option<PySchema>,
         sink_schema: Option<PySchema>,
@@ -34,7 +34,7 @@ impl PyPipeline {
         checkpoint: Option<&str>,
     ) -> PyResult<Self> {
         let calls = Calls::new();
-        let stages = foreign.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
+        let stages = user_stages.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
         let choice = |schema: Option<PySchema>, overrides: Option<PySchema>| SchemaChoice {
             schema: schema.map(PySchema::into_inner),
             overrides: overrides.map(PySchema::into_inner),

@@ -1,7 +1,7 @@
 //! The one mapping from Rust errors to Python exceptions. The classes live in `shardmill.errors`, since each has two bases.
 
 use crate::columns::ObjectError;
-use crate::foreign::Raised;
+use crate::user_stages::Raised;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use shardmill_curate::Error as CurateError;

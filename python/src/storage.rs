@@ -1,8 +1,8 @@
 //! `shardmill._native.storage`
 
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::given::Given;
 use crate::interrupt::listening;
+use crate::providers::PyProvider;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shardmill_storage::{AnyDisk, Disk, RemoteDisk, StorageOptions, store_of};
@@ -21,10 +21,10 @@ fn configure(
 ) -> PyResult<()> {
     let mut options = StorageOptions::new(options);
     if let Some(source) = credentials {
-        options = options.with_credentials(Arc::new(Given::new(source)?));
+        options = options.with_credentials(Arc::new(PyProvider::new(source)?));
     }
     if let Some(files) = files {
-        options = options.with_files(Arc::new(Given::new(files)?));
+        options = options.with_files(Arc::new(PyProvider::new(files)?));
     }
     shardmill_storage::configure(path, options).map_err(PyShardmillError::from)?;
     Ok(())

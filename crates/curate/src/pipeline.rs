@@ -58,9 +58,9 @@ impl Pipeline {
     ///
     /// # Errors
     /// For options that make no sense.
-    pub fn new(spec: Spec, foreign: &[Stage], choices: Choices) -> Result<Self> {
+    pub fn new(spec: Spec, user_stages: &[Stage], choices: Choices) -> Result<Self> {
         spec.check()?;
-        let stages = spec.stages(foreign)?;
+        let stages = spec.stages(user_stages)?;
         if matches!(spec.source, SourceOptions::Table(_)) {
             check_stages(&stages)?;
         } else if stages.iter().any(|stage| matches!(stage, Stage::Table(map) if map.batch_rows().is_some())) {

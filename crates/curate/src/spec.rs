@@ -4,7 +4,7 @@ use crate::Result;
 use crate::file_format::{InputFiles, input_files};
 use crate::sink::SinkOptions;
 use crate::source::parquet::ParquetOptions;
-use crate::source::webdataset::WebDatasetOptions;
+use crate::source::webdataset_options::WebDatasetOptions;
 use crate::stage::Stage;
 use crate::stage::aspect_ratio::AspectRatioFilter;
 use crate::stage::filter::{Filter, Per};
@@ -73,7 +73,7 @@ pub enum StageOptions {
         drop_invalid_rows: bool,
     },
     /// A stage outside of this crate, by its place in the list that is handed over beside the spec.
-    Foreign {
+    User {
         index: usize,
     },
 }
@@ -137,6 +137,7 @@ impl Spec {
     /// # Errors
     /// As [`files`](Self::files).
     pub fn left_out(&self) -> Result<Vec<String>> {
+        refuse_repeated(&self.paths)?;
         Ok(self.source.files(&self.paths)?.left_out)
     }
 
@@ -151,11 +152,11 @@ impl Spec {
         }
     }
 
-    /// The stages, with `foreign` in their places.
+    /// The stages, with `user_stages` in their places.
     ///
     /// # Errors
-    /// [`crate::Error::Option`] when a foreign stage is missing.
-    pub fn stages(&self, foreign: &[Stage]) -> Result<Vec<Stage>> {
+    /// [`crate::Error::Option`] when a user stage is missing.
+    pub fn stages(&self, user_stages: &[Stage]) -> Result<Vec<Stage>> {
         let stage = |options: &StageOptions| {
             Ok(match options.clone() {
                 StageOptions::AspectRatio { min, max, drop_invalid_rows } => Stage::AspectRatio(AspectRatioFilter { min, max, drop_invalid_rows }),
@@ -168,9 +169,9 @@ impl Spec {
                     return Err(crate::Error::Option { option: "expression", problem });
                 }
                 StageOptions::Filter { expression, per, drop_invalid_rows } => Stage::Filter(Filter { expression, per, drop_invalid_rows }),
-                StageOptions::Foreign { index } => {
-                    let problem = || crate::Error::Option { option: "stages", problem: format!("has no foreign stage {index}") };
-                    foreign.get(index).cloned().ok_or_else(problem)?
+                StageOptions::User { index } => {
+                    let problem = || crate::Error::Option { option: "stages", problem: format!("has no user stage {index}") };
+                    user_stages.get(index).cloned().ok_or_else(problem)?
                 }
             })
         };

@@ -8,7 +8,7 @@ class Pipeline:
     def __new__(
         cls,
         spec: str,
-        foreign: list[Any],
+        user_stages: list[Any],
         *,
         source_schema: Any | None = None,
         source_overrides: Any | None = None,

@@ -2,7 +2,7 @@ from typing import Any, final
 
 from shardmill._native.packing import PackColumns
 
-__all__ = ["ORDER_VERSION", "Dataset", "Outlet", "Pass", "RowPlan", "rebuild_mds_index"]
+__all__ = ["ORDER_VERSION", "Dataset", "OutputConverter", "Pass", "RowPlan", "rebuild_mds_index"]
 
 ORDER_VERSION: int
 
@@ -58,7 +58,7 @@ class Dataset:
     def file_digests(self) -> list[str]: ...
 
 @final
-class Outlet:
+class OutputConverter:
     def __new__(
         cls,
         dataset: Dataset,
@@ -69,9 +69,9 @@ class Outlet:
         fill_values: dict[str, Any],
         is_padded: bool,
         is_filtered: bool,
-    ) -> Outlet: ...
+    ) -> OutputConverter: ...
     @staticmethod
-    def of_packs(columns: PackColumns, *, kind: str, is_padded: bool) -> Outlet: ...
+    def of_packs(columns: PackColumns, *, kind: str, is_padded: bool) -> OutputConverter: ...
     @property
     def names(self) -> list[str]: ...
     @property
@@ -105,7 +105,7 @@ class RowPlan:
     def end(self, consumed: int, share: dict[str, Any]) -> int: ...
     def start(
         self,
-        outlet: Outlet,
+        converter: OutputConverter,
         share: dict[str, Any],
         *,
         epoch: int,
@@ -123,7 +123,7 @@ class RowPlan:
 
 @final
 class Pass:
-    def next_slab(
+    def next_superbatch(
         self, stall_seconds: float, on_stall: Any
     ) -> tuple[Any, list[int], list[int], list[tuple[int, str, int, str]], list[tuple[int, int, int]]] | None: ...
     def stop(self) -> None: ...

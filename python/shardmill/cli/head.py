@@ -61,7 +61,7 @@ def _first_rows(dataset: Any, rows: int) -> dict[str, list[Any]]:
     from shardmill import Loader
 
     if rows:
-        # One slab, and nothing ahead of it.
+        # One superbatch, and nothing ahead of it.
         loader = Loader(dataset, batch_size=rows, output="dict", rank=0, world_size=1, threads=0, prefetch_bytes=1)
         for batch in loader:
             return batch

@@ -298,13 +298,13 @@ def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any
         OptionError: for something that is no stage.
     """
     options: list[dict[str, Any]] = []
-    foreign: list[Any] = []
+    user_stages: list[Any] = []
     for stage in stages:
         if isinstance(stage, NativeStage):
             options.append(stage.options())
         elif hasattr(stage, "kind") and hasattr(stage, "name"):
-            options.append({"foreign": {"index": len(foreign)}})
-            foreign.append(stage)
+            options.append({"user": {"index": len(user_stages)}})
+            user_stages.append(stage)
         else:
             raise OptionError(f"{stage!r} is no stage\nhint: wrap a function of tables in Map(function)")
-    return options, foreign
+    return options, user_stages

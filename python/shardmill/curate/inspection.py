@@ -27,7 +27,8 @@ class FileInspection:
 
     Attributes:
         path: the file.
-        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``jsonl_index``, ``image`` or ``unknown``.
+        format: ``tar``, ``parquet``, ``orc``, ``csv``, ``jsonl``, ``arrayrecord``, ``mds``, ``mds_index``, ``jsonl_index``, ``image`` or
+            ``unknown``.
         compression: of a tar as a whole.
         bytes: size of the file.
         members: regular files in a tar.

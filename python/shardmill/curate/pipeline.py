@@ -61,7 +61,7 @@ class Pipeline:
     checkpoint: Checkpoint | str | dict[str, Any] | None = None
     max_errors: int | None = None
     memory_bytes: int = _CHUNK_BYTES
-    _foreign: list[Any] = field(init=False, repr=False, default_factory=list)
+    _user_stages: list[Any] = field(init=False, repr=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, Source):
@@ -93,7 +93,7 @@ class Pipeline:
 
     def spec(self, *, may_replace: bool = False) -> dict[str, Any]:
         """The pipeline as plain data, Python stages by their number."""
-        stages, self._foreign = stage_options(self.stages)
+        stages, self._user_stages = stage_options(self.stages)
         return {
             "paths": self.source.paths(),
             "partitioning": self.source.partitioning(),
@@ -115,7 +115,7 @@ class Pipeline:
             spec["sink"]["path"] = absolute(spec["sink"]["path"])
         return native.Pipeline(
             json.dumps(spec),
-            self._foreign,
+            self._user_stages,
             source_schema=self.source.schema,
             source_overrides=_overrides(self.source.schema_overrides),
             sink_schema=self.sink.schema,

@@ -471,7 +471,7 @@ def _what_is_read(options: dict[str, Any]) -> dict[str, Any]:
 
 def _stage(stage: Any, options: dict[str, Any]) -> Any:
     """A stage by what it does. A function is known by its name alone; its code is what ``version`` is for."""
-    if "foreign" not in options:
+    if "user" not in options:
         return options
     values: dict[str, Any] = {"stage": type(stage).__qualname__}
     for name, value in vars(stage).items():

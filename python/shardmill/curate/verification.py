@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 
 from shardmill._native import verify as native
 from shardmill.curate.progress import Progress
-from shardmill.errors import OptionError
 from shardmill.dataset import warn_of_left_out
+from shardmill.errors import OptionError
 from shardmill.storage import Paths, path_list
 from shardmill.terminal import escape
 

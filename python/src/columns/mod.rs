@@ -1,4 +1,4 @@
-//! `shardmill._native.columns`: slabs of plain buffers become NumPy arrays by moving them; what stays objects is made when a batch asks for it.
+//! `shardmill._native.columns`: superbatches of plain buffers become NumPy arrays by moving them; what stays objects is made when a batch asks for it.
 
 mod objects;
 mod temporal;
@@ -14,21 +14,21 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
-use shardmill_load::columns::{Column, Converter, FillValue, Form, Kind, Nulls, Numbers, Slab};
+use shardmill_load::columns::{Column, Converter, FillValue, Form, Kind, Nulls, Numbers, Superbatch};
 use std::collections::BTreeMap;
 
-/// A slab for `shardmill.columns.split`: in the order of [`Converter::outputs`] an array, a tuple of a ragged column's values, offsets and mask (or None),
+/// A superbatch for `shardmill.columns.split`: in the order of [`Converter::outputs`] an array, a tuple of a ragged column's values, offsets and mask (or None),
 /// or [`PyObjects`]. Nothing is copied.
-pub(crate) fn slab_to_python<'py>(py: Python<'py>, converter: &Converter, slab: Slab) -> PyResult<Bound<'py, PyList>> {
+pub(crate) fn superbatch_to_python<'py>(py: Python<'py>, converter: &Converter, superbatch: Superbatch) -> PyResult<Bound<'py, PyList>> {
     let parts = PyList::empty(py);
     let is_numpy = converter.kind() == Kind::Numpy;
-    for (output, column) in converter.outputs().iter().zip(slab.columns) {
+    for (output, column) in converter.outputs().iter().zip(superbatch.columns) {
         let dtype = |element: &DataType| is_numpy.then(|| numpy_dtype(element)).flatten();
         match (column, &output.form) {
             (Column::Values(numbers), Form::Values { element, width }) => {
                 let array = to_array(py, numbers, dtype(element))?;
                 match width {
-                    Some(width) => parts.append(array.call_method1("reshape", (slab.rows, *width))?)?,
+                    Some(width) => parts.append(array.call_method1("reshape", (superbatch.rows, *width))?)?,
                     None => parts.append(array)?,
                 }
             }
@@ -85,7 +85,7 @@ fn numpy_dtype(element: &DataType) -> Option<&'static str> {
     }
 }
 
-/// A column of a slab that Python sees as objects; they are made for the rows that a batch takes.
+/// A column of a superbatch that Python sees as objects; they are made for the rows that a batch takes.
 #[pyclass(name = "Objects", module = "shardmill._native.columns", frozen)]
 #[derive(Debug)]
 pub(crate) struct PyObjects {
@@ -182,8 +182,8 @@ impl PyConverter {
 
     fn convert<'py>(&self, py: Python<'py>, batch: PyRecordBatch) -> PyResult<Bound<'py, PyList>> {
         let batch = batch.into_inner();
-        let slab: PyShardmillResult<Slab> = py.detach(|| Ok(self.0.convert(batch)?));
-        slab_to_python(py, &self.0, slab?)
+        let superbatch: PyShardmillResult<Superbatch> = py.detach(|| Ok(self.0.convert(batch)?));
+        superbatch_to_python(py, &self.0, superbatch?)
     }
 }
 

@@ -1,12 +1,12 @@
 //! `shardmill._native.load`
 
+mod converter;
 mod dataset;
 mod explain;
-mod outlet;
 mod pass;
 
+pub(crate) use converter::PyOutputConverter;
 pub(crate) use dataset::PyDataset;
-pub(crate) use outlet::PyOutlet;
 
 use crate::columns::value_at;
 use crate::error::PyShardmillError;
@@ -182,11 +182,11 @@ impl PyRowPlan {
     /// Starts the threads of one pass.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
-    #[pyo3(signature = (outlet, share, *, epoch, consumed, threads, prefetch_bytes, stride=1, on_bad_rows="raise", is_audited=false))]
+    #[pyo3(signature = (converter, share, *, epoch, consumed, threads, prefetch_bytes, stride=1, on_bad_rows="raise", is_audited=false))]
     fn start(
         &self,
         py: Python<'_>,
-        outlet: PyRef<'_, PyOutlet>,
+        converter: PyRef<'_, PyOutputConverter>,
         share: Share,
         epoch: u64,
         consumed: u64,
@@ -201,7 +201,7 @@ impl PyRowPlan {
         if self.packed.is_some() && on_bad_rows != OnBadRows::Raise {
             return Err(PyShardmillError::option("packs are planned from the lengths of all rows, so on_bad_rows is \"raise\"").into());
         }
-        let outlet = Arc::clone(&outlet.0);
+        let converter = Arc::clone(&converter.0);
         // In the order of the files, blocks decide nothing but speed.
         let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
         let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
@@ -212,7 +212,7 @@ impl PyRowPlan {
             rank: share.rank,
             consumed,
             stride,
-            columns: outlet.columns().to_vec(),
+            columns: converter.columns().to_vec(),
             threads,
             prefetch_bytes,
             bad_rows: BadRowPolicy { on_bad_rows, seed: self.seed, epoch },
@@ -220,12 +220,12 @@ impl PyRowPlan {
             packs: self.packed.as_ref().map(|packed| packed.packs.clone()),
         };
         let finish = {
-            let outlet = Arc::clone(&outlet);
-            move |rows, batches: &[_]| outlet.finish(rows, batches)
+            let converter = Arc::clone(&converter);
+            move |rows, batches: &[_]| converter.finish(rows, batches)
         };
         let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
         let pass = Mutex::new(started.map_err(PyShardmillError::from)?);
-        Ok(PyPass { pass, outlet, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
+        Ok(PyPass { pass, converter, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
     }
 
     /// (rows, set, sequence) of all ranks between two places of an epoch, without reading anything.
@@ -333,7 +333,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "load")?;
     module.add("ORDER_VERSION", ORDER_VERSION)?;
     module.add_class::<PyDataset>()?;
-    module.add_class::<PyOutlet>()?;
+    module.add_class::<PyOutputConverter>()?;
     module.add_class::<PyRowPlan>()?;
     module.add_class::<PyPass>()?;
     module.add_function(wrap_pyfunction!(rebuild_mds_index, &module)?)

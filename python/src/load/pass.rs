@@ -1,6 +1,6 @@
-//! One iteration, slab by slab.
+//! One iteration, superbatch by superbatch.
 
-use crate::columns::slab_to_python;
+use crate::columns::superbatch_to_python;
 use crate::error::PyShardmillError;
 use crate::interrupt::{SIGNAL_POLL, listening};
 use pyo3::exceptions::PyRuntimeError;
@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::{Poll, STOP_PATIENCE};
 use shardmill_load::pass::MetricsReport;
-use shardmill_load::{Audit, Dataset, Delivery, Error, Outlet, Pass, RowSet, Slab};
+use shardmill_load::{Audit, Dataset, Delivery, Error, OutputConverter, Pass, RowSet, Superbatch};
 use shardmill_plan::order::RowOrder;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -18,7 +18,7 @@ use std::time::Instant;
 #[pyclass(name = "Pass", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyPass {
     pub(super) pass: Mutex<Pass<Delivery>>,
-    pub(super) outlet: Arc<Outlet>,
+    pub(super) converter: Arc<OutputConverter>,
     pub(super) dataset: Arc<Dataset>,
     pub(super) rows: Arc<RowSet>,
     pub(super) order: Arc<RowOrder>,
@@ -38,8 +38,8 @@ pub(crate) fn sums(audit: &Audit) -> PyAudit {
 
 #[pymethods]
 impl PyPass {
-    /// The next slab, or `None` at the end. While there is none, `on_stall` is called after `stall_seconds` and then after twice the time, again and again.
-    fn next_slab(&self, py: Python<'_>, stall_seconds: f64, on_stall: &Bound<'_, PyAny>) -> PyResult<Option<PySlab>> {
+    /// The next superbatch, or `None` at the end. While there is none, `on_stall` is called after `stall_seconds` and then after twice the time, again and again.
+    fn next_superbatch(&self, py: Python<'_>, stall_seconds: f64, on_stall: &Bound<'_, PyAny>) -> PyResult<Option<PySlab>> {
         let (begun, mut stall) = (Instant::now(), stall_seconds);
         if self.process != std::process::id() {
             return Err(PyRuntimeError::new_err("this iteration was begun before a fork; its threads are not in this process: iterate anew"));
@@ -49,8 +49,8 @@ impl PyPass {
             match listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))? {
                 Poll::Finished => return Ok(None),
                 Poll::Ready(result) => {
-                    let slab = result.map_err(Error::from).and_then(|slab| slab).map_err(PyShardmillError::from)?;
-                    return self.to_python(py, slab).map(Some);
+                    let superbatch = result.map_err(Error::from).and_then(|superbatch| superbatch).map_err(PyShardmillError::from)?;
+                    return self.to_python(py, superbatch).map(Some);
                 }
                 Poll::Pending => {}
             }
@@ -70,7 +70,7 @@ impl PyPass {
     }
 
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let MetricsReport { decode_seconds, assemble_seconds, convert_seconds, wait_seconds, blocks_decoded, slabs } =
+        let MetricsReport { decode_seconds, assemble_seconds, convert_seconds, wait_seconds, blocks_decoded, superbatches } =
             py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).metrics());
         let report = PyDict::new(py);
         report.set_item("decode_seconds", decode_seconds)?;
@@ -78,33 +78,33 @@ impl PyPass {
         report.set_item("convert_seconds", convert_seconds)?;
         report.set_item("wait_seconds", wait_seconds)?;
         report.set_item("blocks_decoded", blocks_decoded)?;
-        report.set_item("slabs", slabs)?;
+        report.set_item("superbatches", superbatches)?;
         Ok(report)
     }
 }
 
 impl PyPass {
-    fn to_python(&self, py: Python<'_>, slab: Slab<Delivery>) -> PyResult<PySlab> {
-        let content = match (slab.content, self.outlet.converter()) {
+    fn to_python(&self, py: Python<'_>, superbatch: Superbatch<Delivery>) -> PyResult<PySlab> {
+        let content = match (superbatch.content, self.converter.converter()) {
             (Delivery::Rows(rows), _) => Py::new(py, PyRecordBatch::new(rows))?.into_any(),
-            (Delivery::Columns(columns), Some(converter)) => slab_to_python(py, converter, columns)?.into_any().unbind(),
+            (Delivery::Columns(columns), Some(converter)) => superbatch_to_python(py, converter, columns)?.into_any().unbind(),
             (Delivery::Columns(_), None) => return Err(PyRuntimeError::new_err("columns without a converter")),
         };
-        let rows = slab.batches.iter().map(|batch| batch.rows).collect();
-        let bad_rows = slab.bad_rows.into_iter().map(|(batch, bad)| (batch, bad.path, bad.row, bad.cause.to_string())).collect();
-        let audits = slab.audits.iter().map(sums).collect();
-        Ok((content, rows, slab.batches.iter().map(|batch| batch.consumed).collect(), bad_rows, audits))
+        let rows = superbatch.batches.iter().map(|batch| batch.rows).collect();
+        let bad_rows = superbatch.bad_rows.into_iter().map(|(batch, bad)| (batch, bad.path, bad.row, bad.cause.to_string())).collect();
+        let audits = superbatch.audits.iter().map(sums).collect();
+        Ok((content, rows, superbatch.batches.iter().map(|batch| batch.consumed).collect(), bad_rows, audits))
     }
 
     /// (stage, seconds, path, block) of what the threads do; path and block while one is decoded.
     fn activities<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let activities = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).activities());
-        let place = |visit: usize| {
-            let place = self.rows.blocks().get(self.order.block(visit)?)?.place;
+        let place = |scheduled: usize| {
+            let place = self.rows.blocks().get(self.order.block(scheduled)?)?.place;
             Some((self.dataset.files().get(place.file)?.path.clone(), place.block))
         };
         let each = activities.into_iter().map(|activity| {
-            let (path, block) = activity.visit.and_then(place).unzip();
+            let (path, block) = activity.scheduled.and_then(place).unzip();
             (activity.stage, activity.duration.as_secs_f64(), path, block).into_pyobject(py)
         });
         each.collect()

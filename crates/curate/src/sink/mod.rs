@@ -54,7 +54,7 @@ impl SinkFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Foreign files stay; a file of the same inputs and batch is replaced atomically.
+    /// Other files stay; a file of the same inputs and batch is replaced atomically.
     Ignore,
     Overwrite,
     Error,

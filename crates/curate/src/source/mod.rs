@@ -9,6 +9,7 @@ mod sample;
 mod surrogates;
 pub mod tokens;
 pub mod webdataset;
+pub mod webdataset_options;
 
 use crate::chunk::Chunk;
 use crate::locate::{Locator, Shared};

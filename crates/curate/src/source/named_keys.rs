@@ -5,7 +5,7 @@
 
 use crate::archive::Archive;
 use crate::source::keys::{SampleKeys, object_of};
-use crate::source::webdataset::WebDatasetOptions;
+use crate::source::webdataset_options::WebDatasetOptions;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;

@@ -11,7 +11,7 @@ use crate::source::columns::{Columns, Values};
 use crate::source::keys::{check_member, kind_of, list_at, read_object, sample_id};
 use crate::source::named_keys::NamedKeys;
 use crate::source::tokens::{TokenScope, Unresolved, content_type};
-use crate::source::webdataset::WebDatasetOptions;
+use crate::source::webdataset_options::WebDatasetOptions;
 use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use serde_json::{Map, Value};

@@ -2,9 +2,9 @@
 
 pub mod aspect_ratio;
 pub mod filter;
-pub mod foreign;
 pub mod image_to_text;
 pub mod rows;
+pub mod user;
 
 use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
@@ -12,10 +12,10 @@ use crate::locate::Locator;
 use crate::report::SplitReport;
 use aspect_ratio::AspectRatioFilter;
 use filter::Filter;
-use foreign::{ImageJudge, TableMap};
 use image_to_text::ImageToTextRatioFilter;
 use std::sync::Arc;
 use std::time::Instant;
+use user::{ImageJudge, TableMap};
 
 #[derive(Clone)]
 pub enum Stage {
@@ -71,12 +71,12 @@ impl Stage {
         let start = Instant::now();
         // An empty batch passes unchanged through filters; a function may still want to shape its columns.
         match self {
-            Self::Table(map) => foreign::map_table(&**map, chunk, context, report)?,
+            Self::Table(map) => user::map_table(&**map, chunk, context, report)?,
             _ if chunk.rows.is_empty() => {}
             Self::AspectRatio(filter) => filter.apply(chunk, report),
             Self::ImageToTextRatio(filter) => filter.apply(chunk, report),
             Self::Filter(filter) => filter.apply(chunk, report)?,
-            Self::Images(judge) => foreign::judge_images(&**judge, chunk, context, report)?,
+            Self::Images(judge) => user::judge_images(&**judge, chunk, context, report)?,
         }
         let stage = report.stage(index, self.name());
         stage.spend(start.elapsed());

@@ -45,7 +45,7 @@ impl TableOptions {
             StageOptions::Filter { per: Some(Per::Sample), .. } => {
                 Err(Error::Option { option: "per", problem: "is \"sample\", and a row of a TableSource belongs to no sample".to_owned() })
             }
-            StageOptions::Filter { .. } | StageOptions::Foreign { .. } => Ok(()),
+            StageOptions::Filter { .. } | StageOptions::User { .. } => Ok(()),
             StageOptions::AspectRatio { .. } => Err(no_documents("interleaved_aspect_ratio_filter")),
             StageOptions::ImageToTextRatio { .. } => Err(no_documents("interleaved_image_to_text_ratio_filter")),
         })

@@ -4,7 +4,7 @@
 
 use crate::report::SplitReport;
 use crate::stage::Stage;
-use crate::stage::foreign::TableMap;
+use crate::stage::user::TableMap;
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, Schema, SchemaRef};

@@ -51,7 +51,7 @@ pub(super) struct Cursor {
 
 /// Why bytes are kept from the decoder.
 enum Refusal {
-    Foreign,
+    UnsupportedField,
     TooLarge(TooLarge),
 }
 
@@ -164,7 +164,7 @@ impl ObjectReader {
     }
 }
 
-pub(super) fn foreign() -> ParquetError {
+pub(super) fn unsupported_field() -> ParquetError {
     ParquetError::General(
         "a structure that Parquet does not have: too deep, a collection of booleans, a field of another type, or a page of too many values"
             .to_owned(),
@@ -174,7 +174,7 @@ pub(super) fn foreign() -> ParquetError {
 impl Read for Cursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.refusal {
-            Some(Refusal::Foreign) => return Err(io::Error::other(foreign())),
+            Some(Refusal::UnsupportedField) => return Err(io::Error::other(unsupported_field())),
             Some(Refusal::TooLarge(refusal)) => {
                 self.reader.gauge.iter().for_each(|gauge| gauge.stop(refusal));
                 return Err(io::Error::other(refusal.clone()));
@@ -219,7 +219,7 @@ impl ChunkReader for ObjectReader {
                     Ok(()) => break header,
                     Err(refusal) => return refused(Refusal::TooLarge(refusal)),
                 },
-                Verdict::Unfinished | Verdict::Foreign => return refused(Refusal::Foreign),
+                Verdict::Unfinished | Verdict::UnsupportedField => return refused(Refusal::UnsupportedField),
             }
         };
         let rest = self.cursor(start.saturating_add(header.len() as u64), None);

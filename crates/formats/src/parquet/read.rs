@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::gauge::{Gauge, value_width};
-use super::object::{ObjectReader, foreign};
+use super::object::{ObjectReader, unsupported_field};
 use super::shape::Shape;
 use super::thrift::{Verdict, judge_footer};
 use crate::caught::caught;
@@ -58,8 +58,8 @@ impl ParquetFile {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
         // A footer that would keep the decoder busy for hours is refused. Any other damage is for the decoder to find.
         let (verdict, parts) = judge_footer(bytes);
-        if verdict == Verdict::Foreign {
-            return Err(footer(foreign()));
+        if verdict == Verdict::UnsupportedField {
+            return Err(footer(unsupported_field()));
         }
         if let Some(shape) = parts.and_then(Shape::known) {
             let options = ParquetMetaDataOptions::new().with_schema(Arc::clone(&shape.descriptor));

@@ -31,7 +31,7 @@ pub(super) enum Verdict {
     /// The bytes end before the structure does.
     Unfinished,
     /// A collection of booleans, a known field of another type, or deeper than it is looked into.
-    Foreign,
+    UnsupportedField,
 }
 
 /// What footers of one data set have in common, as bytes: the schema, and the pairs of keys and values.
@@ -109,7 +109,7 @@ pub(super) fn judge_page_header(bytes: &[u8]) -> (Verdict, PageFacts) {
     let facts = PageFacts { header_len: (bytes.len() - walk.bytes.len()) as u64, page_len: walk.page_len, values: walk.values };
     // The decoder takes memory for as many entries as a dictionary claims, before it looks at the first.
     if result.is_ok() && walk.dictionary_entries > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE)) {
-        return (Verdict::Foreign, facts);
+        return (Verdict::UnsupportedField, facts);
     }
     (verdict(result), facts)
 }
@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
         }
         let id = match header >> 4 {
             // An id of its own, as a zigzag number. The decoder cuts it to 16 bits and counts on from negative ones, so that a field could be another one there.
-            0 => Some(self.varint()?).filter(|id| id & 1 == 0 && id >> 1 <= MAX_ID).map(|id| id >> 1).ok_or(Verdict::Foreign)?,
+            0 => Some(self.varint()?).filter(|id| id & 1 == 0 && id >> 1 <= MAX_ID).map(|id| id >> 1).ok_or(Verdict::UnsupportedField)?,
             delta => last.saturating_add(u64::from(delta)),
         };
         Ok(Some((header & 0x0f, id)))
@@ -176,16 +176,16 @@ impl<'a> Walk<'a> {
 
     /// A value that is a field; a boolean is in the field's header.
     fn value(&mut self, wire: u8, expected: Kind, place: Place, depth: usize) -> Step<()> {
-        let depth = depth.checked_sub(1).ok_or(Verdict::Foreign)?;
+        let depth = depth.checked_sub(1).ok_or(Verdict::UnsupportedField)?;
         if !expected.allows(wire) {
-            return Err(Verdict::Foreign);
+            return Err(Verdict::UnsupportedField);
         }
         match wire {
             1 | 2 => Ok(()),
             3 => self.skip(1),
             4..=6 => match self.varint()? {
                 number if expected.allows_number(number) => self.note(place, number),
-                _ => Err(Verdict::Foreign),
+                _ => Err(Verdict::UnsupportedField),
             },
             7 => self.skip(8),
             8 => {
@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
     fn elements(&mut self, wires: &[u8], (expected, place): (Kind, Place), count: u64, depth: usize) -> Step<()> {
         if count > 0 && wires.iter().any(|wire| BOOLEANS.contains(wire)) {
             // Where booleans are expected the decoder reads them, a byte each, and skips none.
-            return if matches!(expected, Kind::Boolean) { self.skip(count) } else { Err(Verdict::Foreign) };
+            return if matches!(expected, Kind::Boolean) { self.skip(count) } else { Err(Verdict::UnsupportedField) };
         }
         for _ in 0..count {
             for wire in wires {
@@ -243,7 +243,7 @@ impl<'a> Walk<'a> {
         // The decoder cuts numbers to 32 bits, whatever is left of them then.
         let is_cut = zigzag & 1 == 1 || zigzag >> 1 > MAX_NUMBER;
         *kept = zigzag >> 1;
-        if is_cut { Err(Verdict::Foreign) } else { Ok(()) }
+        if is_cut { Err(Verdict::UnsupportedField) } else { Ok(()) }
     }
 
     fn byte(&mut self) -> Step<u8> {
@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
                 return Ok(value);
             }
             // More digits than a number has are cut by one reader and wrapped by another.
-            shift = Some(shift + 7).filter(|shift| *shift < 64).ok_or(Verdict::Foreign)?;
+            shift = Some(shift + 7).filter(|shift| *shift < 64).ok_or(Verdict::UnsupportedField)?;
         }
     }
 
@@ -290,7 +290,7 @@ mod tests {
         // The decoder reads a number of one byte here, and then what this list has as its text.
         let in_text = [&[0x18, 8, 0xf9][..], &booleans, &[0, 0]].concat();
         for bytes in [in_field, in_list_in_structure, in_map.to_vec(), in_text] {
-            assert_eq!(judge_footer(&bytes).0, Verdict::Foreign, "{bytes:x?}");
+            assert_eq!(judge_footer(&bytes).0, Verdict::UnsupportedField, "{bytes:x?}");
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
     fn field_that_has_another_number_for_the_decoder_is_refused() {
         // Minus one, and then three more; and two, once it is cut to 16 bits.
         for bytes in [&[0x03, 1, 0, 0x39, 0x1c, 0, 0][..], &[0x09, 0x84, 0x80, 0x08, 0x1c, 0, 0]] {
-            assert_eq!(judge_footer(bytes), (Verdict::Foreign, None), "{bytes:x?}");
+            assert_eq!(judge_footer(bytes), (Verdict::UnsupportedField, None), "{bytes:x?}");
         }
     }
 
@@ -328,14 +328,14 @@ mod tests {
     fn list_that_claims_more_than_there_is_ends_with_the_bytes() {
         assert_eq!(judge_footer(&[0x49, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0, 0]).0, Verdict::Unfinished);
         assert_eq!(judge_footer(&[0xfc; 60]).0, Verdict::Unfinished);
-        assert_eq!(judge_footer(&[0xfc; 1000]).0, Verdict::Foreign);
+        assert_eq!(judge_footer(&[0xfc; 1000]).0, Verdict::UnsupportedField);
     }
 
     #[test]
     fn header_of_a_page_is_harmless_and_one_with_a_text_for_its_length_is_not() {
         let page = [0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c, 0x36, 0, 0x28, 1, b'x', 0x21, 0x11, 0, 0, 0];
         assert_eq!(verdict_of_page(&page), Verdict::Harmless);
-        assert_eq!(verdict_of_page(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::UnsupportedField);
     }
 
     /// Found by fuzzing: eight gigabytes for a dictionary of some bytes.
@@ -344,12 +344,12 @@ mod tests {
         let entries = [0x1c, 0x15, 0x80, 0x80, 0x80, 0x40, 0x15, 0, 0, 0];
         let header = |page: &[u8], stored: &[u8]| [&[0x15, 4, 0x15], page, &[0x15], stored, &[0x4c], &entries[1..]].concat();
         let large = [0xfe, 0xff, 0xff, 0xff, 0x0f];
-        assert_eq!(verdict_of_page(&header(&[20], &[20])), Verdict::Foreign);
-        assert_eq!(verdict_of_page(&header(&large, &[20])), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&header(&[20], &[20])), Verdict::UnsupportedField);
+        assert_eq!(verdict_of_page(&header(&large, &[20])), Verdict::UnsupportedField);
         assert_eq!(verdict_of_page(&header(&large, &large)), Verdict::Harmless);
         // Negative, and a large positive number once it is cut to 32 bits.
         let cut = [0xcf, 0xce, 0xce, 0xce, 0xde, 0x01];
-        assert_eq!(verdict_of_page(&[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()), Verdict::UnsupportedField);
         assert_eq!(verdict_of_page(&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15, 10, 0x15, 0, 0, 0]), Verdict::Harmless);
     }
 
@@ -357,8 +357,8 @@ mod tests {
     fn page_of_two_thousand_million_values_is_refused() {
         let page = |count: &[u8]| [&[0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15][..], count, &[0x15, 0, 0, 0]].concat();
         assert_eq!(verdict_of_page(&page(&[0x80, 0x80, 0x80, 0x40])), Verdict::Harmless);
-        assert_eq!(verdict_of_page(&page(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Verdict::Foreign);
-        assert_eq!(verdict_of_page(&page(&[0x03])), Verdict::Foreign);
+        assert_eq!(verdict_of_page(&page(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Verdict::UnsupportedField);
+        assert_eq!(verdict_of_page(&page(&[0x03])), Verdict::UnsupportedField);
     }
 
     proptest! {

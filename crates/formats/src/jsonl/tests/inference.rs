@@ -20,7 +20,7 @@ fn types_are_joined_over_lines_and_files() {
         ("b", DataType::Utf8),
         ("c", DataType::new_list(DataType::Float64, true)),
         ("d", inner),
-        ("big", DataType::Float64),
+        ("big", DataType::UInt64),
         ("e", DataType::Struct(Vec::<Field>::new().into())),
         ("n", DataType::Null),
     ]);

@@ -9,7 +9,7 @@ use pyo3_arrow::PyRecordBatch;
 use pyo3_arrow::input::AnyRecordBatch;
 use shardmill_curate::StageFailure;
 use shardmill_curate::stage::Stage;
-use shardmill_curate::stage::foreign::{ImageJudge, JudgedImage, TableMap};
+use shardmill_curate::stage::user::{ImageJudge, JudgedImage, TableMap};
 use std::sync::Arc;
 
 /// An exception of the user's code on its way through Rust.

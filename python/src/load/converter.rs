@@ -7,15 +7,15 @@ use crate::packing::PyPackColumns;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PySchema;
-use shardmill_load::{Outlet, OutletKind};
+use shardmill_load::{OutputConverter, OutputKind};
 use std::sync::Arc;
 
-/// What becomes of the rows of a slab.
-#[pyclass(name = "Outlet", module = "shardmill._native.load", frozen)]
-pub(crate) struct PyOutlet(pub(crate) Arc<Outlet>);
+/// What becomes of the rows of a superbatch.
+#[pyclass(name = "OutputConverter", module = "shardmill._native.load", frozen)]
+pub(crate) struct PyOutputConverter(pub(crate) Arc<OutputConverter>);
 
 #[pymethods]
-impl PyOutlet {
+impl PyOutputConverter {
     #[new]
     #[pyo3(signature = (dataset, *, columns, kind, nulls, fill_values, is_padded, is_filtered))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -28,9 +28,9 @@ impl PyOutlet {
         is_padded: bool,
         is_filtered: bool,
     ) -> PyResult<Self> {
-        let kind = outlet_kind(kind, nulls, fill_values)?;
-        let outlet = Outlet::new(&dataset.0, columns, kind, is_padded, is_filtered).map_err(PyShardmillError::from)?;
-        Ok(Self(Arc::new(outlet)))
+        let kind = output_kind(kind, nulls, fill_values)?;
+        let converter = OutputConverter::new(&dataset.0, columns, kind, is_padded, is_filtered).map_err(PyShardmillError::from)?;
+        Ok(Self(Arc::new(converter)))
     }
 
     /// For packs of rows, which have no nulls.
@@ -38,8 +38,8 @@ impl PyOutlet {
     #[pyo3(signature = (columns, *, kind, is_padded))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn of_packs(py: Python<'_>, columns: PyRef<'_, PyPackColumns>, kind: &str, is_padded: bool) -> PyResult<Self> {
-        let kind = outlet_kind(kind, "error", &PyDict::new(py))?;
-        Ok(Self(Arc::new(Outlet::of_packs(&columns.0, kind, is_padded).map_err(PyShardmillError::from)?)))
+        let kind = output_kind(kind, "error", &PyDict::new(py))?;
+        Ok(Self(Arc::new(OutputConverter::of_packs(&columns.0, kind, is_padded).map_err(PyShardmillError::from)?)))
     }
 
     /// Names of the entries of a batch.
@@ -63,11 +63,11 @@ impl PyOutlet {
     }
 }
 
-fn outlet_kind(kind: &str, nulls: &str, fill_values: &Bound<'_, PyDict>) -> PyResult<OutletKind> {
+fn output_kind(kind: &str, nulls: &str, fill_values: &Bound<'_, PyDict>) -> PyResult<OutputKind> {
     // Checked for Arrow as well, which has no use for them.
     let (nulls, fill_values) = (self::nulls(nulls)?, self::fill_values(fill_values)?);
     Ok(match kind {
-        "arrow" => OutletKind::Arrow,
-        name => OutletKind::Columns { kind: self::kind(name)?, nulls, fill_values },
+        "arrow" => OutputKind::Arrow,
+        name => OutputKind::Columns { kind: self::kind(name)?, nulls, fill_values },
     })
 }
