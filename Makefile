@@ -108,6 +108,10 @@ fuzz-nightly: ## Fuzz each parser for twenty minutes
 peers: prerequisites ## Build the environments of the tools that we measure against
 	benchmarks/peers/build.sh $(PEERS)
 
+.PHONY: bench-safety
+bench-safety: build ## What page checksums and many small files of ids cost; the report goes to docs/benchmarks
+	$(BIN)/python -m benchmarks.safety docs/benchmarks/safety.md
+
 .PHONY: bench-interleaved
 bench-interleaved: build ## The four paths beside NeMo Curator; the report goes to docs/benchmarks
 	benchmarks/peers/build.sh $(PEERS) nemo_curator

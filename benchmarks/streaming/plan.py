@@ -69,7 +69,7 @@ def _plan(dataset: Any, ranks: int) -> Any:
     assert len(loader) > 0
     # Without threads a pass works when it is asked for a batch.
     options: dict[str, Any] = {"epoch": 0, "consumed": 0, "threads": 0, "prefetch_bytes": 1}
-    return loader, loader._plan(0).start(loader._outlet, loader._share(), **options)
+    return loader, loader._plan(0).start(loader._converter, loader._share(), **options)
 
 
 def _many_rows(folder: Path, rows: int) -> Path:
