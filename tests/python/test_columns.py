@@ -143,7 +143,7 @@ def test_object_columns_are_lists_for_torch_and_object_arrays_for_numpy(array: p
     assert [value for batch in arrays for value in batch["x"]] == nulls.to_pylist()
 
 
-def test_object_array_can_be_written_and_outlives_its_slab() -> None:
+def test_object_array_can_be_written_and_outlives_its_superbatch() -> None:
     array = one(pa.array(["a", "b"]), "numpy")
     array[0] = "other"
     assert array.tolist() == ["other", "b"]
@@ -378,7 +378,7 @@ def test_ragged_lists_of_floats_need_no_item_mask() -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_batches_of_any_sizes_are_the_rows_of_the_slab(data: st.DataObject) -> None:
+def test_batches_of_any_sizes_are_the_rows_of_the_superbatch(data: st.DataObject) -> None:
     pytest.importorskip("torch")
     rows = data.draw(st.integers(0, 40))
     optional = lambda values: st.lists(st.one_of(st.none(), values), min_size=rows, max_size=rows)  # noqa: E731

@@ -219,7 +219,7 @@ def test_shards_that_an_index_does_not_list_are_skipped_with_a_reason(tmp_path: 
             dataset = sm.Dataset(tmp_path / folder)
         reasons = {os.path.basename(path): reason for path, reason in dataset.skipped}
         assert "index" in reasons[name]
-        assert xs(dataset) == [0, 1, 2]
+        assert [row["x"] for row in dataset] == [0, 1, 2]
 
 
 def test_integers_beyond_int64_keep_every_digit(tmp_path: Path) -> None:

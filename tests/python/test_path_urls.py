@@ -148,7 +148,8 @@ def uses(path: Any, folder: Path) -> dict[str, Callable[[], Any]]:
         ("simplecache::s3://b/x", "simplecache"),
         ("file://otherhost/x", "another host"),
         ("file:x", "absolute"),
-        ("s3:/b/x", "one slash"),
+        ("s3:/b/x", "fewer than two slashes"),
+        ("s3:b/x", "fewer than two slashes"),
     ],
 )
 def test_other_urls_are_errors_and_no_directories(folder: Path, use: str, path: str, named: str) -> None:

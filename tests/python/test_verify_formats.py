@@ -110,7 +110,13 @@ def test_inspect_of_a_damaged_file_exits_with_1(folder: Path, name: str) -> None
 
 
 def test_files_without_an_extension_are_checked_by_their_first_bytes(tmp_path: Path) -> None:
-    for name, content in (("a", "a.parquet"), ("b.parq", "a.parquet"), ("c", "c.orc"), ("d", "h.array_record"), ("e", "i.tar")):
+    for name, content in (
+        ("a", "a.parquet"),
+        ("b.parq", "a.parquet"),
+        ("c", "c.orc"),
+        ("d", "h.array_record"),
+        ("e", "i.tar"),
+    ):
         WRITERS[content](tmp_path / content)
         (tmp_path / content).rename(tmp_path / name)
     assert all(check.is_valid for check in verify(tmp_path))

@@ -275,7 +275,9 @@ def test_files_of_a_directory_are_recognized_or_named_in_one_warning(tmp_path: P
         (folder / name).write_bytes(b"{}\n")
     (folder / "g.png").write_bytes(PNG)
     pipeline = Pipeline(source=WebDatasetSource(folder), sink=ParquetSink(tmp_path / "out"))
-    with pytest.warns(UserWarning, match=r"3 files are left out of the job.*d\.jsonl.*e\.parquet.*f\.unknown") as raised:
+    with pytest.warns(
+        UserWarning, match=r"3 files are left out of the job.*d\.jsonl.*e\.parquet.*f\.unknown"
+    ) as raised:
         report = pipeline.run(progress=False)
     assert len(raised) == 1
     assert report.counts("output")["samples"] == 3

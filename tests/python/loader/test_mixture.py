@@ -469,7 +469,7 @@ def test_dataloader_around_a_mixture_delivers_every_row(tmp_path):
         assert ids(DataLoader(dataset, batch_size=None, num_workers=workers)) == plain
 
 
-def test_slabs_stay_small_where_one_source_has_large_rows(tmp_path):
+def test_superbatches_stay_small_where_one_source_has_large_rows(tmp_path):
     """The size of a row is taken over all sources, not from the first one."""
     small = write_source(tmp_path, 0, [5000])
     pq.write_table(
@@ -481,5 +481,5 @@ def test_slabs_stay_small_where_one_source_has_large_rows(tmp_path):
     loader = sm.Loader(mixture, batch_size=4, output="arrow", shuffle=True, threads=1)
     batches = iter(loader)
     next(batches)
-    assert loader.metrics()["slabs"] < 5
+    assert loader.metrics()["superbatches"] < 5
     assert sum(1 for _ in batches) == 199
