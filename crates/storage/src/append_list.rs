@@ -1,4 +1,4 @@
-//! A list that only grows and is read without a lock: a child that was forked while a thread of its parent appended finds it in order.
+//! An append-only list that is read without a lock. A child forked while another thread of its parent was appending sees a consistent list.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ impl<T> AppendList<T> {
         Self(OnceLock::new())
     }
 
-    /// In the order in which they were appended.
+    /// Iterates in insertion order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         std::iter::successors(self.0.get(), |node| node.next.0.get()).map(|node| &node.value)
     }

@@ -1,112 +1,113 @@
-//! The single steps of a file system that a commit protocol is made of.
+//! The individual file system operations that a commit protocol consists of.
 //!
-//! A protocol that must survive a crash between any two steps has to say each of them, so nothing here is composed: writing does not sync, syncing a file
-//! does not sync its name. [`LocalDisk`] does them for real; tests put a disk in its place that crashes at a chosen step and forgets what was not synced.
+//! A protocol that must survive a crash between any two steps has to name each step, so nothing here is composed: writing does not sync, and syncing
+//! a file does not sync its name. [`LocalDisk`] performs them on real files; tests use a disk that crashes at a chosen step and drops whatever was
+//! not synced.
 
 use crate::local::NO_WAIT;
-use crate::publish::{create_folder, sync_folder};
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
-use rustix::io::Errno;
+use crate::publish::{create_directory, sync_directory};
+use crate::rename::rename_new;
 use std::any::Any;
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// What became of an attempt to lock a file.
+/// The result of an attempt to lock a file.
 #[derive(Debug)]
 pub enum Locked {
-    /// Until the value is dropped, or the process dies.
+    /// Held until the value is dropped or the process dies.
     Held(Box<dyn Any + Send + Sync>),
-    /// Somebody who lives has it.
+    /// Another living process holds the lock.
     Busy,
-    /// The file system knows no locks.
+    /// The file system does not support locks.
     Unsupported,
 }
 
-/// Steps on files and folders, by path. Each is atomic unless it says otherwise.
+/// Operations on files and directories, by path. Each is atomic unless documented otherwise.
 pub trait Disk: Debug + Send + Sync {
-    /// The content, or `None` when there is no such file.
+    /// The content, or `None` when the file does not exist.
     ///
     /// # Errors
     /// When it cannot be read.
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
 
-    /// The size in bytes, or `None` when there is no such file.
+    /// The size in bytes, or `None` when the file does not exist.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When it cannot be determined.
     fn size(&self, path: &str) -> io::Result<Option<u64>>;
 
-    /// The names in a folder, sorted; none when there is no such folder.
+    /// The names in a directory, sorted; empty when the directory does not exist.
     ///
     /// # Errors
     /// When it cannot be listed.
-    fn list(&self, folder: &str) -> io::Result<Vec<String>>;
+    fn list(&self, directory: &str) -> io::Result<Vec<String>>;
 
-    /// Makes a folder and all above it, durably.
+    /// Creates a directory and its parents, durably.
     ///
     /// # Errors
-    /// When that is not possible.
-    fn make_folder(&self, folder: &str) -> io::Result<()>;
+    /// When they cannot be created.
+    fn make_directory(&self, directory: &str) -> io::Result<()>;
 
-    /// Writes a new file. Neither its content nor its name is durable yet, and a crash may leave a part.
+    /// Writes a new file. Neither its content nor its name is durable yet, and a crash may leave a partial file.
     ///
     /// # Errors
-    /// When the name is taken, its folder is missing, or the disk is full.
+    /// When the name exists, its directory is missing, or the disk is full.
     fn write_new(&self, path: &str, content: &[u8]) -> io::Result<()>;
 
     /// Makes the content of a file durable.
     ///
     /// # Errors
-    /// When the device refuses; the content is lost then, as far as anybody knows.
+    /// When the device fails; the content must then be assumed lost.
     fn sync(&self, path: &str) -> io::Result<()>;
 
-    /// Makes the names in a folder durable.
+    /// Makes the names in a directory durable.
     ///
     /// # Errors
     /// As [`Disk::sync`].
-    fn sync_folder(&self, folder: &str) -> io::Result<()>;
+    fn sync_directory(&self, directory: &str) -> io::Result<()>;
 
-    /// Gives a file another name. False when that one is taken; nothing changed then.
+    /// Renames a file. Returns false, without any change, when the new name exists.
     ///
     /// # Errors
-    /// When the file or the folder of the new name is missing, or the file system cannot do it atomically.
+    /// When the file or the directory of the new name is missing, or the file system cannot do it atomically.
     fn rename_new(&self, from: &str, to: &str) -> io::Result<bool>;
 
-    /// Gives a file or a folder another name, in place of what has it. Some stores copy and delete: a crash in between leaves both.
+    /// Renames a file or a directory and replaces an existing one. Some stores copy and delete: a crash in between leaves both.
     ///
     /// # Errors
     /// When it is missing.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file; one that is not there is fine.
+    /// Removes a file; a missing file is not an error.
     ///
     /// # Errors
     /// When it cannot be removed.
     fn remove(&self, path: &str) -> io::Result<()>;
 
-    /// Removes a folder unless something is in it, and says whether it is gone. Afterwards no file can be made in it by anybody who still has its path.
+    /// Removes a directory if it is empty, and returns whether it was removed. Afterwards no process that still has its path can create a file in it.
     ///
     /// # Errors
     /// When it cannot be removed for another reason.
-    fn remove_empty_folder(&self, folder: &str) -> io::Result<bool>;
+    fn remove_empty_directory(&self, directory: &str) -> io::Result<bool>;
 
-    /// Removes a folder with all that is in it; one that is not there is fine. Not atomic.
+    /// Removes a directory and its content; a missing directory is not an error. Not atomic.
     ///
     /// # Errors
     /// When something in it cannot be removed.
-    fn remove_folder(&self, folder: &str) -> io::Result<()>;
+    fn remove_directory(&self, directory: &str) -> io::Result<()>;
 
     /// Takes the lock of a file without waiting.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// When the file does not exist.
     fn lock(&self, path: &str) -> io::Result<Locked>;
 
-    /// As [`Disk::lock`] for those who only look whether somebody has the lock: they are not in each other's way, where the file system knows shared locks.
+    /// As [`Disk::lock`], for callers that only test whether the lock is held. Such callers do not block each other on file systems with shared
+    /// locks.
     ///
     /// # Errors
     /// As [`Disk::lock`].
@@ -117,17 +118,17 @@ pub trait Disk: Debug + Send + Sync {
     /// Sets the time of a file to now.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// When the file does not exist.
     fn touch(&self, path: &str) -> io::Result<()>;
 
-    /// How long ago a file was written or touched; `None` when there is no such file.
+    /// How long ago a file was written or touched; `None` when it does not exist.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When it cannot be determined.
     fn age(&self, path: &str) -> io::Result<Option<Duration>>;
 }
 
-/// The file systems of this machine, network mounts among them.
+/// The file systems of this machine, including network mounts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LocalDisk {}
 
@@ -139,11 +140,11 @@ fn unless_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// For file systems whose rename cannot refuse to replace, network mounts mostly: a hard link never replaces either.
+/// For file systems, usually network mounts, whose rename cannot refuse to replace: a hard link never replaces an existing name either.
 fn link_new(from: &str, to: &str) -> io::Result<bool> {
     match fs::hard_link(from, to) {
         Ok(()) => {}
-        // A server repeats a request whose answer was lost, and then finds its own work.
+        // A server repeats a request whose response was lost, and then finds the link it created before.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if fs::metadata(from)?.ino() != fs::metadata(to)?.ino() {
                 return Ok(false);
@@ -158,12 +159,12 @@ fn link_new(from: &str, to: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-fn locked(path: &str, operation: FlockOperation) -> io::Result<Locked> {
+fn locked(path: &str, lock: fn(&File) -> Result<(), TryLockError>) -> io::Result<Locked> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(NO_WAIT).open(path)?;
-    match flock(&file, operation) {
+    match lock(&file) {
         Ok(()) => Ok(Locked::Held(Box::new(file))),
-        Err(Errno::WOULDBLOCK) => Ok(Locked::Busy),
-        Err(_no_locks) => Ok(Locked::Unsupported),
+        Err(TryLockError::WouldBlock) => Ok(Locked::Busy),
+        Err(TryLockError::Error(_no_locks)) => Ok(Locked::Unsupported),
     }
 }
 
@@ -176,16 +177,16 @@ impl Disk for LocalDisk {
         Ok(unless_missing(fs::metadata(path))?.map(|metadata| metadata.len()))
     }
 
-    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        let Some(entries) = unless_missing(fs::read_dir(folder))? else { return Ok(Vec::new()) };
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        let Some(entries) = unless_missing(fs::read_dir(directory))? else { return Ok(Vec::new()) };
         let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
         let mut names = entries.map(name).collect::<io::Result<Vec<String>>>()?;
         names.sort_unstable();
         Ok(names)
     }
 
-    fn make_folder(&self, folder: &str) -> io::Result<()> {
-        create_folder(Path::new(folder))
+    fn make_directory(&self, directory: &str) -> io::Result<()> {
+        create_directory(Path::new(directory))
     }
 
     fn write_new(&self, path: &str, content: &[u8]) -> io::Result<()> {
@@ -196,16 +197,16 @@ impl Disk for LocalDisk {
         File::open(path)?.sync_all()
     }
 
-    fn sync_folder(&self, folder: &str) -> io::Result<()> {
-        sync_folder(Path::new(folder))
+    fn sync_directory(&self, directory: &str) -> io::Result<()> {
+        sync_directory(Path::new(directory))
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<bool> {
-        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        match rename_new(Path::new(from), Path::new(to)) {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => link_new(from, to),
-            Err(errno) => Err(errno.into()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Unsupported => link_new(from, to),
+            Err(error) => Err(error),
         }
     }
 
@@ -217,24 +218,24 @@ impl Disk for LocalDisk {
         unless_missing(fs::remove_file(path)).map(drop)
     }
 
-    fn remove_empty_folder(&self, folder: &str) -> io::Result<bool> {
-        match unless_missing(fs::remove_dir(folder)) {
+    fn remove_empty_directory(&self, directory: &str) -> io::Result<bool> {
+        match unless_missing(fs::remove_dir(directory)) {
             Ok(_gone) => Ok(true),
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    fn remove_folder(&self, folder: &str) -> io::Result<()> {
-        unless_missing(fs::remove_dir_all(folder)).map(drop)
+    fn remove_directory(&self, directory: &str) -> io::Result<()> {
+        unless_missing(fs::remove_dir_all(directory)).map(drop)
     }
 
     fn lock(&self, path: &str) -> io::Result<Locked> {
-        locked(path, FlockOperation::NonBlockingLockExclusive)
+        locked(path, File::try_lock)
     }
 
     fn probe_lock(&self, path: &str) -> io::Result<Locked> {
-        locked(path, FlockOperation::NonBlockingLockShared)
+        locked(path, File::try_lock_shared)
     }
 
     fn touch(&self, path: &str) -> io::Result<()> {
@@ -243,7 +244,7 @@ impl Disk for LocalDisk {
 
     fn age(&self, path: &str) -> io::Result<Option<Duration>> {
         let Some(metadata) = unless_missing(fs::metadata(path))? else { return Ok(None) };
-        // A clock that runs behind makes a file of the future; nothing is younger than now.
+        // If the clock is behind, a file may appear to be from the future; its age is then zero.
         Ok(Some(SystemTime::now().duration_since(metadata.modified()?).unwrap_or_default()))
     }
 }

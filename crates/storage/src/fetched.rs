@@ -1,8 +1,8 @@
-//! What a run fetched of the objects that rows point to, for all of its threads and stages.
+//! Bytes of referenced objects that a run has fetched, shared by all of its threads and stages.
 //!
-//! Rows name the same image again and again, and each stage looks at it anew; over a network each look is a request. Small objects are fetched whole when
-//! they are opened, small ranges of large objects when a byte of them is read first. The invariant: what is underway is waited for and not asked for
-//! twice, and memory stays within the budget. What went to make room is fetched again when it is read again.
+//! Many rows name the same image, and each stage reads it again; over a network each read is a request. Small objects are fetched whole when they are
+//! opened; small ranges of large objects are fetched when one of their bytes is first read. The invariant: a fetch in progress is awaited rather than
+//! repeated, and memory stays within the budget. Evicted bytes are fetched again when they are read again.
 
 use crate::interrupts::wait_in_pieces;
 use crate::waiting::waiting;
@@ -13,12 +13,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Objects and ranges up to here are fetched as a whole.
+/// Objects and ranges up to this size are fetched whole.
 const SMALL: u64 = 8 << 20;
-/// What an open object without its bytes counts for: a window that was read last.
+/// What an open object without its bytes counts for: the window of its last read.
 const OPEN_OBJECT: u64 = 64 << 10;
 
-/// Keeps at most a number of bytes, those that were used last.
+/// Keeps a limited number of bytes, those used most recently.
 #[derive(Debug)]
 pub struct Fetched {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ pub struct Fetched {
 #[derive(Debug, Default)]
 struct State {
     slots: HashMap<Key, Slot>,
-    /// The one that was used longest ago first.
+    /// Least recently used first.
     by_use: BTreeMap<u64, Key>,
     uses: u64,
     bytes: u64,
@@ -39,7 +39,7 @@ struct State {
 enum Key {
     /// A small object, with all of its bytes.
     Whole(String),
-    /// An object of which ranges are read.
+    /// An object that is read by ranges.
     Open(String),
     Range(String, Identity, Range<u64>),
 }
@@ -71,7 +71,7 @@ impl Fetched {
         Arc::new(Self { state: Mutex::default(), arrived: Condvar::new(), budget })
     }
 
-    /// Opens an object of a network that is read as a whole: a small one by a single request.
+    /// Opens a remote object that is read whole; a small one costs a single request.
     ///
     /// # Errors
     /// As [`Roots::open`].
@@ -85,7 +85,7 @@ impl Fetched {
         }
     }
 
-    /// Opens an object of a network of which ranges are read.
+    /// Opens a remote object that is read by ranges.
     ///
     /// # Errors
     /// As [`Roots::open`].
@@ -96,7 +96,7 @@ impl Fetched {
         }
     }
 
-    /// `object`, of which `range` is fetched as a whole when a byte of it is read, where it is small.
+    /// Wraps `object` so that `range`, if it is small, is fetched whole when one of its bytes is first read.
     #[must_use]
     pub fn range(self: &Arc<Self>, object: Arc<dyn RangeRead>, range: Range<u64>) -> Arc<dyn RangeRead> {
         if range.end.saturating_sub(range.start) > SMALL {
@@ -118,7 +118,7 @@ impl Fetched {
             }
             state.slots.insert(key.clone(), Slot::Underway);
         }
-        // Also when it fails: whoever waits for it then asks for it.
+        // Runs on failure as well: a waiting thread then fetches the bytes itself.
         let underway = Underway { fetched: self, key };
         let found = fetch()?;
         self.state.lock().unwrap_or_else(PoisonError::into_inner).keep(key, found.clone(), self.budget);
@@ -126,7 +126,7 @@ impl Fetched {
         Ok(found)
     }
 
-    /// Waits until what another thread fetches is here or given up.
+    /// Waits until the fetch of another thread has finished or failed.
     fn wait_for(&self, key: &Key) -> Result<std::sync::MutexGuard<'_, State>> {
         let is_underway = |state: &State| matches!(state.slots.get(key), Some(Slot::Underway));
         let come = waiting(|| {
@@ -194,14 +194,14 @@ fn whole(path: &str, roots: &Roots) -> Result<Found> {
     let object = roots.open_with_tail(path, Some(SMALL))?;
     let identity = object.identity();
     if identity.size > SMALL {
-        // Opened anew, so that the end which came along is not kept in memory.
+        // Opened again, so that the tail read by the first open is not kept in memory.
         return Ok(Found::Object(roots.open(path)?));
     }
     let bytes = object.read_ranges(std::slice::from_ref(&(0..identity.size)))?.pop().unwrap_or_default();
     Ok(Found::Bytes(identity, bytes))
 }
 
-/// An object of which one range is served from what was fetched.
+/// An object with one range that is served from fetched bytes.
 #[derive(Debug)]
 struct Part {
     path: String,
@@ -213,7 +213,7 @@ struct Part {
 
 #[derive(Debug)]
 enum Origin {
-    /// Fetched by its path, as one.
+    /// Fetched whole, by path.
     Whole(Roots),
     Object(Arc<dyn RangeRead>),
 }
@@ -232,7 +232,7 @@ impl Part {
             }
         };
         match found {
-            // What went to make room may have been replaced since.
+            // An evicted object may have been replaced since.
             Found::Bytes(identity, bytes) if identity == self.identity => Ok(bytes),
             _ => Err(Error::Changed { path: self.path.clone() }),
         }
@@ -288,7 +288,7 @@ mod tests {
 
         fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
             self.0.fetch_add(1, Ordering::SeqCst);
-            // Time for the other threads to come.
+            // Gives the other threads time to arrive.
             std::thread::yield_now();
             buffer.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = u8::try_from(at % 251).unwrap_or_default());
             Ok(())
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(object.0.load(Ordering::SeqCst), 1);
         let part = fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, 1000..9000);
         read(&*part, 0..10);
-        assert_eq!(object.0.load(Ordering::SeqCst), 2, "beside the range, the object itself is asked");
+        assert_eq!(object.0.load(Ordering::SeqCst), 2, "reads outside of the range go to the object itself");
         assert!(part.read_at(1 << 30, &mut [0]).is_err());
         assert_eq!(fetched.range(Arc::clone(&object) as Arc<dyn RangeRead>, 0..1 << 29).path(), object.path());
     }

@@ -1,7 +1,7 @@
-//! Reading past everything that keeps bytes.
+//! Reads that bypass all caches.
 //!
-//! Bytes can be damaged on their way or on the disk that keeps them. Only whoever decodes them notices; the same read then asks the store again, and what is
-//! kept is replaced.
+//! Bytes can be damaged in transit or on the disk that caches them. Only their decoder notices; it then repeats the read from the store, and the
+//! cached bytes are replaced.
 
 use std::cell::Cell;
 
@@ -9,13 +9,13 @@ thread_local! {
     static IS_WANTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`; what it reads of remote objects on this thread comes from their store.
+/// Runs `work`; its reads of remote objects on this thread bypass all caches.
 pub fn with_fresh_bytes<T>(work: impl FnOnce() -> T) -> T {
     let _back = Back(IS_WANTED.replace(true));
     work()
 }
 
-/// Whether this thread wants nothing that was kept.
+/// Whether this thread bypasses caches.
 pub(crate) fn is_wanted() -> bool {
     IS_WANTED.get()
 }

@@ -1,24 +1,24 @@
-//! A small object that was read whole.
+//! A small object that was read whole into memory.
 
 use crate::{Error, Identity, RangeRead, Result, fresh};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bytes of one version of an object; reading it asks nobody.
+/// The bytes of one version of an object; reading them needs no request.
 #[derive(Debug)]
 pub struct InMemory {
     path: String,
     identity: Identity,
     bytes: Bytes,
-    /// Asked again by whoever does not trust what is in memory.
+    /// Read instead of the memory when the caller bypasses caches.
     origin: Option<Arc<dyn RangeRead>>,
 }
 
-/// A file up to this size is read by one request.
+/// A file up to this size is read with one request.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// `object`, in memory when it is small: one request instead of one for each of its parts.
+/// Reads `object` into memory if it is small: one request instead of one for each of its parts.
 ///
 /// # Errors
 /// As [`RangeRead::read_at`].
@@ -86,9 +86,9 @@ mod tests {
     use crate::LocalFile;
 
     #[test]
-    fn ranges_are_those_of_the_object_and_none_lies_behind_its_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a").display().to_string();
+    fn ranges_are_those_of_the_object_and_none_is_past_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a").display().to_string();
         std::fs::write(&path, b"0123456789").unwrap();
         let object = InMemory::of(&LocalFile::open(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();

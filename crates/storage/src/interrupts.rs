@@ -1,7 +1,7 @@
-//! Waits of a thread that somebody may want back.
+//! Interruptible waits.
 //!
-//! A thread that runs the user's program hears no signal while it waits for a store. Who calls from there says how to look for one, and every wait of that
-//! thread looks now and then. Behind a signal only what must be cleaned up is waited for, and not for long.
+//! A thread that runs the user's program receives no signal while it waits for a store. Its caller supplies a check for pending signals, and every
+//! wait of that thread polls it. After a signal, only clean-up is waited for, and not for long.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// How long a signal may go unnoticed.
 const POLL: Duration = Duration::from_millis(50);
-/// For each request of a thread that wants to go.
+/// For each request of an interrupted thread.
 const GRACE: Duration = Duration::from_millis(300);
-/// So long after a signal everything is cleaning up.
+/// For this long after a signal, everything counts as clean-up.
 const HURRY: Duration = Duration::from_secs(5);
 
 thread_local! {
@@ -21,14 +21,14 @@ thread_local! {
     static HURRIED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Runs `work`; `is_interrupted` is asked while it waits, and ends the wait with an error.
+/// Runs `work`; its waits poll `is_interrupted`, and end with an error when it returns true.
 pub fn with_interrupts<T>(is_interrupted: fn() -> bool, work: impl FnOnce() -> T) -> T {
     HURRIED.set(None);
     let _back = Back(CHECK.replace(Some(is_interrupted)));
     work()
 }
 
-/// From now on, this thread cleans up.
+/// Marks this thread as cleaning up from now on.
 pub fn hurry() {
     HURRIED.set(Some(Instant::now()));
 }
@@ -53,16 +53,16 @@ fn is_hurried() -> bool {
     HURRIED.get().is_some_and(|since| since.elapsed() < HURRY)
 }
 
-/// What `future` gives, unless this thread is wanted before.
+/// The output of `future`, unless this thread is interrupted first.
 ///
 /// # Errors
-/// When it is.
+/// When this thread is interrupted.
 pub(crate) async fn unless_interrupted<F: Future>(future: F) -> io::Result<F::Output> {
-    // Nobody may take this for a call of the system that is to be repeated.
+    // Not `ErrorKind::Interrupted`: callers repeat such a system call.
     let interrupted = || io::Error::other("interrupted");
     if is_hurried() {
         return tokio::time::timeout(GRACE, future).await.map_err(|_late| {
-            // There may be more to clean up that hangs in the same place.
+            // Further clean-up may hang in the same place.
             hurry();
             interrupted()
         });
@@ -80,12 +80,12 @@ pub(crate) async fn unless_interrupted<F: Future>(future: F) -> io::Result<F::Ou
     }
 }
 
-/// Waits in pieces, each of which is told how long it may take. `None` when this thread is wanted before one of them finds what is waited for.
+/// Waits in pieces, each of which is given its maximal duration. `None` when this thread is interrupted before a piece returns a value.
 pub fn wait_in_pieces<T>(mut piece: impl FnMut(Duration) -> Option<T>) -> Option<T> {
     if is_hurried() {
         let found = piece(GRACE);
         if found.is_none() {
-            // There may be more to clean up that hangs in the same place.
+            // Further clean-up may hang in the same place.
             hurry();
         }
         return found;
@@ -127,6 +127,6 @@ mod tests {
         assert!(unless_interrupted(forever()).await.is_err() && begun.elapsed() < Duration::from_secs(2));
         assert_eq!(unless_interrupted(async { 7 }).await.unwrap(), 7);
         CHECK.set(None);
-        with_interrupts(|| false, || assert!(!is_interrupted(), "another operation begins anew"));
+        with_interrupts(|| false, || assert!(!is_interrupted(), "a new operation starts without an interrupt"));
     }
 }

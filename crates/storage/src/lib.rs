@@ -1,11 +1,11 @@
-//! Bytes by range, and files that appear whole or not at all.
+//! Reads of byte ranges, and files that appear complete or not at all.
 //!
-//! Paths enter, byte ranges leave ([`RangeRead`]); finished files enter, published names leave ([`Staged`]). Called by every reader and writer of
-//! the workspace; nothing above this crate opens a file. The invariant: a final name only ever shows a file that was complete and synced before the
-//! name appeared.
+//! Readers open a path and read byte ranges ([`RangeRead`]); writers fill a hidden file and publish it under its name ([`Staged`]). Every reader and
+//! writer of the workspace uses this crate; nothing above it opens a file. The invariant: a final name only ever refers to a file that was complete
+//! and synced before the name appeared.
 //!
-//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores (`remote`) implement the same two traits; a batch of
-//! ranges is announced to them at once ([`RangeRead::read_ranges`]), since a request costs what megabytes cost.
+//! Local files are read by `pread`, so one descriptor serves any number of threads. Object stores (`remote`) implement the same two traits; they
+//! receive the ranges of a batch together ([`RangeRead::read_ranges`]), since a request costs as much as transferring megabytes.
 
 mod any_disk;
 mod append_list;
@@ -14,16 +14,17 @@ mod disk;
 mod error;
 mod fetched;
 mod fresh;
-mod gcs;
 mod in_memory;
 mod interrupts;
 mod local;
+mod machine;
 mod mapped;
 mod open_files;
 mod paths;
 mod publish;
 mod real_names;
 mod remote;
+mod rename;
 mod requests;
 mod roots;
 mod scratch;
@@ -32,6 +33,7 @@ mod sequential;
 mod spool;
 mod unpublished;
 mod waiting;
+mod writeback;
 
 pub use any_disk::AnyDisk;
 pub use cache::{CacheEntry, cache_entries, clear_cache};
@@ -39,14 +41,14 @@ pub use disk::{Disk, LocalDisk, Locked};
 pub use error::{Error, Refusal, Result};
 pub use fetched::Fetched;
 pub use fresh::with_fresh_bytes;
-pub use gcs::GcsStore;
 pub use in_memory::{InMemory, whole_if_small};
 pub use interrupts::{hurry, wait_in_pieces, with_interrupts};
 pub use local::{LocalFile, LocalStore};
+pub use machine::{boot_id, host_name, process_namespace, process_start};
 pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
 pub use paths::{is_local, local_path, resolved_path};
-pub use publish::{LocalStaged, create_folder, remove_stale_staging, sync_names};
+pub use publish::{LocalStaged, create_directory, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
 pub use remote::{
     CredentialSource, Credentials, FsspecFile, FsspecFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
@@ -66,7 +68,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What identifies one version of a file: a rewritten file has another identity.
+/// Identifies one version of a file: a rewritten file has another identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub size: u64,
@@ -86,10 +88,11 @@ pub trait RangeRead: Send + Sync + Debug {
     /// [`Error::ShortRead`] when the object ends before the buffer is full, [`Error::Read`] when the device fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// The content of each range, in the order of `ranges`, which may overlap. A store over a network joins near ranges into one request.
+    /// The content of each range, in the order of `ranges`, which may overlap. A store over a network joins nearby ranges into one request.
     ///
     /// # Errors
-    /// As [`RangeRead::read_at`]; a range that ends behind the object, or before it starts, is an [`Error::ShortRead`] before anything is read.
+    /// As [`RangeRead::read_at`]; a range that ends past the end of the object, or ends before it starts, is an [`Error::ShortRead`] before anything
+    /// is read.
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let lens: Vec<usize> = ranges.iter().map(|range| len_within(self, range)).collect::<Result<_>>()?;
         let read = |(range, len): (&Range<u64>, usize)| {
@@ -104,12 +107,12 @@ pub trait RangeRead: Send + Sync + Debug {
         self.identity().size
     }
 
-    /// So many bytes between two ranges cost less to read along than another request does.
+    /// A gap between two ranges of up to this many bytes is cheaper to read than another request.
     fn gap_bytes(&self) -> u64 {
         4 << 10
     }
 
-    /// Whether the object is still the one of [`RangeRead::identity`], as far as that can be told without a request over a network.
+    /// Whether the object still has [`RangeRead::identity`], as far as this can be determined without a request over a network.
     fn is_unchanged(&self) -> bool {
         true
     }
@@ -120,7 +123,7 @@ pub trait RangeRead: Send + Sync + Debug {
     }
 }
 
-/// From here on memory is asked for before it is taken: the size of a sparse file is no measure of what there is.
+/// From this size, memory is reserved fallibly: the size of a sparse file may exceed its content.
 const LARGE: usize = 64 << 20;
 
 fn room<R: RangeRead + ?Sized>(object: &R, range: &Range<u64>, len: usize) -> Result<Vec<u8>> {
@@ -134,7 +137,7 @@ fn room<R: RangeRead + ?Sized>(object: &R, range: &Range<u64>, len: usize) -> Re
     Ok(buffer)
 }
 
-/// The length of a range, before anything is reserved for it.
+/// The length of a range, checked before memory is reserved for it.
 fn len_within<R: RangeRead + ?Sized>(object: &R, range: &Range<u64>) -> Result<usize> {
     let len = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
     len.filter(|_| range.end <= object.size()).ok_or_else(|| Error::ShortRead {
@@ -145,7 +148,7 @@ fn len_within<R: RangeRead + ?Sized>(object: &R, range: &Range<u64>) -> Result<u
     })
 }
 
-/// Whether a file that stands under the final name already may be replaced.
+/// Whether an existing file with the final name may be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
     Never,
@@ -153,28 +156,28 @@ pub enum Replace {
 }
 
 /// A file being written under a hidden name. Dropping it unpublished removes it.
-pub trait Staged: Write + Send {
+pub trait Staged: Debug + Write + Send {
     /// Syncs the content and gives it its final name, atomically.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] under [`Replace::Never`] when the name is taken; [`Error::Publish`] when a sync or the rename fails. Nothing new is
-    /// visible then, unless the last step failed, the sync of the folder: the file is whole, but a power cut may take its name away.
+    /// [`Error::AlreadyExists`] under [`Replace::Never`] when the name exists; [`Error::Publish`] when a sync or the rename fails. Nothing new is
+    /// visible then, unless the last step, the sync of the directory, failed: the file is complete, but a power failure may remove its name.
     fn publish(self: Box<Self>, replace: Replace) -> Result<()>;
 
-    /// Syncs the content and leaves it under its hidden name, for a record to name it before it becomes visible. Its name is not synced.
+    /// Syncs the content and leaves it under its hidden name, so that a record can name it before it becomes visible. The hidden name is not synced.
     ///
     /// # Errors
     /// [`Error::Publish`] when the sync fails.
     fn seal(self: Box<Self>) -> Result<Sealed>;
 
-    /// Syncs the content and keeps the hidden name, so that [`Staged::name`] has nothing to wait for.
+    /// Syncs the content and keeps the hidden name, so that [`Staged::name`] does not have to wait for I/O.
     ///
     /// # Errors
     /// [`Error::Publish`] when the sync fails.
     fn sync(&mut self) -> Result<()>;
 
-    /// Gives the file its final name, or `name` beside it. Neither content nor name is synced: files of one folder are named together, between
-    /// [`Staged::sync`] of each and one [`sync_names`].
+    /// Gives the file its final name, or `name` in the same directory. Neither content nor name is synced: the files of one directory are named
+    /// together, between [`Staged::sync`] of each and one [`sync_names`].
     ///
     /// # Errors
     /// As [`Staged::publish`].
@@ -186,7 +189,7 @@ pub trait Staged: Write + Send {
 pub struct Sealed {
     /// The hidden name.
     pub path: String,
-    /// The name that it is meant for.
+    /// The final name.
     pub target: String,
     pub bytes: u64,
 }
@@ -197,8 +200,8 @@ pub trait Store: Send + Sync + Debug {
     /// [`Error::NotFound`] or [`Error::Open`].
     fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>>;
 
-    /// As [`Store::open`], for a caller who will read the last `tail_bytes` first. A store over a network fetches them while it opens and keeps them in
-    /// memory; local files have no use for it.
+    /// As [`Store::open`], for a caller that will read the last `tail_bytes` first. A store over a network fetches them while it opens the object and
+    /// keeps them in memory; local files ignore it.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -207,22 +210,22 @@ pub trait Store: Send + Sync + Debug {
         self.open(path)
     }
 
-    /// All files at or below `path`: a file is itself, a directory is walked recursively, a glob is expanded. Sorted by path.
+    /// All files at or below `path`: a file is listed itself, a directory is walked recursively, a glob is expanded. Sorted by path.
     ///
     /// # Errors
     /// [`Error::NotFound`] when a path without wildcards does not exist.
     fn list(&self, path: &str) -> Result<Vec<String>>;
 
-    /// Starts a file that will appear under `path`; until then it is one of the `unpublished` files of its run.
+    /// Starts a file that will be published under `path`; until then it is one of the `unpublished` files of its run.
     ///
     /// # Errors
-    /// [`Error::Stage`] when the folder cannot be written, or the run was abandoned.
+    /// [`Error::Stage`] when the directory cannot be written, or the run was abandoned.
     fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
 
-    /// As [`Store::stage`], under a hidden name of the caller's beside `path`. Whoever chose it also removes it.
+    /// As [`Store::stage`], with a hidden name in the directory of `path` that the caller chooses and later removes.
     ///
     /// # Errors
-    /// As [`Store::stage`]; when the hidden name is taken, or the store knows no hidden names.
+    /// As [`Store::stage`]; when the hidden name exists, or the store does not support hidden names.
     fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
 }
 
@@ -243,13 +246,7 @@ pub fn store_of(path: &str) -> Result<Arc<dyn Store>> {
     if local_path(path)?.is_some() {
         return Ok(Arc::new(LocalStore::default()));
     }
-    match path.split_once("://") {
-        // The emulator that array_record is tested with speaks JSON alone.
-        Some((gcs::SCHEME, _)) if options_of(path).is_none() && std::env::var_os("CLOUD_STORAGE_EMULATOR_ENDPOINT").is_some() => {
-            Ok(Arc::new(GcsStore::default()))
-        }
-        _ => remote::store(path),
-    }
+    remote::store(path)
 }
 
 /// Opens `path` in its store; see [`Store::open_with_tail`].

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opening a named pipe would wait for somebody who writes to it; on files the flag means nothing.
+/// Without it, opening a named pipe would wait for a writer; it has no effect on regular files.
 #[expect(clippy::cast_possible_wrap, reason = "a flag of the C interface, where flags are signed")]
 pub(crate) const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
@@ -33,7 +33,7 @@ impl LocalFile {
         Self::open_as(path, &resolved_path(path)?)
     }
 
-    /// Opens what `name` leads to; `path` is what errors will call it.
+    /// Opens `name`; errors show `path`.
     pub(crate) fn open_as(path: &str, name: &str) -> Result<Self> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => Error::NotFound { path: path.to_owned() },
@@ -43,10 +43,10 @@ impl LocalFile {
         Self::from_file(path, file)
     }
 
-    /// Serves a file that is open already, such as an unnamed temporary one; `path` is what errors will call it.
+    /// Wraps an open file, such as an unnamed temporary one; errors show `path`.
     ///
     /// # Errors
-    /// [`Error::Open`] when it cannot be inspected, or is no regular file.
+    /// [`Error::Open`] when it cannot be inspected, or is not a regular file.
     pub fn from_file(path: &str, file: File) -> Result<Self> {
         let failed = |source| Error::Open { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(failed)?;
@@ -54,7 +54,7 @@ impl LocalFile {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
         if !metadata.is_file() {
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "pipes and devices have no ranges to read")));
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "pipes and devices do not support reads of ranges")));
         }
         Ok(Self { path: path.to_owned(), file, identity: identity_of(&metadata) })
     }
@@ -75,7 +75,7 @@ impl LocalFile {
     }
 }
 
-/// As [`std::os::unix::fs::FileExt::read_exact_at`], past the C library: its `pread` can be cancelled, and pays for that at each call.
+/// As [`std::os::unix::fs::FileExt::read_exact_at`], without the C library, whose `pread` is a cancellation point with a cost for each call.
 pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match rustix::io::pread(file, &mut *buffer, offset) {
@@ -91,7 +91,7 @@ pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64)
     Ok(())
 }
 
-/// As [`read_exact_at`], into new memory, which is not made zeros before.
+/// As [`read_exact_at`], into new memory that is not zeroed first.
 pub(crate) fn read_new_at(file: &File, len: usize, mut offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -103,7 +103,7 @@ pub(crate) fn read_new_at(file: &File, len: usize, mut offset: u64) -> io::Resul
             Err(error) => return Err(error.into()),
         }
     }
-    // Memory may have more room than it was asked for.
+    // The allocator may return more capacity than requested.
     bytes.truncate(len);
     Ok(bytes)
 }
@@ -175,9 +175,9 @@ fn walk(directory: &Path, files: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let path = entry.path();
-        // A link to a directory is followed once by its target's metadata; a dangling link is nobody's data.
+        // The metadata of a linked directory is that of its target; a dangling link is skipped.
         match fs::metadata(&path) {
-            // A linked directory may lead back up; only real ones are walked.
+            // A linked directory may lead to one of its parents; only real directories are walked.
             Ok(metadata) if metadata.is_dir() && entry.file_type().map_err(failed)?.is_symlink() => {}
             Ok(metadata) if metadata.is_dir() => walk(&path, files)?,
             Ok(metadata) if metadata.is_file() => files.push(utf8(&path)?),
@@ -212,21 +212,23 @@ mod tests {
 
     type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
+    // rustix cannot create pipes on other systems.
+    #[cfg(target_os = "linux")]
     #[test]
     fn named_pipe_is_refused_and_not_waited_for() -> TestResult {
-        let folder = tempfile::tempdir()?;
-        let pipe = folder.path().join("a.tar");
+        let directory = tempfile::tempdir()?;
+        let pipe = directory.path().join("a.tar");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)?;
         let path = pipe.display().to_string();
         assert!(matches!(LocalFile::open(&path), Err(Error::Open { .. })));
-        assert!(LocalStore::default().list(&folder.path().display().to_string())?.is_empty());
+        assert!(LocalStore::default().list(&directory.path().display().to_string())?.is_empty());
         Ok(())
     }
 
     #[test]
     fn ranges_of_a_file_come_as_they_were_asked_and_none_goes_beyond_its_end() -> TestResult {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a").display().to_string();
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("a").display().to_string();
         fs::write(&path, b"0123456789")?;
         let file = crate::open_with_tail(&path, 1 << 40)?;
         assert_eq!(file.read_ranges(&[8..10, 0..3, 4..4])?, [b"89".as_slice(), b"012", b""]);
@@ -238,8 +240,8 @@ mod tests {
 
     #[test]
     fn file_that_shrinks_after_it_was_opened_is_a_short_read_that_names_it() -> TestResult {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a.tar");
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("a.tar");
         fs::write(&path, [7; 100])?;
         let file = LocalFile::open(&path.display().to_string())?;
         fs::write(&path, [7; 50])?;
@@ -252,8 +254,8 @@ mod tests {
 
     #[test]
     fn ranges_that_overlap_are_empty_or_stand_in_any_order_are_read_as_they_stand() -> TestResult {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a.tar");
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("a.tar");
         let content: Vec<u8> = (0..=255).cycle().take(1000).collect();
         fs::write(&path, &content)?;
         let file = LocalFile::open(&path.display().to_string())?;
@@ -266,13 +268,13 @@ mod tests {
 
     #[test]
     fn dangling_links_and_link_loops_end_the_search() -> TestResult {
-        let folder = tempfile::tempdir()?;
-        fs::create_dir(folder.path().join("d"))?;
-        fs::write(folder.path().join("d/a.tar"), b"x")?;
-        std::os::unix::fs::symlink("missing", folder.path().join("dangling.tar"))?;
-        std::os::unix::fs::symlink("loop.tar", folder.path().join("loop.tar"))?;
-        std::os::unix::fs::symlink("..", folder.path().join("d/up"))?;
-        let found = LocalStore::default().list(&folder.path().display().to_string())?;
+        let directory = tempfile::tempdir()?;
+        fs::create_dir(directory.path().join("d"))?;
+        fs::write(directory.path().join("d/a.tar"), b"x")?;
+        std::os::unix::fs::symlink("missing", directory.path().join("dangling.tar"))?;
+        std::os::unix::fs::symlink("loop.tar", directory.path().join("loop.tar"))?;
+        std::os::unix::fs::symlink("..", directory.path().join("d/up"))?;
+        let found = LocalStore::default().list(&directory.path().display().to_string())?;
         assert_eq!(found.len(), 1);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A whole local file as bytes, whose pages all processes of the machine share.
+//! A whole local file as bytes, whose pages are shared by all processes of the machine.
 
 use crate::{Error, LocalFile, Result};
 use memmap2::Mmap;
@@ -6,9 +6,9 @@ use std::ops::Deref;
 
 /// A read-only mapping of a file that is published atomically and never written in place.
 ///
-/// Nothing is read when it is made: the system brings a page when it is first touched, and takes it back when memory is short. A file that somebody cuts
-/// while it is mapped ends the process with SIGBUS when a page behind its end is touched; there is no defence against that but copying, so only files of
-/// ours, which are replaced by a rename and leave the old content to those who map it, are meant for this.
+/// Creating a mapping reads nothing: the system loads a page when it is first accessed, and evicts it when memory is short. If a mapped file is
+/// truncated, accessing a page past its end ends the process with SIGBUS. Only copying would prevent that, so map only files that this project
+/// writes: they are replaced by a rename, and existing mappings keep the old content.
 #[derive(Debug)]
 pub struct MappedFile {
     path: String,
@@ -32,19 +32,12 @@ impl MappedFile {
     pub fn path(&self) -> &str {
         &self.path
     }
-
-    /// Says that pages will be needed in no order, so that reading ahead would be in vain.
-    pub fn expect_random_access(&self) {
-        if let Some(map) = &self.map {
-            let _advice = map.advise(memmap2::Advice::Random);
-        }
-    }
 }
 
 #[expect(unsafe_code, reason = "mapping a file is unsafe by nature; this is the one place of the workspace that does it")]
 fn map(file: &LocalFile) -> std::io::Result<Mmap> {
-    // SAFETY: the slice stays valid as long as the file is neither written nor cut under the mapping. The files that are opened here are published by
-    // rename and never written again; whoever replaces one makes another inode. Readers take no number in them for granted.
+    // SAFETY: the slice stays valid as long as the file is neither written nor truncated while it is mapped. The files that are opened here are
+    // published by a rename and never written again; a replacement creates another inode. Readers do not trust any number in them.
     unsafe { Mmap::map(file.as_file()) }
 }
 
@@ -62,8 +55,8 @@ mod tests {
 
     #[test]
     fn replaced_file_keeps_its_old_content_for_those_who_mapped_it() -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a").display().to_string();
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("a").display().to_string();
         std::fs::write(&path, b"old")?;
         let mapped = MappedFile::open(&path)?;
         std::fs::write(format!("{path}.new"), b"new")?;
@@ -73,12 +66,12 @@ mod tests {
     }
 
     #[test]
-    fn empty_file_is_no_bytes_and_a_folder_is_an_error() -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a").display().to_string();
+    fn empty_file_has_no_bytes_and_a_directory_is_an_error() -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("a").display().to_string();
         std::fs::write(&path, b"")?;
         assert!(MappedFile::open(&path)?.is_empty());
-        assert!(matches!(MappedFile::open(&folder.path().display().to_string()), Err(Error::Open { .. })));
+        assert!(matches!(MappedFile::open(&directory.path().display().to_string()), Err(Error::Open { .. })));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! The files that rows point into, with a bounded number of them open at once.
+//! The files that rows reference, with a bounded number of them open at a time.
 //!
-//! A table may name more image files than a process may open. A file that was closed meanwhile is opened again when it is read; the invariant: it is
-//! then still the version that was seen first.
+//! A table may name more image files than a process may open. A file that was closed is opened again when it is read; the invariant: it must still be
+//! the version that was seen first.
 
 use crate::{Error, Identity, RangeRead, Result, Roots, store_of};
 use bytes::Bytes;
@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Each split at work has a few of these; together they stay below the usual limit of 1,024 descriptors.
+/// Each running split has a few of these; together they stay below the usual limit of 1,024 descriptors.
 const MAX_OPEN: usize = 32;
 
 #[derive(Debug, Default, Clone)]
 pub struct OpenFiles {
     recent: Arc<Mutex<Recent>>,
-    /// Where paths may lead; anywhere, where they are the user's own.
+    /// Where paths may lead. Paths that the user named are not restricted.
     roots: Option<Roots>,
 }
 
@@ -26,7 +26,7 @@ struct Recent {
 }
 
 impl OpenFiles {
-    /// For paths that stand in data.
+    /// For paths stored in data.
     #[must_use]
     pub fn below(roots: Roots) -> Self {
         Self { roots: Some(roots), ..Self::default() }
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn more_files_than_stay_open_can_all_be_read() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let files = OpenFiles::default();
-        let path = |number: u8| folder.path().join(number.to_string()).display().to_string();
+        let path = |number: u8| directory.path().join(number.to_string()).display().to_string();
         let objects: Vec<_> = (0..100)
             .map(|number| {
                 fs::write(path(number), [number]).unwrap();
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn file_that_was_replaced_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a").display().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a").display().to_string();
         fs::write(&path, "first").unwrap();
         let files = OpenFiles::default();
         let object = files.open(&path).unwrap();

@@ -1,19 +1,20 @@
 //! Whether a path is local or names an object in a store.
 //!
-//! Everything that takes a path asks here. The invariant: a path that looks like a URL is served by its store, is a file URL, or is an error; it is never
-//! the name of a local directory.
+//! Every function that takes a path uses this module. The invariant: a path that looks like a URL is served by its store, is a file URL, or is an
+//! error; it is never treated as the name of a local directory.
 
 use crate::secrets::is_store_scheme;
 use crate::{Error, Result, is_remote};
+use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
-/// The local path that `path` means, with file URLs resolved; `None` for a path of a store.
+/// The local path of `path`, with file URLs resolved; `None` for a path of a store.
 ///
 /// File URLs are `file:/abs`, `file:///abs` and `file://localhost/abs`, percent-encoded. A colon alone does not make a URL: `12:30.csv` is a local file.
 ///
 /// # Errors
 /// [`Error::UnsupportedScheme`] for a scheme that no store serves, [`Error::FileUrl`] for a file URL without an absolute path of this machine, and
-/// [`Error::SingleSlash`] for `s3:/bucket`, as a path library leaves of a URL, and `s3:bucket`.
+/// [`Error::SingleSlash`] for `s3:/bucket`, which path libraries make of a URL, and `s3:bucket`.
 pub fn local_path(path: &str) -> Result<Option<Cow<'_, str>>> {
     let Some((scheme, rest)) = split_scheme(path) else { return Ok(Some(Cow::Borrowed(path))) };
     if scheme.eq_ignore_ascii_case("file") {
@@ -28,31 +29,31 @@ pub fn local_path(path: &str) -> Result<Option<Cow<'_, str>>> {
     }
 }
 
-/// As [`local_path`], and paths of stores as they are.
+/// As [`local_path`]; paths of stores are returned unchanged.
 ///
 /// # Errors
-/// As there.
+/// As [`local_path`].
 pub fn resolved_path(path: &str) -> Result<Cow<'_, str>> {
     Ok(local_path(path)?.unwrap_or(Cow::Borrowed(path)))
 }
 
-/// Whether `path` means this machine, also where the path is not valid: options of a store do not belong to it.
+/// Whether `path` is local, including paths that are not valid: options of a store do not apply to it.
 #[must_use]
 pub fn is_local(path: &str) -> bool {
     split_scheme(path).is_none_or(|(scheme, _)| scheme.eq_ignore_ascii_case("file"))
 }
 
-/// `(scheme, what follows the colon)` of what looks like a URL.
+/// `(scheme, rest after the colon)` of text that looks like a URL.
 fn split_scheme(path: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = path.split_once(':')?;
-    // Layers of fsspec, such as `simplecache::s3://`, have colons and slashes further on.
+    // Chained fsspec URLs, such as `simplecache::s3://`, contain further colons and slashes.
     let (scheme, rest) = match rest.split_once("://") {
         Some((layers, _)) if rest.starts_with(':') && !layers.contains('/') => path.split_at_checked(scheme.len() + 1 + layers.len())?,
         _ => (scheme, rest),
     };
     let rest = rest.strip_prefix(':').unwrap_or(rest);
     let is_file = scheme.eq_ignore_ascii_case("file");
-    // A single letter is a drive of another system, and a name like any other here.
+    // A single letter is a drive of another operating system; here it is an ordinary name.
     let is_scheme = scheme.len() > 1
         && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '.' | '-' | '_' | ':'));
@@ -74,36 +75,11 @@ fn file_url<'a>(path: &str, rest: &'a str) -> Result<Cow<'a, str>> {
     if !local.starts_with('/') {
         return Err(refused("its path is not absolute"));
     }
-    let decoded = percent_decoded(local).ok_or_else(|| refused("it is not valid UTF-8 after percent-decoding"))?;
+    let decoded = percent_decode_str(local).decode_utf8().map_err(|_| refused("it is not valid UTF-8 after percent-decoding"))?;
     if decoded.contains('\0') {
         return Err(refused("it holds a NUL character"));
     }
     Ok(decoded)
-}
-
-/// A percent sign without two hexadecimal digits after it stays, as everywhere else.
-fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
-    }
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((first, tail)) = rest.split_first() {
-        let escaped = match rest {
-            [b'%', high, low, ..] => Some((char::from(*high).to_digit(16), char::from(*low).to_digit(16))),
-            _ => None,
-        };
-        match escaped {
-            Some((Some(high), Some(low))) => {
-                bytes.push(u8::try_from(high * 16 + low).ok()?);
-                rest = rest.get(3..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
 #[cfg(test)]
@@ -138,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_url_and_is_not_served_is_an_error() {
+    fn url_of_an_unserved_scheme_is_an_error() {
         for (path, name) in
             [("s4://b/x", "s4"), ("S3://b/x", "S3"), ("a+b.c-d://x", "a+b.c-d"), ("simplecache::s3://b/x", "simplecache::s3"), ("x_y://z", "x_y")]
         {

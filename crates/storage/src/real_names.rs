@@ -1,25 +1,25 @@
-//! Local files under one name each.
+//! Canonical names of local files.
 
 use crate::local_path;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The one name of a file, from whatever folder and through whatever links its folder is named. Its own name stays: the format follows from it.
+/// Resolves the directory of a path and its links, so that each file has one name. The file name itself is kept, because the format follows from it.
 #[derive(Debug, Default)]
 pub struct RealNames(HashMap<PathBuf, PathBuf>);
 
 impl RealNames {
-    /// The name of the file at `path`; as it is when its folder is gone, and for URLs of other stores.
+    /// The canonical name of the file at `path`; unchanged if its directory is missing, and for URLs.
     pub fn of(&mut self, path: &str) -> String {
         let Ok(Some(local)) = local_path(path) else { return path.to_owned() };
         let plain = Path::new(&*local);
         let Some(name) = plain.file_name() else { return path.to_owned() };
-        let folder = plain.parent().filter(|folder| *folder != "").unwrap_or(Path::new("."));
-        let real = match self.0.get(folder) {
+        let directory = plain.parent().filter(|directory| *directory != "").unwrap_or(Path::new("."));
+        let real = match self.0.get(directory) {
             Some(real) => real,
-            None => match fs::canonicalize(folder) {
-                Ok(real) => self.0.entry(folder.to_owned()).or_insert(real),
+            None => match fs::canonicalize(directory) {
+                Ok(real) => self.0.entry(directory.to_owned()).or_insert(real),
                 Err(_gone) => return path.to_owned(),
             },
         };

@@ -1,7 +1,7 @@
-//! Where paths that stand in data may lead.
+//! Restricts where paths stored in data may lead.
 //!
-//! A path in a row was written by whoever made the file, so it must not decide what is read with the user's rights. The invariant: a file is judged by
-//! the place that its open descriptor has, not by the name it was asked for; so links are followed, and none leads out.
+//! A path in a row was written by the author of the file, so it must not decide what is read with the user's permissions. The invariant: a file is
+//! checked by the location of its open descriptor, not by the requested name; so links are followed, and none leads outside.
 
 use crate::remote::is_named;
 use crate::{Error, LocalFile, RangeRead, Result, is_remote, local_path, resolved_path, store_of};
@@ -25,7 +25,7 @@ struct Named {
 }
 
 impl Roots {
-    /// Of a job that reads `inputs`: their directories, and `roots`. A file and a glob stand for the directory that holds them.
+    /// The roots of a job that reads `inputs`: their directories, and `roots`. A file or a glob stands for its directory.
     #[must_use]
     pub fn new(inputs: &[String], roots: &[String]) -> Self {
         Self(Arc::new(Named { inputs: inputs.to_vec(), roots: roots.to_vec(), local: OnceLock::new() }))
@@ -37,7 +37,7 @@ impl Roots {
         self.open_with_tail(path, None)
     }
 
-    /// As [`crate::Store::open_with_tail`], where the length of a tail is given.
+    /// As [`crate::Store::open_with_tail`] if a tail length is given.
     ///
     /// # Errors
     /// As [`Roots::open`].
@@ -64,7 +64,7 @@ impl Roots {
             std::io::ErrorKind::NotFound => Error::NotFound { path: path.to_owned() },
             _ => Error::Open { path: path.to_owned(), source },
         };
-        // Without access, so that nothing happens to what lies there: opening a device may do something to it.
+        // Opened with `O_PATH`, because opening a device may have side effects.
         let found = rustix::fs::open(&*resolved_path(path)?, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| failed(error.into()))?;
         let handle = format!("/proc/self/fd/{}", found.as_raw_fd());
         self.check(path, &fs::read_link(&handle).map_err(failed)?)?;
@@ -77,7 +77,7 @@ impl Roots {
         let real = fs::canonicalize(&*resolved_path(path)?).map_err(failed)?;
         self.check(path, &real)?;
         let file = LocalFile::open_as(path, &real.display().to_string())?;
-        // What was a directory a moment ago may be a link now.
+        // A directory may have been replaced by a link.
         self.check(path, &fs::canonicalize(&real).map_err(failed)?)?;
         Ok(file)
     }
@@ -86,7 +86,7 @@ impl Roots {
         if self.local().iter().any(|root| real.starts_with(root)) { Ok(()) } else { Err(Error::OutsideRoots { path: path.to_owned() }) }
     }
 
-    /// Without links. One that does not exist holds nothing.
+    /// Without links. A root that does not exist is ignored.
     fn local(&self) -> &BTreeSet<PathBuf> {
         self.0.local.get_or_init(|| {
             let local = |path: &String| local_path(path).ok().flatten().map(Cow::into_owned);
@@ -96,7 +96,7 @@ impl Roots {
     }
 
     fn holds_remote(&self, path: &str) -> bool {
-        // No store resolves these, but a server of HTTP may.
+        // Stores do not resolve these, but an HTTP server may.
         let climbs = |part: &str| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
         if path.contains('\0') || path.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '\\']).any(climbs)) {
             return false;
@@ -108,7 +108,7 @@ impl Roots {
     }
 }
 
-/// The directory that a local input stands for.
+/// The directory of a local input.
 fn directory_of(path: &str) -> String {
     let directory = |path: &str| match path.rsplit_once('/') {
         Some(("", _)) => "/".to_owned(),
@@ -122,7 +122,7 @@ fn directory_of(path: &str) -> String {
     }
 }
 
-/// The prefix that a remote input stands for. What has the name of a shard is one, for a store knows no directories.
+/// The prefix of a remote input. A path with the file name of a shard is itself a prefix, because a store has no directories.
 fn prefix_of(path: &str) -> &str {
     let head = path.find(WILDCARDS).and_then(|at| path.get(..at)).map_or(path, |head| head.rsplit_once('/').map_or(head, |(head, _)| head));
     let head = head.trim_end_matches('/');
@@ -143,9 +143,9 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_lies_below_a_root_is_read_and_no_name_leads_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).display().to_string();
+    fn files_below_a_root_are_read_and_no_name_leads_outside() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).display().to_string();
         for name in ["in", "in/deep", "out", "inn"] {
             fs::create_dir(at(name)).unwrap();
         }

@@ -1,34 +1,33 @@
-//! Room on a disk without a name: it is gone with the process, however that ends.
+//! Unnamed temporary disk space: it is freed when the process ends, however it ends.
 
 use crate::local::read_exact_at;
 use crate::{Error, Result};
-use rustix::fs::{Mode, OFlags};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file that never has a name. Any number of threads append to it and read from it.
+/// An unnamed file. Any number of threads append to it and read from it.
 #[derive(Debug)]
 pub struct ScratchFile {
-    folder: String,
+    directory: String,
     file: File,
     end: AtomicU64,
 }
 
 impl ScratchFile {
     /// # Errors
-    /// [`Error::Stage`] when `folder` cannot take a file.
-    pub fn create_in(folder: &Path) -> Result<Self> {
-        let named = folder.display().to_string();
-        let file = unnamed(folder).map_err(|source| Error::Stage { path: named.clone(), source })?;
-        Ok(Self { folder: named, file, end: AtomicU64::new(0) })
+    /// [`Error::Stage`] when no file can be created in `directory`.
+    pub fn create_in(directory: &Path) -> Result<Self> {
+        let named = directory.display().to_string();
+        let file = unnamed(directory).map_err(|source| Error::Stage { path: named.clone(), source })?;
+        Ok(Self { directory: named, file, end: AtomicU64::new(0) })
     }
 
-    /// Returns where the bytes begin.
+    /// Appends `bytes` and returns their offset.
     ///
     /// # Errors
-    /// [`Error::Write`], mostly because the disk is full.
+    /// [`Error::Write`], usually because the disk is full.
     pub fn append(&self, mut bytes: &[u8]) -> Result<u64> {
         let start = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut offset = start;
@@ -39,7 +38,7 @@ impl ScratchFile {
                     offset += len as u64;
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Error::Write { path: self.folder.clone(), source: error.into() }),
+                Err(error) => return Err(Error::Write { path: self.directory.clone(), source: error.into() }),
             }
         }
         Ok(start)
@@ -49,21 +48,32 @@ impl ScratchFile {
     /// [`Error::Read`].
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let len = buffer.len();
-        read_exact_at(&self.file, buffer, offset).map_err(|source| Error::Read { path: self.folder.clone(), offset, len, source })
+        read_exact_at(&self.file, buffer, offset).map_err(|source| Error::Read { path: self.directory.clone(), offset, len, source })
     }
 }
 
-fn unnamed(folder: &Path) -> io::Result<File> {
-    match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
+#[cfg(target_os = "linux")]
+fn unnamed(directory: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+
+    match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
-        // Some file systems cannot make a file without a name; then it has one for a moment.
-        Err(_unsupported) => {
-            let path = folder.join(format!(".shardmill-{}.scratch", uuid::Uuid::new_v4().simple()));
-            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        }
+        // Some file systems cannot create an unnamed file.
+        Err(_unsupported) => unlinked(directory),
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(directory: &Path) -> io::Result<File> {
+    unlinked(directory)
+}
+
+/// The file has a name for a moment, and keeps it if the process is killed in between.
+fn unlinked(directory: &Path) -> io::Result<File> {
+    let path = directory.join(format!(".shardmill-{}.scratch", uuid::Uuid::new_v4().simple()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -71,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_appended_is_read_back_and_no_name_is_left() -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let folder = tempfile::tempdir()?;
-        let scratch = ScratchFile::create_in(folder.path())?;
+    fn appended_bytes_are_read_back_and_no_name_is_left() -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let directory = tempfile::tempdir()?;
+        let scratch = ScratchFile::create_in(directory.path())?;
         let places = [scratch.append(b"one")?, scratch.append(b"three")?];
         let mut buffer = [0; 5];
         scratch.read_at(places[1], &mut buffer)?;
         assert_eq!(&buffer, b"three");
         assert!(matches!(scratch.read_at(places[1] + 1, &mut buffer), Err(Error::Read { .. })));
-        assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
+        assert_eq!(std::fs::read_dir(directory.path())?.count(), 0);
         Ok(())
     }
 }

@@ -1,10 +1,11 @@
-//! What must not be shown: values of options, credentials, and what stands in addresses beside the place.
+//! Hides secrets in messages: values of options, credentials, and those parts of addresses that are not the location.
 //!
-//! Messages quote paths, options and the words of other libraries, so no place that makes one can know what is in it. Instead secrets are registered
-//! where they enter the process, and every message goes through [`redacted`] before a user sees it. The invariant: an option is taken for a secret
-//! unless it is known to be none.
+//! Messages quote paths, options and texts of other libraries, so the code that builds one cannot know what it contains. Instead, secrets are
+//! registered where they enter the process, and every message passes through [`redacted`] before a user sees it. The invariant: an option is treated
+//! as secret unless it is known to be harmless.
 
 use crate::append_list::AppendList;
+use crate::remote::Service;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -61,7 +62,7 @@ const HARMLESS: [&str; 44] = [
     "virtual_hosted_style_request",
 ];
 
-/// Parameters of a query that say what is asked for, and not who asks.
+/// Query parameters that name what is requested and contain no credentials.
 const HARMLESS_PARAMETERS: [&str; 21] = [
     "alt",
     "comp",
@@ -103,13 +104,13 @@ const SECRET_WORDS: [&str; 14] = [
     "STRING",
     "TOKEN",
 ];
-/// Stores whose variables these are.
+/// Prefixes of variables that belong to stores.
 const STORES: [&str; 8] = ["AWS", "AZURE", "GCP", "GCS", "GOOGLE", "HF", "HUGGING", "HUGGINGFACE"];
 
-/// Between the parameters of an address.
+/// Separators of the parameters of an address.
 const MARKS: [char; 3] = ['?', '&', ';'];
 
-/// Shorter values stand in messages by chance.
+/// Shorter values occur in messages by chance.
 const SHORTEST: usize = 6;
 const HIDDEN: &str = "…";
 
@@ -119,12 +120,12 @@ pub(crate) fn is_harmless(option: &str) -> bool {
     HARMLESS.binary_search(&option).is_ok()
 }
 
-/// What is registered. Nothing is locked: a child that was forked finds it in order.
+/// Registered secrets. The list is lock-free, so a forked child finds it consistent.
 static KNOWN: AppendList<Known> = AppendList::new();
 
 struct Known {
     secret: String,
-    /// As it may stand in a message, the longest first.
+    /// All forms in which it may occur in a message, the longest first.
     forms: Vec<String>,
 }
 
@@ -134,7 +135,7 @@ impl fmt::Debug for Known {
     }
 }
 
-/// From now on, `secret` is in no message of this process. Of a text that is JSON, its parts are hidden as well.
+/// From now on, `secret` is hidden in all messages of this process. If it is JSON, its parts are hidden as well.
 pub fn hide(secret: &str) {
     let text = secret.trim();
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) {
@@ -150,7 +151,7 @@ fn hide_parts(value: &Value) {
     match value {
         Value::String(text) => hide(text),
         Value::Array(values) => values.iter().for_each(hide_parts),
-        // What tells where to ask, and for whom, is known to everybody.
+        // Endpoints and account names are public.
         Value::Object(values) => {
             let is_secret =
                 |name: &str| !name.ends_with("_uri") && !name.ends_with("_url") && !matches!(name, "type" | "universe_domain" | "project_id");
@@ -169,7 +170,7 @@ fn add(secret: &str) {
     }
 }
 
-/// A secret as itself, and as programs write it into requests, addresses and messages.
+/// A secret itself, and its encodings in requests, addresses and messages.
 fn forms_of(secret: &str) -> Vec<String> {
     const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     const IN_PATHS: AsciiSet = UNRESERVED.remove(b'/');
@@ -197,7 +198,7 @@ fn forms_of(secret: &str) -> Vec<String> {
     forms
 }
 
-/// What base64 makes of it behind so many other bytes, as in `name:password`: the characters that no neighbour decides about.
+/// Its base64 form after `before` other bytes, as in `name:password`: only the characters that do not depend on neighbouring bytes.
 fn in_base64(secret: &[u8], before: usize) -> [String; 2] {
     let padded = [vec![0; before], secret.to_vec()].concat();
     let (skip, end) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
@@ -205,7 +206,7 @@ fn in_base64(secret: &[u8], before: usize) -> [String; 2] {
     [cut(STANDARD_NO_PAD.encode(&padded)), cut(URL_SAFE_NO_PAD.encode(&padded))]
 }
 
-/// The digits behind each `%` in small letters.
+/// Converts the digits after each `%` to lower case.
 fn lower_hex(encoded: &str) -> String {
     let mut parts = encoded.split('%');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -227,7 +228,7 @@ fn ascii(json: &str) -> String {
     text
 }
 
-/// Registers the secrets of environment variables that stores look at. Called where they are looked at.
+/// Registers secrets in environment variables that stores read. Called where they are read.
 pub(crate) fn hide_environment() {
     for (name, value) in std::env::vars_os() {
         let (Some(name), Some(value)) = (name.to_str().map(str::to_ascii_uppercase), value.to_str()) else { continue };
@@ -243,14 +244,14 @@ pub(crate) fn hide_environment() {
     }
 }
 
-/// Whether a variable says where a secret lies, or whose it is, and not what it is.
+/// Whether a variable names the location or the owner of a secret, and not the secret itself.
 fn is_place(name: &str, value: &str) -> bool {
     ["_FILE", "_PATH", "_DIR", "_URI", "_URL", "_NAME", "_HOME"].iter().any(|end| name.ends_with(end))
         || value.contains("://")
         || (value.starts_with(['/', '~', '.']) && std::path::Path::new(value).components().count() > 1)
 }
 
-/// Registers what stands in an address beside the place, so that it is hidden in whatever form a library quotes it.
+/// Registers the parts of an address that are not its location, so that they are hidden however a library quotes them.
 pub(crate) fn hide_in_url(url: &str) {
     for secret in Url::of(url).map(|url| url.secrets()).unwrap_or_default() {
         add(secret);
@@ -260,25 +261,26 @@ pub(crate) fn hide_in_url(url: &str) {
     }
 }
 
-/// `text` without any secret that is registered, and without what addresses in it say beside the place.
+/// `text` without registered secrets, and without those parts of addresses that are not the location.
 #[must_use]
 pub fn redacted(text: &str) -> String {
     static ENVIRONMENT: OnceLock<()> = OnceLock::new();
     ENVIRONMENT.get_or_init(hide_environment);
     let mut found: Vec<&str> = KNOWN.iter().flat_map(|known| &known.forms).map(String::as_str).filter(|form| text.contains(form)).collect();
-    // The longest first: a secret may be a part of another one, whose rest would stay.
+    // The longest first: a secret may be part of another one, whose rest would remain.
     found.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
     let hidden = found.into_iter().fold(text.to_owned(), |text, form| text.replace(form, HIDDEN));
     without_keys_in_urls(&hidden)
 }
 
-/// Whether a scheme is the one of a store, so that nothing else can be meant by it.
+/// Whether a scheme belongs to a store, so that it cannot mean anything else.
 pub(crate) fn is_store_scheme(scheme: &str) -> bool {
-    const SCHEMES: [&str; 13] = ["http", "https", "s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "hf", "wasbs"];
-    SCHEMES.iter().any(|store| scheme.eq_ignore_ascii_case(store))
+    let scheme = scheme.to_ascii_lowercase();
+    // Azure's older scheme is not supported, but its addresses contain the same secrets.
+    Service::of(&scheme).is_some() || scheme == "wasbs"
 }
 
-/// Where the colon of an address is. What is called like a store needs no slashes.
+/// The position of the colon of an address. The scheme of a store needs no slashes.
 fn address_at(text: &str) -> Option<usize> {
     let is_store = |at: &usize| {
         let scheme = text.get(..*at).unwrap_or_default();
@@ -289,13 +291,13 @@ fn address_at(text: &str) -> Option<usize> {
     colons.into_iter().find(|at| text.get(at + 1..).is_some_and(|rest| rest.starts_with('/')) || is_store(at))
 }
 
-/// A path as it may be shown.
+/// A path in the form that may be shown.
 #[must_use]
 pub(crate) fn shown(path: &str) -> String {
     if path.contains(':') { without_keys_in_urls(path) } else { path.to_owned() }
 }
 
-/// Whether a path is an address that says more than a place: who asks, or with which signature.
+/// Whether a path is an address with credentials or a signature.
 #[must_use]
 pub fn has_keys(path: &str) -> bool {
     let is_key =
@@ -308,7 +310,7 @@ pub fn has_keys(path: &str) -> bool {
     path.contains(['@', '?', '#', ';']) && Url::of(path).is_some_and(|url| url.user.is_some() || reveals(&url))
 }
 
-/// `text`, of whose addresses only scheme, host, path and harmless parameters are left.
+/// `text` with addresses reduced to scheme, host, path and harmless parameters.
 fn without_keys_in_urls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -329,14 +331,14 @@ fn without_keys_in_urls(text: &str) -> String {
     out
 }
 
-/// The parts of an address, as far as one can be told: it may be malformed.
+/// The parts of an address, as far as they can be determined: it may be malformed.
 struct Url<'a> {
     /// With the slashes.
     scheme: &'a str,
     user: Option<&'a str>,
     /// Host and path.
     place: &'a str,
-    /// With the mark before it: `?`, or `;` for parameters of a path.
+    /// With the preceding mark: `?`, or `;` for parameters of a path.
     query: Option<&'a str>,
     fragment: Option<&'a str>,
 }
@@ -350,7 +352,7 @@ impl<'a> Url<'a> {
         if at == 0 {
             return None;
         }
-        // A password may have unquoted marks in it, so it is looked for first.
+        // A password may contain unquoted marks, so it is searched first.
         let user = userinfo(scheme.get(..at).unwrap_or_default(), rest);
         let (user, rest) = match user {
             Some(len) => (rest.get(..len), rest.get(len + 1..).unwrap_or_default()),
@@ -361,7 +363,7 @@ impl<'a> Url<'a> {
             Some((rest, fragment)) if is_web || fragment.contains('=') => (rest, Some(fragment)),
             _ => (rest, None),
         };
-        // Elsewhere it may be a wildcard, as in `s3://bucket/year=202?/month=1/`.
+        // In other schemes it may be a wildcard, as in `s3://bucket/year=202?/month=1/`.
         let is_query = |text: &str| {
             let name = text.split_once('=').map_or("", |(name, _)| name);
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'%'))
@@ -416,7 +418,7 @@ fn parameter(pair: &str) -> String {
     }
 }
 
-/// How long the part before the `@` is, where it is a name or a password and not the container or the revision of a path.
+/// The length of the part before the `@`, if it is a name or a password and not the container or the revision of a path.
 fn userinfo(scheme: &str, rest: &str) -> Option<usize> {
     let authority = rest.find(['/', '?', '#']).map_or(rest, |end| rest.get(..end).unwrap_or_default());
     if let Some(at) = authority.rfind('@') {
@@ -424,7 +426,7 @@ fn userinfo(scheme: &str, rest: &str) -> Option<usize> {
         let is_container = matches!(scheme, "abfs" | "abfss" | "adl") && !before.contains(':') && !before.to_ascii_lowercase().contains("%3a");
         return (!is_container).then_some(at);
     }
-    // `name:pass/word@host`: what follows the colon is not a port.
+    // `name:pass/word@host`: the text after the colon is not a port.
     let (_, port) = authority.split_once(':')?;
     let is_port = matches!(scheme, "http" | "https") && port.len() <= 5 && port.parse::<u16>().is_ok();
     if is_port { None } else { rest.rfind('@') }

@@ -1,9 +1,9 @@
-//! An object as a stream, for decoders that read from the start to the end.
+//! An object as a stream, for decoders that read from start to end.
 
 use crate::RangeRead;
 use std::io::{self, Read};
 
-/// Reads an object from its start. Best behind a buffer: each read is one of the object.
+/// Reads an object from its start. Wrap it in a buffer: each read is a read of the object.
 #[derive(Debug)]
 pub struct SequentialRead<'a> {
     object: &'a dyn RangeRead,

@@ -1,7 +1,7 @@
-//! An object of a store that will be read in small steps and nearly as a whole: an archive, whose headers tell where the next ones are.
+//! A remote object that is read in small steps and nearly completely, such as an archive, whose headers tell where the next ones are.
 //!
-//! A step at a time would cost a round trip each. Instead large pieces are fetched ahead, several requests at once, and lie on a disk in a file without a
-//! name, as a local file would; memory holds the pieces of one fetch. The invariant: no byte is asked of the store twice.
+//! Single steps would cost a round trip each. Instead, large pieces are fetched ahead with several concurrent requests, and stored in an unnamed file
+//! on disk; memory holds the pieces of one fetch. The invariant: no byte is requested from the store twice.
 
 use crate::{Error, Identity, RangeRead, Result, ScratchFile, len_within};
 use std::ops::Range;
@@ -11,20 +11,20 @@ const PIECE: u64 = 8 << 20;
 /// Pieces that are fetched together.
 const AHEAD: u64 = 4;
 
-/// Serves reads from what was fetched, and fetches more where that is needed.
+/// Serves reads from fetched pieces, and fetches more as needed.
 #[derive(Debug)]
 pub struct Spool {
     object: Arc<dyn RangeRead>,
     scratch: ScratchFile,
-    /// Where each piece begins in the scratch file.
+    /// The offset of each piece in the scratch file.
     places: Mutex<Vec<Option<u64>>>,
 }
 
 impl Spool {
-    /// `object` itself when no network lies between.
+    /// Returns `object` itself if it is local.
     ///
     /// # Errors
-    /// When the folder for temporary files (`TMPDIR`) takes none.
+    /// When no file can be created in the directory for temporary files (`TMPDIR`).
     pub fn over(object: Arc<dyn RangeRead>) -> Result<Arc<dyn RangeRead>> {
         if !object.is_remote() {
             return Ok(object);
@@ -38,7 +38,7 @@ impl Spool {
         piece * PIECE..piece.saturating_add(1).saturating_mul(PIECE).min(self.object.size())
     }
 
-    /// Where the pieces begin in the scratch file, those that are missing fetched.
+    /// The offsets of the pieces in the scratch file; missing pieces are fetched.
     fn fetched(&self, pieces: Range<u64>) -> Result<Vec<u64>> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = |places: &[Option<u64>], piece: u64| usize::try_from(piece).ok().and_then(|piece| *places.get(piece)?);
@@ -117,7 +117,7 @@ mod tests {
         }
 
         fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> Result<()> {
-            unreachable!("small steps are what a spool is there to avoid")
+            unreachable!("a spool must not issue small reads")
         }
 
         fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_in_any_order_find_what_the_object_holds_and_no_byte_is_fetched_twice() {
+    fn reads_in_any_order_return_the_bytes_of_the_object_and_fetch_none_twice() {
         let size = usize::try_from(PIECE * 9 + 12_345).unwrap();
         let content: Vec<u8> = (0..=250).cycle().take(size).collect();
         let far = Arc::new(Far { content: content.clone(), requests: AtomicUsize::new(0), bytes: AtomicUsize::new(0) });

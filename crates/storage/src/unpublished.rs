@@ -1,7 +1,8 @@
-//! The files in the making of one run, so that all of them can be taken away at once.
+//! The unpublished files of one run, so that all of them can be removed together.
 //!
-//! A thread that syncs a large file to a slow disk cannot be interrupted. A process that exits meanwhile would leave the file's hidden name behind; so a
-//! run that is stopped and cannot wait removes the names of its files itself. The invariant: a file that has its final name is not in here any more.
+//! A thread that syncs a large file to a slow disk cannot be interrupted. If the process exited meanwhile, it would leave the file's hidden name
+//! behind, so a run that is stopped and cannot wait removes the names of its files itself. The invariant: a file with its final name is no longer in
+//! this list.
 
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ struct State {
 }
 
 impl Unpublished {
-    /// Removes every file of the run that has no final name yet. Its writers find that out when they publish, and nobody starts another one.
+    /// Removes every file of the run that has no final name yet. Its writers get an error when they publish, and no new file can be started.
     pub fn abandon(&self) {
         let mut state = self.lock();
         state.is_abandoned = true;
@@ -30,7 +31,7 @@ impl Unpublished {
     }
 
     /// # Errors
-    /// [`Error::Stage`] when the run was abandoned; the file is then gone.
+    /// [`Error::Stage`] when the run was abandoned; the file is then removed.
     pub(crate) fn enter(&self, staging: &Path, target: &str) -> Result<()> {
         let mut state = self.lock();
         if state.is_abandoned {
@@ -67,8 +68,8 @@ mod tests {
 
     #[test]
     fn abandoned_run_leaves_what_it_published_and_nothing_else() -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let folder = tempfile::tempdir()?;
-        let target = |name: &str| folder.path().join(name).display().to_string();
+        let directory = tempfile::tempdir()?;
+        let target = |name: &str| directory.path().join(name).display().to_string();
         let (unpublished, other_run) = (Unpublished::default(), Unpublished::default());
         let done = LocalStaged::create(&target("done.tar"), &unpublished)?;
         Box::new(done).publish(Replace::Never)?;
@@ -76,10 +77,10 @@ mod tests {
         half.write_all(b"half")?;
         let _other = LocalStaged::create(&target("other.tar"), &other_run)?;
         unpublished.abandon();
-        assert_eq!(fs::read_dir(folder.path())?.count(), 2);
+        assert_eq!(fs::read_dir(directory.path())?.count(), 2);
         assert!(matches!(Box::new(half).publish(Replace::Never), Err(Error::Publish { .. })));
         assert!(matches!(LocalStaged::create(&target("late.tar"), &unpublished), Err(Error::Stage { .. })));
-        assert_eq!(fs::read_dir(folder.path())?.count(), 2);
+        assert_eq!(fs::read_dir(directory.path())?.count(), 2);
         Ok(())
     }
 }

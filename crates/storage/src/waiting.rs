@@ -1,12 +1,12 @@
-//! What a thread may do for others while it waits for a store.
+//! Hooks around the waits of a thread, so that it can release its core to others.
 //!
-//! Threads that read from a store are more than there are cores. A driver gives each a right to compute, and takes it back through this while the thread
-//! waits; so neither the store nor a core is idle, and no more threads compute than there are cores.
+//! There are more threads that read from a store than cores. A driver grants each thread a permit to compute, and takes it back through this hook
+//! while the thread waits; so neither the store nor a core is idle, and no more threads compute than there are cores.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Told when the thread that it belongs to begins to wait, and when it goes on.
+/// Called when its thread starts to wait, and when it continues.
 pub trait Waiting {
     fn begins(&self);
     fn ends(&self);
@@ -16,7 +16,7 @@ thread_local! {
     static TOLD: RefCell<Option<Rc<dyn Waiting>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`; `told` hears of each wait in it.
+/// Runs `work`; `told` is called around each wait in it.
 pub fn with_waiting<T>(told: Rc<dyn Waiting>, work: impl FnOnce() -> T) -> T {
     let before = TOLD.replace(Some(told));
     let _back = Back(before);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wait_of_the_work_is_told_and_none_behind_it() {
+    fn each_wait_of_the_work_is_reported_and_none_after_it() {
         let counting = Rc::new(Counting(Cell::default()));
         let told = Rc::clone(&counting);
         with_waiting(told, || (waiting(|| ()), waiting(|| ())));

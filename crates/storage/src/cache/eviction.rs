@@ -1,4 +1,4 @@
-//! Keeps a cache folder below its limit: what was used longest ago goes first.
+//! Keeps a cache directory below its limit by evicting the least recently used objects.
 
 use super::object::{BYTES, NAME, TABLE};
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// Looked at after so many parts of the limit were added by this process.
+/// The directory is checked each time this process has added a `PARTS`-th of the limit.
 const PARTS: u64 = 32;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Eviction {
     added: AtomicU64,
 }
 
-/// An object in the folder.
+/// An object in the directory.
 #[derive(Debug)]
 pub(super) struct Kept {
     base: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct Kept {
 
 impl Eviction {
     pub(super) fn new(limit: u64) -> Self {
-        // The first write looks: earlier processes may have left too much.
+        // The first write triggers a check, because earlier processes may have left too much.
         Self { limit, added: AtomicU64::new(limit) }
     }
 
@@ -51,7 +51,7 @@ impl Kept {
         fs::read_to_string(self.base.with_extension(NAME)).unwrap_or_default()
     }
 
-    /// The entries first: bytes without them are nothing.
+    /// Removes the entries first: bytes without entries are ignored.
     pub(super) fn remove(&self) -> io::Result<()> {
         for extension in [TABLE, BYTES, NAME] {
             match fs::remove_file(self.base.with_extension(extension)) {
@@ -63,10 +63,10 @@ impl Kept {
     }
 }
 
-/// All objects below `folder`.
-pub(super) fn kept(folder: &Path) -> io::Result<Vec<Kept>> {
+/// All objects below `directory`.
+pub(super) fn kept(directory: &Path) -> io::Result<Vec<Kept>> {
     let mut found = Vec::new();
-    for group in fs::read_dir(folder)? {
+    for group in fs::read_dir(directory)? {
         let Ok(objects) = fs::read_dir(group?.path()) else { continue };
         for object in objects.filter_map(io::Result::ok) {
             let path = object.path();
@@ -81,9 +81,9 @@ pub(super) fn kept(folder: &Path) -> io::Result<Vec<Kept>> {
     Ok(found)
 }
 
-/// Removes what was used longest ago until a tenth of the limit is free.
-pub(super) fn evict(folder: &Path, limit: u64) {
-    let Ok(mut all) = kept(folder) else { return };
+/// Removes the least recently used objects until a tenth of the limit is free.
+pub(super) fn evict(directory: &Path, limit: u64) {
+    let Ok(mut all) = kept(directory) else { return };
     let mut total: u64 = all.iter().map(|kept| kept.bytes).sum();
     if total <= limit {
         return;

@@ -1,9 +1,9 @@
-//! What was fetched once, kept on the disk of this machine for all of its processes.
+//! A cache on the local disk of bytes fetched from remote stores, shared by all processes of the machine.
 //!
-//! An object is two files, its bytes and a table with one entry for each block of them; versions of an object are objects of their own. A block counts when
-//! its entry bears the checksum of its bytes, so it does not matter in which order a crash let them reach the disk, and what is damaged is fetched again.
-//! Whoever fetches a block holds the lock of its region meanwhile; others wait and find it there. The invariant: a read gives the bytes of the store's
-//! version, or what the store said when it was asked.
+//! An object is stored as two files: its bytes, and a table with one entry per block. Each version of an object is stored separately. A block is
+//! valid if its entry contains the checksum of its bytes, so the order in which writes reach the disk before a crash does not matter, and damaged
+//! blocks are fetched again. A thread that fetches a block holds the lock of its region; other threads wait and then find the block. The invariant: a
+//! read returns the bytes of the store's version, or the store's own response.
 
 mod blocks;
 mod descriptors;
@@ -27,44 +27,44 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const OBJECTS: &str = "objects";
 
-/// A folder with what was fetched, of a limited size.
+/// A cache directory with a size limit.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    folder: PathBuf,
+    directory: PathBuf,
     locks: Locks,
     eviction: Eviction,
     descriptors: Descriptors,
-    /// The disk took nothing more: what comes now is read and not kept.
+    /// Set when the disk is full: from then on, bytes are read and not kept.
     is_full: AtomicBool,
 }
 
-/// What a cache folder holds.
+/// An entry of a cache directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// As the user would write it.
+    /// The path as the user would write it.
     pub path: String,
-    /// On the disk.
+    /// Bytes on the disk.
     pub bytes: u64,
-    /// Of the whole object.
+    /// Size of the whole object.
     pub size: u64,
     pub used: std::time::SystemTime,
 }
 
 impl Cache {
     /// # Errors
-    /// [`Error::Cache`] when the folder cannot be made or written by this user.
-    pub(crate) fn open(folder: &Path, limit: u64) -> Result<Arc<Self>> {
-        let failed = |source| Error::Cache { folder: folder.display().to_string(), source };
-        let folder = std::path::absolute(folder).map_err(failed)?;
-        let make = |name: &str| DirBuilder::new().recursive(true).mode(0o700).create(folder.join(name));
-        make(OBJECTS).and_then(|()| make(locks::FOLDER)).map_err(failed)?;
-        let probe = folder.join(format!(".probe-{}", uuid::Uuid::new_v4().simple()));
+    /// [`Error::Cache`] when the directory cannot be created or is not writable for this user.
+    pub(crate) fn open(directory: &Path, limit: u64) -> Result<Arc<Self>> {
+        let failed = |source| Error::Cache { directory: directory.display().to_string(), source };
+        let directory = std::path::absolute(directory).map_err(failed)?;
+        let make = |name: &str| DirBuilder::new().recursive(true).mode(0o700).create(directory.join(name));
+        make(OBJECTS).and_then(|()| make(locks::DIRECTORY)).map_err(failed)?;
+        let probe = directory.join(format!(".probe-{}", uuid::Uuid::new_v4().simple()));
         File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)?;
-        let locks = Locks::new(folder.join(locks::FOLDER));
-        Ok(Arc::new(Self { eviction: Eviction::new(limit), descriptors: Descriptors::default(), locks, is_full: AtomicBool::new(false), folder }))
+        let locks = Locks::new(directory.join(locks::DIRECTORY));
+        Ok(Arc::new(Self { eviction: Eviction::new(limit), descriptors: Descriptors::default(), locks, is_full: AtomicBool::new(false), directory }))
     }
 
-    /// Where the bytes of a version are kept; `None` when the object is larger than the cache may be.
+    /// The cached bytes of a version; `None` when the object is larger than the cache limit.
     ///
     /// # Errors
     /// [`Error::Cache`] when its files cannot be opened.
@@ -73,11 +73,11 @@ impl Cache {
             return Ok(None);
         }
         let name = format!("{:032x}", xxh3_128(format!("{path}\n{version}\n{size}").as_bytes()));
-        let base = self.folder.join(OBJECTS).join(name.get(..2).unwrap_or_default()).join(&name);
-        let failed = |source| Error::Cache { folder: self.folder.display().to_string(), source };
+        let base = self.directory.join(OBJECTS).join(name.get(..2).unwrap_or_default()).join(&name);
+        let failed = |source| Error::Cache { directory: self.directory.display().to_string(), source };
         match CachedObject::open(Arc::clone(self), &base, path, size) {
             Ok(object) => Ok(Some(object)),
-            // Nothing can be kept, and everything can be read.
+            // The cache cannot keep anything, but the object can still be read.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 self.disk_is_full();
                 Ok(None)
@@ -94,22 +94,22 @@ impl Cache {
         self.is_full.store(true, Ordering::Relaxed);
     }
 
-    /// So many bytes were added.
+    /// Records that `bytes` were added.
     fn grew(&self, bytes: u64) {
         if self.eviction.is_due(bytes) {
-            let _by_somebody_else = self.locks.alone("evict").map(|_held| eviction::evict(&self.folder.join(OBJECTS), self.eviction.limit()));
+            let _held_elsewhere = self.locks.alone("evict").map(|_held| eviction::evict(&self.directory.join(OBJECTS), self.eviction.limit()));
         }
     }
 }
 
-/// What is in a cache folder, the latest used first.
+/// The entries of a cache directory, most recently used first.
 ///
 /// # Errors
-/// [`Error::Cache`] when the folder cannot be read.
-pub fn cache_entries(folder: &str) -> Result<Vec<CacheEntry>> {
-    let failed = |source| Error::Cache { folder: folder.to_owned(), source };
+/// [`Error::Cache`] when the directory cannot be read.
+pub fn cache_entries(directory: &str) -> Result<Vec<CacheEntry>> {
+    let failed = |source| Error::Cache { directory: directory.to_owned(), source };
     let mut entries = Vec::new();
-    for kept in eviction::kept(&Path::new(folder).join(OBJECTS)).map_err(failed)? {
+    for kept in eviction::kept(&Path::new(directory).join(OBJECTS)).map_err(failed)? {
         let path = kept.object_path();
         entries.push(CacheEntry { path, bytes: kept.bytes, size: kept.size, used: kept.used });
     }
@@ -117,14 +117,14 @@ pub fn cache_entries(folder: &str) -> Result<Vec<CacheEntry>> {
     Ok(entries)
 }
 
-/// Removes what a cache folder holds, and says how many bytes that were. Processes that read from it go on, and fetch what they need.
+/// Removes the content of a cache directory and returns the number of bytes removed. Processes that read from it continue, and fetch what they need.
 ///
 /// # Errors
 /// [`Error::Cache`] when something cannot be removed.
-pub fn clear_cache(folder: &str) -> Result<u64> {
-    let failed = |source| Error::Cache { folder: folder.to_owned(), source };
+pub fn clear_cache(directory: &str) -> Result<u64> {
+    let failed = |source| Error::Cache { directory: directory.to_owned(), source };
     let mut removed = 0;
-    for kept in eviction::kept(&Path::new(folder).join(OBJECTS)).map_err(failed)? {
+    for kept in eviction::kept(&Path::new(directory).join(OBJECTS)).map_err(failed)? {
         removed += kept.bytes;
         kept.remove().map_err(failed)?;
     }

@@ -1,4 +1,4 @@
-//! The kept bytes of one version of an object.
+//! The cached bytes of one version of an object.
 
 use super::Cache;
 use super::blocks::{BLOCK, ENTRY, blocks_of, bytes_of, entry, is_there, missing, regions_of};
@@ -27,7 +27,7 @@ pub(crate) struct CachedObject {
     size: u64,
 }
 
-/// Blocks by number.
+/// Blocks by block number.
 type Blocks = BTreeMap<u64, Bytes>;
 
 impl CachedObject {
@@ -41,7 +41,7 @@ impl CachedObject {
         self.cache.descriptors.get(&self.base, || files(&self.base, &self.path, self.size))
     }
 
-    /// The bytes of each of `spans`; `fetch` is asked for runs of whole blocks that are not there, and gives their bytes in the same order.
+    /// The bytes of each of `spans`. `fetch` is called with runs of whole blocks that are missing, and returns their bytes in the same order.
     pub(crate) fn read(&self, spans: &[Range<u64>], fetch: impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
         if fresh::is_wanted() {
             return self.completed(spans, &fetch, |_| None);
@@ -50,7 +50,7 @@ impl CachedObject {
         spans.iter().map(kept).collect::<Option<Vec<_>>>().map_or_else(|| self.completed(spans, &fetch, kept), Ok)
     }
 
-    /// What is there in full, as one piece.
+    /// The bytes of `span` if all of them are cached.
     fn kept(&self, span: &Range<u64>) -> Option<Bytes> {
         if span.is_empty() {
             return Some(Bytes::new());
@@ -83,7 +83,7 @@ impl CachedObject {
         kept: impl Fn(&Range<u64>) -> Option<Bytes>,
     ) -> Result<Vec<Bytes>> {
         let regions = || spans.iter().flat_map(|span| regions_of(&blocks_of(span)));
-        // Without locks, or without room, everything still works: blocks are fetched twice.
+        // Everything works without locks or free space; blocks may then be fetched twice.
         let _held = self.cache.locks.regions(&self.base.to_string_lossy(), regions()).ok();
         let mut known = Blocks::new();
         let mut wanted = Vec::new();
@@ -132,7 +132,7 @@ impl CachedObject {
         whole.into()
     }
 
-    /// Bytes first, entries behind them.
+    /// Writes the bytes first, then their entries.
     fn keep(&self, run: &Range<u64>, bytes: &Bytes) {
         let Some(files) = self.files().ok().filter(|_| self.cache.keeps()) else { return };
         let block_len = usize::try_from(BLOCK).unwrap_or(usize::MAX);
@@ -147,7 +147,7 @@ impl CachedObject {
 
 impl Drop for CachedObject {
     fn drop(&mut self) {
-        // The time tells what was used last.
+        // The modification time records the last use.
         let _only_a_hint =
             File::options().append(true).open(self.base.with_extension(NAME)).and_then(|file| file.set_modified(std::time::SystemTime::now()));
     }
@@ -166,12 +166,12 @@ fn joined(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
 }
 
 fn files(base: &Path, path: &str, size: u64) -> io::Result<Files> {
-    if let Some(folder) = base.parent() {
-        fs::create_dir_all(folder)?;
+    if let Some(directory) = base.parent() {
+        fs::create_dir_all(directory)?;
     }
     let open = |extension: &str, len: u64| {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(base.with_extension(extension))?;
-        // Room is taken when blocks come. A file of another length is somebody else's mischief, and its checksums will say so.
+        // Space is allocated as blocks arrive. A file of the wrong length was changed by another program, and its checksums will not match.
         if file.metadata()?.len() != len {
             file.set_len(len)?;
         }

@@ -10,7 +10,7 @@ fn content() -> Vec<u8> {
     (0..SIZE).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect()
 }
 
-/// A store that counts what it is asked for.
+/// A store that counts its requests.
 #[derive(Default)]
 struct Source(AtomicU64);
 
@@ -41,49 +41,49 @@ fn read(object: &CachedObject, source: &Source, spans: &[Range<u64>]) {
     }
 }
 
-fn opened(folder: &Path) -> (Arc<Cache>, CachedObject) {
-    let cache = Cache::open(folder, 1 << 30).unwrap();
+fn opened(directory: &Path) -> (Arc<Cache>, CachedObject) {
+    let cache = Cache::open(directory, 1 << 30).unwrap();
     let object = cache.object("s3://bucket/key", "tag", SIZE).unwrap().unwrap();
     (cache, object)
 }
 
 #[test]
 fn each_byte_is_fetched_once_by_all_who_read_it_and_survives_them() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
     let spans = [10..20, 65_530..200_000, 100_000..100_001, 999_999..SIZE, 0..0];
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| read(&opened(folder.path()).1, &source, &spans));
+            scope.spawn(|| read(&opened(directory.path()).1, &source, &spans));
         }
     });
     assert_eq!(source.bytes(), 4 * (64 << 10) + SIZE % (64 << 10), "four whole blocks and the last one");
-    read(&opened(folder.path()).1, &source, &spans);
-    read_all(&opened(folder.path()).1, &source);
-    read_all(&opened(folder.path()).1, &source);
+    read(&opened(directory.path()).1, &source, &spans);
+    read_all(&opened(directory.path()).1, &source);
+    read_all(&opened(directory.path()).1, &source);
     assert_eq!(source.bytes(), SIZE);
 }
 
 #[test]
 fn block_that_was_damaged_is_fetched_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
-    let (_cache, object) = opened(folder.path());
+    let (_cache, object) = opened(directory.path());
     read_all(&object, &source);
-    let file = walk(folder.path(), "bytes");
+    let file = walk(directory.path(), "bytes");
     File::options().write(true).open(&file).unwrap().write_at(b"?", 70_000).unwrap();
     read_all(&object, &source);
     assert_eq!(source.bytes(), SIZE + (64 << 10));
     read_all(&object, &source);
     assert_eq!(source.bytes(), SIZE + (64 << 10), "it was mended");
-    // An index that was lost, or is somebody's nonsense, costs a fetch as well.
-    fs::write(walk(folder.path(), "blocks"), vec![7; 64]).unwrap();
-    let (_cache, object) = opened(folder.path());
+    // A missing or corrupt index costs a fetch as well.
+    fs::write(walk(directory.path(), "blocks"), vec![7; 64]).unwrap();
+    let (_cache, object) = opened(directory.path());
     read_all(&object, &source);
 }
 
-fn walk(folder: &Path, extension: &str) -> PathBuf {
-    let mut left = vec![folder.to_owned()];
+fn walk(directory: &Path, extension: &str) -> PathBuf {
+    let mut left = vec![directory.to_owned()];
     while let Some(path) = left.pop() {
         if path.is_dir() {
             left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -96,9 +96,9 @@ fn walk(folder: &Path, extension: &str) -> PathBuf {
 
 #[test]
 fn what_was_damaged_before_it_was_kept_is_replaced_when_fresh_bytes_are_wanted() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
-    let (_cache, object) = opened(folder.path());
+    let (_cache, object) = opened(directory.path());
     let whole = Range { start: 0, end: SIZE };
     let whole = std::slice::from_ref(&whole);
     let flipped = |spans: Vec<Range<u64>>| Ok(source.fetch(&spans).iter().map(|bytes| bytes.iter().map(|byte| !byte).collect()).collect());
@@ -109,9 +109,9 @@ fn what_was_damaged_before_it_was_kept_is_replaced_when_fresh_bytes_are_wanted()
 }
 
 #[test]
-fn lock_that_a_stopped_process_holds_is_not_waited_for_without_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let (cache, _object) = opened(folder.path());
+fn wait_for_a_lock_held_by_a_stopped_process_is_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let (cache, _object) = opened(directory.path());
     let held = cache.locks.regions("object", 0..1).unwrap();
     let begun = std::time::Instant::now();
     crate::with_interrupts(|| true, || cache.locks.regions("object", 0..1).unwrap());
@@ -121,28 +121,28 @@ fn lock_that_a_stopped_process_holds_is_not_waited_for_without_end() {
 
 #[test]
 fn another_version_is_another_object() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
-    let (cache, object) = opened(folder.path());
+    let (cache, object) = opened(directory.path());
     read(&object, &source, std::slice::from_ref(&(0..10)));
     let other = cache.object("s3://bucket/key", "tag 2", SIZE).unwrap().unwrap();
     read(&other, &source, std::slice::from_ref(&(0..10)));
     assert_eq!(source.bytes(), 2 * (64 << 10));
-    assert_eq!(cache_entries(&folder.path().display().to_string()).unwrap().len(), 2);
+    assert_eq!(cache_entries(&directory.path().display().to_string()).unwrap().len(), 2);
 }
 
 #[test]
 fn what_was_used_longest_ago_goes_when_the_limit_is_passed() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
-    let cache = Cache::open(folder.path(), 3 << 20).unwrap();
+    let cache = Cache::open(directory.path(), 3 << 20).unwrap();
     for number in 0..6 {
         let object = cache.object(&format!("s3://bucket/{number}"), "tag", SIZE).unwrap().unwrap();
         read_all(&object, &source);
         drop(object);
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let name = folder.path().display().to_string();
+    let name = directory.path().display().to_string();
     let entries = cache_entries(&name).unwrap();
     assert!(entries.iter().map(|entry| entry.bytes).sum::<u64>() <= 4 << 20, "{entries:?}");
     assert_eq!(entries[0].path, "s3://bucket/5");
@@ -153,13 +153,13 @@ fn what_was_used_longest_ago_goes_when_the_limit_is_passed() {
 
 #[test]
 fn object_that_is_evicted_while_it_is_read_is_still_read_and_kept_again_under_its_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
-    let (_cache, object) = opened(folder.path());
+    let (_cache, object) = opened(directory.path());
     read(&object, &source, std::slice::from_ref(&(0..100)));
-    clear_cache(&folder.path().display().to_string()).unwrap();
+    clear_cache(&directory.path().display().to_string()).unwrap();
     read_all(&object, &source);
-    let entries = cache_entries(&folder.path().display().to_string()).unwrap();
+    let entries = cache_entries(&directory.path().display().to_string()).unwrap();
     assert!(entries.len() == 1 && entries[0].size == SIZE, "{entries:?}");
     let fetched = source.bytes();
     read_all(&object, &source);
@@ -167,9 +167,9 @@ fn object_that_is_evicted_while_it_is_read_is_still_read_and_kept_again_under_it
 }
 
 #[test]
-fn folder_that_cannot_be_written_is_an_error_that_names_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+fn directory_that_cannot_be_written_is_an_error_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(Cache::open(&file, 1), Err(Error::Cache { folder, .. }) if folder.ends_with("file")));
+    assert!(matches!(Cache::open(&file, 1), Err(Error::Cache { directory, .. }) if directory.ends_with("file")));
 }

@@ -1,10 +1,10 @@
-//! Uploads in blocks to Azure.
+//! Block uploads to Azure.
 //!
-//! The client of the store makes the last request of such an upload without metadata and without a condition. Both are added on its way to the connection, and
-//! the request is signed anew. The invariant: an upload that must not replace an object is refused by the store itself where there is one.
+//! The client of the store sends the last request of a block upload without metadata and without a condition. Both are added before it is sent, and
+//! the request is signed again. The invariant: an upload that must not replace an object is rejected by the store itself if the object exists.
 
-use super::answer::{Cause, cause_of};
 use super::conditional::ConditionalUploads;
+use super::retry::{Cause, cause_of};
 use async_trait::async_trait;
 use object_store::azure::{AzureAuthorizer, AzureCredential, AzureCredentialProvider, MicrosoftAzure};
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const METADATA: &str = "x-ms-meta-";
 
 tokio::task_local! {
-    /// Of the requests that a task makes meanwhile.
+    /// The headers to add to the requests of the current task.
     static ADDED: Added;
 }
 
@@ -28,12 +28,12 @@ struct Added {
     credentials: AzureCredentialProvider,
 }
 
-/// The blocks of objects that have no name yet.
+/// The blocks of objects that are not committed yet.
 #[derive(Debug)]
 pub(super) struct Blocks {
     store: Arc<MicrosoftAzure>,
     conditional: Arc<ConditionalUploads>,
-    /// The store knows no uploads, only blocks: the names are our own.
+    /// Azure has no upload ids, only blocks, so the ids are generated here.
     begun: Mutex<HashMap<MultipartId, HeaderMap>>,
 }
 
@@ -79,7 +79,7 @@ impl MultipartStore for Blocks {
         let added = Added { headers: self.headers(id), credentials: Arc::clone(self.store.credentials()) };
         let put = ADDED.scope(added, self.store.complete_multipart(path, id, parts)).await;
         self.end(id);
-        // Blocks that an earlier try has made an object of are no longer there; whose object it is is told by its token.
+        // After an earlier attempt committed the blocks they no longer exist; the token tells whose object it is.
         put.map_err(|error| if is_block_list_gone(&error) { gone(path, error) } else { error })
     }
 
@@ -109,9 +109,9 @@ fn metadata(attributes: &Attributes) -> Result<HeaderMap> {
     attributes.iter().map(header).collect()
 }
 
-/// Puts into a request what its task wants there.
+/// Adds the headers of the current task to a request.
 pub(super) async fn add_to(request: &mut HttpRequest) -> std::result::Result<(), HttpError> {
-    // Who asks for credentials on the way wants nothing added.
+    // Requests for credentials made on the way stay unchanged.
     let is_last = request.method() == "PUT" && request.uri().query().is_some_and(|query| query.contains("comp=blocklist"));
     let Ok(added) = ADDED.try_with(Clone::clone) else { return Ok(()) };
     if !is_last {
@@ -125,7 +125,7 @@ impl Added {
         request.headers_mut().extend(self.headers);
         let signed = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some(account) = signed.and_then(|text| text.strip_prefix("SharedKey ")?.split_once(':')).map(|(account, _)| account.to_owned()) else {
-            // Tokens stand for who asks, and not for what is asked.
+            // Token credentials authenticate the caller and do not sign the request.
             return Ok(());
         };
         let credential = self.credentials.get_credential().await?;

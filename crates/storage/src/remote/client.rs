@@ -1,4 +1,4 @@
-//! Makes the client of a store from its options and the environment.
+//! Creates the client of a store from its options and the environment.
 
 use super::azure::Blocks;
 use super::conditional::ConditionalUploads;
@@ -8,10 +8,11 @@ use super::fsspec::FsspecStore;
 use super::google;
 use super::hub::HubStore;
 use super::limiter::ConcurrencyLimiter;
-use super::location::{Location, Service};
+use super::location::Location;
 use super::options::{Limits, StorageOptions, is_endpoint};
 use super::profile::Profile;
 use super::read_only::ReadOnly;
+use super::service::Service;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::HttpClient;
@@ -26,25 +27,25 @@ const CONNECT: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What one process asks a store with.
+/// The clients with which one process accesses a store.
 pub(super) struct Client {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// Of stores that take an object in parts.
+    /// For stores with multipart uploads.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
     pub(super) limiter: Arc<ConcurrencyLimiter>,
     pub(super) counts: Arc<Counts>,
     pub(super) conditional: Arc<ConditionalUploads>,
-    /// Whether the store sends the last bytes of an object to who does not know its size.
+    /// Whether the store serves suffix ranges.
     pub(super) knows_ends: bool,
 }
 
 type Made = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>);
 
 impl Client {
-    /// `commit` belongs to the store, and not to one process of it.
+    /// `commit` belongs to the store and is shared by its processes.
     pub(super) fn new(location: &Location, options: &StorageOptions, commit: &Arc<OnceLock<String>>) -> Result<Self, String> {
         static PROVIDER: Once = Once::new();
-        // Somebody else in this process may have chosen one; any will do.
+        // Another library in this process may have installed a provider; any provider works.
         PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
         let (limits, named) = options.split()?;
         let limiter = Arc::new(ConcurrencyLimiter::new(limits.max_requests));
@@ -56,6 +57,7 @@ impl Client {
             conditional: Arc::clone(&conditional),
             patience: limits.request_timeout,
             is_web: location.service == Service::Http,
+            asks_by_json: false,
             allows_imdsv1: named.iter().any(|(name, _)| name.contains("imdsv1")) || std::env::var_os("AWS_IMDSV1_FALLBACK").is_some(),
         };
         let parts = Parts { location, limits: &limits, named: &named, options, connector };
@@ -76,7 +78,7 @@ fn unusable(what: String) -> object_store::Error {
     object_store::Error::NotSupported { source: what.into() }
 }
 
-/// As the client of the store reads it.
+/// Parsed as in object_store.
 fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "on" | "yes" | "y")
 }
@@ -92,7 +94,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn retry(&self) -> RetryConfig {
         let backoff = BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
-        // The deadline ends it, and not a number.
+        // The deadline ends the retries, not their number.
         RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: self.limits.retry_timeout }
     }
 
@@ -136,7 +138,7 @@ impl Parts<'_> {
         Ok((Arc::clone(&store) as _, Some(store)))
     }
 
-    fn gcs(self) -> object_store::Result<Made> {
+    fn gcs(mut self) -> object_store::Result<Made> {
         let mut builder = GoogleCloudStorageBuilder::from_env()
             .with_client_options(self.client())
             .with_retry(self.retry())
@@ -149,9 +151,10 @@ impl Parts<'_> {
         let has_address = base.is_some() || self.named.iter().any(|(name, _)| is_endpoint(name));
         let emulator = if has_address { None } else { google::emulator().map_err(unusable)? };
         if let Some(address) = &emulator {
+            self.connector.asks_by_json = google::has_json_emulator();
             builder = builder.with_base_url(address).with_skip_signature(true).with_client_options(self.client().with_allow_http(true));
         }
-        // A key file may name another address as well.
+        // A key file may also set another address.
         let has_keys = names(&["service_account", "credentials", "bearer"]) || builder.get_config_value(&GoogleConfigKey::ServiceAccount).is_some();
         if let Some(token) = google::token().filter(|_| !has_address && emulator.is_none() && !has_keys) {
             builder = builder.with_bearer_token(token);
@@ -164,7 +167,7 @@ impl Parts<'_> {
         }
         let is_anonymous = builder.get_config_value(&GoogleConfigKey::SkipSignature).is_some_and(|is_skipped| is_true(&is_skipped));
         if is_anonymous {
-            // Requests that write ask for credentials all the same, and would look for a machine of Google that has some.
+            // Otherwise write requests would still look for credentials on the metadata server of Google.
             builder = builder.with_bearer_token("");
         }
         if let Some(source) = self.options.credentials().filter(|_| !is_anonymous) {
@@ -205,7 +208,7 @@ impl Parts<'_> {
     }
 
     fn hub(self, commit: &Arc<OnceLock<String>>) -> object_store::Result<Made> {
-        // What the Hub says when it sends a request elsewhere is wanted too.
+        // The headers of the Hub's redirects are needed too.
         let plain = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT);
         let plain = plain.read_timeout(self.limits.request_timeout).user_agent(concat!("shardmill/", env!("CARGO_PKG_VERSION"))).build();
         let client = HttpClient::new(plain.map_err(|error| unusable(error.to_string()))?);
@@ -217,9 +220,9 @@ impl Parts<'_> {
 
     fn fsspec(self) -> object_store::Result<Made> {
         if let Some((name, _)) = self.named.first() {
-            return Err(unusable(format!("a file system has no storage option `{name}` here")));
+            return Err(unusable(format!("storage option `{name}` is not supported with a file system")));
         }
-        let files = self.options.files().ok_or_else(|| unusable("no file system was given for the scheme".to_owned()))?;
+        let files = self.options.files().ok_or_else(|| unusable("no file system was passed for the scheme".to_owned()))?;
         Ok((Arc::new(ReadOnly(Arc::new(FsspecStore::new(&self.location.root, files)))), None))
     }
 }

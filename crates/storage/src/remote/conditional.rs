@@ -1,9 +1,9 @@
-//! Uploads that make an object and must not replace one: their last request carries the condition, which the client of the store does not send itself.
+//! Conditional uploads: their last request carries a precondition that the client of the store does not send itself.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Uploads whose last request may make an object and must not replace one.
+/// Uploads whose last request may create an object and must not replace one.
 #[derive(Debug, Default)]
 pub(super) struct ConditionalUploads(Mutex<HashSet<String>>);
 
@@ -20,7 +20,7 @@ impl ConditionalUploads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(upload)
     }
 
-    /// Whether a request with this query is the one of such an upload.
+    /// Whether a request with this query belongs to such an upload.
     pub(super) fn has(&self, query: &str) -> bool {
         let uploads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         !uploads.is_empty() && url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "uploadId" && uploads.contains(&*value))

@@ -1,10 +1,11 @@
-//! What stands between the client of a store and its connections: it counts, gives up answers that do not begin, asks twice where the first answer is late,
-//! and tells the limiter how busy the store is.
+//! The layer between the client of a store and its connections. It counts requests, abandons responses that do not start in time, sends a second
+//! request when the first is late, and reports the load of the store to the limiter.
 
-use super::answer::{Cause, Judge, METADATA_HOSTS, RequestError};
 use super::azure;
 use super::conditional::ConditionalUploads;
+use super::google;
 use super::limiter::ConcurrencyLimiter;
+use super::retry::{Cause, Judge, METADATA_HOSTS, RequestError};
 use async_trait::async_trait;
 use object_store::ClientOptions;
 use object_store::client::{
@@ -16,34 +17,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An answer is late when it takes so many times what most took.
+/// A response is late when it takes this many times as long as most responses.
 const LATE: u32 = 4;
 const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 const REMEMBERED: usize = 64;
-/// Fewer answers tell nothing yet.
+/// With fewer samples no response counts as late.
 const TELLING: usize = 16;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Connector {
     pub(super) limiter: Arc<ConcurrencyLimiter>,
     pub(super) counts: Arc<Counts>,
     pub(super) conditional: Arc<ConditionalUploads>,
-    /// Without the beginning of an answer.
+    /// The longest wait for the start of a response.
     pub(super) patience: Duration,
-    /// All answers are files.
+    /// All responses are files.
     pub(super) is_web: bool,
     pub(super) allows_imdsv1: bool,
+    /// Objects are asked for as an emulator of Google's store wants it.
+    pub(super) asks_by_json: bool,
 }
 
-/// Where nobody has ever answered, nobody is waited for as long as a store that has gone away may take to come back.
+/// An endpoint that has never responded is waited for less long than a store that went away and may come back.
 const NOBODY_AFTER: Duration = Duration::from_secs(5);
 
-/// Bytes a second that a line must carry, so that a part of an upload is not taken for one that hangs.
+/// The lowest expected upload rate in bytes per second, so that a slow upload is not taken for one that hangs.
 const SLOWEST_UPLOAD: u64 = 64 << 10;
 
 const LONGEST_UPLOAD: Duration = Duration::from_secs(1200);
 
-/// Requests of a process to one store.
+/// Counts of the requests of a process to one store.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) requests: AtomicU64,
@@ -53,7 +56,7 @@ pub(super) struct Counts {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        // It counts from the first byte that is sent, and would end an upload over a slow line.
+        // The read timeout starts with the first byte sent, and would end an upload over a slow connection.
         let patient = options.clone().with_read_timeout(LONGEST_UPLOAD);
         let uploads = ReqwestConnector::default().connect(&patient)?;
         let watched = self.watched(ReqwestConnector::default().connect(options)?, uploads);
@@ -62,16 +65,12 @@ impl HttpConnector for Connector {
 }
 
 impl Connector {
-    /// `inner`, and `uploads` for requests that bring content along, watched as the connections of every store are.
+    /// Wraps `inner`, and `uploads` for requests with a body, in the checks of this module.
     pub(super) fn watched(&self, inner: HttpClient, uploads: HttpClient) -> HttpClient {
-        let (limiter, counts, conditional) = (Arc::clone(&self.limiter), Arc::clone(&self.counts), Arc::clone(&self.conditional));
         HttpClient::new(Watched {
             inner,
             uploads,
-            limiter,
-            counts,
-            conditional,
-            patience: self.patience,
+            by: self.clone(),
             latencies: Mutex::default(),
             has_answered: AtomicBool::new(false),
             first_try: OnceLock::new(),
@@ -80,19 +79,16 @@ impl Connector {
     }
 }
 
-/// No time is spent on another try.
+/// Not retried.
 fn unreachable_host(what: &dyn Display) -> HttpError {
-    RequestError::new(Cause::Unreachable, format!("nobody answers there: {what}")).of_kind(HttpErrorKind::Unknown)
+    RequestError::new(Cause::Unreachable, format!("the host does not respond: {what}")).of_kind(HttpErrorKind::Unknown)
 }
 
 #[derive(Debug)]
 struct Watched {
     inner: HttpClient,
     uploads: HttpClient,
-    limiter: Arc<ConcurrencyLimiter>,
-    counts: Arc<Counts>,
-    conditional: Arc<ConditionalUploads>,
-    patience: Duration,
+    by: Connector,
     latencies: Mutex<VecDeque<Duration>>,
     has_answered: AtomicBool,
     first_try: OnceLock<Instant>,
@@ -100,7 +96,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// An error that is not worth another try.
+    /// An error that is not retried.
     fn nobody_there(&self, error: HttpError) -> HttpError {
         let is_hopeless = !self.has_answered.load(Ordering::Relaxed) && self.first_try.get_or_init(Instant::now).elapsed() > NOBODY_AFTER;
         if !is_hopeless || error.kind() != HttpErrorKind::Connect {
@@ -109,7 +105,7 @@ impl Watched {
         unreachable_host(&error)
     }
 
-    /// How long the beginning of an answer may take before another request goes out; `None` while too little is known.
+    /// How long the start of a response may take before another request is sent; `None` with too few samples.
     fn late_after(&self) -> Option<Duration> {
         let latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         if latencies.len() < TELLING {
@@ -118,7 +114,7 @@ impl Watched {
         let mut sorted: Vec<Duration> = latencies.iter().copied().collect();
         drop(latencies);
         sorted.sort_unstable();
-        // Nine of ten answers were faster.
+        // Nine of ten responses were faster.
         let usual = sorted.get(sorted.len() * 9 / 10).copied()?;
         Some(usual.saturating_mul(LATE).max(LEAST_PATIENCE))
     }
@@ -131,7 +127,7 @@ impl Watched {
         latencies.push_back(latency);
     }
 
-    /// Whether somebody was asked for credentials for long enough who is not there.
+    /// Whether a metadata server that does not exist was asked for long enough.
     fn is_given_up(&self, host: Option<&str>, answer: &Result<HttpResponse, HttpError>) -> bool {
         if host.is_none_or(|host| !METADATA_HOSTS.contains(&host)) {
             return false;
@@ -140,7 +136,7 @@ impl Watched {
             self.has_given_credentials.store(true, Ordering::Relaxed);
         }
         if answer.as_ref().is_ok_and(|answer| !answer.status().is_server_error()) {
-            // What it says for good is not asked for again.
+            // A permanent error is not retried.
             return false;
         }
         let is_late = self.first_try.get().is_some_and(|first| first.elapsed() > NOBODY_AFTER);
@@ -148,12 +144,12 @@ impl Watched {
     }
 
     async fn answered(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        self.by.counts.requests.fetch_add(1, Ordering::Relaxed);
         let begun = Instant::now();
         self.first_try.get_or_init(|| begun);
         let content = request.body().content_length() as u64;
         let client = if content == 0 { &self.inner } else { &self.uploads };
-        let patience = self.patience.saturating_add(Duration::from_secs(content / SLOWEST_UPLOAD)).min(LONGEST_UPLOAD.max(self.patience));
+        let patience = self.by.patience.saturating_add(Duration::from_secs(content / SLOWEST_UPLOAD)).min(LONGEST_UPLOAD.max(self.by.patience));
         let answer = tokio::time::timeout(patience, client.execute(request)).await;
         if content == 0 {
             self.remember(begun.elapsed());
@@ -174,7 +170,7 @@ impl Watched {
         if let Ok(answer) = tokio::time::timeout(late, &mut first).await {
             return answer;
         }
-        self.counts.repeated.fetch_add(1, Ordering::Relaxed);
+        self.by.counts.repeated.fetch_add(1, Ordering::Relaxed);
         let second = self.answered(second);
         tokio::pin!(second);
         tokio::select! {
@@ -194,12 +190,13 @@ impl Watched {
 impl HttpService for Watched {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_read = request.method() == "GET" || request.method() == "HEAD";
-        if request.method() == "POST" && request.uri().query().is_some_and(|query| self.conditional.has(query)) {
+        if request.method() == "POST" && request.uri().query().is_some_and(|query| self.by.conditional.has(query)) {
             request.headers_mut().insert("if-none-match", object_store::HeaderValue::from_static("*"));
         }
         azure::add_to(&mut request).await?;
+        let is_json = self.by.asks_by_json && google::ask_by_json(&mut request)?;
         let host = request.uri().host().map(ToOwned::to_owned);
-        let answer = match self.late_after().filter(|_| is_read) {
+        let mut answer = match self.late_after().filter(|_| is_read) {
             Some(late) => self.hedged(request, late).await,
             None => self.answered(request).await,
         };
@@ -207,9 +204,12 @@ impl HttpService for Watched {
             let who = host.unwrap_or_default();
             return Err(unreachable_host(&who));
         }
+        if is_json {
+            answer = google::whole(answer?).await;
+        }
         match answer.as_ref().map(|answer| answer.status().as_u16()) {
-            Ok(429 | 503) => self.limiter.slow_down(),
-            Ok(200..=299) => self.limiter.went_well(),
+            Ok(429 | 503) => self.by.limiter.slow_down(),
+            Ok(200..=299) => self.by.limiter.went_well(),
             _ => {}
         }
         answer

@@ -1,7 +1,7 @@
-//! Credentials that are renewed before they end.
+//! Credentials that are renewed before they expire.
 
-use super::answer::{Cause, RequestError};
 use super::providers::{CredentialSource, Credentials};
+use super::retry::{Cause, RequestError};
 use async_trait::async_trait;
 use object_store::aws::AwsCredential;
 use object_store::azure::{AzureAccessKey, AzureCredential, split_sas};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 
-/// Requests that are under way when credentials end are refused, so new ones are fetched so long before.
+/// New credentials are fetched this long before the old ones expire, because the store rejects requests that are in flight at that moment.
 const EARLY: Duration = Duration::from_mins(5);
 
-/// What a source said last, in the words of one kind of store.
+/// The last result of a source, converted for one kind of store.
 #[derive(Debug)]
 pub(super) struct Renewed<T> {
     source: Arc<dyn CredentialSource>,
@@ -41,7 +41,7 @@ impl<T> Renewed<T> {
     }
 }
 
-/// Early, but not at once again where they live for minutes only.
+/// Renewed early, but not immediately again if they live only for minutes.
 fn until(expires: Option<SystemTime>) -> Option<SystemTime> {
     let left = expires?.duration_since(SystemTime::now()).unwrap_or_default();
     expires?.checked_sub(EARLY.min(left / 4))
@@ -72,7 +72,7 @@ impl<T: Debug + Send + Sync + 'static> CredentialProvider for Renewed<T> {
 }
 
 fn key(credentials: &Credentials, name: &str) -> Result<String, String> {
-    credentials.keys.get(name).cloned().ok_or_else(|| format!("it gave no `{name}`"))
+    credentials.keys.get(name).cloned().ok_or_else(|| format!("it returned no `{name}`"))
 }
 
 pub(super) fn aws(credentials: &Credentials) -> Result<AwsCredential, String> {
@@ -94,7 +94,7 @@ pub(super) fn azure(credentials: &Credentials) -> Result<AzureCredential, String
     if let Some(signature) = credentials.keys.get("sas_token") {
         return split_sas(signature).map(AzureCredential::SASToken).map_err(|_| "its `sas_token` is not a query".to_owned());
     }
-    key(credentials, "token").map(AzureCredential::BearerToken).map_err(|_| "it gave no `access_key`, `sas_token` or `token`".to_owned())
+    key(credentials, "token").map(AzureCredential::BearerToken).map_err(|_| "it returned no `access_key`, `sas_token` or `token`".to_owned())
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
-//! The steps of a commit protocol, on a store that knows no folders, no locks and no renames.
+//! The operations of a commit protocol on a store without directories, locks and renames.
 //!
-//! What stands in for them: a new object is put on the condition that there is none; a rename is a copy that is put on that condition, and a removal. A
-//! folder exists while an object lies in it, if only the one that marks it. The promise that nothing can be made in a folder that was removed is kept by a
-//! tombstone beside it: whoever makes an object in the folder looks for it before and after, and learns from the second look that the object came too late,
-//! or just in time for whoever removed the folder to find it. The invariant: an object that was made before the tombstone is seen by the listing behind it.
+//! They are emulated: a new object is put on the condition that it does not exist; a rename is such a conditional copy, followed by a removal. A
+//! directory exists while an object is in it, if only its marker object. A tombstone next to a removed directory guarantees that nothing can be
+//! created in it: a writer looks for the tombstone before and after it creates an object, and learns from the second look that the object came too
+//! late, or just in time for the listing of the remover to find it. The invariant: an object that was created before the tombstone is in the listing
+//! made after it.
 
 use super::failure::{Operation, error_of};
-use super::location::{Location, Service};
+use super::location::Location;
 use super::registry;
 use super::runtime;
+use super::service::Service;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
 use crate::{Disk, Locked};
@@ -21,21 +23,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 const TOMBSTONE: &str = ".removed";
-const MARK: &str = ".folder";
-/// Requests under way while a folder is removed.
+const MARK: &str = ".directory";
+/// Concurrent requests while a directory is removed.
 const REMOVED_AT_ONCE: usize = 32;
-/// Before a request that met another one is made again.
+/// Delay before a request that conflicted with another one is retried.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The objects of stores over a network.
+/// The objects of remote stores.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RemoteDisk {}
 
 impl RemoteDisk {
-    /// Puts an object in place of the one that is known, `None` for none. False when there is another one; nothing changed then.
+    /// Replaces the object with content `known`, `None` for no object. Returns false, without any change, when there is another one.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When the store rejects the request.
     pub fn replace(&self, path: &str, known: Option<&[u8]>, content: &[u8]) -> io::Result<bool> {
         let (place, content) = (Place::of(path)?, Bytes::copy_from_slice(content));
         match known {
@@ -45,12 +47,12 @@ impl RemoteDisk {
     }
 }
 
-/// A store, and a key there.
+/// A store and a key in it.
 struct Place {
     store: Arc<RemoteStore>,
     path: String,
     key: Path,
-    /// Whether the store tells what lies in a folder.
+    /// Whether the store can list directories.
     is_listed: bool,
 }
 
@@ -67,10 +69,10 @@ impl Place {
     }
 
     fn parent(&self) -> io::Result<Self> {
-        Self::of(self.path.rsplit_once('/').map_or("", |(folder, _)| folder))
+        Self::of(self.path.rsplit_once('/').map_or("", |(directory, _)| directory))
     }
 
-    /// Every request here may be made twice.
+    /// Retries, so every request must be idempotent.
     fn asked<T, F>(&self, request: impl FnMut() -> F) -> io::Result<object_store::Result<T>>
     where
         F: Future<Output = object_store::Result<T>>,
@@ -78,7 +80,7 @@ impl Place {
         runtime::wait_patiently(self.store.patience(), request)
     }
 
-    /// As [`Place::asked`], of what has no condition: another one at the same moment is no reason to refuse it.
+    /// As [`Place::asked`], for requests without a condition: a conflict with a concurrent request is retried.
     fn asked_anyway<T, F>(&self, request: impl Fn() -> F) -> io::Result<object_store::Result<T>>
     where
         F: Future<Output = object_store::Result<T>>,
@@ -92,7 +94,7 @@ impl Place {
     }
 
     fn failed(&self, error: &object_store::Error) -> io::Error {
-        let error = error_of(error, &self.path, Operation::Writing, self.store.options());
+        let error = error_of(error, &self.path, Operation::Writing, &self.store.options);
         io::Error::new(error.io_kind().unwrap_or(ErrorKind::Other), Told(error))
     }
 
@@ -111,7 +113,7 @@ impl Place {
     fn head(&self) -> io::Result<Option<ObjectMeta>> {
         let objects = self.objects()?;
         match self.asked(|| objects.head(&self.key))? {
-            // Refusals of this request have no words; those of another one say why.
+            // Responses to this request have no body; those to another one state the reason.
             Err(error) if !matches!(error, object_store::Error::NotFound { .. }) => {
                 let explained = self.asked(|| objects.get(&self.key))?;
                 Err(self.failed(&explained.err().unwrap_or(error)))
@@ -125,7 +127,7 @@ impl Place {
         self.some(self.asked(|| async { objects.get(&self.key).await?.bytes().await }))
     }
 
-    /// Whether the object was made; false when there is another one.
+    /// Returns whether the object was created; false when there is another one.
     fn put_new(&self, content: &Bytes) -> io::Result<bool> {
         let objects = self.objects()?;
         let token = Token::new();
@@ -135,20 +137,20 @@ impl Place {
         loop {
             match self.asked(put)? {
                 Ok(_) => return Ok(true),
-                // A request is repeated when its answer was lost, and then finds its own work.
+                // A request whose response was lost is repeated, and then finds its own object.
                 Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
                 Err(error) => return Err(self.failed(&error)),
             }
             match self.some(self.asked(|| objects.get_opts(&self.key, head_only())))? {
                 Some(there) => return Ok(token.is_of(&there.attributes)),
-                // Two who try at one moment may both be refused.
+                // Two concurrent writers may both be rejected.
                 None if begun.elapsed() < self.store.patience() => std::thread::sleep(PAUSE),
                 None => return Ok(false),
             }
         }
     }
 
-    /// Whether the object was replaced; false when it is not `known`.
+    /// Returns whether the object was replaced; false when its content is not `known`.
     fn put_over(&self, known: &[u8], content: &Bytes) -> io::Result<bool> {
         let objects = self.objects()?;
         let there = self.some(self.asked(|| async {
@@ -179,19 +181,20 @@ impl Place {
         self.some(self.asked_anyway(|| objects.delete(&self.key))).map(drop)
     }
 
-    /// Names in the folder, without what stands in for its existence.
+    /// Names in the directory, without its marker.
     fn names(&self) -> io::Result<Vec<String>> {
         if !self.is_listed {
-            return Err(io::Error::new(ErrorKind::Unsupported, format!("`{}` is on an HTTP server, which does not say what it has", self.path)));
+            return Err(io::Error::new(ErrorKind::Unsupported, format!("`{}` is on an HTTP server, which cannot be listed", self.path)));
         }
         let objects = self.objects()?;
         let listed = self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))?;
         let Some(listed) = listed else { return Ok(Vec::new()) };
         let removed: Vec<String> =
             listed.objects.iter().filter_map(|meta| meta.location.filename()?.strip_suffix(TOMBSTONE).map(str::to_owned)).collect();
-        let folders = listed.common_prefixes.iter().filter_map(|prefix| prefix.filename().map(str::to_owned)).filter(|name| !removed.contains(name));
+        let directories =
+            listed.common_prefixes.iter().filter_map(|prefix| prefix.filename().map(str::to_owned)).filter(|name| !removed.contains(name));
         let files = listed.objects.iter().filter_map(|meta| meta.location.filename().map(str::to_owned));
-        let mut names: Vec<String> = files.filter(|name| name != MARK && !name.ends_with(TOMBSTONE)).chain(folders).collect();
+        let mut names: Vec<String> = files.filter(|name| name != MARK && !name.ends_with(TOMBSTONE)).chain(directories).collect();
         names.sort_unstable();
         names.dedup();
         Ok(names)
@@ -201,7 +204,7 @@ impl Place {
         Ok(self.beside(TOMBSTONE)?.head()?.is_some())
     }
 
-    fn is_folder(&self) -> io::Result<bool> {
+    fn is_directory(&self) -> io::Result<bool> {
         if !self.is_listed {
             return Ok(false);
         }
@@ -214,7 +217,7 @@ impl Place {
     }
 }
 
-/// Keeps the explanation and the hint in an error of the disk.
+/// Keeps the explanation and the hint in an I/O error.
 #[derive(Debug)]
 struct Told(crate::Error);
 
@@ -239,16 +242,16 @@ impl Disk for RemoteDisk {
         let place = Place::of(path)?;
         match place.head()? {
             Some(meta) => Ok(Some(meta.size)),
-            None => Ok(place.is_folder()?.then_some(0)),
+            None => Ok(place.is_directory()?.then_some(0)),
         }
     }
 
-    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        Place::of(folder)?.names()
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        Place::of(directory)?.names()
     }
 
-    fn make_folder(&self, folder: &str) -> io::Result<()> {
-        Place::of(folder)?.beside(&format!("/{MARK}"))?.put(&Bytes::new())
+    fn make_directory(&self, directory: &str) -> io::Result<()> {
+        Place::of(directory)?.beside(&format!("/{MARK}"))?.put(&Bytes::new())
     }
 
     fn write_new(&self, path: &str, content: &[u8]) -> io::Result<()> {
@@ -258,14 +261,14 @@ impl Disk for RemoteDisk {
         }
     }
 
-    /// What a store took is durable.
+    /// Objects of a store are durable once accepted.
     fn sync(&self, _path: &str) -> io::Result<()> {
         Ok(())
     }
 
-    /// The second look of whoever made an object.
-    fn sync_folder(&self, folder: &str) -> io::Result<()> {
-        match Place::of(folder)?.is_removed()? {
+    /// The second look of a writer for the tombstone.
+    fn sync_directory(&self, directory: &str) -> io::Result<()> {
+        match Place::of(directory)?.is_removed()? {
             true => Err(ErrorKind::NotFound.into()),
             false => Ok(()),
         }
@@ -295,8 +298,8 @@ impl Disk for RemoteDisk {
         Place::of(path)?.remove()
     }
 
-    fn remove_empty_folder(&self, folder: &str) -> io::Result<bool> {
-        let place = Place::of(folder)?;
+    fn remove_empty_directory(&self, directory: &str) -> io::Result<bool> {
+        let place = Place::of(directory)?;
         place.beside(TOMBSTONE)?.put(&Bytes::new())?;
         if !place.names()?.is_empty() {
             return Ok(false);
@@ -305,8 +308,8 @@ impl Disk for RemoteDisk {
         Ok(true)
     }
 
-    fn remove_folder(&self, folder: &str) -> io::Result<()> {
-        let place = Place::of(folder)?;
+    fn remove_directory(&self, directory: &str) -> io::Result<()> {
+        let place = Place::of(directory)?;
         let objects = place.objects()?;
         let listed = place.some(place.asked(|| async {
             let mut listing = objects.list(Some(&place.key));

@@ -1,11 +1,11 @@
-//! Errors of stores as errors of this crate: what was refused and why, with the path and without secrets.
+//! Converts errors of stores into errors of this crate, with the reason and the path and without secrets.
 
-use super::answer::{Cause, cause_of, is_of_connection, request_error};
 use super::options::StorageOptions;
+use super::retry::{Cause, cause_of, is_of_connection, request_error};
 use crate::{Error, Refusal};
 use std::io;
 
-/// What was being done to an object.
+/// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Opening,
@@ -41,7 +41,7 @@ fn kind(failure: &object_store::Error) -> io::ErrorKind {
     }
 }
 
-/// The errors of bodies and of silence do not say who was asked.
+/// Adds the endpoint, which errors of bodies and timeouts do not name.
 fn at_endpoint(text: &str, options: &StorageOptions) -> String {
     match options.endpoint().filter(|_| !text.contains("://")) {
         Some(endpoint) => format!("{text} (from {endpoint})"),
@@ -70,7 +70,7 @@ fn chain(failure: &object_store::Error) -> String {
         }
         source = error.source();
     }
-    // Retries are not counted, so the limit says nothing.
+    // Retries are not limited by number, so this part is meaningless.
     text.replace(&format!("max_retries: {}, ", usize::MAX), "").trim().trim_start_matches("Operation not supported: ").to_owned()
 }
 
@@ -87,7 +87,7 @@ fn refusal(failure: &object_store::Error) -> Option<Refusal> {
     }
 }
 
-/// By the codes of S3 and Google, of Azure, and of the Hugging Face Hub, which says of a private data set that there is none.
+/// Maps the codes of S3, Google and Azure, and of the Hugging Face Hub, which reports a private data set as missing.
 fn of_code(code: &str) -> Option<Refusal> {
     Some(match code {
         "RepoNotFound" => Refusal::NoSuchDataset,
@@ -105,10 +105,10 @@ fn of_code(code: &str) -> Option<Refusal> {
 
 fn of_status(status: u16) -> Option<Refusal> {
     match status {
-        // Buckets of another region are answered with a redirect that a signature does not follow.
+        // A bucket in another region responds with a redirect, which signed requests do not follow.
         300..=399 => Some(Refusal::Region),
         401 => Some(Refusal::Credentials),
-        // Of a listing; an object that is missing is an error of its own.
+        // Returned by a listing; a missing object is a separate error.
         404 => Some(Refusal::NoSuchBucket),
         403 => Some(Refusal::Permission),
         _ => None,
@@ -117,7 +117,7 @@ fn of_status(status: u16) -> Option<Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::RequestError;
+    use super::super::retry::RequestError;
     use super::*;
     use object_store::client::HttpErrorKind;
 

@@ -1,8 +1,11 @@
-//! One run of bytes of one version, by as many requests at once as it is worth.
+//! Fetches one run of bytes of one version, with several concurrent requests where that is faster.
 
-use super::answer::{Cause, RequestError, is_refusal, is_transient};
 use super::client::Client;
+use super::failure::{Operation, error_of, failed};
+use super::options::StorageOptions;
+use super::retry::{Cause, RequestError, is_refusal, is_transient};
 use super::version::Version;
+use crate::Error;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use futures_util::stream::StreamExt;
@@ -12,26 +15,34 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Longer runs are cut, so that several connections carry them.
+/// Longer runs are split, so that several connections carry them.
 const LONG: u64 = 24 << 20;
-/// What one request of a long run asks for: so much takes far longer than its first byte does.
+/// The size of one request of a long run; its transfer takes much longer than its first byte.
 const PART: u64 = 8 << 20;
-/// Of a server that sends no parts, so much is fetched at once and kept.
+/// If a server does not support ranges, files up to this size are fetched whole and kept.
 const WHOLE: u64 = 64 << 20;
-/// Memory that nobody has to ask for first.
+/// Up to this size memory is allocated infallibly.
 const ALWAYS_THERE: usize = 1 << 20;
-/// Before a request is made again.
+/// Delay before a retry.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) enum Failure {
-    /// There is another version now.
+    /// The object has another version now.
     Changed,
     Store(object_store::Error),
-    /// It cannot be held.
+    /// It does not fit into memory.
     Memory,
 }
 
 impl Failure {
+    pub(super) fn error(&self, path: &str, operation: Operation, options: &StorageOptions) -> Error {
+        match self {
+            Self::Changed => Error::Changed { path: path.to_owned() },
+            Self::Store(error) => error_of(error, path, operation, options),
+            Self::Memory => failed(path.to_owned(), operation, std::io::ErrorKind::OutOfMemory.into()),
+        }
+    }
+
     fn is_transient(&self) -> bool {
         matches!(self, Self::Store(error) if is_transient(error))
     }
@@ -61,13 +72,13 @@ pub(super) async fn span(client: &Client, key: &Path, version: &Version, span: R
     }
     let mut whole = BytesMut::new();
     for part in try_join_all(parts).await? {
-        // They lie one behind the other in memory, so nothing is copied.
+        // The parts are contiguous in memory, so nothing is copied.
         whole.unsplit(part);
     }
     Ok(whole.freeze())
 }
 
-/// Memory for so many bytes. A length was said by somebody else; one that cannot be had must not end the process.
+/// Allocates `len` bytes. The length is untrusted; if it cannot be allocated, the process must not abort.
 fn room(len: usize) -> Result<BytesMut, Failure> {
     if len > ALWAYS_THERE {
         let mut trial: Vec<u8> = Vec::new();
@@ -76,7 +87,8 @@ fn room(len: usize) -> Result<BytesMut, Failure> {
     Ok(BytesMut::with_capacity(len))
 }
 
-/// Asks until it goes well, or wrong for certain: beyond what the client repeats, an answer may end early or be of another length than it says.
+/// Retries until success or a permanent error. Beyond the errors that the client retries, a response may end early or have another length than it
+/// states.
 async fn patient_part(
     client: &Client,
     key: &Path,
@@ -105,7 +117,7 @@ async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, 
     fill(client, answer, buffer, len).await
 }
 
-/// Puts an answer of `len` bytes into the room that there is for it.
+/// Copies a response of `len` bytes into `buffer`.
 async fn fill(client: &Client, answer: GetResult, buffer: &mut BytesMut, len: usize) -> Result<(), Failure> {
     buffer.clear();
     let mut body = answer.into_stream();
@@ -123,11 +135,11 @@ async fn fill(client: &Client, answer: GetResult, buffer: &mut BytesMut, len: us
 fn wrong_length(len: usize, what: &str) -> Failure {
     Failure::Store(object_store::Error::Generic {
         store: "remote",
-        source: format!("the answer held {what} bytes than the {len} it announced").into(),
+        source: format!("the response held {what} bytes than the {len} it announced").into(),
     })
 }
 
-/// Size and version of an object, with its last bytes where the store can send them unasked for where they begin.
+/// Size and version of an object, with its last bytes if the store serves suffix ranges.
 pub(super) async fn tail(client: &Client, key: &Path, tail_bytes: u64, patience: Duration) -> Result<(ObjectMeta, Bytes), Failure> {
     let until = Instant::now() + patience;
     loop {
@@ -155,9 +167,9 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
         }
         Err(error) if is_refusal(&error) => Err(error.into()),
         Err(object_store::Error::NotSupported { .. }) => whole(client, key).await,
-        // Asking otherwise would take as long once more.
+        // The fallback would take as long again.
         Err(error) if begun.elapsed() >= patience => Err(error.into()),
-        // An empty object has no last byte, and some stores know no such ranges.
+        // An empty object has no last byte, and some stores do not support suffix ranges.
         Err(error) => match client.objects.head(key).await {
             Ok(meta) => Ok((meta, Bytes::new())),
             Err(_) => Err(error.into()),
@@ -165,12 +177,12 @@ async fn one_tail(client: &Client, key: &Path, tail_bytes: u64, patience: Durati
     }
 }
 
-/// Of a store that sends no bytes from the end.
+/// For a store without suffix ranges.
 async fn head(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failure> {
     match client.objects.head(key).await {
         Ok(meta) => Ok((meta, Bytes::new())),
         Err(refused) if is_refusal(&refused) => {
-            // Refusals of this request have no words; those of another one say why.
+            // Responses to HEAD have no body; those to this request state the reason.
             let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
             Err(client.objects.get_opts(key, options).await.err().unwrap_or(refused).into())
         }
@@ -178,12 +190,12 @@ async fn head(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failur
     }
 }
 
-/// All of an object, from a server that knows no ranges.
+/// Reads a whole object from a server without range requests.
 async fn whole(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failure> {
     let answer = client.objects.get_opts(key, GetOptions::default()).await?;
     let meta = answer.meta.clone();
     if meta.size > WHOLE {
-        let text = format!("the server sends files whole only, and this one has {} bytes; up to {WHOLE} are fetched whole", meta.size);
+        let text = format!("the server sends only whole files, and this one has {} bytes; files up to {WHOLE} bytes are supported", meta.size);
         let source = Box::new(RequestError::new(Cause::WholeFilesOnly, text));
         return Err(Failure::Store(object_store::Error::NotSupported { source }));
     }

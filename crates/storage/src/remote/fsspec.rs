@@ -1,4 +1,4 @@
-//! A file system of somebody else as a store: slow, since each answer is made by code of another language, one at a time.
+//! An fsspec file system as a store. It is slow: requests run Python code, one at a time.
 
 use super::providers::{FsspecFile, FsspecFiles};
 use super::read_only::Readable;
@@ -14,7 +14,7 @@ const STORE: &str = "file system";
 
 #[derive(Debug)]
 pub(super) struct FsspecStore {
-    /// With the slash that keys go behind.
+    /// With the slash that precedes keys.
     root: String,
     files: Arc<dyn FsspecFiles>,
 }
@@ -32,7 +32,7 @@ impl FsspecStore {
 
     fn meta(&self, file: FsspecFile) -> Option<ObjectMeta> {
         let location = Path::parse(file.path.strip_prefix(&self.root)?).ok()?;
-        // Where nothing tells versions apart, their sizes do.
+        // If the file system has no version marks, the size serves as one.
         Some(ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size: file.size, e_tag: file.mark, version: None })
     }
 }
@@ -47,19 +47,19 @@ fn error_of(path: String, error: io::Error) -> Error {
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::ConnectionRefused => Error::Generic { store: STORE, source: error.into() },
-        // It would fail again.
+        // Not retried: it would fail again.
         _ => Error::NotSupported { source: error.into() },
     }
 }
 
 #[async_trait]
 impl Readable for FsspecStore {
-    const NAME: &'static str = "a file system of fsspec";
+    const NAME: &'static str = "an fsspec file system";
 
     async fn get(&self, key: &Path, options: GetOptions) -> Result<GetResult> {
         let path = format!("{}{key}", self.root);
         let found = self.asked(path.clone(), |files, path| files.info(path)).await?;
-        let missing = || Error::NotFound { path: path.clone(), source: "there is no such file".into() };
+        let missing = || Error::NotFound { path: path.clone(), source: "the file does not exist".into() };
         let meta = found.and_then(|file| self.meta(file)).ok_or_else(missing)?;
         let range = match &options.range {
             Some(wanted) => wanted.as_range(meta.size).map_err(|error| Error::NotSupported { source: error.to_string().into() })?,

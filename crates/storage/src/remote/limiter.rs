@@ -1,16 +1,16 @@
-//! How many requests a store is asked at once.
+//! Limits the number of concurrent requests to a store.
 //!
-//! A store that says it is asked too much is asked half as much, and a little more with each run of good answers (additive increase, multiplicative
+//! When a store reports overload, the limit is halved; it grows a little with each run of successful responses (additive increase, multiplicative
 //! decrease: Chiu and Jain, 1989).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Answers to requests of one burst tell the same thing once.
+/// Overload responses to requests of one burst count once.
 const BURST: Duration = Duration::from_millis(500);
 
-/// Fewer would not help the store: each request that it refuses waits longer from time to time by itself.
+/// A lower limit would not help the store, because each rejected request backs off by itself.
 const LEAST: usize = 8;
 
 #[derive(Debug)]
@@ -18,20 +18,20 @@ pub(super) struct ConcurrencyLimiter {
     permits: Arc<Semaphore>,
     most: usize,
     least: usize,
-    /// Together: permits that were given and that are there are `allowed` and `surplus`. Were they to drift apart, nobody would get through in the end.
+    /// Held together: issued and available permits equal `allowed` plus `surplus`. If they drifted apart, eventually no request would get a permit.
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     allowed: usize,
-    /// Permits that are to vanish when they come back.
+    /// Permits that are dropped when they are returned.
     surplus: usize,
     good: usize,
     slowed_at: Option<Instant>,
 }
 
-/// The right to have one request under way.
+/// A permit for one request in flight.
 #[derive(Debug)]
 pub(super) struct Permit {
     limiter: Arc<ConcurrencyLimiter>,
@@ -45,7 +45,7 @@ impl ConcurrencyLimiter {
     }
 
     pub(super) async fn acquire(self: &Arc<Self>) -> Permit {
-        // The semaphore is never closed; without a permit the request still goes out.
+        // The semaphore is never closed; without a permit the request is still sent.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         Permit { limiter: Arc::clone(self), permit }
     }
@@ -59,7 +59,7 @@ impl ConcurrencyLimiter {
         self.state().allowed
     }
 
-    /// The store answered in good order.
+    /// The store responded normally.
     pub(super) fn went_well(&self) {
         let mut state = self.state();
         state.good += 1;
@@ -74,7 +74,7 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// The store asked to be asked less.
+    /// The store reported overload.
     pub(super) fn slow_down(&self) {
         let mut state = self.state();
         if state.slowed_at.is_some_and(|before| before.elapsed() < BURST) {
@@ -85,6 +85,7 @@ impl ConcurrencyLimiter {
         let fewer = (state.allowed / 2).max(self.least);
         state.surplus += state.allowed - fewer;
         state.allowed = fewer;
+        tracing::info!(target: "shardmill.storage", "the store asks for fewer requests: {fewer} at the same time from now on");
     }
 }
 
@@ -111,7 +112,7 @@ mod tests {
         limiter.slow_down();
         assert_eq!(limiter.allowed(), 8, "one burst counts once");
         drop(permits);
-        assert_eq!(limiter.permits.available_permits(), 12, "eight more than four vanish when they come back");
+        assert_eq!(limiter.permits.available_permits(), 12, "permits above the limit are dropped when they are returned");
         for _ in 0..8 {
             limiter.went_well();
         }

@@ -1,56 +1,19 @@
-//! Where an object is: the store that holds it, and its key there.
+//! The location of an object: its store, and its key there.
 
 use super::hub::Address;
+use super::service::Service;
 use crate::append_list::AppendList;
 use crate::secrets::{has_keys, hide_in_url};
 use crate::{Error, Result};
 use object_store::path::Path;
 use std::io;
 
-/// What a scheme stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Service {
-    S3,
-    Gcs,
-    Azure,
-    Http,
-    /// Data sets of the Hugging Face Hub.
-    Hub,
-    /// File systems of fsspec, given for their schemes.
-    Fsspec,
-}
-
-impl Service {
-    fn of(scheme: &str) -> Option<Self> {
-        match scheme {
-            "s3" | "s3a" => Some(Self::S3),
-            "gs" | "gcs" => Some(Self::Gcs),
-            "az" | "azure" | "adl" | "abfs" | "abfss" => Some(Self::Azure),
-            "http" | "https" => Some(Self::Http),
-            HUB => Some(Self::Hub),
-            _ => None,
-        }
-    }
-
-    /// Why nothing can be written there.
-    pub(super) fn read_only(self) -> Option<&'static str> {
-        match self {
-            Self::S3 | Self::Gcs | Self::Azure => None,
-            Self::Http => Some("HTTP servers are read only"),
-            Self::Hub => Some("data sets of the Hugging Face Hub are read only here"),
-            Self::Fsspec => Some("file systems of fsspec are read only here"),
-        }
-    }
-}
-
-const HUB: &str = "hf";
-
 /// `s3://bucket/a/b` is the key `a/b` below the root `s3://bucket`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) service: Service,
     pub(super) root: String,
-    /// Without a slash at its start.
+    /// Without a leading slash.
     pub(super) key: String,
 }
 
@@ -58,7 +21,7 @@ pub(crate) fn is_remote(path: &str) -> bool {
     path.split_once("://").is_some_and(|(scheme, _)| Service::of(scheme).is_some()) || fsspec(path).is_some_and(|place| is_served(&place.root))
 }
 
-/// Roots that file systems of fsspec serve in this process.
+/// Roots that fsspec file systems serve in this process.
 static SERVED: AppendList<String> = AppendList::new();
 
 pub(super) fn serve(root: &str) {
@@ -71,7 +34,7 @@ fn is_served(root: &str) -> bool {
     SERVED.iter().any(|served| served == root)
 }
 
-/// Of a scheme that only a file system of fsspec serves. Its root has no bucket, and a path from the root of that system keeps its slash.
+/// A location of a scheme that only an fsspec file system serves. Its root has no bucket, and an absolute path keeps its slash.
 fn fsspec(path: &str) -> Option<Location> {
     let (scheme, rest) = path.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase()) && scheme != "file" && Service::of(scheme).is_none();
@@ -80,7 +43,7 @@ fn fsspec(path: &str) -> Option<Location> {
     is_scheme.then(|| Location { service: Service::Fsspec, root, key: key.unwrap_or(rest).to_owned() })
 }
 
-/// What is signed is as good as a key: it would be stored with the path, and sent with it.
+/// A signed address is as sensitive as a key: it would be stored and sent with the path.
 fn refuse_keys(path: &str) -> Result<()> {
     if !has_keys(path) {
         return Ok(());
@@ -91,10 +54,10 @@ fn refuse_keys(path: &str) -> Result<()> {
 }
 
 impl Location {
-    /// As [`Location::parse`], also where no file system serves the scheme yet.
+    /// As [`Location::parse`], but accepts schemes that no file system serves yet.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Location::parse`].
     pub(super) fn to_be_served(path: &str) -> Result<Self> {
         refuse_keys(path)?;
         fsspec(path).map_or_else(|| Self::parse(path), Ok)
@@ -117,10 +80,10 @@ impl Location {
         }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
-            return Err(invalid("the path names no bucket: it looks like s3://bucket/folder/file"));
+            return Err(invalid("it names no bucket; write it as s3://bucket/directory/file"));
         }
         if service == Service::Http && path.contains('?') {
-            // What is signed is as good as a key, so it is not shown.
+            // A signed address is as sensitive as a key, so it is not shown.
             let what = "addresses with a query, such as signed ones, are not read; name the bucket and its credentials, or fetch the file";
             return Err(Error::refused(path, what.to_owned()));
         }
@@ -130,12 +93,12 @@ impl Location {
         Ok(Self { service, root: format!("{scheme}://{bucket}"), key: key.to_owned() })
     }
 
-    /// The key as the client wants it.
+    /// The key in the client's form.
     ///
     /// # Errors
-    /// [`Error::Open`] for a key that no object can have.
+    /// [`Error::Open`] for a key that is not valid for objects.
     pub(super) fn object(&self) -> Result<Path> {
-        // A path of HTTP is written as it stands in the address.
+        // HTTP paths are used as they appear in the address.
         let parsed = if self.service == Service::Http { Path::from_url_path(&self.key) } else { Path::parse(&self.key) };
         parsed.map_err(|error| Error::Open { path: self.path_of(&self.key), source: io::Error::new(io::ErrorKind::InvalidInput, error.to_string()) })
     }
@@ -145,7 +108,7 @@ impl Location {
         Address::parse(self.root.split_once("://").map_or("", |(_, rest)| rest)).map(|(_, address)| address)
     }
 
-    /// How the user would write a key of this store.
+    /// The path of a key as the user would write it.
     pub(super) fn path_of(&self, key: &str) -> String {
         format!("{}/{key}", self.root)
     }
@@ -179,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn scheme_of_a_file_system_that_is_to_serve_it_has_no_bucket() {
+    fn location_in_a_file_system_has_no_bucket() {
         for (path, root, key) in [("mem://a/b", "mem:/", "a/b"), ("mem:///a/b", "mem://", "a/b"), ("mem://", "mem:/", "")] {
             let place = Location::to_be_served(path).unwrap();
             assert_eq!((place.root.as_str(), place.key.as_str()), (root, key));

@@ -1,10 +1,9 @@
-//! Objects in stores over a network: S3, Google Cloud Storage, Azure, HTTP, the Hugging Face Hub, and file systems that others serve.
+//! Objects in stores over a network: S3, Google Cloud Storage, Azure, HTTP, the Hugging Face Hub, and fsspec file systems.
 //!
-//! Paths enter as `scheme://bucket/key`; what is read comes from one version of an object, which its first answer pins. Threads of the caller wait here;
-//! requests run on a small runtime that belongs to the process. The invariant: bytes of two versions are never mixed, a request that failed is repeated
-//! until its deadline and not longer, and no credential is shown by `Debug` or in an error.
+//! Paths are `scheme://bucket/key`. All bytes of an object come from one version, which its first response pins. Caller threads wait here; requests
+//! run on a small runtime per process. The invariant: bytes of two versions are never mixed, a failed request is retried until its deadline and not
+//! longer, and credentials never appear in `Debug` output or in an error.
 
-mod answer;
 mod azure;
 mod client;
 mod conditional;
@@ -25,7 +24,9 @@ mod profile;
 mod providers;
 mod read_only;
 mod registry;
+mod retry;
 mod runtime;
+mod service;
 mod shared;
 mod staged;
 mod store;
@@ -40,6 +41,7 @@ pub use store::{RemoteStore, RequestCounts};
 
 pub(crate) use location::is_remote;
 pub(crate) use registry::is_named;
+pub(crate) use service::Service;
 
 use crate::{Result, Store};
 use std::sync::Arc;

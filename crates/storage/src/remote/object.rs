@@ -1,36 +1,33 @@
-//! One open object: its version, and what was read of it last.
+//! One open object: its version, and the bytes read last.
 //!
-//! Small reads are served from a window that is fetched around them; it grows while somebody reads on in order. Large ones and batches of ranges are fetched
-//! as they are.
+//! Small reads are served from a window that is fetched around them; it grows while reads are sequential. Large reads and batches of ranges are
+//! fetched as they are.
 
-use super::failure::{Operation, error_of, failed};
+use super::failure::{Operation, failed};
 use super::fetch::{self, Failure};
 use super::runtime;
 use super::store::RemoteStore;
 use super::version::Version;
 use crate::cache::CachedObject;
 use crate::fresh;
-use crate::requests::{Fetch, fetches};
+use crate::requests::joined;
 use crate::{Error, Identity, RangeRead, Result, len_within};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use object_store::path::Path;
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Read along, rather than asked for apart: at 100 MB/s this takes as long as the first byte of another answer.
-const GAP: u64 = 1 << 20;
 /// What joins to one run; longer runs are cut again when they are fetched.
 const MAX_JOINED: u64 = 64 << 20;
-/// Holds the footers of most files.
+/// Covers the footers of most files.
 pub(super) const TAIL: u64 = 64 << 10;
 const FIRST_WINDOW: u64 = 64 << 10;
 const MAX_WINDOW: u64 = 8 << 20;
-/// Copied by one of few threads without holding up others.
+/// Small enough for a runtime thread to copy it without delaying others.
 const SMALL: u64 = 128 << 10;
-/// Of small objects that were read as a whole, so much is kept.
+/// The total size of small objects that are kept whole.
 const MAX_KEPT: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -40,13 +37,13 @@ pub(super) struct RemoteObject {
     store: Arc<RemoteStore>,
     version: Version,
     cached: Option<CachedObject>,
-    /// The object, where opening it fetched all there is: a server without ranges gives it once.
+    /// The whole object, if opening it fetched all bytes: a server without ranges sends it once.
     whole: Option<Bytes>,
-    /// Never waited for: who finds it taken asks the store.
+    /// Never waited for: a thread that finds it locked reads from the store.
     window: Mutex<Window>,
 }
 
-/// A part of what may be kept in memory of all small objects of a store.
+/// A share of the memory for the small objects of a store.
 #[derive(Debug)]
 struct Kept {
     len: u64,
@@ -56,7 +53,7 @@ struct Kept {
 impl Kept {
     fn of(all: &Arc<AtomicU64>, len: u64) -> Option<Self> {
         let kept = Self { len, all: Arc::clone(all) };
-        // What is too much goes at once.
+        // A share over the limit is returned immediately.
         (all.fetch_add(len, Ordering::Relaxed).saturating_add(len) <= MAX_KEPT).then_some(kept)
     }
 }
@@ -71,7 +68,7 @@ impl Drop for Kept {
 struct Window {
     start: u64,
     bytes: Bytes,
-    /// What the next one would hold.
+    /// The size of the next window.
     next: u64,
     /// Of a whole object.
     _kept: Option<Arc<Kept>>,
@@ -92,7 +89,7 @@ impl Window {
 impl RemoteObject {
     pub(super) fn new(store: Arc<RemoteStore>, path: &str, key: Path, version: Version, tail: Bytes) -> Result<Self> {
         let start = version.size.saturating_sub(tail.len() as u64);
-        // A server that sends files whole only did so already.
+        // A server without ranges has already sent the whole file.
         let whole = (start == 0 && !tail.is_empty() && store.is_http()).then(|| tail.clone());
         let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW, _kept: None });
         let cached = match store.cache()?.filter(|_| whole.is_none()) {
@@ -107,7 +104,7 @@ impl RemoteObject {
         let operation = Operation::Reading { offset: first.start, len: usize::try_from(first.end - first.start).unwrap_or(usize::MAX) };
         let patience = self.store.patience();
         let answers = if spans.iter().map(|span| span.end.saturating_sub(span.start)).sum::<u64>() <= SMALL {
-            // What makes the client may fail, and says so here.
+            // Creating the client may fail; the error is reported here.
             self.store.client()?;
             let (store, key, version) = (Arc::clone(&self.store), self.key.clone(), self.version.clone());
             runtime::wait_elsewhere(async move {
@@ -119,11 +116,7 @@ impl RemoteObject {
             runtime::wait(try_join_all(spans.into_iter().map(|span| fetch::span(client, &self.key, &self.version, span, patience))))
         };
         let answers = answers.map_err(|source| failed(self.path.clone(), operation, source))?;
-        answers.map_err(|failure| match failure {
-            Failure::Changed => Error::Changed { path: self.path.clone() },
-            Failure::Store(error) => error_of(&error, &self.path, operation, self.store.options()),
-            Failure::Memory => failed(self.path.clone(), operation, io::ErrorKind::OutOfMemory.into()),
-        })
+        answers.map_err(|failure| failure.error(&self.path, operation, &self.store.options))
     }
 
     fn spans(&self, spans: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
@@ -137,7 +130,7 @@ impl RemoteObject {
         Ok(self.spans(vec![span])?.pop().unwrap_or_default())
     }
 
-    /// What to fetch for a small read.
+    /// The range to fetch for a small read.
     fn around(&self, range: &Range<u64>, window: &Window) -> (Range<u64>, u64) {
         let size = self.version.size;
         if range.start >= size.saturating_sub(TAIL) {
@@ -148,19 +141,19 @@ impl RemoteObject {
         (range.start..range.start.saturating_add(len).max(range.end).min(size), len)
     }
 
-    /// The next reader of a small object, mostly of its rows behind its footer, needs no request.
+    /// The next reader of a small object, usually of its rows after its footer, needs no request.
     fn keep_whole(&self, bytes: &Bytes) {
         let len = bytes.len() as u64;
         if len == self.version.size
             && len <= TAIL
-            && let Some(kept) = Kept::of(self.store.kept(), len)
+            && let Some(kept) = Kept::of(&self.store.kept, len)
             && let Ok(mut window) = self.window.try_lock()
         {
             *window = Window { start: 0, bytes: bytes.clone(), next: FIRST_WINDOW, _kept: Some(Arc::new(kept)) };
         }
     }
 
-    /// What was read last, unless whoever reads does not trust it.
+    /// The bytes read last, unless the caller bypasses caches.
     fn known(&self) -> Window {
         if let Some(bytes) = &self.whole {
             return Window { bytes: bytes.clone(), ..Window::default() };
@@ -225,8 +218,7 @@ impl RangeRead for RemoteObject {
         }
         let known = self.known();
         let missing: Vec<Range<u64>> = ranges.iter().filter(|range| known.slice(range).is_none()).cloned().collect();
-        let planned: Vec<Fetch> = fetches(&missing, self.version.size, GAP, MAX_JOINED);
-        let spans: Vec<Range<u64>> = planned.into_iter().map(|fetch| fetch.span).collect();
+        let spans = joined(missing, self.store.gap, MAX_JOINED);
         let answers = if spans.is_empty() { Vec::new() } else { self.spans(spans.clone())? };
         answers.iter().for_each(|bytes| self.keep_whole(bytes));
         let windows: Vec<Window> = spans.iter().zip(answers).map(|(span, bytes)| Window { start: span.start, bytes, next: 0, _kept: None }).collect();
@@ -239,7 +231,7 @@ impl RangeRead for RemoteObject {
     }
 
     fn gap_bytes(&self) -> u64 {
-        GAP
+        self.store.gap
     }
 
     fn is_remote(&self) -> bool {

@@ -1,6 +1,6 @@
 //! How a store is reached: endpoints, credentials, limits.
 //!
-//! The invariant: the value of an option that may be a secret is neither shown nor given away, except to the client of the store.
+//! The invariant: the value of an option that may be a secret is neither shown nor passed on, except to the client of the store.
 
 use super::providers::{CredentialSource, FsspecFiles};
 use crate::local_path;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What `fsspec` and its file systems call them.
+/// Names used by `fsspec` and its file systems.
 const ALIASES: [(&str, &str); 3] = [("key", "access_key_id"), ("secret", "secret_access_key"), ("anon", "skip_signature")];
 
 const MAX_REQUESTS: usize = 64;
@@ -19,7 +19,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const RETRY_TIMEOUT: Duration = Duration::from_mins(3);
 const CACHE_BYTES: u64 = 64 << 30;
 
-/// Named values, as object_store calls them, and those of our own that [`Limits`] has; and what else was given.
+/// Named values, with the names of object_store and those of [`Limits`], and other settings.
 #[derive(Clone, Default)]
 pub struct StorageOptions {
     named: BTreeMap<String, String>,
@@ -36,21 +36,21 @@ impl PartialEq for StorageOptions {
 
 impl Eq for StorageOptions {}
 
-/// Options of the client of a store.
+/// Options for the client of a store.
 pub(super) type Named<'a> = Vec<(&'a str, &'a str)>;
 
-/// The options that are ours and not the store's.
+/// The options handled by this crate and not by the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Under way at once, for the whole process.
+    /// Concurrent requests of the whole process.
     pub(super) max_requests: usize,
-    /// Without a byte from the other side.
+    /// The longest time without a byte from the server.
     pub(super) request_timeout: Duration,
-    /// For one read, with all its repetitions.
+    /// For one read, with all retries.
     pub(super) retry_timeout: Duration,
     pub(super) cache_dir: Option<PathBuf>,
     pub(super) cache_bytes: u64,
-    /// Of `~/.aws`.
+    /// A profile in `~/.aws`.
     pub(super) profile: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl StorageOptions {
             .map(|(name, value)| (renamed(&name).unwrap_or(name), value))
             .collect();
         for (name, value) in &named {
-            // An address that is refused for its keys is quoted before that.
+            // An address that is rejected because it contains keys would otherwise be quoted.
             hide_in_url(value);
             if !is_harmless(name) {
                 hide(value);
@@ -73,13 +73,13 @@ impl StorageOptions {
         Self { named, ..Self::default() }
     }
 
-    /// Says who asks, in place of keys among the options.
+    /// Sets a provider of credentials, instead of keys among the options.
     #[must_use]
     pub fn with_credentials(self, source: Arc<dyn CredentialSource>) -> Self {
         Self { credentials: Some(source), ..self }
     }
 
-    /// Serves the scheme of the path that these options are for.
+    /// Sets a file system that serves the scheme of the path.
     #[must_use]
     pub fn with_files(self, files: Arc<dyn FsspecFiles>) -> Self {
         Self { files: Some(files), ..self }
@@ -97,7 +97,7 @@ impl StorageOptions {
         self.files.as_ref()
     }
 
-    /// Only those that are certainly no secrets, for what is stored or sent.
+    /// Only options that are certainly not secret, for storing or sending.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let is_plain = |value: &str| without_keys_in(value) == value;
@@ -117,13 +117,13 @@ impl StorageOptions {
         self.iter().find(|(name, _)| is_harmless(name) && is_endpoint(name)).map(|(_, value)| value)
     }
 
-    /// `text` without any value that may be a secret, also of those that are too short to be looked for in every message.
+    /// `text` without any value that may be secret, including values too short to search for in every message.
     pub(super) fn scrubbed(&self, text: &str) -> String {
         let secrets = self.named.iter().filter(|(name, value)| !is_harmless(name) && value.len() > 3);
         secrets.fold(redacted(text), |text, (_, value)| text.replace(value.as_str(), "…"))
     }
 
-    /// Ours, and what is left for the client of the store.
+    /// Splits the options into those of this crate and those for the client of the store.
     pub(super) fn split(&self) -> Result<(Limits, Named<'_>), String> {
         let mut limits = Limits::default();
         let mut others = Vec::new();
@@ -134,7 +134,7 @@ impl StorageOptions {
                 "max_requests" => limits.max_requests = value.parse().ok().filter(|most| (1..=4096).contains(most)).ok_or_else(unusable)?,
                 "request_timeout" => limits.request_timeout = seconds().ok_or_else(unusable)?,
                 "retry_timeout" => limits.retry_timeout = seconds().ok_or_else(unusable)?,
-                "cache_dir" => limits.cache_dir = Some(local_folder(value).ok_or_else(unusable)?),
+                "cache_dir" => limits.cache_dir = Some(local_directory(value).ok_or_else(unusable)?),
                 "cache_bytes" => limits.cache_bytes = value.parse().map_err(|_| unusable())?,
                 "profile" => limits.profile = Some(value.to_owned()),
                 _ if is_endpoint(name) && !is_address(value) => {
@@ -150,23 +150,23 @@ impl StorageOptions {
     }
 }
 
-/// A directory of this machine, also as a file URL.
-fn local_folder(value: &str) -> Option<PathBuf> {
+/// A local directory, possibly given as a file URL.
+fn local_directory(value: &str) -> Option<PathBuf> {
     Some(PathBuf::from(local_path(value).ok()??.into_owned()))
 }
 
-/// Whether an option says who is asked.
+/// Whether an option sets the endpoint.
 pub(super) fn is_endpoint(name: &str) -> bool {
     name.contains("endpoint") || name.ends_with("base_url")
 }
 
-/// Whether a value names a server, and how it is spoken to.
+/// Whether a value is an address of a server with a scheme.
 fn is_address(value: &str) -> bool {
     let is_plain = |url: &reqwest::Url| url.username().is_empty() && url.password().is_none() && url.query().is_none();
     reqwest::Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain(&url))
 }
 
-/// What may be shown of something that should be an address.
+/// The part of a supposed address that may be shown.
 pub(super) fn without_keys(value: &str) -> String {
     let value = value.split_once('?').map_or(value, |(address, _)| address);
     let (scheme, rest) = value.split_once("://").unwrap_or(("", value));
@@ -186,8 +186,8 @@ impl fmt::Debug for StorageOptions {
 impl Default for Limits {
     fn default() -> Self {
         let cache_dir = std::env::var_os("SHARDMILL_CACHE_DIR").filter(|dir| !dir.is_empty());
-        // A name that is not valid is kept, and fails where it is used.
-        let cache_dir = cache_dir.map(|dir| dir.to_str().and_then(local_folder).unwrap_or_else(|| PathBuf::from(&dir)));
+        // An invalid name is kept, and fails where it is used.
+        let cache_dir = cache_dir.map(|dir| dir.to_str().and_then(local_directory).unwrap_or_else(|| PathBuf::from(&dir)));
         Self {
             max_requests: MAX_REQUESTS,
             request_timeout: REQUEST_TIMEOUT,

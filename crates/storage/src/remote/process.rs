@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// Made by whoever asks first. A child that was forked makes its own: threads and connections of its parent are not there.
+/// Created on first use. A forked child creates its own, because threads and connections of its parent do not exist there.
 #[derive(Debug)]
 pub(super) struct PerProcess<T> {
     made: OnceLock<(u32, T)>,

@@ -1,4 +1,4 @@
-//! Credentials of the files that the AWS command line keeps, which object_store does not read.
+//! Credentials from the files of the AWS command line, which object_store does not read.
 
 use async_trait::async_trait;
 use object_store::CredentialProvider;
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use std::{env, fmt, fs};
 
-/// A profile of those files. Somebody else may write new keys into them while this process runs, before the old ones expire.
+/// A profile in those files. Another process may write new keys into them while this process runs, before the old ones expire.
 pub(super) struct Profile {
     name: String,
     files: [PathBuf; 2],
     known: Mutex<Option<(Seen, Arc<AwsCredential>)>>,
 }
 
-/// What tells a version of the files from the next.
+/// Identifies a version of the files.
 type Seen = [Option<(SystemTime, u64)>; 2];
 
 impl Profile {
@@ -28,14 +28,14 @@ impl Profile {
         Self { name, files, known: Mutex::default() }
     }
 
-    /// Where the store is, as object_store calls it.
+    /// The options of the profile, with the names of object_store.
     pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let mut settings = self.settings();
         let known = [("region", "aws_region"), ("endpoint_url", "aws_endpoint")];
         known.into_iter().filter_map(|(name, option)| Some((option, settings.remove(name)?))).collect()
     }
 
-    /// `None` where the profile has no keys.
+    /// `None` if the profile has no keys.
     pub(super) fn keys(&self) -> Option<Arc<AwsCredential>> {
         let seen = self.files.each_ref().map(|file| fs::metadata(file).and_then(|file| Ok((file.modified()?, file.len()))).ok());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ impl Profile {
                 *known = Some((seen, Arc::clone(&keys)));
                 Some(keys)
             }
-            // Somebody is writing them at this moment.
+            // Another process is writing them right now.
             _ => known.as_ref().map(|(_, keys)| Arc::clone(keys)),
         }
     }
@@ -75,7 +75,7 @@ impl CredentialProvider for Profile {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        self.keys().ok_or_else(|| object_store::Error::Unauthenticated { path: self.name.clone(), source: "the profile has no keys any more".into() })
+        self.keys().ok_or_else(|| object_store::Error::Unauthenticated { path: self.name.clone(), source: "the profile no longer has keys".into() })
     }
 }
 
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn keys_are_those_that_the_file_holds_now_and_never_half_of_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("credentials");
-        let profile = Profile { name: "default".to_owned(), files: [folder.path().join("config"), file.clone()], known: Mutex::default() };
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("credentials");
+        let profile = Profile { name: "default".to_owned(), files: [directory.path().join("config"), file.clone()], known: Mutex::default() };
         assert!(profile.keys().is_none());
         let write = |text: &str| fs::write(&file, text).unwrap();
         write("[default]\naws_access_key_id = A\naws_secret_access_key = secret\n");

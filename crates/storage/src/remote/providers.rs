@@ -1,6 +1,6 @@
-//! What somebody else brings along to a store: credentials that are renewed, and whole file systems.
+//! User-supplied parts of a store: renewable credentials, and whole file systems.
 //!
-//! Both are objects of a language above this one. They are asked on threads of the runtime, never on one that a caller waits on.
+//! Both are Python objects. They are called on threads of the runtime, never on a thread that a caller waits on.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -9,17 +9,17 @@ use std::io;
 use std::ops::Range;
 use std::time::SystemTime;
 
-/// Says who asks; it is asked again when its last answer nears its end.
+/// Supplies credentials; called again before they expire.
 pub trait CredentialSource: Send + Sync + Debug {
-    /// Tells it from the other sources of this process.
+    /// Identifies it among the sources of this process.
     fn id(&self) -> usize;
 
     /// # Errors
-    /// When it has none to give.
+    /// When it cannot supply credentials.
     fn fetch(&self) -> io::Result<Credentials>;
 }
 
-/// Keys by the names of their kind: `access_key_id`, `secret_access_key`, `token`, `access_key`, `sas_token`.
+/// Keys by name: `access_key_id`, `secret_access_key`, `token`, `access_key`, `sas_token`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     pub keys: BTreeMap<String, String>,
@@ -32,23 +32,23 @@ impl Debug for Credentials {
     }
 }
 
-/// A file system that this crate has no client for: read by whoever has one.
+/// A file system without a client in this crate.
 ///
-/// Of its errors, those of time and of connections are worth another try; [`io::ErrorKind::NotFound`] and [`io::ErrorKind::PermissionDenied`] say so.
+/// Timeouts and connection errors are retried; [`io::ErrorKind::NotFound`] and [`io::ErrorKind::PermissionDenied`] keep their meaning.
 pub trait FsspecFiles: Send + Sync + Debug {
-    /// Tells it from the other file systems of this process.
+    /// Identifies it among the file systems of this process.
     fn id(&self) -> usize;
 
-    /// The file that is called so; `None` for a folder, and where there is none.
+    /// The file at `path`; `None` for a directory, and when it does not exist.
     ///
     /// # Errors
-    /// When the file system cannot tell.
+    /// When the file system cannot determine it.
     fn info(&self, path: &str) -> io::Result<Option<FsspecFile>>;
 
     /// All files at or below a path.
     ///
     /// # Errors
-    /// When the file system cannot tell.
+    /// When the file system cannot list them.
     fn find(&self, path: &str) -> io::Result<Vec<FsspecFile>>;
 
     /// # Errors
@@ -62,6 +62,6 @@ pub struct FsspecFile {
     /// As the user would write it.
     pub path: String,
     pub size: u64,
-    /// Differs between versions, where the file system tells them apart.
+    /// Differs between versions, if the file system provides such a mark.
     pub mark: Option<String>,
 }

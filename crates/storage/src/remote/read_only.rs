@@ -1,4 +1,4 @@
-//! Stores that are read and never written to: they say how a file is read and what there is, and every other request is refused.
+//! Read-only stores: they implement reading and listing, and every other request is rejected.
 
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -11,15 +11,15 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
-/// What can be read.
+/// The readable part of a store.
 #[async_trait]
 pub(super) trait Readable: Debug + Send + Sync + 'static {
-    /// What it is called in errors.
+    /// Its name in errors.
     const NAME: &'static str;
 
     async fn get(&self, key: &Path, options: GetOptions) -> Result<GetResult>;
 
-    /// Everything below a prefix; nothing where there is no such folder.
+    /// Everything below a prefix; empty when the directory does not exist.
     async fn list(&self, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>>;
 }
 
@@ -63,18 +63,18 @@ impl<T: Readable> ObjectStore for ReadOnly<T> {
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let root = Path::default();
         let prefix = prefix.unwrap_or(&root);
-        let (mut objects, mut folders) = (Vec::new(), BTreeSet::new());
+        let (mut objects, mut directories) = (Vec::new(), BTreeSet::new());
         for meta in self.0.list(Some(prefix)).await? {
             let Some(mut parts) = meta.location.prefix_match(prefix) else { continue };
             let (first, is_deeper) = (parts.next(), parts.next().is_some());
             drop(parts);
             match first {
-                Some(folder) if is_deeper => drop(folders.insert(prefix.clone().join(folder))),
+                Some(directory) if is_deeper => drop(directories.insert(prefix.clone().join(directory))),
                 Some(_) => objects.push(meta),
                 None => {}
             }
         }
-        Ok(ListResult { common_prefixes: folders.into_iter().collect(), objects, extensions: object_store::Extensions::default() })
+        Ok(ListResult { common_prefixes: directories.into_iter().collect(), objects, extensions: object_store::Extensions::default() })
     }
 
     async fn copy_opts(&self, _from: &Path, _to: &Path, _options: CopyOptions) -> Result<()> {

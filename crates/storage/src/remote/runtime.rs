@@ -1,7 +1,7 @@
-//! The runtime that requests run on: two threads, started by the first request of a process.
+//! The runtime that executes requests: two threads, started by the first request of a process.
 
-use super::answer::is_transient;
 use super::process::PerProcess;
+use super::retry::is_transient;
 use crate::interrupts::unless_interrupted;
 use crate::waiting::waiting;
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-/// Who waits no longer wants no answer either.
+/// Aborts the task when its waiting thread gives up.
 struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -33,16 +33,16 @@ fn runtime() -> io::Result<&'static Runtime> {
 /// Waits for `future` on this thread.
 ///
 /// # Errors
-/// When the system gives no threads, and when this thread is wanted elsewhere.
+/// When the system provides no threads, and when this thread is interrupted.
 pub(super) fn wait<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = runtime()?;
     waiting(|| runtime.block_on(unless_interrupted(future)))
 }
 
-/// As [`wait`], on the threads of the runtime: they take a small answer from its connection without waking this one for each piece of it.
+/// As [`wait`], on the threads of the runtime: they receive a small response without waking this thread for each piece of it.
 ///
 /// # Errors
-/// As there.
+/// As [`wait`].
 pub(super) fn wait_elsewhere<F>(future: F) -> io::Result<F::Output>
 where
     F: Future + Send + 'static,
@@ -52,10 +52,10 @@ where
     wait(&mut task.0)?.map_err(io::Error::other)
 }
 
-/// As [`wait`], for a request that may be made again: so it is until it goes well or wrong for certain, or `patience` is over.
+/// As [`wait`], for an idempotent request: it is retried until success, a permanent error, or the end of `patience`.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system provides no threads.
 pub(super) fn wait_patiently<T, F>(patience: Duration, mut request: impl FnMut() -> F) -> io::Result<object_store::Result<T>>
 where
     F: Future<Output = object_store::Result<T>>,
@@ -73,10 +73,10 @@ where
     })
 }
 
-/// Runs `future` behind the caller's back.
+/// Runs `future` in the background.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system provides no threads.
 pub(super) fn spawn<F>(future: F) -> io::Result<tokio::task::JoinHandle<F::Output>>
 where
     F: Future + Send + 'static,

@@ -1,10 +1,11 @@
-//! The store of one root as the readers and writers of this workspace use it: opened objects, listings, objects in the making.
+//! The store of one root, as used by the readers and writers of this workspace: open objects, listings, and uploads.
 
-use super::failure::{Operation, error_of, failed};
-use super::fetch::{self, Failure};
-use super::location::{Location, Service};
+use super::failure::{Operation, failed};
+use super::fetch;
+use super::location::Location;
 use super::object::{RemoteObject, TAIL};
 use super::runtime;
+use super::service::Service;
 use super::staged::RemoteStaged;
 use super::store::RemoteStore;
 use super::version::Version;
@@ -14,7 +15,7 @@ use glob::Pattern;
 use object_store::ObjectMeta;
 use std::sync::Arc;
 
-/// Opening keeps the store, which a trait method without `Arc<Self>` cannot.
+/// Open objects keep the store, which a trait method without `Arc<Self>` cannot express.
 #[derive(Debug)]
 pub(crate) struct Shared(pub(crate) Arc<RemoteStore>);
 
@@ -30,16 +31,8 @@ impl Shared {
         }
         let answer = runtime::wait(fetch::tail(store.client()?, &key, tail_bytes, store.patience()))
             .map_err(|source| failed(path.to_owned(), Operation::Opening, source))?;
-        let (meta, tail) = answer.map_err(|failure| self.unopened(failure, path))?;
+        let (meta, tail) = answer.map_err(|failure| failure.error(path, Operation::Opening, &self.0.options))?;
         RemoteObject::new(store, path, key, Version::of(&meta), tail)
-    }
-
-    fn unopened(&self, failure: Failure, path: &str) -> Error {
-        match failure {
-            Failure::Changed => Error::Changed { path: path.to_owned() },
-            Failure::Store(error) => error_of(&error, path, Operation::Opening, self.0.options()),
-            Failure::Memory => failed(path.to_owned(), Operation::Opening, std::io::ErrorKind::OutOfMemory.into()),
-        }
     }
 }
 
@@ -56,7 +49,7 @@ impl Store for Shared {
         let location = Location::parse(path)?;
         if location.service == Service::Http {
             if location.key.is_empty() || location.key.ends_with('/') || location.key.contains('*') {
-                let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "HTTP servers do not say what they have");
+                let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "HTTP servers cannot be listed");
                 return Err(Error::List { path: path.to_owned(), source });
             }
             return self.open(path).map(|_| vec![path.to_owned()]);
@@ -64,7 +57,7 @@ impl Store for Shared {
         let key = location.key.trim_end_matches('/');
         let wildcard = key.find(['*', '?', '[']);
         if wildcard.is_none() && !key.is_empty() && !location.key.ends_with('/') {
-            // One request tells about most paths: a file is far more often named than a folder with the name of a file.
+            // One request resolves most paths: a file is named far more often than a directory with the name of a file.
             let looks_like_file = key.rsplit('/').next().is_some_and(|name| name.contains('.'));
             match looks_like_file.then(|| self.open(path)) {
                 None => {}
@@ -73,28 +66,28 @@ impl Store for Shared {
                 Some(Err(refused)) => return Err(refused),
             }
         }
-        let folder = wildcard.map_or(key, |at| key.get(..at).and_then(|head| head.rsplit_once('/')).map_or("", |(folder, _)| folder));
-        let mut found = self.0.below(folder, path)?;
+        let directory = wildcard.map_or(key, |at| key.get(..at).and_then(|head| head.rsplit_once('/')).map_or("", |(directory, _)| directory));
+        let mut found = self.0.below(directory, path)?;
         if let Some(pattern) = wildcard.map(|_| Pattern::new(key)) {
             let pattern = pattern.map_err(|error| Error::refused(path, error.to_string()))?;
             let options = glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
             let is_literal =
                 |meta: &ObjectMeta| meta.location.as_ref().strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            // Folders that fit are searched as well.
+            // Matching directories are searched as well.
             let parts = |key: &str| key.match_indices('/').map(|(at, _)| at).chain([key.len()]).collect::<Vec<_>>();
             let fits = |key: &str| parts(key).into_iter().filter_map(|at| key.get(..at)).any(|part| pattern.matches_with(part, options));
-            // A name may have such characters itself.
+            // A name may itself contain such characters.
             let is_named = found.iter().any(is_literal);
             found.retain(|meta| if is_named { is_literal(meta) } else { fits(meta.location.as_ref()) });
         }
-        // Consoles make empty objects for folders.
+        // Consoles create empty objects for directories.
         found.retain(|meta| meta.size > 0 || meta.location.as_ref() != key);
         if found.is_empty() && wildcard.is_none() {
             // A name without a dot may still be a file.
             return self.open(path).map(|_| vec![path.to_owned()]);
         }
         if location.service != Service::Fsspec {
-            // Many file systems list less than they tell of one file.
+            // Many file systems report less in a listing than for a single file.
             self.0.remember(&found);
         }
         let mut paths: Vec<String> = found.iter().map(|meta| location.path_of(meta.location.as_ref())).collect();

@@ -1,11 +1,11 @@
-//! An object in the making: its parts are uploaded while it is written, and the last request makes it visible.
+//! An object that is being uploaded: its parts are sent while it is written, and the last request makes it visible.
 //!
-//! Until that request nobody sees anything; a writer that dies leaves an upload without a name, which the bucket's own rule for such uploads removes. Under
-//! [`Replace::Never`] the last request carries the condition that there is no such object, so of two writers one is refused.
+//! The object is not visible before that request. A writer that dies leaves an incomplete upload, which the bucket's lifecycle rule removes. Under
+//! [`Replace::Never`] the last request carries the condition that the object does not exist, so one of two writers is rejected.
 
-use super::answer::is_transient;
 use super::failure::{Operation, error_of, failed};
 use super::location::Location;
+use super::retry::is_transient;
 use super::runtime;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Of a part, and of an object that goes up whole.
+/// The size of a part, and the limit for an upload in one request.
 const PART: usize = 8 << 20;
-/// S3 takes 10,000 parts: later ones are larger, for objects up to its limit of 5 TB.
+/// S3 allows 10,000 parts: later ones are larger, to support objects up to its limit of 5 TB.
 const PARTS_OF_A_SIZE: usize = 1000;
-/// Before a part is sent again.
+/// Delay before a part is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Parts on their way at once.
+/// Concurrent uploads of parts.
 const MAX_UNDER_WAY: usize = 4;
 
 type Sending = JoinHandle<object_store::Result<PartId>>;
@@ -37,7 +37,7 @@ pub(super) struct RemoteStaged {
     store: Arc<RemoteStore>,
     path: String,
     key: Path,
-    /// The whole path of the name that it has before its own.
+    /// The full path of the hidden name.
     hidden: Option<String>,
     buffer: BytesMut,
     upload: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct RemoteStaged {
 }
 
 impl RemoteStaged {
-    /// With `hidden`, the object is made under that name beside `path`, to be renamed by whoever chose it.
+    /// With `hidden`, the object is created under that name next to `path`, and the caller renames it.
     pub(super) fn start(store: Arc<RemoteStore>, path: &str, hidden: Option<&str>, unpublished: &Unpublished) -> Result<Self> {
         let location = Location::parse(path)?;
         if let Some(why) = location.service.read_only() {
@@ -83,20 +83,22 @@ impl RemoteStaged {
     }
 
     fn parts(&self) -> Result<Arc<dyn MultipartStore>> {
-        let unable = || failed(self.path.clone(), Operation::Writing, io::Error::new(io::ErrorKind::Unsupported, "the store takes no parts"));
+        let unable = || {
+            failed(self.path.clone(), Operation::Writing, io::Error::new(io::ErrorKind::Unsupported, "the store does not support multipart uploads"))
+        };
         self.store.client()?.parts.clone().ok_or_else(unable)
     }
 
-    /// A request that may be made twice: what it did before is known by the token, or replaced.
+    /// Sends an idempotent request: its earlier effect is recognized by the token, or replaced.
     fn wait<T, F>(&self, operation: Operation, request: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
     {
         let answer = runtime::wait_patiently(self.store.patience(), request).map_err(|source| failed(self.path.clone(), operation, source))?;
-        answer.map_err(|error| error_of(&error, &self.path, operation, self.store.options()))
+        answer.map_err(|error| error_of(&error, &self.path, operation, &self.store.options))
     }
 
-    /// Sends what is gathered as a part.
+    /// Sends the buffer as a part.
     fn send(&mut self) -> Result<()> {
         let parts = self.parts()?;
         let upload = match self.upload.clone() {
@@ -131,11 +133,11 @@ impl RemoteStaged {
         let Some(sending) = self.sending.pop_front() else { return Ok(()) };
         let part = runtime::wait(sending).map_err(|source| failed(self.path.clone(), Operation::Writing, source))?;
         let part = part.map_err(|error| failed(self.path.clone(), Operation::Writing, io::Error::other(error)))?;
-        self.sent.push(part.map_err(|error| error_of(&error, &self.path, Operation::Writing, self.store.options()))?);
+        self.sent.push(part.map_err(|error| error_of(&error, &self.path, Operation::Writing, &self.store.options))?);
         Ok(())
     }
 
-    /// Everything is with the store, under no name yet. What goes up whole stays here.
+    /// Uploads everything without a name. An object sent in one request stays in memory.
     fn finish(&mut self) -> Result<()> {
         if self.upload.is_some() && !self.buffer.is_empty() {
             self.send()?;
@@ -174,7 +176,7 @@ impl RemoteStaged {
         Ok(())
     }
 
-    /// A request may have been done though its answer was lost; the same one then finds the object there. Two who try at one moment may both be refused.
+    /// If a response was lost, the repeated request finds the object of the first one. Two concurrent writers may both be rejected.
     fn once(&self, request: impl Fn() -> Result<()>) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -191,7 +193,7 @@ impl RemoteStaged {
         }
     }
 
-    /// Whose the object is; `None` when there is none.
+    /// Whether the object belongs to this writer; `None` when it does not exist.
     fn is_ours(&self) -> Option<bool> {
         let Ok(client) = self.store.client() else { return Some(false) };
         match runtime::wait_patiently(self.store.patience(), || client.objects.get_opts(&self.key, head_only())) {
@@ -201,7 +203,7 @@ impl RemoteStaged {
         }
     }
 
-    /// Stores without the condition are asked before; there, two writers at one moment may both succeed.
+    /// For stores without conditional requests; there, two concurrent writers may both succeed.
     fn refuse_taken(&self) -> Result<()> {
         let client = self.store.client()?;
         match runtime::wait(client.objects.head(&self.key)) {
@@ -211,9 +213,9 @@ impl RemoteStaged {
     }
 }
 
-/// The path of another name in the same folder.
+/// The path of `name` in the directory of `path`.
 fn beside(path: &str, name: &str) -> String {
-    path.rsplit_once('/').map_or_else(|| name.to_owned(), |(folder, _)| format!("{folder}/{name}"))
+    path.rsplit_once('/').map_or_else(|| name.to_owned(), |(directory, _)| format!("{directory}/{name}"))
 }
 
 impl Write for RemoteStaged {
@@ -262,7 +264,7 @@ impl Staged for RemoteStaged {
             (self.key, self.path) = (target_key, target);
             return self.complete(replace);
         }
-        // An upload has its key from the start: under another one, the object is copied by the store. What has that key already must stay.
+        // An upload has its key from the start; for another key the store copies the object. An existing object with that key must stay.
         let key = self.key.clone();
         self.complete(Replace::Never)?;
         let store = Arc::clone(&self.store);
@@ -277,7 +279,7 @@ impl Staged for RemoteStaged {
 
 impl Drop for RemoteStaged {
     fn drop(&mut self) {
-        // A child that was forked has a copy; the upload is its parent's.
+        // A forked child has a copy; the upload belongs to its parent.
         let is_over = self.is_done || self.process != std::process::id();
         let (Some(upload), false) = (self.upload.take(), is_over) else { return };
         let Ok(parts) = self.parts() else { return };

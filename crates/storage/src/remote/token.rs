@@ -1,11 +1,11 @@
-//! By what whoever made an object knows it again.
+//! Marks an object with a token by which its writer recognizes it.
 //!
-//! A request may have been done though its answer was lost; made again, it finds an object there. Its token, which nobody else has, stands in the object's
-//! metadata and tells whether that is its own work.
+//! A request may have succeeded although its response was lost; when it is repeated, it finds an object. The object's metadata holds a token that is
+//! unique to the writer, and tells whether the object is its own.
 
 use object_store::{Attribute, Attributes, GetOptions};
 
-/// Of letters only: S3 and Google take more, Azure takes names of C#.
+/// Letters only: S3 and Google allow more, Azure requires C# identifiers.
 const NAME: &str = "shardmillwriter";
 
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Token {
     }
 }
 
-/// Asks for metadata with the attributes.
+/// Requests metadata with the attributes.
 pub(super) fn head_only() -> GetOptions {
     GetOptions { head: true, ..GetOptions::default() }
 }

@@ -1,14 +1,14 @@
-//! Which version of an object is read.
+//! Identifies the version of an object.
 
 use crate::Identity;
 use object_store::ObjectMeta;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The size and the mark that a store gives each version.
+/// The size and the tag that a store assigns to each version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) size: u64,
-    /// Without quotes. A store that gives none leaves the time.
+    /// Without quotes. If the store sends none, the modification time is used.
     tag: Option<String>,
     modified_ns: i64,
     is_weak: bool,
@@ -22,7 +22,7 @@ impl Version {
         Self { size: meta.size, is_weak: tag.is_some_and(|tag| tag.starts_with("W/")), tag: strong, modified_ns }
     }
 
-    /// What makes a server refuse to answer about another version.
+    /// The precondition that makes a server reject requests for another version.
     pub(super) fn condition(&self) -> Option<String> {
         // A weak tag never matches.
         self.tag.as_ref().filter(|_| !self.is_weak).map(|tag| format!("\"{tag}\""))
@@ -30,18 +30,18 @@ impl Version {
 
     pub(super) fn is_other_than(&self, answered: &Self) -> bool {
         let by_tag = matches!((&self.tag, &answered.tag), (Some(ours), Some(theirs)) if ours != theirs);
-        // Listings and answers round the time differently; it counts where there is nothing else, and by the second.
+        // Listings and responses round the time differently; it is compared only if there is no tag, in whole seconds.
         let by_time = (self.tag.is_none() || answered.tag.is_none()) && self.modified_ns / 1_000_000_000 != answered.modified_ns / 1_000_000_000;
         self.size != answered.size || by_tag || by_time
     }
 
-    /// The tag stands for the time: two versions of one second have two tags.
+    /// The tag takes the place of the time: two versions in one second have two tags.
     pub(super) fn identity(&self) -> Identity {
         let mark = self.tag.as_ref().map_or(self.modified_ns, |tag| i64::try_from(xxh3_64(tag.as_bytes()) >> 1).unwrap_or_default());
         Identity { size: self.size, modified_ns: i128::from(mark) }
     }
 
-    /// Tells it from other versions, for whoever keeps its bytes.
+    /// Identifies the version for caches.
     pub(super) fn mark(&self) -> String {
         self.tag.clone().unwrap_or_else(|| self.modified_ns.to_string())
     }

@@ -1,4 +1,4 @@
-//! `hf://datasets/OWNER/NAME@REVISION/a/b`: a data set of the Hub, one of its revisions, and a file there.
+//! `hf://datasets/OWNER/NAME@REVISION/a/b`: a data set of the Hub, a revision of it, and a file.
 
 /// A revision of a data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,16 +10,16 @@ pub(in super::super) struct Address {
 }
 
 const KIND: &str = "datasets";
-const EXAMPLE: &str = "a data set of the Hub looks like hf://datasets/OWNER/NAME/folder/file, or hf://datasets/OWNER/NAME@REVISION/folder/file";
+const EXAMPLE: &str = "a data set of the Hub looks like hf://datasets/OWNER/NAME/directory/file, or hf://datasets/OWNER/NAME@REVISION/directory/file";
 
-/// References whose names have slashes.
+/// Prefixes of references whose names contain slashes.
 const REFERENCES: [&str; 2] = ["refs/convert/", "refs/pr/"];
 
 impl Address {
-    /// Of the part of a path behind `hf://`: where its root ends, and what its root names.
+    /// Parses the part of a path after `hf://`; returns the end of its root, and the revision that the root names.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the path is not valid.
     pub(in super::super) fn parse(rest: &str) -> Result<(usize, Self), String> {
         let (kind, named) = rest.split_once('/').unwrap_or((rest, ""));
         if kind != KIND {
@@ -34,7 +34,7 @@ impl Address {
         let revision_len = behind.strip_prefix('@').map_or(0, |revision| 1 + revision_len(revision));
         let written = behind.get(1..revision_len).unwrap_or_default();
         if revision_len == 1 {
-            return Err(format!("the path names no revision behind the @; {EXAMPLE}"));
+            return Err(format!("the path names no revision after the @; {EXAMPLE}"));
         }
         let decoded = written.replace("%2F", "/").replace("%2f", "/");
         let revision = if decoded.is_empty() { "main".to_owned() } else { decoded };
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn path_that_names_no_data_set_says_how_one_looks() {
+    fn path_without_a_data_set_is_refused_with_an_example() {
         for rest in ["", "datasets", "datasets/o", "datasets/o/", "datasets//n", "owner/model/x", "spaces/o/n", "datasets/o/n@/x"] {
             assert!(Address::parse(rest).unwrap_err().contains("hf://datasets/OWNER/NAME"), "{rest}");
         }

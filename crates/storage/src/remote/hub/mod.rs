@@ -1,7 +1,7 @@
-//! Data sets of the Hugging Face Hub: files are listed by its interface, and read as any HTTP server's.
+//! Data sets of the Hugging Face Hub: files are listed with its API, and read as from any HTTP server.
 //!
-//! A branch moves while it is read. So the commit that it stands for is asked for once, and everything that is listed and read afterwards, by this process
-//! and those that are forked from it, is of that commit.
+//! A branch may move while it is read. Its commit is therefore resolved once, and everything that this process and its forked children list and read
+//! afterwards belongs to that commit.
 
 mod address;
 mod service;
@@ -9,8 +9,8 @@ mod site;
 
 pub(super) use address::Address;
 
-use super::answer::{Cause, Judge, cause_of, is_transient};
 use super::read_only::Readable;
+use super::retry::{Cause, Judge, cause_of, is_transient};
 use async_trait::async_trait;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody};
 use object_store::http::{HttpBuilder, HttpStore};
@@ -27,7 +27,7 @@ use url::Url;
 const STORE: &str = "Hugging Face Hub";
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Pages of a listing; more of them than any data set has.
+/// Maximal number of pages of a listing, more than any data set has.
 const MAX_PAGES: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct HubStore {
     files: OnceCell<HttpStore>,
 }
 
-/// A client that is there already.
+/// Hands out an existing client.
 #[derive(Debug)]
 struct Made(HttpClient);
 
@@ -50,17 +50,17 @@ impl HttpConnector for Made {
     }
 }
 
-/// What the interface answers, and where it goes on.
+/// A response of the API, and the address of the next page.
 struct Page {
     content: Value,
     next: Option<Url>,
 }
 
 impl HubStore {
-    /// `commit` is where the commit of the revision is kept, once it is known. The `client` follows no redirects.
+    /// `commit` stores the commit of the revision once it is resolved. `client` follows no redirects.
     ///
     /// # Errors
-    /// For an option that the Hub does not know.
+    /// For an option that the Hub does not support.
     pub(super) fn new(
         (root, address): (&str, &Address),
         named: &[(&str, &str)],
@@ -78,8 +78,8 @@ impl HubStore {
     }
 
     fn url(&self, parts: &[&str]) -> Result<Url> {
-        let mut url = Url::parse(&self.site.endpoint).map_err(|error| generic(format!("the endpoint of the Hub is no address: {error}")))?;
-        url.path_segments_mut().map_err(|()| generic("the endpoint of the Hub is no address".to_owned()))?.pop_if_empty().extend(parts);
+        let mut url = Url::parse(&self.site.endpoint).map_err(|error| generic(format!("the endpoint of the Hub is not a valid address: {error}")))?;
+        url.path_segments_mut().map_err(|()| generic("the endpoint of the Hub is not a valid address".to_owned()))?.pop_if_empty().extend(parts);
         Ok(url)
     }
 
@@ -97,7 +97,8 @@ impl HubStore {
         }
         let (owner, name) = self.dataset();
         let page = self.page(&self.url(&["api", "datasets", owner, name, "revision", &self.address.revision])?).await?;
-        let found = page.content.get("sha").and_then(Value::as_str).ok_or_else(|| generic("the Hub tells no commit of the revision".to_owned()))?;
+        let found =
+            page.content.get("sha").and_then(Value::as_str).ok_or_else(|| generic("the Hub returned no commit for the revision".to_owned()))?;
         Ok(self.commit.get_or_init(|| found.to_owned()))
     }
 
@@ -110,7 +111,7 @@ impl HubStore {
         self.files.get_or_try_init(make).await
     }
 
-    /// Asks until the Hub answers, or refuses for certain.
+    /// Retries until the Hub responds or fails permanently.
     async fn page(&self, url: &Url) -> Result<Page> {
         let until = Instant::now() + self.retry.retry_timeout;
         let mut pause = FIRST_PAUSE;
@@ -119,7 +120,7 @@ impl HubStore {
                 Err(failure) if is_transient(&failure) => failure,
                 answer => return answer,
             };
-            // A server that is asked too much says for how long.
+            // A server that limits requests states how long to wait.
             let wait = match cause_of(&failure) {
                 Some(Cause::Status { retry_after: Some(wished), .. }) => *wished,
                 _ => pause,
@@ -150,7 +151,7 @@ impl HubStore {
     }
 }
 
-/// The address of the next page, of a `Link` header.
+/// The address of the next page from a `Link` header.
 fn next_of(link: &str) -> Option<&str> {
     let next = link.split(',').find(|part| part.split(';').skip(1).any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next")))?;
     next.split_once('<')?.1.split_once('>').map(|(address, _)| address)
@@ -160,13 +161,13 @@ fn generic(what: String) -> Error {
     Error::NotSupported { source: what.into() }
 }
 
-/// A file of a listing; `None` for a folder.
+/// A file of a listing; `None` for a directory.
 fn meta(entry: &Value) -> Option<ObjectMeta> {
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     if text(entry, "type")? != "file" {
         return None;
     }
-    // Large files are kept elsewhere, by their hashes; what is in the repository itself is a note about them.
+    // Large files are stored elsewhere by hash; the repository contains only a pointer.
     let large = entry.get("lfs").filter(|large| large.is_object());
     let tag = large.and_then(|large| text(large, "oid")).or_else(|| text(entry, "oid"));
     let size = large.and_then(|large| large.get("size")).or_else(|| entry.get("size"))?.as_u64()?;
@@ -197,12 +198,12 @@ impl Readable for HubStore {
                     found.extend(page.content.as_array().into_iter().flatten().filter_map(meta));
                     next = page.next;
                 }
-                // There is the data set, and no such folder.
+                // The data set exists, but not the directory.
                 Err(Error::NotFound { .. }) => return Ok(Vec::new()),
                 Err(error) => return Err(error),
             }
         }
-        Err(generic("the listing of the Hub does not end".to_owned()))
+        Err(generic("the listing of the Hub has too many pages".to_owned()))
     }
 }
 
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn large_file_has_the_size_and_the_hash_of_its_content_and_a_folder_is_none() {
+    fn large_file_has_the_size_and_the_hash_of_its_content_and_a_directory_is_none() {
         let entry = serde_json::json!({"type": "file", "path": "a/b.bin", "oid": "note", "size": 130, "lfs": {"oid": "content", "size": 7}});
         let found = meta(&entry).unwrap();
         assert_eq!((found.location.as_ref(), found.size, found.e_tag.as_deref()), ("a/b.bin", 7, Some("\"content\"")));

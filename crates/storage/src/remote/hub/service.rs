@@ -1,6 +1,7 @@
-//! Requests to the Hub: it is told who asks, and what it sends elsewhere is fetched there.
+//! Sends requests to the Hub with the user's token, and follows its redirects without it.
 //!
-//! The invariant: the token goes to the Hub's own address and nowhere else, and an answer bears the tag that the Hub gave the file, whoever sent the bytes.
+//! The invariant: the token is sent only to the Hub's own address, and a response has the tag that the Hub gave the file, no matter which server sent
+//! the bytes.
 
 use super::site::Site;
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use url::Url;
 
-/// Addresses that the Hub signs hold for an hour.
+/// Addresses signed by the Hub are valid for an hour.
 const TARGET_LIVES: Duration = Duration::from_mins(15);
 const MAX_TARGETS: usize = 1 << 16;
 const MAX_HOPS: usize = 8;
@@ -25,7 +26,7 @@ const ERROR_CODE: &str = "x-error-code";
 pub(super) struct HubService {
     client: HttpClient,
     site: Site,
-    /// Where the bytes of a file are, as the Hub said a moment ago: half of the requests are saved, and it limits their number.
+    /// The locations of files as the Hub last reported them: this saves half of the requests, whose number the Hub limits.
     targets: Mutex<HashMap<String, Target>>,
 }
 
@@ -66,12 +67,12 @@ impl HubService {
         *asked.uri_mut() = address.as_str().parse().map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let headers = asked.headers_mut();
         headers.insert("accept-encoding", HeaderValue::from_static("identity"));
-        // A commit never changes; the tags of others are not the Hub's.
+        // A commit never changes; the tags of other servers are not the Hub's.
         headers.remove("if-match");
         headers.remove("authorization");
         if let Some(token) = self.site.token.as_ref().filter(|_| self.is_own(address)) {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value.map_err(|_| unusable("the token of the Hub holds characters that no token has"))?;
+            let mut value = value.map_err(|_| unusable("the token of the Hub contains invalid characters"))?;
             value.set_sensitive(true);
             headers.insert("authorization", value);
         }
@@ -93,7 +94,7 @@ impl HubService {
             };
             let next = next.to_owned();
             if let Some(size) = answer.headers().get(LINKED_SIZE).filter(|_| request.method() == "HEAD").cloned() {
-                // What is signed for reading is not signed for asking.
+                // An address signed for GET is not valid for HEAD.
                 return Ok(tagged(whole(answer, size), tag));
             }
             address = address.join(&next).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
@@ -101,7 +102,7 @@ impl HubService {
                 return Err(unusable("the Hub sent the request to an address without TLS"));
             }
         }
-        Err(unusable("the Hub sends the request from address to address"))
+        Err(unusable("the Hub redirects the request too often"))
     }
 }
 
@@ -116,7 +117,7 @@ fn tagged(mut answer: HttpResponse, tag: Option<HeaderValue>) -> HttpResponse {
     answer
 }
 
-/// The head of a file that lies elsewhere.
+/// The response head of a file stored elsewhere.
 fn whole(mut answer: HttpResponse, size: HeaderValue) -> HttpResponse {
     answer.headers_mut().insert("content-length", size);
     if let Ok(fine) = 200.try_into() {
@@ -125,7 +126,7 @@ fn whole(mut answer: HttpResponse, size: HeaderValue) -> HttpResponse {
     answer
 }
 
-/// A refused token has no code of the Hub.
+/// A response to a rejected token has no error code of the Hub.
 fn coded(mut answer: HttpResponse) -> HttpResponse {
     if answer.status().as_u16() == 401 && !answer.headers().contains_key(ERROR_CODE) {
         answer.headers_mut().insert(ERROR_CODE, HeaderValue::from_static("InvalidHubToken"));
@@ -139,7 +140,7 @@ impl HttpService for HubService {
         let asked = request.uri().to_string();
         if let Some(target) = self.target(&asked) {
             let answer = self.ask(&request, &target.address).await?;
-            // A signature ends before its time when keys are changed.
+            // A signature expires early when keys are rotated.
             if !answer.status().is_client_error() || answer.status().as_u16() == 429 {
                 return Ok(tagged(answer, target.tag));
             }

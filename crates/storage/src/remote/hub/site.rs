@@ -1,4 +1,4 @@
-//! Where the Hub is, and who asks it.
+//! Endpoint and credentials of the Hub.
 
 use std::env;
 use std::fmt;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 const ENDPOINT: &str = "https://huggingface.co";
 
-/// The invariant: the token is not shown.
+/// The invariant: the token is never shown.
 #[derive(Clone)]
 pub(super) struct Site {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub(super) endpoint: String,
     pub(super) token: Option<String>,
-    /// A revision of the data set that somebody found before.
+    /// The commit of the data set if it is already resolved.
     pub(super) commit: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Debug for Site {
 
 impl Site {
     /// # Errors
-    /// For an option that the Hub does not know.
+    /// For an option that the Hub does not support.
     pub(super) fn new(root: &str, named: &[(&str, &str)]) -> Result<Self, String> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let mut site = Self { endpoint: set("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned()), token: None, commit: None };
@@ -50,11 +50,13 @@ impl Site {
     }
 }
 
-/// What `hf auth login` leaves.
+/// The token stored by `hf auth login`.
 fn kept_token() -> Option<String> {
-    let folder = |name: &str| env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let home = || folder("HF_HOME").or_else(|| Some(folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?.join("huggingface")));
-    let file = folder("HF_TOKEN_PATH").or_else(|| Some(home()?.join("token")))?;
+    let directory = |name: &str| env::var_os(name).filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let home = || {
+        directory("HF_HOME").or_else(|| Some(directory("XDG_CACHE_HOME").or_else(|| Some(directory("HOME")?.join(".cache")))?.join("huggingface")))
+    };
+    let file = directory("HF_TOKEN_PATH").or_else(|| Some(home()?.join("token")))?;
     Some(fs::read_to_string(file).ok()?.trim().to_owned()).filter(|token| !token.is_empty())
 }
 

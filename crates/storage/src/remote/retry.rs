@@ -1,61 +1,61 @@
-//! Why a request to a store did not succeed, as data: the status and code of the answer, or how far the request came.
+//! Why a request to a store failed, as data: the status and code of the response, or how far the request got.
 //!
-//! [`Judge`] turns answers into errors that carry a [`Cause`], and object_store hands these on without looking into them; [`cause_of`] finds them again. The
-//! invariant: decisions about errors are made on a [`Cause`], never on the text of an error.
+//! [`Judge`] turns responses into errors that carry a [`Cause`]; object_store passes them on, and [`cause_of`] finds them again. The invariant:
+//! decisions about errors depend on a [`Cause`], never on the text of an error.
 
 use async_trait::async_trait;
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
 use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
-/// Where a virtual machine asks who it is. On other machines nobody answers, or a proxy does in its own way.
+/// The metadata servers of virtual machines. On other machines these addresses do not respond, or a proxy responds in its own way.
 pub(super) const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
 
-/// Longer explanations of servers are cut.
+/// Longer explanations of servers are truncated.
 const MAX_EXPLANATION: usize = 600;
 
-/// Codes of bad requests that failed on their way.
+/// Codes of status 400 responses that are transient.
 const TRANSIENT: [&str; 4] = ["RequestTimeout", "IncompleteBody", "BadDigest", "InternalError"];
 
-/// Codes of answers with status 404 that mean more than one missing object.
+/// Codes of status 404 responses that mean more than one missing object.
 const MISSING_ROOTS: [&str; 4] = ["NoSuchBucket", "ContainerNotFound", "RepoNotFound", "RevisionNotFound"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The store answered.
+    /// The store responded.
     Status { status: u16, code: Option<String>, retry_after: Option<Duration> },
-    /// No answer ever came from this endpoint.
+    /// The endpoint never responded.
     Unreachable,
-    /// No answer began in time.
+    /// No response started in time.
     NoAnswer,
-    /// The server does not say how long its answer is.
+    /// The server does not state the length of its response.
     NoLength,
-    /// The server sends files from their start to their end only, and this one is too large for that.
+    /// The server sends only whole files, and this one is too large for that.
     WholeFilesOnly,
     /// The user's credential provider failed.
     CredentialSource,
-    /// Nothing names credentials, and this is not a machine that has its own.
+    /// No credentials were found, and this machine does not provide its own.
     NoCredentials,
 }
 
 impl Cause {
-    /// Whether the same request may succeed a moment later.
+    /// Whether the same request may succeed later.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::NoAnswer => true,
             Self::Status { status: 501, .. } => false,
-            // An answer that announced more than there is was asked for its rest.
+            // Status 416: a truncated response was continued past the end of the object.
             Self::Status { status: 408 | 416 | 425 | 429 | 500..=599, .. } => true,
-            // An answer to HEAD has no code: of its 400, credentials that have expired are the cause.
+            // Responses to HEAD have no code: their status 400 is usually caused by expired credentials.
             Self::Status { status: 400, code: Some(code), .. } => TRANSIENT.contains(&code.as_str()),
             _ => false,
         }
     }
 }
 
-/// A request that did not succeed.
-#[derive(Debug)]
+/// A request that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
 pub(super) struct RequestError {
     pub(super) cause: Cause,
     text: String,
@@ -66,30 +66,15 @@ impl RequestError {
         Self { cause, text: text.into() }
     }
 
-    /// As an error of a connection. object_store repeats requests that failed with `kind` [`HttpErrorKind::Request`].
+    /// As a connection error. object_store retries requests that failed with `kind` [`HttpErrorKind::Request`].
     pub(super) fn of_kind(self, kind: HttpErrorKind) -> HttpError {
         HttpError::new(kind, self)
     }
 }
 
-impl fmt::Display for RequestError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
-    }
-}
-
-impl Error for RequestError {}
-
-/// The first error of a type in a chain of sources.
+/// The first error of type `E` in a chain of sources.
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<E>() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    std::iter::successors(Some(error), |error| (**error).source()).find_map(|error| error.downcast_ref())
 }
 
 pub(super) fn request_error(error: &object_store::Error) -> Option<&RequestError> {
@@ -100,12 +85,12 @@ pub(super) fn cause_of(error: &object_store::Error) -> Option<&Cause> {
     request_error(error).map(|error| &error.cause)
 }
 
-/// Whether a connection broke, or never came about.
+/// Whether a connection broke or was never established.
 pub(super) fn is_of_connection(error: &object_store::Error) -> bool {
     find::<HttpError>(error).is_some()
 }
 
-/// Whether the same request may succeed a moment later.
+/// Whether the same request may succeed later.
 pub(super) fn is_transient(error: &object_store::Error) -> bool {
     match cause_of(error) {
         Some(cause) => cause.is_transient(),
@@ -113,7 +98,7 @@ pub(super) fn is_transient(error: &object_store::Error) -> bool {
     }
 }
 
-/// Whether the store answered that the object is not there, or not for this user.
+/// Whether the store responded that the object does not exist, or is not accessible to this user.
 pub(super) fn is_refusal(error: &object_store::Error) -> bool {
     matches!(cause_of(error), Some(Cause::Status { status: 401 | 403, .. }))
         || matches!(
@@ -122,13 +107,13 @@ pub(super) fn is_refusal(error: &object_store::Error) -> bool {
         )
 }
 
-/// Turns answers that are not a success into errors with a [`Cause`], except those that object_store itself acts on.
+/// Turns error responses into errors with a [`Cause`], except those that object_store handles itself.
 #[derive(Debug)]
 pub(super) struct Judge {
     pub(super) client: HttpClient,
-    /// All answers are files, whose length has to be known.
+    /// All responses are files, whose length must be known.
     pub(super) is_web: bool,
-    /// A metadata server that refuses a token is asked without one.
+    /// If a metadata server rejects a token, it is asked without one.
     pub(super) allows_imdsv1: bool,
 }
 
@@ -167,8 +152,11 @@ impl HttpService for Judge {
         let text = explained(parts.status.as_str(), parts.status.canonical_reason().unwrap_or_default(), code.as_deref(), &message);
         let retry_after = header("retry-after").and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
         let cause = if is_metadata { Cause::NoCredentials } else { Cause::Status { status, code, retry_after } };
-        // A range that does not exist is not asked for again by itself, but its object is.
+        // An unsatisfiable range is not retried here; the object is requested again elsewhere.
         let is_repeated = cause.is_transient() && status != 416;
+        if is_repeated {
+            tracing::info!(target: "shardmill.storage", "retrying a request: {text}");
+        }
         let kind = if is_repeated { HttpErrorKind::Request } else { HttpErrorKind::Unknown };
         Err(RequestError::new(cause, text).of_kind(kind))
     }
@@ -187,7 +175,7 @@ fn explained(status: &str, reason: &str, code: Option<&str>, message: &str) -> S
     }
 }
 
-/// The content of an element, of an answer in XML.
+/// The content of an element of an XML response.
 fn element(text: &str, name: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>")).map(|(value, _)| value.trim().to_owned())
@@ -236,7 +224,7 @@ mod tests {
         let request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
         judge.call(request).await.map(|answer| answer.status().as_u16()).map_err(|error| {
             let kind = error.kind();
-            // As object_store wraps it.
+            // Wrapped as object_store does it.
             let error = object_store::Error::Generic { store: "S3", source: Box::new(error) };
             (cause_of(&error).cloned().unwrap(), kind, request_error(&error).unwrap().to_string())
         })
