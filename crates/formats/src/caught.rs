@@ -1,7 +1,7 @@
-//! Panics of decoders, as errors.
+//! Converts panics of decoders to errors.
 //!
-//! Decoders of other crates have paths that panic on damaged data. The invariant: a panic inside of [`caught`] reaches nobody but its caller. Whoever owns
-//! the process asks [`is_caught`] in the panic hook, so that nothing is printed either.
+//! Decoders of other crates have paths that panic on damaged data. The invariant: a panic inside of [`caught`] is seen only by its caller. The panic
+//! hook of the process calls [`is_caught`], so that nothing is printed.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     outcome.map_err(|_payload| Panicked)
 }
 
-/// Whether a panic of this thread, now, would be an error of [`caught`].
+/// Whether a panic of this thread would currently be converted to an error by [`caught`].
 #[must_use]
 pub fn is_caught() -> bool {
     DEPTH.try_with(Cell::get).is_ok_and(|depth| depth > 0)

@@ -1,11 +1,12 @@
-//! Parsers and writers of the file formats, one folder a format.
+//! Parsers and writers of the file formats, one directory per format.
 //!
-//! Bytes of a file enter, what they describe leaves; called by the engine and the binding. A parser does no I/O of its own: it says which byte ranges it
-//! needs and never trusts a length or an offset that it reads.
+//! Used by the engine and the Python binding. A parser does no I/O of its own: it requests byte ranges, and never trusts a length or an offset that
+//! it reads.
 
 pub mod arrayrecord;
 pub mod caught;
 pub mod csv;
+pub mod json;
 pub mod jsonl;
 pub mod limit;
 pub mod mds;

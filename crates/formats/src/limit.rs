@@ -1,19 +1,19 @@
-//! How much a file may unpack to.
+//! Limits the decompressed size of files.
 //!
-//! Compression and run lengths let a file of some bytes state any size. A reader compares what a file states with its [`DecodeLimit`] before it takes
-//! memory, so that such a file is an error and not the end of the process.
+//! With compression and run lengths, a file of a few bytes can claim any size. A reader checks claimed sizes against its [`DecodeLimit`] before it
+//! allocates memory, so that such a file is an error and does not end the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// 1 GiB.
 const DEFAULT_BYTES: u64 = 1 << 30;
 
-/// Data that is compressed better than this has to stay below the limit.
+/// Data with a higher compression ratio must stay below the limit.
 const PLAUSIBLE_RATIO: u64 = 64;
 
 static DEFAULT: AtomicU64 = AtomicU64::new(DEFAULT_BYTES);
 
-/// The most bytes that one value, line, page, chunk or member may have in memory.
+/// Maximal size in memory of one value, line, page, chunk or member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DecodeLimit(u64);
 
@@ -29,7 +29,7 @@ impl DecodeLimit {
         Self(bytes)
     }
 
-    /// The limit where none is given, from now on, in this process.
+    /// Sets the default limit of this process.
     pub fn set_default(bytes: u64) {
         DEFAULT.store(bytes, Ordering::Relaxed);
     }
@@ -39,15 +39,14 @@ impl DecodeLimit {
         self.0
     }
 
-    /// What may be in memory at once of a part of a file that takes `stored` bytes there: more than the limit only where the bytes that are there make it
-    /// likely.
+    /// The maximal size in memory of a part of a file that has `stored` bytes there: above the limit only if the stored size makes it plausible.
     #[must_use]
     pub fn of_stored(self, stored: u64) -> u64 {
         self.0.max(stored.saturating_mul(PLAUSIBLE_RATIO))
     }
 
     /// # Errors
-    /// When `stated` bytes are more than may be read. `place` says where in the file they are stated, `what` has so many bytes.
+    /// When `stated` bytes exceed the limit. `place` is the position in the file for the message, `what` the subject.
     pub fn check(self, path: &str, stated: u64, what: &'static str, place: impl FnOnce() -> String) -> Result<(), TooLarge> {
         if stated <= self.0 {
             return Ok(());
@@ -56,7 +55,7 @@ impl DecodeLimit {
     }
 }
 
-/// A size beyond the limit.
+/// A size above the limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}`, {place}: {what} {stated} bytes, max_decoded_bytes is {limit}")]
 pub struct TooLarge {

@@ -1,14 +1,14 @@
-//! What the first bytes of a file say it is, whatever its name says.
+//! Detects the format of a file by its first bytes, regardless of its name.
 //!
-//! Bytes enter, a [`Signature`] leaves; called where a name tells no format, and where a file is not what its name tells. The invariant: plain text is never
-//! taken for a binary format because of the letters that it begins with.
+//! Used when a name does not show a format, and when a file does not match its name. The invariant: plain text is never mistaken for a binary format
+//! because of the letters that it begins with.
 
 use crate::tar::{Compression, sniff_compression};
 
-/// As many bytes of a file as [`Signature::of`] looks at.
+/// The number of bytes that [`Signature::of`] needs.
 pub const SIGNATURE_BYTES: u64 = 512;
 
-/// The hash of the header of the first block, and its fixed distances, of every Riegeli file.
+/// The hash of the first block's header, and its fixed distances, in every Riegeli file.
 const ARRAYRECORD: &[u8] = b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f";
 
 const TAR_MAGIC_OFFSET: usize = 257;
@@ -21,7 +21,7 @@ pub enum Signature {
     ArrayRecord,
     Tar,
     Compressed(Compression),
-    /// Another format that is known by its first bytes, with what to call it.
+    /// Another known format, with its name for messages.
     Other(&'static str),
     Json,
     Text,
@@ -29,7 +29,7 @@ pub enum Signature {
     Empty,
 }
 
-/// Formats that are not read here, by their first bytes.
+/// Known formats that are not supported, by their first bytes.
 const OTHERS: [(&[u8], &str); 14] = [
     (b"ARROW1", "an Arrow file"),
     (b"\xff\xff\xff\xff", "an Arrow stream"),
@@ -48,7 +48,7 @@ const OTHERS: [(&[u8], &str); 14] = [
 ];
 
 impl Signature {
-    /// Of the first [`SIGNATURE_BYTES`] of a file, or all of a smaller one.
+    /// From the first [`SIGNATURE_BYTES`] of a file, or all bytes of a smaller one.
     #[must_use]
     pub fn of(head: &[u8]) -> Self {
         if head.is_empty() {
@@ -80,7 +80,7 @@ impl Signature {
         }
     }
 
-    /// What to call a file of it.
+    /// How a message names such a file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Signature {
     }
 }
 
-/// Whether an object, or an array of objects, begins here. The names in the header of a CSV file may have brackets.
+/// Whether an object, or an array of objects, begins here. The header of a CSV file may contain brackets.
 fn is_json(text: &[u8]) -> bool {
     let Some((open, rest)) = text.split_first() else { return false };
     match (open, rest.trim_ascii_start().first()) {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_formats_are_told_apart() {
+    fn binary_formats_are_distinguished() {
         let tar = [vec![b'a'; 100], vec![0; 157], b"ustar\x0000".to_vec(), vec![0; 247]].concat();
         assert_eq!(Signature::of(&tar), Signature::Tar);
         assert_eq!(Signature::of(b"PAR1\x15\x04\x15"), Signature::Parquet);

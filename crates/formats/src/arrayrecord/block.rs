@@ -1,6 +1,6 @@
-//! Where bytes of a chunk lie in a file whose every 64 KiB begin with a header of 24 bytes.
+//! Positions of chunk bytes in a file that has a 24-byte header at the start of every 64 KiB block.
 //!
-//! All functions are checked: positions come from files.
+//! All functions are checked, because positions come from untrusted files.
 
 use super::Fault;
 use super::hash::hash;
@@ -10,14 +10,14 @@ pub(super) const BLOCK_HEADER: u64 = 24;
 const USABLE: u64 = BLOCK - BLOCK_HEADER;
 pub(super) const CHUNK_HEADER: u64 = 40;
 
-/// Position behind `len` bytes of a chunk that begins at `begin`, the headers of blocks included.
+/// Position after `len` bytes of a chunk that begins at `begin`, including block headers.
 pub(super) fn data_end(begin: u64, len: u64) -> Option<u64> {
     let into_block = begin.checked_add(USABLE - 1)? % BLOCK;
     let headers = len.checked_add(into_block)? / USABLE;
     begin.checked_add(len)?.checked_add(headers.checked_mul(BLOCK_HEADER)?)
 }
 
-/// A chunk may not begin inside of a block header, nor directly behind one.
+/// A chunk may not begin inside of a block header, nor directly after one.
 fn next_legal(position: u64) -> Option<u64> {
     match position % BLOCK {
         0 => Some(position),
@@ -31,7 +31,7 @@ pub(super) fn is_legal(position: u64) -> bool {
     next_legal(position) == Some(position)
 }
 
-/// Position behind a chunk. Each record has a position of its own, so a chunk is at least as long as it has records.
+/// Position after a chunk. Each record has its own position, so a chunk is at least as long as its number of records.
 pub(super) fn chunk_end(begin: u64, data_len: u64, num_records: u64) -> Option<u64> {
     let data_end = data_end(begin, data_len.checked_add(CHUNK_HEADER)?)?;
     Some(data_end.max(next_legal(begin.checked_add(num_records)?)?))
@@ -48,13 +48,13 @@ pub(super) fn block_header(block: u64, begin: u64, end: u64) -> [u8; 24] {
     bytes
 }
 
-/// Whether any block begins in `begin..end`, so that its header stands between the bytes of the chunk.
+/// Whether any block begins in `begin..end`, so that its header interrupts the bytes of the chunk.
 pub(super) fn has_boundary(begin: u64, end: u64) -> bool {
     begin.is_multiple_of(BLOCK) || begin / BLOCK != end.saturating_sub(1) / BLOCK
 }
 
-/// Takes the headers of blocks out of `raw`, bytes of a chunk from its `begin` on; gives the rest to `put`. Headers are compared with the chunk's begin;
-/// gives the end that they state, if there is any header, for the caller to compare once the end is known.
+/// Removes block headers from `raw`, the bytes of a chunk from `begin` on, and passes the rest to `put`. Headers are checked against the chunk's
+/// begin. Returns the end that they state, if there is any header, for the caller to check once the end is known.
 pub(super) fn take_out_headers(begin: u64, raw: &[u8], check: bool, mut put: impl FnMut(&[u8])) -> Result<Option<u64>, Fault> {
     let mut stated_end = None;
     let (mut position, mut rest) = (begin, raw);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lengths_have_no_end() {
+    fn end_of_hostile_lengths_is_none() {
         assert_eq!(chunk_end(64, u64::MAX, 1), None);
         assert_eq!(chunk_end(64, 1, u64::MAX), None);
         assert_eq!(chunk_end(u64::MAX - 5, 1, 1), None);

@@ -1,4 +1,4 @@
-//! The header of a chunk: what kind it is, how long, and what its data must hash to.
+//! The header of a chunk: its kind, its length, and the hash of its data.
 
 use super::hash::hash;
 use super::{Fault, block};

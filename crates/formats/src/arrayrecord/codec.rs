@@ -1,4 +1,4 @@
-//! The four ways in which a chunk's bytes are compressed.
+//! The four compression codecs of chunks.
 
 use super::{Fault, varint};
 use brotlic::decode::{BrotliDecoderOptions, DecoderInfo};
@@ -13,10 +13,10 @@ pub enum Codec {
     Snappy,
 }
 
-/// What a thread keeps between chunks, so that reading one allocates nothing.
+/// Buffers kept between chunks, so that reading a chunk allocates nothing.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Bytes of chunks as they stand in the file.
+    /// Bytes of chunks as stored in the file.
     pub(super) raw: Vec<u8>,
     pub(super) decoder: Decoder,
 }
@@ -25,19 +25,19 @@ pub struct Scratch {
 #[derive(Default)]
 pub(super) struct Decoder {
     pub(super) zstd: Zstd,
-    /// Bytes of a chunk without headers of blocks.
+    /// Bytes of a chunk without block headers.
     pub(super) stripped: Vec<u8>,
-    /// Records, one behind the other.
+    /// Concatenated records.
     pub(super) values: Vec<u8>,
-    /// Where each of them ends.
+    /// End of each record.
     pub(super) ends: Vec<usize>,
 }
 
-/// Buffers above this are given back after use.
+/// Larger buffers are freed after use.
 const KEPT_BYTES: usize = 16 << 20;
 
 impl Scratch {
-    /// Gives back what an unusually large chunk needed.
+    /// Frees buffers that an unusually large chunk needed.
     pub fn shrink(&mut self) {
         for buffer in [&mut self.raw, &mut self.decoder.stripped, &mut self.decoder.values] {
             if buffer.capacity() > KEPT_BYTES {
@@ -56,7 +56,7 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// `len` bytes of `buffer`, whose content means nothing. Large ones are made anew: the system's zeros cost nothing until they are written.
+/// `len` bytes of `buffer` with unspecified content. Large buffers are allocated again, because zeroed pages cost nothing until they are written.
 pub(super) fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
         *buffer = vec![0; len];
@@ -96,15 +96,15 @@ impl fmt::Display for Codec {
     }
 }
 
-/// A compressed block: the length that it decompresses to, if it states one, and the rest.
+/// The stated decompressed length of a compressed block, if any, and the rest of the block.
 pub(super) fn stated_len(codec: Codec, block: &[u8]) -> Result<(u64, &[u8]), Fault> {
     if codec == Codec::None {
         return Ok((block.len() as u64, block));
     }
-    varint::read(block).ok_or(Fault::Malformed("decompressed length is no number"))
+    varint::read(block).ok_or(Fault::Malformed("decompressed length is not a valid number"))
 }
 
-/// Decompresses the whole of `input` into the whole of `output`.
+/// Decompresses all of `input` into exactly `output`.
 pub(super) fn decompress(codec: Codec, input: &[u8], output: &mut [u8], zstd: &mut Zstd) -> Result<(), Fault> {
     let expected = output.len();
     match decompress_up_to(codec, input, output, zstd)? {
@@ -113,7 +113,7 @@ pub(super) fn decompress(codec: Codec, input: &[u8], output: &mut [u8], zstd: &m
     }
 }
 
-/// As [`decompress`], where `output` may have more room than is needed; gives the bytes that `input` decompresses to.
+/// As [`decompress`], but `output` may be larger than needed; returns the decompressed bytes.
 pub(super) fn decompress_up_to(codec: Codec, input: &[u8], output: &mut [u8], zstd: &mut Zstd) -> Result<usize, Fault> {
     let failed = |detail: String| Fault::Decompress { codec, detail };
     let expected = output.len();
@@ -125,7 +125,7 @@ pub(super) fn decompress_up_to(codec: Codec, input: &[u8], output: &mut [u8], zs
         Codec::None => input.len(),
         Codec::Zstd => zstd.get(&failed)?.decompress_to_buffer(input, output).map_err(|error| failed(error.to_string()))?,
         Codec::Snappy => {
-            // It states its length once more, and would be trusted for it.
+            // The stream states its length again, and the decoder would trust it.
             let stated = snap::raw::decompress_len(input).map_err(|error| failed(error.to_string()))?;
             if stated <= expected { snap::raw::Decoder::new().decompress(input, output).map_err(|error| failed(error.to_string()))? } else { stated }
         }
@@ -133,8 +133,7 @@ pub(super) fn decompress_up_to(codec: Codec, input: &[u8], output: &mut [u8], zs
     })
 }
 
-/// Windows above 16 MiB are announced by the first bits, and need a decoder that was told of them. The call that takes no decoder passes over bytes behind
-/// the stream.
+/// Windows above 16 MiB are announced by the first bits and need an explicitly configured decoder. The one-shot call ignores bytes after the stream.
 fn decompress_brotli(input: &[u8], output: &mut [u8]) -> Result<usize, &'static str> {
     const LARGE_WINDOW: u8 = 0x11;
     let is_large = input.first().is_some_and(|byte| byte & 0x7f == LARGE_WINDOW);
@@ -142,12 +141,12 @@ fn decompress_brotli(input: &[u8], output: &mut [u8]) -> Result<usize, &'static 
     let result = decoder.decompress(input, output).map_err(|_damage| "damaged stream")?;
     match result.info {
         DecoderInfo::Finished if result.bytes_read == input.len() => Ok(result.bytes_written),
-        DecoderInfo::Finished => Err("bytes behind the stream"),
+        DecoderInfo::Finished => Err("bytes after the stream"),
         _unfinished => Err("stream ends early, or is longer than stated"),
     }
 }
 
-/// A context that is made when it is first needed.
+/// A context that is created on first use.
 #[derive(Default)]
 pub(super) struct Zstd(Option<zstd::bulk::Decompressor<'static>>);
 

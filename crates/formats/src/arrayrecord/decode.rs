@@ -1,4 +1,4 @@
-//! From the bytes of a chunk, as they stand in the file, to its records.
+//! Decodes the stored bytes of a chunk to records.
 
 use super::block::{CHUNK_HEADER, data_end, has_boundary, take_out_headers};
 use super::chunk::{ChunkHeader, SIMPLE, TRANSPOSED};
@@ -9,14 +9,14 @@ use super::{Fault, transposed};
 use crate::limit::DecodeLimit;
 use bytes::{Bytes, BytesMut};
 
-/// A chunk may decode to this much more than the size of its file.
+/// Maximal decoded size of a chunk, beyond the size of its file.
 pub const MAX_DECODED_BYTES: u64 = (2 << 30) - (1 << 20);
-/// The field of a header that the limit of the reader is for.
+/// The header field that the reader's limit applies to.
 pub(super) const DECODED_SIZE: &str = "decoded size";
-/// Above this much, memory is taken without being written first.
+/// Larger buffers are allocated zeroed by the system and not written first.
 const LAZY_BYTES: usize = 4 << 20;
 
-/// What is compared with its hash. Lengths are checked always.
+/// Which hashes are verified. Lengths are always checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verify {
     #[default]
@@ -44,13 +44,13 @@ impl<'a> Records<'a> {
         self.ends.is_empty()
     }
 
-    /// One behind the other.
+    /// The concatenated records.
     #[must_use]
     pub fn values(&self) -> &'a [u8] {
         self.values
     }
 
-    /// Where each ends in the values.
+    /// The end of each record in the values.
     #[must_use]
     pub fn ends(&self) -> &'a [usize] {
         self.ends
@@ -76,7 +76,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Where bytes are put together.
+/// A buffer for reassembled bytes.
 pub(super) trait Room {
     fn clear(&mut self);
     fn put(&mut self, bytes: &[u8]);
@@ -101,7 +101,7 @@ impl Room for Vec<u8> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Framed<'a> {
     pub begin: u64,
-    /// Bytes from `begin` on: the whole chunk, or more.
+    /// Bytes from `begin` on: the whole chunk, possibly followed by more.
     pub raw: &'a [u8],
     pub file_size: u64,
     pub verify: Verify,
@@ -109,7 +109,7 @@ pub(super) struct Framed<'a> {
 }
 
 impl<'a> Framed<'a> {
-    /// The header of the chunk, and its data. The second is part of the raw bytes where no header of a block interrupts it.
+    /// The header of the chunk, and its data, which is borrowed from the raw bytes if no block header interrupts it.
     pub(super) fn open<R: Room>(self, stripped: &'a mut R) -> Result<(ChunkHeader, &'a [u8]), Fault> {
         let check = self.verify != Verify::None;
         let header_end = usize::try_from(data_end(self.begin, CHUNK_HEADER).unwrap_or(u64::MAX).saturating_sub(self.begin)).unwrap_or(usize::MAX);
@@ -145,7 +145,7 @@ impl<'a> Framed<'a> {
         Ok((header, data))
     }
 
-    /// The records. `num_records` is what the index states, if it states any.
+    /// The records. `num_records` is the number stated by the index, if any.
     pub(super) fn records(self, num_records: Option<u64>, decoder: &'a mut Decoder) -> Result<Records<'a>, Fault> {
         let Decoder { zstd, stripped, values, ends } = decoder;
         match self.content(num_records, stripped)? {
@@ -165,7 +165,7 @@ impl<'a> Framed<'a> {
         }
     }
 
-    /// As [`Framed::records`], behind what is in `out` already; where each ends in it is in the decoder, counted from its first.
+    /// Appends the records to `out`; their ends, relative to the first of them, are left in the decoder.
     pub(super) fn append(self, num_records: Option<u64>, decoder: &mut Decoder, out: &mut BytesMut) -> Result<(), Fault>
     where
         Self: 'a,
@@ -177,7 +177,7 @@ impl<'a> Framed<'a> {
                 chunk.ends(zstd, ends)?;
                 match chunk.plain_values() {
                     Some(plain) => out.extend_from_slice(plain),
-                    // The system's zeros cost nothing until they are written: a length that is a lie takes no memory.
+                    // Zeroed pages cost nothing until they are written, so a false length takes no memory.
                     None if chunk.decoded_size() > LAZY_BYTES => {
                         let mut values = vec![0; chunk.decoded_size()];
                         chunk.values(&mut values, zstd)?;
@@ -202,7 +202,7 @@ impl<'a> Framed<'a> {
         Ok(())
     }
 
-    /// What the chunk holds, its lengths held against the bytes that are there and the limits.
+    /// The content of the chunk, after its lengths are checked against the available bytes and the limits.
     pub(super) fn content<R: Room>(self, num_records: Option<u64>, stripped: &'a mut R) -> Result<Content<'a>, Fault> {
         let (header, data) = self.open(stripped)?;
         if let Some(expected) = num_records.filter(|expected| *expected != header.num_records) {
@@ -212,7 +212,7 @@ impl<'a> Framed<'a> {
         if header.decoded_size > limit {
             return Err(Fault::TooLarge { what: DECODED_SIZE, value: header.decoded_size, limit });
         }
-        // Each record has a position of its own in the file.
+        // Each record has its own position in the file.
         if header.num_records > self.file_size {
             return Err(Fault::TooLarge { what: "number of records", value: header.num_records, limit: self.file_size });
         }
@@ -226,17 +226,17 @@ impl<'a> Framed<'a> {
     }
 }
 
-/// Data of a chunk that passed all checks but those of decoding.
+/// The data of a chunk, checked but not yet decoded.
 pub(super) enum Content<'a> {
     Simple(SimpleChunk<'a>),
     Transposed { data: &'a [u8], count: usize, size: usize },
 }
 
-/// Records of many chunks, one behind the other.
+/// Concatenated records of many chunks.
 #[derive(Debug, Default)]
 pub struct Gathered {
     pub values: BytesMut,
-    /// Where each ends in the values.
+    /// The end of each record in the values.
     pub ends: Vec<usize>,
 }
 
@@ -251,7 +251,7 @@ impl Gathered {
         self.ends.push(self.values.len());
     }
 
-    /// In memory.
+    /// Size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.values.capacity() + self.ends.capacity() * size_of::<usize>()

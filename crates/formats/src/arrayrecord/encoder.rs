@@ -1,11 +1,11 @@
-//! Compression of chunks, on any thread.
+//! Compresses chunks, on any thread.
 
 use super::{Codec, Compression, Fault, varint};
 use brotlic::encode::BrotliEncoderOptions;
 use brotlic::{BrotliEncoder, LargeWindowSize, Quality, WindowSize};
 use std::fmt;
 
-/// One compressor with its settings; a thread that encodes keeps one.
+/// A compressor with its settings; each encoding thread keeps one.
 pub(super) struct Compressor {
     compression: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
@@ -45,7 +45,7 @@ impl Compressor {
         self.compression.codec()
     }
 
-    /// Appends a block: its decompressed length, where the codec wants one, and the compressed bytes.
+    /// Appends a block: its decompressed length, if the codec needs one, and the compressed bytes.
     pub(super) fn append(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let codec = self.compression.codec();
         let failed = |detail: String| Fault::Compress { codec, detail };
@@ -65,7 +65,7 @@ impl Compressor {
             Compression::Snappy => {
                 out.resize(start + snap::raw::max_compress_len(payload.len()), 0);
                 let room = out.get_mut(start..).unwrap_or_default();
-                // Above 4 GiB it has no bound, and says so.
+                // Above 4 GiB there is no bound, and the call fails.
                 let len = self.snappy.compress(payload, room).map_err(|error| failed(error.to_string()))?;
                 out.truncate(start + len);
             }
@@ -75,7 +75,7 @@ impl Compressor {
     }
 }
 
-/// A window that the data does not fill costs memory and changes no byte but the first.
+/// A window larger than the data costs memory and only changes the first byte.
 fn append_brotli(payload: &[u8], level: u8, window_log: Option<u8>, out: &mut Vec<u8>) -> Result<(), String> {
     let quality = Quality::new(level).map_err(|error| error.to_string())?;
     let window_log = window_log.unwrap_or(22);

@@ -1,4 +1,4 @@
-//! What can be wrong with an ArrayRecord file.
+//! Errors of ArrayRecord files.
 
 use super::Codec;
 use super::decode::DECODED_SIZE;
@@ -12,8 +12,8 @@ pub enum Error {
     #[error(transparent)]
     Storage(#[from] shardmill_storage::Error),
 
-    /// Without its last block nothing of a file can be found.
-    #[error("`{path}` is not a whole ArrayRecord file: {reason}")]
+    /// Without its last block nothing in a file can be found.
+    #[error("`{path}` is not a complete ArrayRecord file: {reason}")]
     NotWhole { path: String, reason: &'static str },
 
     #[error("Postscript of `{path}` at `{offset}` is damaged: {fault}")]
@@ -23,11 +23,7 @@ pub enum Error {
     Footer { path: String, offset: u64, fault: Fault },
 
     #[error("No memory for the footer of `{path}`")]
-    Memory {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
+    Memory { path: String, source: io::Error },
 
     #[error("Chunk `{chunk}` of `{path}` at `{offset}` is damaged: {fault}")]
     Chunk { path: String, chunk: usize, offset: u64, fault: Fault },
@@ -35,7 +31,7 @@ pub enum Error {
     #[error("`{path}` has no record `{index}`, it has `{num_records}`")]
     NoSuchRecord { path: String, index: u64, num_records: u64 },
 
-    /// Of the string of options of a reader or writer.
+    /// An invalid option string of a reader or writer.
     #[error("Option `{option}` of ArrayRecord: {fault}")]
     Option { option: String, fault: String },
 
@@ -43,31 +39,22 @@ pub enum Error {
     Encode { path: String, chunk: u64, fault: Fault },
 
     #[error("Failed to write `{path}` at `{offset}`")]
-    Write {
-        path: String,
-        offset: u64,
-        #[source]
-        source: io::Error,
-    },
+    Write { path: String, offset: u64, source: io::Error },
 
     #[error("`{path}` has no column or block `{index}`")]
     NoSuchPart { path: String, index: usize },
 
     #[error("Records of `{path}` cannot be put into an Arrow array")]
-    Arrow {
-        path: String,
-        #[source]
-        source: arrow_schema::ArrowError,
-    },
+    Arrow { path: String, source: arrow_schema::ArrowError },
 }
 
 impl Error {
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
-            Self::NotWhole { .. } => Some("the file was cut, has bytes behind its end, or its writer was never closed; fetch or write it again"),
+            Self::NotWhole { .. } => Some("the file is truncated, has bytes after its end, or its writer was never closed; fetch or write it again"),
             Self::Postscript { .. } | Self::Footer { .. } => Some("the index of the file is lost; fetch or write it again"),
             Self::Chunk { fault: Fault::TooLarge { what, .. }, .. } if *what == DECODED_SIZE => Some(TooLarge::HINT),
             Self::Chunk { .. } => Some("records of other chunks can still be read"),
@@ -76,7 +63,7 @@ impl Error {
     }
 }
 
-/// What is wrong with a run of bytes, without its place.
+/// What is wrong with a run of bytes, without its position.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {

@@ -1,4 +1,4 @@
-//! An open file: its index, and how one chunk is found and read.
+//! An open file: its index, and reads of chunks.
 
 use super::block::{BLOCK, is_legal};
 use super::codec::{Decoder, Scratch, room};
@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The whole file is made of blocks; the first holds the signature, the last the postscript.
+/// A file consists of blocks; the first holds the signature, the last the postscript.
 const LEAST_BLOCKS: u64 = 2;
 
-/// A request to a far storage may be so many of its gaps.
+/// A request to a remote store may be this many times as large as its gap size.
 const MOST_GAPS: u64 = 16;
 
-/// Opening reads the postscript and the footer. A record is then found without a search.
+/// Opening reads the postscript and the footer. Records are then located without a search.
 #[derive(Debug)]
 pub struct ArrayRecordFile {
     object: Arc<dyn RangeRead>,
@@ -37,7 +37,7 @@ impl ArrayRecordFile {
         Self::open_limited(object, verify, DecodeLimit::default())
     }
 
-    /// With another limit than the default one.
+    /// As [`ArrayRecordFile::open`], with a limit other than the default.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::open`].
@@ -55,9 +55,9 @@ impl ArrayRecordFile {
         let postscript_offset = size - BLOCK;
         let raw = room(&mut scratch.raw, usize::try_from(BLOCK).unwrap_or(usize::MAX));
         object.read_at(postscript_offset, raw)?;
-        // The index is compared with its hashes whatever is asked for records: without it every record would be a guess.
+        // The hashes of the index are always verified: with a damaged index every record would be a guess.
         let verify_index = Verify::Full;
-        // It grows with the number of records, and is bounded by the size of the file.
+        // The index grows with the number of records, and is bounded by the size of the file.
         let of_index = DecodeLimit::new(u64::MAX);
         let footer_begin = Framed { begin: postscript_offset, raw, file_size: size, verify: verify_index, limit: of_index }
             .records(None, &mut scratch.decoder)
@@ -88,7 +88,7 @@ impl ArrayRecordFile {
         self.object.path()
     }
 
-    /// In the file.
+    /// Size of the file.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -104,19 +104,19 @@ impl ArrayRecordFile {
         self.index.num_chunks()
     }
 
-    /// Of all records together.
+    /// Decoded size of all records.
     #[must_use]
     pub fn decoded_size(&self) -> u64 {
         self.index.decoded_size
     }
 
-    /// What the writer was told; absent from files older than October 2022.
+    /// The options of the writer; missing in files older than October 2022.
     #[must_use]
     pub fn writer_options(&self) -> Option<&str> {
         self.index.writer_options.as_deref()
     }
 
-    /// Chunk of a record, and its place therein.
+    /// The chunk of a record, and its position in the chunk.
     #[must_use]
     pub fn locate(&self, record: u64) -> Option<(usize, usize)> {
         self.index.locate(record)
@@ -128,19 +128,19 @@ impl ArrayRecordFile {
         self.index.is_single()
     }
 
-    /// Bytes of the only record of a chunk, where the footer tells; what it tells is not checked.
+    /// Size of the only record of a chunk, if the footer states it; the value is not verified.
     #[must_use]
     pub fn length_of_single(&self, chunk: usize) -> Option<usize> {
         self.index.length_of_single(chunk)
     }
 
-    /// Records of a chunk, by number.
+    /// The record numbers of a chunk.
     #[must_use]
     pub fn records_of(&self, chunk: usize) -> Range<u64> {
         self.index.records(chunk)
     }
 
-    /// Bytes of a chunk in the file, with padding that may follow it.
+    /// Byte range of a chunk in the file, including padding that may follow it.
     ///
     /// # Errors
     /// [`Error::NoSuchPart`].
@@ -148,7 +148,7 @@ impl ArrayRecordFile {
         self.index.range(chunk).ok_or_else(|| Error::NoSuchPart { path: self.path().to_owned(), index: chunk })
     }
 
-    /// Where the footer begins, behind the last chunk of records.
+    /// Offset of the footer, after the last chunk of records.
     #[must_use]
     pub fn footer_offset(&self) -> u64 {
         self.index.footer_offset()
@@ -173,7 +173,7 @@ impl ArrayRecordFile {
         self.read_chunk_at(chunk, range, scratch)
     }
 
-    /// As [`ArrayRecordFile::read_chunk`], for who has asked for its range.
+    /// As [`ArrayRecordFile::read_chunk`], for a caller that already has its range.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
@@ -185,7 +185,7 @@ impl ArrayRecordFile {
         framed.records(self.count_of(chunk), &mut scratch.decoder).map_err(|fault| self.damaged(chunk, range.start, fault))
     }
 
-    /// Reads the bytes of a run of chunks at once and calls `each` with the records of those that are in `wanted`, which ascends.
+    /// Reads the bytes of a run of chunks with one request and calls `each` with the records of those in `wanted`, which is ascending.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
@@ -193,7 +193,7 @@ impl ArrayRecordFile {
         self.each_framed(wanted, scratch, |chunk, framed, decoder| framed.records(self.count_of(chunk), decoder).map(|records| each(chunk, records)))
     }
 
-    /// As [`ArrayRecordFile::read_chunks`], all records of the chunks behind those in `out`. When one is damaged, those before it are in `out`.
+    /// As [`ArrayRecordFile::read_chunks`], but appends all records of the chunks to `out`. When a chunk is damaged, `out` has those before it.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
@@ -206,7 +206,7 @@ impl ArrayRecordFile {
         })
     }
 
-    /// As [`ArrayRecordFile::read_chunks`], the records of each chunk into the room that `room_of` gives for it, one behind the other.
+    /// As [`ArrayRecordFile::read_chunks`], but writes the concatenated records of each chunk into the buffer that `room_of` returns for it.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
@@ -244,7 +244,7 @@ impl ArrayRecordFile {
         Ok(())
     }
 
-    /// Bytes that hardly compressed are a little more than what they were; far more are none of a chunk that may be read.
+    /// Incompressible data is slightly longer than its decoded size; a much longer chunk cannot be valid.
     fn stored_len(&self, chunk: usize, range: &Range<u64>) -> Result<usize, Error> {
         let (len, limit) = (range.end.saturating_sub(range.start), self.limit.bytes());
         let too_large = || self.damaged(chunk, range.start, Fault::TooLarge { what: DECODED_SIZE, value: len, limit });
@@ -260,8 +260,8 @@ impl ArrayRecordFile {
         Error::Chunk { path: self.path().to_owned(), chunk, offset, fault }
     }
 
-    /// Cuts `wanted`, numbers of chunks, into runs whose bytes are worth reading at once: they ascend, with little between them that is not wanted, and are
-    /// at most `limit` bytes together unless one chunk is more.
+    /// Splits `wanted`, which is an ascending list of chunk numbers, into runs that are worth reading with one request: with small gaps, and at most
+    /// `limit` bytes in total, unless a single chunk is larger.
     ///
     /// # Errors
     /// [`Error::NoSuchPart`].
@@ -284,7 +284,7 @@ impl ArrayRecordFile {
         Ok(runs)
     }
 
-    /// Bytes of an uncompressed record that are in one piece in the file: where they begin, and how many they are. Its chunk is read and checked.
+    /// Range of an uncompressed record that is contiguous in the file. Its chunk is read and checked.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::read_chunk`].
@@ -294,7 +294,7 @@ impl ArrayRecordFile {
         let begin = self.range_of(chunk)?.start;
         let records = self.read_chunk(chunk, scratch)?;
         let Some(bytes) = records.get(place) else { return Ok(None) };
-        // Only what was delivered as it stands in the file is a part of what was read from it.
+        // The record is stored contiguously only if it is borrowed from the bytes that were read.
         let (values, bytes) = (bytes.as_ptr_range(), bytes.len() as u64);
         let raw = scratch.raw.as_ptr_range();
         if raw.start <= values.start && values.end <= raw.end {

@@ -1,6 +1,6 @@
-//! From the bytes of the footer to the index, in memory that is given back at once.
+//! Decodes the bytes of the footer to the index, in memory that is freed immediately.
 //!
-//! A footer has ten bytes and more for each chunk, compressed and decompressed; of these the index keeps a half.
+//! A footer has at least ten bytes for each chunk, both compressed and decompressed; the index keeps half of that.
 
 use super::Fault;
 use super::codec::Decoder;
@@ -10,7 +10,7 @@ use super::transposed;
 use memmap2::MmapMut;
 use std::io;
 
-/// What can go wrong with a footer.
+/// Errors of a footer.
 pub(super) enum Failure {
     Fault(Fault),
     Memory(io::Error),
@@ -45,7 +45,7 @@ pub(super) fn read_index<'a>(footer: Framed<'a>, stripped: &'a mut Mapped, decod
             })?;
             Ok(builder.finish()?)
         }
-        // No writer makes one; readers take it all the same.
+        // No known writer produces these, but readers accept them.
         Content::Transposed { data, count, size } => {
             let (values, ends) = transposed::decode(data, count, size, &mut decoder.zstd)?;
             let mut builder = IndexBuilder::new(begin, count);
@@ -59,7 +59,7 @@ pub(super) fn read_index<'a>(footer: Framed<'a>, stripped: &'a mut Mapped, decod
     }
 }
 
-/// Memory of the system's own: a footer of many megabytes is needed for a moment, and an allocator would keep its room.
+/// Memory mapped from the system: a footer of many megabytes is needed only briefly, and an allocator would keep its memory.
 pub(super) struct Mapped {
     memory: MmapMut,
     len: usize,
@@ -67,7 +67,7 @@ pub(super) struct Mapped {
 
 impl Mapped {
     pub(super) fn new(len: usize) -> io::Result<Self> {
-        // Nothing cannot be mapped.
+        // An empty mapping is not possible.
         Ok(Self { memory: MmapMut::map_anon(len.max(1))?, len: 0 })
     }
 

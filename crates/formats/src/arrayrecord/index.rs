@@ -1,18 +1,19 @@
-//! Footer and postscript: where each chunk begins, and how many records it has.
+//! Footer and postscript: the position of each chunk, and its number of records.
 //!
-//! The invariant of a parsed [`Index`]: chunks ascend without overlap, lie behind the signature and before the footer, and none has more records than bytes.
+//! The invariant of a parsed [`Index`]: chunks ascend without overlap, lie after the signature and before the footer, and have no more records than
+//! bytes.
 
 use super::block::{CHUNK_HEADER, is_legal};
 use super::wire::{Value, fields, put_bytes, put_number};
 use super::{Fault, varint};
 use std::ops::Range;
 
-/// Behind the header of the first block and the chunk that signs the file.
+/// After the header of the first block and the signature chunk.
 pub(super) const FIRST_CHUNK: u64 = 64;
 pub(super) const MAGIC: u64 = 0x7193_0e70_4fda_e05e;
 const VERSION: u64 = 1;
 
-/// What the footer says of one chunk.
+/// The footer entry of one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ChunkEntry {
     pub offset: u64,
@@ -22,23 +23,23 @@ pub(super) struct ChunkEntry {
 
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Begin of each chunk, and of the footer behind the last.
+    /// Begin of each chunk, and of the footer after the last chunk.
     offsets: Vec<u64>,
     grouping: Grouping,
     pub num_records: u64,
-    /// Of all records together.
+    /// Decoded size of all records.
     pub decoded_size: u64,
     pub writer_options: Option<String>,
 }
 
-/// How records fall to chunks.
+/// Distribution of the records over the chunks.
 #[derive(Debug)]
 enum Grouping {
-    /// One record a chunk; their lengths, as far as they have 32 bits.
+    /// One record per chunk; their lengths, if they fit into 32 bits.
     Single { lengths: Vec<u32> },
-    /// As many in each chunk but the last.
+    /// The same number in each chunk but the last.
     Equal { records: u64 },
-    /// Number of the first record of each chunk, and of all behind the last.
+    /// Number of the first record of each chunk, and the total number of records.
     Unequal { firsts: Vec<u64> },
 }
 
@@ -51,12 +52,12 @@ impl Index {
         self.offsets.last().copied().unwrap_or(FIRST_CHUNK)
     }
 
-    /// Bytes of a chunk in the file, with padding that may follow it.
+    /// Byte range of a chunk in the file, including padding that may follow it.
     pub(super) fn range(&self, chunk: usize) -> Option<Range<u64>> {
         Some(*self.offsets.get(chunk)?..*self.offsets.get(chunk + 1)?)
     }
 
-    /// Records of a chunk, by number.
+    /// The record numbers of a chunk.
     pub(super) fn records(&self, chunk: usize) -> Range<u64> {
         match &self.grouping {
             Grouping::Single { .. } => chunk as u64..(chunk as u64 + 1).min(self.num_records),
@@ -71,7 +72,7 @@ impl Index {
         }
     }
 
-    /// Chunk of a record, and its place therein.
+    /// The chunk of a record, and its position in the chunk.
     pub(super) fn locate(&self, record: u64) -> Option<(usize, usize)> {
         if record >= self.num_records {
             return None;
@@ -87,7 +88,7 @@ impl Index {
         Some((usize::try_from(chunk).ok()?, usize::try_from(record - first).ok()?))
     }
 
-    /// Bytes of the only record of a chunk, where the footer tells.
+    /// Size of the only record of a chunk, if the footer states it.
     pub(super) fn length_of_single(&self, chunk: usize) -> Option<usize> {
         match &self.grouping {
             Grouping::Single { lengths } => lengths.get(chunk).copied().filter(|length| *length < u32::MAX).map(|length| length as usize),
@@ -100,11 +101,11 @@ impl Index {
     }
 }
 
-/// An [`Index`] that takes the records of the footer one after the other.
+/// Builds an [`Index`] from the records of the footer, one after another.
 #[derive(Debug)]
 pub(super) struct IndexBuilder {
     footer_offset: u64,
-    /// Of index records, at most.
+    /// Maximal number of index records.
     limit: usize,
     metadata: Option<Metadata>,
     offsets: Vec<u64>,
@@ -114,7 +115,7 @@ pub(super) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// For the footer at `footer_offset`, which has so many records.
+    /// For the footer at `footer_offset`, which has `num_records` records.
     pub(super) fn new(footer_offset: u64, num_records: usize) -> Self {
         Self {
             footer_offset,
@@ -170,7 +171,7 @@ impl IndexBuilder {
     }
 }
 
-/// How many records each chunk has, kept as a list only once they differ.
+/// The number of records of each chunk, stored as a list only once the numbers differ.
 #[derive(Debug, Default)]
 struct Counts {
     group: u64,
@@ -180,7 +181,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// A chunk is at least as long as it has records, so what it claims is bounded by the file.
+    /// A chunk has at least one byte per record, so its claimed number is bounded by the file.
     fn check_last(&self, next_offset: u64, offsets: &[u64]) -> Result<(), Fault> {
         match offsets.last() {
             Some(begin) if self.last > next_offset - begin => {
@@ -191,7 +192,7 @@ impl Counts {
         }
     }
 
-    /// Adds chunk number `chunk`; whether all so far have one record.
+    /// Adds chunk number `chunk`; returns whether all chunks so far have one record.
     fn push(&mut self, num_records: u64, chunk: usize) -> Result<bool, Fault> {
         if chunk == 0 {
             self.group = num_records;
@@ -222,7 +223,7 @@ impl Counts {
 
 impl ChunkEntry {
     fn parse(record: &[u8]) -> Result<Self, Fault> {
-        // What every writer writes: three numbers in order.
+        // All known writers write three numbers in order.
         let in_order = || {
             let (offset, rest) = varint::read(record.strip_prefix(&[0x08])?)?;
             let (decoded_size, rest) = varint::read(rest.strip_prefix(&[0x10])?)?;

@@ -1,8 +1,8 @@
 //! ArrayRecord: records by number, in files that are a special case of Riegeli/records.
 //!
-//! A file is a sequence of chunks of records, then a footer that says where each chunk begins. [`ArrayRecordFile`] reads, [`ChunkEncoder`] and
-//! [`FileWriter`] write; both keep to bytes and positions and leave threads to the drivers. The invariant: a record that is delivered is the one that was
-//! written, or the error names the chunk; no length of a file is trusted before it is compared with the bytes that are there.
+//! A file is a sequence of chunks of records, followed by a footer with the position of each chunk. [`ArrayRecordFile`] reads, [`ChunkEncoder`] and
+//! [`FileWriter`] write; they handle bytes and positions and leave threads to their callers. The invariant: a delivered record is the one that was
+//! written, or the error names the chunk; no length in a file is trusted before it is checked against the available bytes.
 //!
 //! The format: <https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md>, the footer: <https://github.com/google/array_record>.
 

@@ -1,11 +1,11 @@
-//! Chunks that hold their records one behind the other.
+//! Chunks that store their records one after another.
 
 use super::codec::{Zstd, decompress, decompress_up_to, stated_len};
 use super::encoder::Compressor;
 use super::{Codec, Fault, varint};
 use std::borrow::Cow;
 
-/// Data of a simple chunk, cut into its parts.
+/// The data of a simple chunk, split into its parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SimpleChunk<'a> {
     codec: Codec,
@@ -16,11 +16,11 @@ pub(super) struct SimpleChunk<'a> {
 }
 
 impl<'a> SimpleChunk<'a> {
-    /// `decoded_size` and `num_records` are those of the chunk's header. The caller has bounded both.
+    /// `decoded_size` and `num_records` come from the chunk's header. The caller has bounded both.
     pub(super) fn parse(data: &'a [u8], num_records: usize, decoded_size: usize) -> Result<Self, Fault> {
         let (&codec, rest) = data.split_first().ok_or(Fault::Malformed("no data"))?;
         let codec = Codec::of(codec)?;
-        let (sizes_len, rest) = varint::read(rest).ok_or(Fault::Malformed("length of the sizes is no number"))?;
+        let (sizes_len, rest) = varint::read(rest).ok_or(Fault::Malformed("length of the sizes is not a valid number"))?;
         let truncated = || Fault::Truncated { what: "block of sizes", needed: sizes_len, found: rest.len() as u64 };
         let (sizes, values) = usize::try_from(sizes_len).ok().and_then(|len| rest.split_at_checked(len)).ok_or_else(truncated)?;
         let (stated, values) = stated_len(codec, values)?;
@@ -30,7 +30,7 @@ impl<'a> SimpleChunk<'a> {
         Ok(Self { codec, sizes, values, decoded_size, num_records })
     }
 
-    /// Where each record ends in the values; replaces what is in `ends`.
+    /// The end of each record in the values; replaces the content of `ends`.
     pub(super) fn ends(&self, zstd: &mut Zstd, ends: &mut Vec<usize>) -> Result<(), Fault> {
         ends.clear();
         let sizes = self.sizes(zstd)?;
@@ -41,7 +41,7 @@ impl<'a> SimpleChunk<'a> {
         })
     }
 
-    /// The lengths of the records, as numbers of seven bits a byte.
+    /// The lengths of the records as varints.
     pub(super) fn sizes(&self, zstd: &mut Zstd) -> Result<Cow<'a, [u8]>, Fault> {
         let (len, block) = stated_len(self.codec, self.sizes)?;
         if self.codec == Codec::None {
@@ -60,7 +60,7 @@ impl<'a> SimpleChunk<'a> {
         let most = self.num_records.saturating_mul(10);
         let mut sizes = vec![0; usize::try_from(len).map_or(most, |len| len.min(most))];
         if decompress(self.codec, block, &mut sizes, zstd).is_err() {
-            // The original does not look at the length that is stated.
+            // The original ignores the stated length.
             sizes = vec![0; most];
             let found = decompress_up_to(self.codec, block, &mut sizes, zstd)?;
             sizes.truncate(found);
@@ -68,11 +68,11 @@ impl<'a> SimpleChunk<'a> {
         Ok(Cow::Owned(sizes))
     }
 
-    /// Calls `each` with the place in the values where each record ends.
+    /// Calls `each` with the end of each record in the values.
     pub(super) fn each_end(&self, sizes: &[u8], mut each: impl FnMut(usize) -> Result<(), Fault>) -> Result<(), Fault> {
         let (mut end, mut rest) = (0usize, sizes);
         for _ in 0..self.num_records {
-            let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is no number"))?;
+            let (size, behind) = varint::read(rest).ok_or(Fault::Malformed("size of a record is not a valid number"))?;
             let next = usize::try_from(size).ok().and_then(|size| end.checked_add(size)).filter(|end| *end <= self.decoded_size);
             end = next.ok_or(Fault::Malformed("records are longer than their chunk"))?;
             each(end)?;
@@ -95,19 +95,19 @@ impl<'a> SimpleChunk<'a> {
         self.decoded_size
     }
 
-    /// All records, one behind the other, where nothing needs decompressing.
+    /// The concatenated records, if they are not compressed.
     pub(super) fn plain_values(&self) -> Option<&'a [u8]> {
         (self.codec == Codec::None).then_some(self.values)
     }
 
-    /// All records, one behind the other. `out` is as long as the chunk's decoded size.
+    /// Writes the concatenated records to `out`, whose length is the chunk's decoded size.
     pub(super) fn values(&self, out: &mut [u8], zstd: &mut Zstd) -> Result<(), Fault> {
         decompress(self.codec, self.values, out, zstd)
     }
 }
 
-/// The content of a zstd frame that is one raw block of `len` bytes, as every writer makes of the size of a single record. Decoding it with the library
-/// would cost more than the record.
+/// The content of a zstd frame that is one raw block of `len` bytes, as all writers encode the size of a single record. Decoding it with the library
+/// would cost more than the record itself.
 fn stored_frame(frame: &[u8], len: u64) -> Option<&[u8]> {
     let len = u8::try_from(len).ok()?;
     // Magic number, a descriptor without checksum whose frame size has one byte, that size, and the header of the last block.

@@ -1,4 +1,4 @@
-//! A file of records as a table of one column, `record`.
+//! A file of records as a table with one column, `record`.
 
 use super::{ArrayRecordFile, Error, Records, Scratch, Verify};
 use crate::limit::DecodeLimit;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// Name of the only column.
 const COLUMN: &str = "record";
 
-/// Chunks are put together to blocks of about this size, so that files of one record a chunk are read in long runs.
+/// Chunks are combined to blocks of about this size, so that files with one record per chunk are read in long runs.
 const BLOCK_BYTES: u64 = 4 << 20;
-/// So many bytes of consecutive chunks are read at once.
+/// This many bytes of consecutive chunks are read together.
 const READ_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl ArrayRecordTable {
         Self::open_limited(object, DecodeLimit::default())
     }
 
-    /// With another limit than the default one.
+    /// As [`ArrayRecordTable::open`], with a limit other than the default.
     ///
     /// # Errors
     /// As [`ArrayRecordFile::open`].
@@ -70,13 +70,13 @@ impl ArrayRecordTable {
         &self.file
     }
 
-    /// Of one chunk: what the index states, or its share of the whole.
+    /// Decoded size of a chunk, as stated by the index or estimated from the file's total.
     fn decoded_size_of(&self, chunk: usize) -> Result<u64, Error> {
         let range = self.file.range_of(chunk)?;
         Ok(self.file.length_of_single(chunk).map_or_else(|| self.share_of(0, range.end - range.start), |length| length as u64))
     }
 
-    /// In memory, of as many rows that take so many bytes in the file.
+    /// Estimated size in memory of `rows` rows that take `stored_bytes` in the file.
     fn share_of(&self, rows: u64, stored_bytes: u64) -> u64 {
         let share = u128::from(self.file.decoded_size()) * u128::from(stored_bytes) / u128::from(self.file.size().max(1));
         u64::try_from(share).unwrap_or(u64::MAX).saturating_add(rows.saturating_mul(4))
@@ -114,7 +114,7 @@ impl ArrayRecordTable {
     }
 }
 
-/// The records of a block that are wanted.
+/// The selected records of a block.
 #[derive(Default)]
 struct Taken<'a> {
     selection: Option<&'a BooleanBuffer>,
@@ -123,7 +123,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// The records of a chunk, the first of which is row `first` of the block.
+    /// Adds the records of a chunk that starts with row `first` of the block.
     fn add(&mut self, first: usize, records: Records<'_>) {
         let Some(selection) = self.selection else {
             let before = self.values.len();

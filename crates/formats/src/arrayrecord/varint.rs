@@ -1,9 +1,9 @@
-//! Numbers of seven bits a byte, low bits first, as protocol buffers have them.
+//! Varints: seven bits per byte, low bits first, as in protocol buffers.
 
-/// The number at the start of `bytes`, and what follows it. `None` when the bytes end early or the number has more than 64 bits.
+/// The number at the start of `bytes`, and the rest. `None` when the bytes end early or the number has more than 64 bits.
 #[inline]
 pub(super) fn read(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    // An index has a million of these: most have one byte or two, and the rest are taken at once where eight bytes are there.
+    // An index has a million of these: most have one or two bytes, the others are decoded from eight bytes together if available.
     match bytes {
         [low @ ..0x80, rest @ ..] => Some((u64::from(*low), rest)),
         [low, high @ ..0x80, rest @ ..] => Some((u64::from(*low & 0x7f) | u64::from(*high) << 7, rest)),
@@ -33,7 +33,7 @@ fn read_long(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// The low seven bits of each byte, side by side.
+/// Packs the low seven bits of each byte.
 fn packed(word: u64) -> u64 {
     let pairs = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;

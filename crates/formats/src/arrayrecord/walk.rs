@@ -1,6 +1,6 @@
-//! All chunks of a file from its begin to its end, those without records too, for who checks or describes it.
+//! Walks all chunks of a file, including those without records, for tools that check or describe a file.
 //!
-//! The index is not needed. The invariant: one chunk is in memory at a time, and none that claims to be longer than the file is read.
+//! The index is not needed. The invariant: one chunk is in memory at a time, and a chunk that claims to be longer than the file is not read.
 
 use super::block::{CHUNK_HEADER, block_header, chunk_end, data_end, has_boundary, take_out_headers};
 use super::chunk::{ChunkHeader, PADDING, SIGNATURE, SIMPLE, TRANSPOSED};
@@ -12,7 +12,7 @@ use crate::limit::DecodeLimit;
 use shardmill_storage::{Error as StorageError, RangeRead};
 use std::sync::Arc;
 
-/// File metadata of Riegeli; no record of a user.
+/// File metadata of Riegeli, which is not a user's record.
 const METADATA: u8 = b'm';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum ChunkKind {
     Signature,
     Metadata,
     Padding,
-    /// Of a user, or the footer or the postscript.
+    /// Of the user, or the footer or the postscript.
     Records {
         codec: Codec,
         is_transposed: bool,
@@ -28,7 +28,7 @@ pub enum ChunkKind {
     Unknown,
 }
 
-/// What one chunk is.
+/// The content of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct WalkedChunk {
     pub begin: u64,
@@ -42,12 +42,12 @@ pub struct WalkedChunk {
 #[derive(Debug)]
 pub struct Damage {
     pub begin: u64,
-    /// Begin of the chunk behind it, when its header tells.
+    /// Begin of the following chunk, if the header states it.
     pub end: Option<u64>,
     pub fault: Fault,
 }
 
-/// What is found at one position.
+/// The result at one position.
 pub type Walked = Result<WalkedChunk, Damage>;
 
 #[derive(Debug)]
@@ -62,10 +62,10 @@ impl ChunkWalk {
         Self { object, scratch: Scratch::default() }
     }
 
-    /// Reads the chunk at `begin`, compares all that it has with its hashes, decodes its records, and calls `each` with them.
+    /// Reads the chunk at `begin`, verifies all of its hashes, decodes its records, and calls `each` with them.
     ///
     /// # Errors
-    /// When the bytes cannot be read. Damage is no error.
+    /// When the bytes cannot be read. Damage is returned as a value.
     pub fn read(&mut self, begin: u64, each: impl FnOnce(Records<'_>)) -> Result<Walked, StorageError> {
         let header = match self.header(begin)? {
             Ok(header) => header,
@@ -106,13 +106,13 @@ impl ChunkWalk {
         self.object.read_at(begin, raw)?;
         let stripped = &mut self.scratch.decoder.stripped;
         stripped.clear();
-        // Headers of blocks are looked at later: what the chunk's own hash confirms tells where the next one begins.
+        // Block headers are checked later: once the chunk's own hash is verified, the position of the next chunk is known.
         let taken = take_out_headers(begin, raw, false, |part| stripped.extend_from_slice(part));
         Ok(taken.and_then(|_end| ChunkHeader::parse(stripped.first_chunk::<40>().ok_or(Fault::Malformed("chunk header"))?, true)))
     }
 }
 
-/// Whether `bytes` begin as every file does: header of the first block, and the chunk that signs the file.
+/// Whether `bytes` begin as every file does: with the header of the first block and the signature chunk.
 #[must_use]
 pub fn is_signature(bytes: &[u8]) -> bool {
     let end = FIRST_CHUNK;
@@ -120,7 +120,7 @@ pub fn is_signature(bytes: &[u8]) -> bool {
     bytes.strip_prefix(&block).is_some_and(|rest| rest.starts_with(&ChunkHeader::of(SIGNATURE, 0, 0, &[]).to_bytes()))
 }
 
-/// Headers of blocks stand behind the data too, where records need more room than their bytes.
+/// Block headers also occur after the data, where records need more positions than their bytes.
 fn check_blocks(begin: u64, raw: &[u8], end: u64) -> Result<(), Fault> {
     if !has_boundary(begin, end) {
         return Ok(());

@@ -1,19 +1,19 @@
-//! The few messages of the footer, as protocol buffers.
+//! The protocol buffer messages of the footer.
 
 use super::{Fault, varint};
 
-/// A field of a message: its number and what it holds.
+/// A field of a message: its number and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of a kind that none of our messages has.
+    /// A wire type that these messages do not use.
     Other,
 }
 
 /// Calls `field` for each field of `message`, in order.
 pub(super) fn fields<'a>(message: &'a [u8], mut field: impl FnMut(u64, Value<'a>) -> Result<(), Fault>) -> Result<(), Fault> {
-    const MALFORMED: Fault = Fault::Malformed("index record is no message");
+    const MALFORMED: Fault = Fault::Malformed("index record is not a valid message");
     let mut rest = message;
     while !rest.is_empty() {
         let (tag, behind) = varint::read(rest).ok_or(MALFORMED)?;

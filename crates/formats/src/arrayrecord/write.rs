@@ -1,6 +1,6 @@
-//! Files from chunks: headers of blocks between their bytes, then footer, padding and postscript.
+//! Assembles files from chunks: inserts block headers, and adds footer, padding and postscript.
 //!
-//! Compression is apart ([`ChunkEncoder`]), so that threads can share it. The invariant: what is written depends on the records and the options alone.
+//! Compression is separate ([`ChunkEncoder`]), so that threads can share it. The invariant: the output depends only on the records and the options.
 
 use super::block::{BLOCK, BLOCK_HEADER, CHUNK_HEADER, block_header, chunk_end};
 use super::chunk::{ChunkHeader, PADDING, SIGNATURE, SIMPLE, TRANSPOSED};
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 const POSTSCRIPT_COPIES: usize = 3;
 
-/// Chunks that are ready to be written, one behind the other.
+/// Chunks that are ready to be written, one after another.
 #[derive(Debug, Default)]
 pub struct EncodedChunks {
     /// Header and data of each.
@@ -21,13 +21,13 @@ pub struct EncodedChunks {
 }
 
 impl EncodedChunks {
-    /// One chunk without records.
+    /// A chunk without records.
     fn of(kind: u8, data: &[u8]) -> Self {
         let header = ChunkHeader::of(kind, 0, 0, data);
         Self { bytes: [header.to_bytes().as_slice(), data].concat(), headers: vec![header] }
     }
 
-    /// With room for so many bytes.
+    /// With capacity for this many bytes.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), headers: Vec::new() }
@@ -36,7 +36,7 @@ impl EncodedChunks {
 
 type Encode = fn(&[u64], &[u8], &mut Compressor, &mut (Vec<u8>, Vec<u8>), &mut Vec<u8>) -> Result<(), Fault>;
 
-/// Makes chunks of records. Each thread has one of its own.
+/// Encodes chunks of records. Each thread has its own encoder.
 #[derive(Debug)]
 pub struct ChunkEncoder {
     compressor: Compressor,
@@ -46,19 +46,19 @@ pub struct ChunkEncoder {
 
 impl ChunkEncoder {
     /// # Errors
-    /// When the codec refuses its settings.
+    /// When the codec rejects its settings.
     pub fn new(options: &WriterOptions) -> Result<Self, Fault> {
         let is_transposed = options.transpose_bucket_size.is_some();
         Ok(Self { compressor: Compressor::new(options.compression)?, is_transposed, scratch: Default::default() })
     }
 
-    /// Appends a chunk to `out`. `values` are its records, one behind the other.
+    /// Appends a chunk to `out`. `values` are its concatenated records.
     ///
     /// # Errors
-    /// When the codec cannot hold so much data; `out` is then of no use.
+    /// When the data is too large for the codec; `out` must then be discarded.
     pub fn encode(&mut self, lengths: &[u64], values: &[u8], out: &mut EncodedChunks) -> Result<(), Fault> {
         let (kind, encode) = if self.is_transposed { (TRANSPOSED, transposed::encode as Encode) } else { (SIMPLE, simple::encode as Encode) };
-        // No reader of ours would take it back.
+        // The readers of this crate would reject it.
         if values.len() as u64 > MAX_DECODED_BYTES {
             return Err(Fault::TooLarge { what: "size of the records of a chunk", value: values.len() as u64, limit: MAX_DECODED_BYTES });
         }
@@ -73,7 +73,7 @@ impl ChunkEncoder {
     }
 }
 
-/// Where a file stands that is being written.
+/// A file that is being written.
 #[derive(Debug)]
 pub struct FileWriter<W> {
     out: W,
@@ -85,7 +85,7 @@ pub struct FileWriter<W> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file in `out`, which is empty. `path` is for messages.
+    /// Starts a file in `out`, which is empty. `path` is used in messages.
     ///
     /// # Errors
     /// When `out` fails.
@@ -106,7 +106,7 @@ impl<W: Write> FileWriter<W> {
         self.write(chunks, true)
     }
 
-    /// Writes what makes the file readable, and gives `out` back.
+    /// Writes the footer and returns `out`.
     ///
     /// # Errors
     /// When `out` fails.
@@ -149,7 +149,7 @@ impl<W: Write> FileWriter<W> {
         Ok(chunks)
     }
 
-    /// Zeros up to the next block, as a chunk of their own.
+    /// Writes zeros up to the next block, as a separate chunk.
     fn pad(&mut self) -> Result<(), Error> {
         let into_block = self.position % BLOCK;
         if into_block == 0 {
@@ -162,9 +162,9 @@ impl<W: Write> FileWriter<W> {
         self.write(&EncodedChunks::of(PADDING, &zeros), false)
     }
 
-    /// Content is what the footer names.
+    /// The footer lists content chunks only.
     fn write(&mut self, chunks: &EncodedChunks, is_content: bool) -> Result<(), Error> {
-        // What lies between two headers of blocks is handed on in one piece, be it one chunk or many.
+        // Bytes between two block headers are written in one piece, whether they belong to one chunk or many.
         let (mut piece, mut behind) = (0, 0);
         for header in &chunks.headers {
             let begin = self.position;
@@ -199,7 +199,7 @@ impl<W: Write> FileWriter<W> {
         self.put(chunks.bytes.get(piece..behind).unwrap_or_default())
     }
 
-    /// A chunk has a position for each of its records, also where that is more than its data needs.
+    /// A chunk has a position for each of its records, even if that is more than its data needs.
     fn put_zeros(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let zeros = [0; 4096];
         while self.position < end {

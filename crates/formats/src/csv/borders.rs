@@ -3,13 +3,13 @@
 use super::CsvOptions;
 use crate::records::{Borders, Cutter};
 
-/// Mirrors the tokenizer, without the fields: it needs to know only what is quoted.
+/// Mirrors the tokenizer without fields: it only tracks quoting.
 #[derive(Debug)]
 pub(super) struct CsvBorders {
     delimiter: u8,
     quote: Option<u8>,
     state: State,
-    /// The last byte of the chunk before.
+    /// The last byte of the preceding chunk.
     previous: u8,
     record_start: u64,
     record_line: u64,
@@ -20,14 +20,14 @@ pub(super) struct CsvBorders {
 enum State {
     Plain,
     Quoted,
-    /// Behind a quote in a quoted field, which another quote right there would take back.
+    /// After a quote in a quoted field, which another quote directly after it would escape.
     Closing {
         quote: u64,
     },
 }
 
 impl CsvBorders {
-    /// `start` is that of the first record, `line` the line it is on.
+    /// `start` is the offset of the first record, `line` its line.
     pub(super) fn new(options: &CsvOptions, start: u64, line: u64) -> Self {
         Self {
             delimiter: options.delimiter,
@@ -69,7 +69,7 @@ impl CsvBorders {
 
 impl Borders for CsvBorders {
     fn push(&mut self, chunk: &[u8], offset: u64, cutter: &mut Cutter) {
-        // Without a quote character the search gets a line end twice.
+        // Without a quote character, the search gets a line end twice.
         let quote = self.quote.unwrap_or(b'\n');
         for position in memchr::memchr3_iter(b'\n', b'\r', quote, chunk) {
             let Some(byte) = chunk.get(position).copied() else { break };

@@ -8,10 +8,10 @@ use crate::records::{MAX_RECORD_BYTES, Start, check_start, line_of, read_start};
 use shardmill_storage::{RangeRead, SequentialRead};
 use std::collections::HashSet;
 
-/// A real table has some thousands at most; a line of commas must not become a schema of gigabytes.
+/// Real tables have at most some thousands; a line of commas must not become a schema of gigabytes.
 const MAX_COLUMNS: usize = 1 << 20;
 
-/// Names, and where the rows begin.
+/// The column names, and the start of the rows.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) names: Vec<String>,
@@ -19,7 +19,7 @@ pub(super) struct Header {
     pub(super) data_line: u64,
 }
 
-/// The header of a file and the bytes at its start, at least `sample_bytes` of them where there are as many. `None` for a file without a record.
+/// The header of a file, and at least `sample_bytes` bytes from its start if the file is that long. `None` for a file without a record.
 pub(super) fn read_header(object: &dyn RangeRead, options: &CsvOptions, sample_bytes: u64) -> Result<Option<(Header, Start)>, Error> {
     let mut len = sample_bytes;
     loop {
@@ -36,7 +36,7 @@ pub(super) fn read_header(object: &dyn RangeRead, options: &CsvOptions, sample_b
     }
 }
 
-/// Refuses a file in which one of the first records is too long, without having it in memory.
+/// Rejects a file if one of its first records is too long, without loading it into memory.
 pub(super) fn check_records(object: &dyn RangeRead, options: &CsvOptions, records: u64) -> Result<(), Error> {
     let mut borders = CsvBorders::new(options, 0, 1);
     Ok(check_start(object, &mut SequentialRead::new(object), &mut borders, records, options.limit)?)
@@ -79,7 +79,7 @@ fn first_record(path: &str, start: &Start, options: &CsvOptions) -> Result<Optio
         Reason::FieldCount { found } => Some(found),
         _ => None,
     });
-    // A table of no column has no record.
+    // A table without columns has no records.
     let Some(width) = found else { return Err(Error::ColumnCount { path: path.to_owned(), found: 0, expected: 1 }) };
     Ok(Some((width, *record_start as usize, tokenizer.position())))
 }

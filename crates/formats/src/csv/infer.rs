@@ -1,23 +1,18 @@
-//! Types of the columns, decided over the starts of all files.
+//! Infers column types from the starts of all files.
 
 use super::header::{check_records, read_header};
 use super::kind::{Kinds, NullValues};
+use super::late::late_kinds;
 use super::rows::{Rows, is_null};
 use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
-use crate::records::{MAX_RECORD_BYTES, SAMPLE_BYTES};
+use crate::records::{MAX_RECORD_BYTES, sample_bytes};
 use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A data set of very many files is sampled more thinly, down to this much of each.
-const MIN_SAMPLE_BYTES: u64 = 64 << 10;
-
-/// Read over all files, about.
-const MAX_SAMPLED_BYTES: u64 = 1 << 30;
-
-/// Records that are split at once.
+/// Records that are split together.
 const BATCH_ROWS: usize = 256;
 
 #[derive(Debug, Default)]
@@ -27,22 +22,75 @@ struct Inference {
     by_name: HashMap<String, usize>,
 }
 
-/// The columns of all files, in the order in which they appear first, with the types that pyarrow would infer for the samples together: int64, bool,
-/// date32, time32\[s\], timestamp\[s\], timestamp\[ns\], both with UTC where the values have offsets, double, string; null where no value was seen. Columns
-/// are matched by name, or by position in files without a header. Bad lines are left to the policy.
+/// The columns of all files, in order of first appearance, with the types that pyarrow would infer for the combined samples: int64, bool, date32,
+/// time32\[s\], timestamp\[s\], timestamp\[ns\], both with UTC if the values have offsets, double, string; null if no value was seen. Columns are
+/// matched by name, or by position in files without a header. Bad lines are left to the policy.
 ///
 /// # Errors
-/// When a file cannot be read, a header is damaged, or an option makes no sense.
-pub fn infer(objects: &[Arc<dyn RangeRead>], options: &CsvOptions) -> Result<SchemaRef, Error> {
+/// When a file cannot be read, a header is damaged, or an option is not valid.
+pub fn infer(objects: &[Arc<dyn RangeRead>], options: &CsvOptions) -> Result<Inferred, Error> {
     options.check()?;
     let nulls = NullValues::new(options);
-    let sample_bytes = (MAX_SAMPLED_BYTES / (objects.len() as u64).max(1)).clamp(MIN_SAMPLE_BYTES, SAMPLE_BYTES);
+    let sample_bytes = sample_bytes(objects.len());
     let mut inference = Inference::default();
     for object in objects {
         inference.add(object.as_ref(), options, &nulls, sample_bytes)?;
     }
-    let fields = inference.names.iter().zip(&inference.kinds).map(|(name, kinds)| Field::new(name, kinds.data_type(), true));
-    Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+    let columns: Arc<[(String, Kinds)]> = inference.names.into_iter().zip(inference.kinds).collect();
+    let schema = schema(&columns);
+    Ok(Inferred { schema, columns, by_name: inference.by_name, sample_bytes, late: Mutex::default() })
+}
+
+fn schema(columns: &[(String, Kinds)]) -> SchemaRef {
+    Arc::new(Schema::new(columns.iter().map(|(name, kinds)| Field::new(name, kinds.data_type(), true)).collect::<Vec<_>>()))
+}
+
+/// Types of a sample, and those of the files whose later records change them. Opening a file adds its types.
+#[derive(Debug)]
+pub struct Inferred {
+    schema: SchemaRef,
+    columns: Arc<[(String, Kinds)]>,
+    by_name: HashMap<String, usize>,
+    /// Of each file.
+    pub(super) sample_bytes: u64,
+    /// By path: the columns whose types are not those of the sample.
+    late: Mutex<BTreeMap<String, Vec<(String, Kinds)>>>,
+}
+
+impl Inferred {
+    /// Of the sample.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The same sample, without the types of the files that were opened.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        let (schema, columns, by_name) = (Arc::clone(&self.schema), Arc::clone(&self.columns), self.by_name.clone());
+        Self { schema, columns, by_name, sample_bytes: self.sample_bytes, late: Mutex::default() }
+    }
+
+    /// The schema of all files that were opened, if it is not that of the sample: integers became float64 because of a later fraction, or a column
+    /// that was null has values. It does not depend on the order in which they were opened.
+    #[must_use]
+    pub fn late_schema(&self) -> Option<SchemaRef> {
+        let mut columns = self.columns.to_vec();
+        for (name, late) in self.late.lock().unwrap_or_else(PoisonError::into_inner).values().flatten() {
+            let Some((sample, (_, kinds))) = self.kinds(name).zip(self.by_name.get(name).and_then(|index| columns.get_mut(*index))) else { continue };
+            *kinds = late_kinds(sample, *kinds, |kinds| kinds.intersect(*late));
+        }
+        let schema = schema(&columns);
+        (schema != self.schema).then_some(schema)
+    }
+
+    pub(super) fn kinds(&self, name: &str) -> Option<Kinds> {
+        self.by_name.get(name).and_then(|index| self.columns.get(*index)).map(|(_, kinds)| *kinds)
+    }
+
+    pub(super) fn add(&self, path: &str, late: Vec<(String, Kinds)>) {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), late);
+    }
 }
 
 impl Inference {
@@ -79,7 +127,7 @@ impl Inference {
     }
 }
 
-/// What the whole records in `bytes` leave possible, and how many there are.
+/// The types that are possible for the complete records in `bytes`, and the number of records.
 fn sample(bytes: &[u8], options: &CsvOptions, nulls: &NullValues, width: usize, is_whole: bool) -> (Vec<Kinds>, u64) {
     let mut kinds = vec![Kinds::ALL; width];
     let mut tokenizer = Tokenizer::new(bytes, options, is_whole);

@@ -1,4 +1,4 @@
-//! Which types a text could be, and which of them a column gets.
+//! The types that a text can have, and the type that a column gets.
 
 use super::CsvOptions;
 use crate::records::value::{Date, Integer, Parse, Stamp, TimeOfDay, is_float, parse_bool};
@@ -33,7 +33,7 @@ impl NullValues {
     }
 }
 
-/// A set of types that hold all values seen so far. A column gets the first of them in the order of pyarrow, which is that of the bits.
+/// A set of types that can hold all values seen so far. A column gets the first one in pyarrow's order, which is the order of the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds(u16);
 
@@ -50,10 +50,10 @@ const TEXT: u16 = 1 << 10;
 const NULL: u16 = 1;
 
 impl Kinds {
-    /// Of a column without values.
+    /// For a column without values.
     pub(super) const ALL: Self = Self((TEXT << 1) - 1);
 
-    /// Leaves the types that hold `text`, which is not null, as well.
+    /// Keeps only the types that can also hold `text`, which is not null.
     pub(super) fn narrow(&mut self, text: &[u8]) {
         self.0 &= !NULL;
         let mut fits = self.0 & TEXT;
@@ -79,7 +79,7 @@ impl Kinds {
         self.0 = fits;
     }
 
-    /// Leaves the types that another file leaves too.
+    /// Keeps only the types that are also possible for another file.
     pub(super) fn intersect(&mut self, other: Self) {
         self.0 &= other.0;
     }

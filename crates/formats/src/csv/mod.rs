@@ -1,49 +1,50 @@
 //! CSV files as a table.
 //!
-//! Bytes enter, typed columns leave. [`infer`] looks at the start of every file and decides the types for all of them; [`CsvFile::open`] scans one file
-//! for the borders of its records and cuts it into blocks; `read` parses the wanted columns of a block. Types, null spellings and quoting are those of
-//! `pyarrow.csv`. Called by the `load` crate. The invariant: a record is split into the same fields whether it is sampled, counted or read.
+//! [`infer`] reads the start of every file and decides the types for all of them; [`CsvFile::open`] scans one file for the borders of its records and
+//! splits it into blocks, and [`CsvFile::open_inferred`] also looks for values that change the inferred types; `read` parses the selected columns of a block. Types, null spellings and quoting follow `pyarrow.csv`. Used by the `load`
+//! crate. The invariant: a record is split into the same fields whether it is sampled, counted or read.
 //!
-//! The parser is our own. arrow-csv decodes every field of a record before it looks at the projection, names no line in its errors and has no policy for
-//! bad lines; it is the oracle of the tests.
+//! The parser is part of this crate because arrow-csv decodes every field of a record before it applies the projection, does not report lines in its
+//! errors, and has no policy for bad lines. It serves as the oracle of the tests.
 
 mod borders;
 mod column;
-mod error;
 mod file;
 mod header;
 mod infer;
 mod kind;
-mod parse;
+mod late;
 mod rows;
 mod special;
 mod tokenize;
 
-pub use error::Error;
 pub use file::CsvFile;
-pub use infer::infer;
+pub use infer::{Inferred, infer};
 
 use crate::limit::DecodeLimit;
 use crate::records::BadLines;
+pub use crate::records::Error;
 
-/// How the files are written. All files of a data set share it.
+/// Options for reading CSV files. All files of a data set share them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CsvOptions {
     pub delimiter: u8,
-    /// Doubled inside of a quoted field it stands for itself (RFC 4180). `None`: no field is quoted.
+    /// Doubled inside of a quoted field it represents itself (RFC 4180). `None`: fields are never quoted.
     pub quote: Option<u8>,
-    /// Whether the first record names the columns. Without it they are `f0`, `f1` and so on, as with pyarrow.
+    /// Whether the first record contains the column names. Otherwise they are `f0`, `f1` and so on, as with pyarrow.
     pub header: bool,
     /// Spellings of null, compared byte by byte.
     pub null_values: Vec<String>,
-    /// Whether the spellings of null hold in columns of strings as well. By default an empty field is an empty string there.
+    /// Whether null spellings also apply to string columns. By default an empty field is an empty string there.
     pub strings_can_be_null: bool,
     pub bad_lines: BadLines,
-    /// Of a record.
+    /// Limit for a record.
     pub limit: DecodeLimit,
+    /// Whether the schema was inferred. Then an integer of 64 bits that float64 would round is an error; otherwise it is rounded like a fraction.
+    pub is_inferred: bool,
 }
 
-/// What `pyarrow.csv` takes for null.
+/// The null spellings of `pyarrow.csv`.
 const NULL_VALUES: [&str; 17] =
     ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"];
 
@@ -57,6 +58,7 @@ impl Default for CsvOptions {
             strings_can_be_null: false,
             bad_lines: BadLines::Error,
             limit: DecodeLimit::default(),
+            is_inferred: false,
         }
     }
 }

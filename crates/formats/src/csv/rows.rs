@@ -1,8 +1,9 @@
-//! The fields of some records, as places in the bytes of a block.
+//! The fields of records, as positions in the bytes of a block.
 
 use super::kind::NullValues;
+use crate::records::shown;
 
-/// Where a field is.
+/// Position of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -14,7 +15,7 @@ pub(super) struct Span {
 pub(super) enum Form {
     /// The bytes are the value.
     Plain,
-    /// Quotes have to be taken out; the span begins with the opening one.
+    /// Quotes have to be removed; the span begins with the opening quote.
     Quoted,
     /// The record ends before this field.
     Absent,
@@ -28,21 +29,21 @@ pub(super) struct Fault {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reason {
+pub enum Reason {
     FieldCount { found: usize },
     UnclosedQuote,
     Value { field: usize, text: String },
     InvalidUtf8 { field: usize },
 }
 
-/// Records in the order of the file, `width` fields each.
+/// Records in the order of the file, with `width` fields each.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) width: usize,
     pub(super) quote: Option<u8>,
     pub(super) spans: Vec<Span>,
-    /// Of each record: where it starts.
+    /// Start of each record.
     pub(super) starts: Vec<u32>,
     pub(super) faults: Vec<Fault>,
 }
@@ -67,7 +68,7 @@ impl<'a> Rows<'a> {
         self.spans.get(index..).unwrap_or_default().iter().step_by(self.width.max(1)).copied()
     }
 
-    /// The value at `span`. `unquoted` is room for one whose quotes have to be taken out.
+    /// The value at `span`. `unquoted` is a buffer for values whose quotes have to be removed.
     pub(super) fn text<'b>(&'b self, span: Span, unquoted: &'b mut Vec<u8>) -> &'b [u8] {
         let start = span.start as usize;
         let raw = self.bytes.get(start..start + span.len as usize).unwrap_or_default();
@@ -80,19 +81,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Notes a value that its column cannot hold.
+    /// A fault for a value that its column cannot hold.
     pub(super) fn value_fault(row: usize, field: usize, text: &[u8]) -> Fault {
-        const SHOWN_CHARS: usize = 60;
-        let mut shown: String =
-            String::from_utf8_lossy(text.get(..text.len().min(4 * SHOWN_CHARS)).unwrap_or_default()).chars().take(SHOWN_CHARS).collect();
-        if shown.len() < text.len() {
-            shown.push('…');
-        }
-        Fault { row, reason: Reason::Value { field, text: shown } }
+        Fault { row, reason: Reason::Value { field, text: shown(text) } }
     }
 }
 
-/// As pyarrow does: a doubled quote is one, what follows the closing quote is taken as it is.
+/// As in pyarrow: a doubled quote is one quote, and text after the closing quote is kept as it is.
 fn unquote(raw: &[u8], quote: u8, value: &mut Vec<u8>) {
     value.clear();
     let mut rest = raw.get(1..).unwrap_or_default();
@@ -113,7 +108,7 @@ fn unquote(raw: &[u8], quote: u8, value: &mut Vec<u8>) {
     value.extend_from_slice(rest);
 }
 
-/// A field of a record for one who asks for the text only.
+/// Whether the field is null.
 pub(super) fn is_null(rows: &Rows<'_>, span: Span, nulls: &NullValues, unquoted: &mut Vec<u8>) -> bool {
     span.form == Form::Absent || nulls.contains(rows.text(span, unquoted))
 }

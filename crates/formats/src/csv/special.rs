@@ -1,7 +1,7 @@
-//! Finds the bytes that mean something in CSV: delimiters, quotes and line ends.
+//! Finds the special bytes of CSV: delimiters, quotes and line ends.
 //!
-//! Fields are short, four or five bytes in tables of numbers, so a search that starts anew for each costs more than it finds. Here eight bytes are
-//! compared at once and the hits are taken from a mask.
+//! Fields are short, four or five bytes in tables of numbers, so starting a search for each field costs more than it finds. Here eight bytes are
+//! compared together and the hits are taken from a mask.
 
 use std::slice::Iter;
 
@@ -13,7 +13,7 @@ pub(super) struct Specials<'a> {
     patterns: [u64; 4],
     words: Iter<'a, [u8; 8]>,
     tail: &'a [u8],
-    /// Position of the word behind the current one.
+    /// Position of the word after the current one.
     next: usize,
     hits: u64,
 }
@@ -25,7 +25,7 @@ impl<'a> Specials<'a> {
         Self { patterns, words: words.iter(), tail, next: 0, hits: 0 }
     }
 
-    /// The high bit of each byte that is special; exact, no borrow runs from one byte into the next.
+    /// The high bit of each special byte; exact, because no borrow crosses bytes.
     fn hits(&self, word: u64) -> u64 {
         let [delimiter, quote, newline, carriage_return] = self.patterns.map(|pattern| {
             let difference = word ^ pattern;
@@ -45,7 +45,7 @@ impl Iterator for Specials<'_> {
                 Some(word) => u64::from_le_bytes(*word),
                 None if self.tail.is_empty() => return None,
                 None => {
-                    // Filled up with ones, for no special character is the byte 0xff.
+                    // Padded with ones, because 0xff is never a special character.
                     let tail = std::mem::take(&mut self.tail);
                     tail.iter().rev().fold(u64::MAX, |word, byte| word << 8 | u64::from(*byte))
                 }

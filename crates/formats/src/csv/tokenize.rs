@@ -4,19 +4,19 @@ use super::CsvOptions;
 use super::rows::{Fault, Form, Reason, Rows, Span};
 use super::special::Specials;
 
-/// What the field that is being read looks like so far.
+/// State of the current field.
 #[derive(Clone, Copy)]
 enum Field {
     Plain,
-    /// Quoted as a whole, without a quote inside; `end` is that of the value.
+    /// Quoted as a whole, without an inner quote; `end` is the end of the value.
     Closed {
         end: usize,
     },
-    /// Quoted, with something that has to be taken out.
+    /// Quoted, with characters that have to be removed.
     Quoted,
 }
 
-/// Goes through a block once. The first byte of the block is the start of a record.
+/// Scans a block once. The first byte of the block is the start of a record.
 pub(super) struct Tokenizer<'a> {
     bytes: &'a [u8],
     specials: Specials<'a>,
@@ -24,20 +24,20 @@ pub(super) struct Tokenizer<'a> {
     quote: Option<u8>,
     /// Whether the last record may end without a line end.
     is_whole: bool,
-    /// Special bytes before it belong to what was read already.
+    /// Special bytes before this position were already consumed.
     resume: usize,
     record_start: usize,
     records: u64,
 }
 
 impl<'a> Tokenizer<'a> {
-    /// With `is_whole`, the last record ends with the bytes; else it is unfinished unless a line end follows.
+    /// With `is_whole`, the last record ends with the bytes; otherwise it is incomplete unless a line end follows.
     pub(super) fn new(bytes: &'a [u8], options: &CsvOptions, is_whole: bool) -> Self {
         let specials = Specials::new(bytes, options.delimiter, options.quote);
         Self { bytes, specials, delimiter: options.delimiter, quote: options.quote, is_whole, resume: 0, record_start: 0, records: 0 }
     }
 
-    /// Records that were passed, wanted or not.
+    /// Number of records passed, selected or not.
     pub(super) fn records(&self) -> u64 {
         self.records
     }
@@ -47,7 +47,7 @@ impl<'a> Tokenizer<'a> {
         self.record_start
     }
 
-    /// Appends records until `rows` holds `limit`; false at the end of the block. `is_wanted` is asked once for each record.
+    /// Appends records until `rows` holds `limit`; false at the end of the block. `is_wanted` is called once for each record.
     pub(super) fn fill(&mut self, rows: &mut Rows<'a>, limit: usize, is_wanted: &mut dyn FnMut() -> bool) -> bool {
         let mut record = Record { first_span: rows.spans.len(), found: 0, start: self.record_start };
         let (mut start, mut field) = (self.record_start, Field::Plain);
@@ -86,7 +86,7 @@ impl<'a> Tokenizer<'a> {
         true
     }
 
-    /// Where a quoted field goes on behind its closing quote.
+    /// Where a quoted field continues after its closing quote.
     fn close_quote(&self, open: usize, quote: u8) -> Option<(usize, Field)> {
         let mut from = open + 1;
         let mut is_clean = true;
@@ -134,7 +134,7 @@ impl<'a> Tokenizer<'a> {
     }
 }
 
-/// The record that is being read.
+/// The current record.
 struct Record {
     first_span: usize,
     found: usize,
@@ -142,7 +142,7 @@ struct Record {
 }
 
 impl Record {
-    /// Fields beyond the width of the table are counted only: a line of commas must not fill the memory.
+    /// Fields beyond the width of the table are only counted: a line of commas must not fill the memory.
     fn push(&mut self, rows: &mut Rows<'_>, span: Span) {
         self.found += 1;
         if self.found <= rows.width {
@@ -150,7 +150,7 @@ impl Record {
         }
     }
 
-    /// Keeps it, or forgets it. Returns whether it was kept.
+    /// Keeps or discards the record. Returns whether it was kept.
     fn end(&self, rows: &mut Rows<'_>, is_wanted: bool) -> bool {
         if !is_wanted {
             rows.spans.truncate(self.first_span);
@@ -174,7 +174,7 @@ fn span(start: usize, end: usize, field: Field) -> Span {
     Span { start: offset(start), len: offset(end.saturating_sub(start)), form }
 }
 
-/// Blocks are shorter than 2 GiB; the file was refused else.
+/// Blocks are shorter than 2 GiB; larger ones were rejected before.
 fn offset(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }

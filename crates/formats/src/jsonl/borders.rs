@@ -3,7 +3,7 @@
 use super::records::{Broken, Elements};
 use crate::records::{Borders, Cutter};
 
-/// A newline ends a line, and nothing else does: JSON has no newline inside of a string. A carriage return before it is white space.
+/// Only a newline ends a line, because JSON strings contain no newlines. A carriage return before it is white space.
 #[derive(Debug)]
 pub(super) struct LineBorders {
     line_start: u64,
@@ -43,7 +43,7 @@ impl Borders for LineBorders {
     }
 }
 
-/// The elements of an array are its records, and the array has to be whole.
+/// The elements of an array are its records, and the array must be complete.
 #[derive(Debug)]
 pub(super) struct ElementBorders {
     elements: Elements,

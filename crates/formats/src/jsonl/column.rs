@@ -1,22 +1,17 @@
-//! Columns that grow by JSON values.
+//! Columns that are built from JSON values.
 
 use super::cursor::Cursor;
 use super::fault::Fault;
+use super::growth::Growth;
 use super::nested::{Lists, Structs};
 use super::scalar::{Scalars, scalars};
+use crate::records::Strings;
+use crate::table::fields_of;
 use arrow_array::builder::NullBufferBuilder;
-use arrow_array::{ArrayRef, BooleanArray, GenericStringArray, NullArray, OffsetSizeTrait};
-use arrow_buffer::{BooleanBufferBuilder, Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::{ArrayRef, BooleanArray, NullArray, OffsetSizeTrait};
+use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{ArrowError, DataType};
 use std::sync::Arc;
-
-/// What the columns of a block share while they grow.
-#[derive(Debug, Default)]
-pub(super) struct Growth {
-    pub(super) unescaped: Vec<u8>,
-    /// A value that does not fit becomes null; else it ends the line.
-    pub(super) is_lenient: bool,
-}
 
 /// One column or field.
 pub(super) enum Column {
@@ -30,20 +25,20 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// `None` when JSON Lines cannot hold `data_type`.
-    pub(super) fn new(data_type: &DataType) -> Option<Self> {
+    /// `data_type` is `whole`, or the items of this list, without the fields that are not selected. `None` when JSON Lines does not support it.
+    pub(super) fn new(data_type: &DataType, whole: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Null => Self::Nulls { len: 0 },
             DataType::Boolean => Self::Booleans { values: BooleanBufferBuilder::new(0), valid: NullBufferBuilder::new(0) },
-            DataType::Utf8 => Self::Strings(Strings::new()),
-            DataType::LargeUtf8 => Self::LargeStrings(Strings::new()),
-            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => Self::Lists(Lists::new(data_type)?),
-            DataType::Struct(fields) => Self::Structs(Structs::new(fields)?),
+            DataType::Utf8 => Self::Strings(Strings::new(0)),
+            DataType::LargeUtf8 => Self::LargeStrings(Strings::new(0)),
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => Self::Lists(Lists::new(data_type, whole)?),
+            DataType::Struct(fields) => Self::Structs(Structs::new(fields, fields_of(whole).unwrap_or(fields))?),
             other => Self::Scalars(scalars(other)?),
         })
     }
 
-    /// The next value. After an error the column may hold part of it; the caller truncates.
+    /// Appends the next value. After an error the column may hold part of it; the caller truncates.
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
         if cursor.peek() == Some(b'n') {
             cursor.literal("null")?;
@@ -65,21 +60,21 @@ impl Column {
 
     fn append_value(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
         match self {
-            Self::Nulls { .. } => Err(misfit(cursor, &DataType::Null)),
+            Self::Nulls { .. } => Err(cursor.misfit(&DataType::Null)),
             Self::Booleans { values, valid } => {
                 let value = cursor.peek() == Some(b't');
                 match cursor.peek() {
                     Some(b't') => cursor.literal("true")?,
                     Some(b'f') => cursor.literal("false")?,
-                    _ => return Err(misfit(cursor, &DataType::Boolean)),
+                    _ => return Err(cursor.misfit(&DataType::Boolean)),
                 }
                 values.append(value);
                 valid.append_non_null();
                 Ok(())
             }
-            Self::Scalars(scalars) => scalars.append(cursor, &mut growth.unescaped),
-            Self::Strings(strings) => strings.append(cursor, &mut growth.unescaped, &DataType::Utf8),
-            Self::LargeStrings(strings) => strings.append(cursor, &mut growth.unescaped, &DataType::LargeUtf8),
+            Self::Scalars(scalars) => scalars.append(cursor, growth),
+            Self::Strings(strings) => append_string(strings, cursor, growth, &DataType::Utf8),
+            Self::LargeStrings(strings) => append_string(strings, cursor, growth, &DataType::LargeUtf8),
             Self::Lists(lists) => lists.append(cursor, growth),
             Self::Structs(structs) => structs.append(cursor, growth),
         }
@@ -105,14 +100,14 @@ impl Column {
             Self::Nulls { len } => *len,
             Self::Booleans { values, .. } => values.len(),
             Self::Scalars(scalars) => scalars.len(),
-            Self::Strings(strings) => strings.valid.len(),
-            Self::LargeStrings(strings) => strings.valid.len(),
+            Self::Strings(strings) => strings.len(),
+            Self::LargeStrings(strings) => strings.len(),
             Self::Lists(lists) => lists.len(),
             Self::Structs(structs) => structs.len(),
         }
     }
 
-    /// Forgets all values behind the first `new_len`.
+    /// Removes all values after the first `new_len`.
     pub(super) fn truncate(&mut self, new_len: usize) {
         match self {
             Self::Nulls { len } => *len = new_len.min(*len),
@@ -141,54 +136,25 @@ impl Column {
     }
 }
 
-/// The value at the cursor is of another type.
-pub(super) fn misfit(cursor: &mut Cursor<'_>, data_type: &DataType) -> Fault {
+fn append_string<O: OffsetSizeTrait>(
+    strings: &mut Strings<O>,
+    cursor: &mut Cursor<'_>,
+    growth: &mut Growth,
+    data_type: &DataType,
+) -> Result<(), Fault> {
     let start = cursor.clone();
-    match cursor.skip() {
-        Ok(()) => Fault::value(cursor.since(&start), data_type),
-        Err(syntax) => syntax,
-    }
-}
-
-pub(super) struct Strings<O> {
-    values: Vec<u8>,
-    offsets: Vec<O>,
-    valid: NullBufferBuilder,
-}
-
-impl<O: OffsetSizeTrait> Strings<O> {
-    fn new() -> Self {
-        Self { values: Vec::new(), offsets: vec![O::zero()], valid: NullBufferBuilder::new(0) }
-    }
-
-    fn append(&mut self, cursor: &mut Cursor<'_>, unescaped: &mut Vec<u8>, data_type: &DataType) -> Result<(), Fault> {
-        if cursor.peek() != Some(b'"') {
-            return Err(misfit(cursor, data_type));
+    let text = match cursor.peek() {
+        Some(b'"') => cursor.string(&mut growth.unescaped)?,
+        // A given schema asks for the JSON text of objects and lists.
+        Some(b'{' | b'[') if !growth.is_inferred => {
+            cursor.skip()?;
+            cursor.since(&start).trim_ascii_start()
         }
-        let text = cursor.string(unescaped)?;
-        if std::str::from_utf8(text).is_err() {
-            return Err(Fault::InvalidUtf8 { field: String::new() });
-        }
-        self.push(Some(text));
-        Ok(())
+        _ => return Err(cursor.misfit(data_type)),
+    };
+    if std::str::from_utf8(text).is_err() {
+        return Err(Fault::InvalidUtf8 { field: String::new() });
     }
-
-    fn push(&mut self, text: Option<&[u8]>) {
-        self.values.extend_from_slice(text.unwrap_or_default());
-        // A block is shorter than 2 GiB, and so are the texts in it.
-        self.offsets.push(O::from_usize(self.values.len()).unwrap_or_default());
-        self.valid.append(text.is_some());
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.offsets.truncate(len + 1);
-        self.values.truncate(self.offsets.last().map_or(0, |end| end.as_usize()));
-        self.valid.truncate(len);
-    }
-
-    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(std::mem::take(&mut self.offsets)));
-        let values = Buffer::from_vec(std::mem::take(&mut self.values));
-        Ok(Arc::new(GenericStringArray::<O>::try_new(offsets, values, self.valid.finish())?))
-    }
+    strings.push(Some(text));
+    Ok(())
 }

@@ -1,6 +1,7 @@
-//! Walks over the JSON text of one line.
+//! A cursor over the JSON text of one line.
 
 use super::fault::Fault;
+use arrow_schema::DataType;
 
 /// Deeper than any real document, shallow enough for the stack of a thread.
 const MAX_DEPTH: usize = 128;
@@ -24,12 +25,21 @@ impl<'a> Cursor<'a> {
         self.text.get(self.position..).unwrap_or_default()
     }
 
-    /// What the value that was read since `start` looks like.
+    /// The text of the value read since `start`.
     pub(super) fn since(&self, start: &Self) -> &'a [u8] {
         self.text.get(start.position..self.position).unwrap_or_default()
     }
 
-    /// The next byte that is not white space; it stays.
+    /// A fault: the next value is not of `data_type`.
+    pub(super) fn misfit(&mut self, data_type: &DataType) -> Fault {
+        let start = self.clone();
+        match self.skip() {
+            Ok(()) => Fault::value(self.since(&start), data_type),
+            Err(syntax) => syntax,
+        }
+    }
+
+    /// The next byte that is not white space, without consuming it.
     pub(super) fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = self.text.get(self.position).copied()?;
@@ -40,7 +50,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes `byte` if it is next.
+    /// Consumes `byte` if it is next.
     pub(super) fn take(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.position += usize::from(is_next);
@@ -51,7 +61,7 @@ impl<'a> Cursor<'a> {
         if self.take(byte) { Ok(()) } else { Err(self.fault(expected)) }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that only white space follows.
     pub(super) fn end(&mut self) -> Result<(), Fault> {
         if self.peek().is_none() { Ok(()) } else { Err(self.fault("expected the end of the line")) }
     }
@@ -94,7 +104,7 @@ impl<'a> Cursor<'a> {
         rest.get(..len).unwrap_or_default()
     }
 
-    /// A string without its quotes. One with escapes is put together in `unescaped`.
+    /// A string without its quotes. A string with escapes is decoded into `unescaped`.
     pub(super) fn string<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> Result<&'b [u8], Fault>
     where
         'a: 'b,
@@ -115,7 +125,7 @@ impl<'a> Cursor<'a> {
         Ok(unescaped)
     }
 
-    /// Up to the next quote or backslash.
+    /// The text up to the next quote or backslash.
     fn plain_text(&mut self) -> Result<&'a [u8], Fault> {
         let rest = self.rest();
         let Some(len) = memchr::memchr2(b'"', b'\\', rest) else {
@@ -161,7 +171,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Four hexadecimal digits behind `\u`.
+    /// Four hexadecimal digits after `\u`.
     fn code_unit(&mut self) -> Result<u32, Fault> {
         let hex = self.rest().strip_prefix(b"\\u").and_then(|rest| rest.get(..4)).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
         let code = hex.and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|hex| u32::from_str_radix(hex, 16).ok());
@@ -170,7 +180,7 @@ impl<'a> Cursor<'a> {
         Ok(code)
     }
 
-    /// Goes over one value of any kind, and checks that it is one.
+    /// Skips and validates one value of any kind.
     pub(super) fn skip(&mut self) -> Result<(), Fault> {
         self.skip_in(0)
     }

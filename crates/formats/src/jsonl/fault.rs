@@ -1,10 +1,11 @@
-//! Why a line is bad.
+//! Reasons for bad lines.
 
+use crate::records::shown;
 use arrow_schema::DataType;
 
-/// Without its place in the file, which only the caller knows.
+/// Without the position in the file, which only the caller knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub enum Fault {
     /// `position` counts bytes in the line.
     Syntax {
         position: usize,
@@ -22,12 +23,16 @@ pub(super) enum Fault {
     Duplicate {
         field: String,
     },
+    /// A field that the schema lacks.
+    Unknown {
+        field: String,
+    },
 }
 
 impl Fault {
-    /// Fields are named from the inside out: `inner` becomes `outer.inner`.
+    /// Adds the enclosing field: `inner` becomes `outer.inner`.
     pub(super) fn inside(mut self, outer: &str) -> Self {
-        if let Self::Value { field, .. } | Self::InvalidUtf8 { field } | Self::Duplicate { field } = &mut self {
+        if let Self::Value { field, .. } | Self::InvalidUtf8 { field } | Self::Duplicate { field } | Self::Unknown { field } = &mut self {
             *field = match field.as_str() {
                 "" => outer.to_owned(),
                 inner if inner.starts_with('[') => format!("{outer}{inner}"),
@@ -38,12 +43,6 @@ impl Fault {
     }
 
     pub(super) fn value(text: &[u8], data_type: &DataType) -> Self {
-        const SHOWN_CHARS: usize = 60;
-        let start = text.get(..text.len().min(4 * SHOWN_CHARS)).unwrap_or_default();
-        let mut value: String = String::from_utf8_lossy(start).chars().take(SHOWN_CHARS).collect();
-        if value.len() < text.len() {
-            value.push('…');
-        }
-        Self::Value { field: String::new(), value, data_type: data_type.clone() }
+        Self::Value { field: String::new(), value: shown(text), data_type: data_type.clone() }
     }
 }

@@ -1,29 +1,24 @@
-//! Types of the fields, decided over the starts of all files.
+//! Infers field types from the starts of all files.
 
 use super::borders::is_blank;
 use super::cursor::Cursor;
 use super::kind::{Members, Place, Refusal};
 use super::records::{Records, Shape};
 use super::{Error, JsonlOptions, unpacked};
-use crate::records::{BadLines, MAX_RECORD_BYTES, SAMPLE_BYTES};
+use crate::records::{BadLines, MAX_RECORD_BYTES, sample_bytes};
 use arrow_schema::{Schema, SchemaRef};
 use shardmill_storage::RangeRead;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A data set of very many files is sampled more thinly, down to this much of each.
-const MIN_SAMPLE_BYTES: u64 = 64 << 10;
-
-/// Read over all files, about.
-const MAX_SAMPLED_BYTES: u64 = 1 << 30;
-
-/// The fields of all objects in the samples, in the order in which they appear first: boolean, int64, uint64 (where an
-/// integer needs it and none is negative), double (also for integers beyond 64 bits, and for a mix of integers and fractions), string, list, struct; null where no value was seen. Strings that look like dates stay strings. Bad lines are left to
-/// the policy.
+/// The fields of all objects in the samples, in order of first appearance: boolean, int64, uint64 (if an integer needs it and none is negative),
+/// double (also for integers beyond 64 bits, and for a mix of integers and fractions), string, list, struct; null if no value was seen. Strings that
+/// look like dates stay strings. Bad lines are left to the policy.
 ///
 /// # Errors
 /// When a file cannot be read, or, unless bad lines are tolerated, when two values of one field have no type in common.
-pub fn infer(objects: &[Arc<dyn RangeRead>], options: &JsonlOptions) -> Result<SchemaRef, Error> {
-    let sample_bytes = (MAX_SAMPLED_BYTES / (objects.len() as u64).max(1)).clamp(MIN_SAMPLE_BYTES, SAMPLE_BYTES);
+pub fn infer(objects: &[Arc<dyn RangeRead>], options: &JsonlOptions) -> Result<Inferred, Error> {
+    let sample_bytes = sample_bytes(objects.len());
     let mut row = Members::default();
     for (file, object) in objects.iter().enumerate() {
         let (mut len, mut is_checked) = (sample_bytes, false);
@@ -48,14 +43,53 @@ pub fn infer(objects: &[Arc<dyn RangeRead>], options: &JsonlOptions) -> Result<S
             break;
         }
     }
-    Ok(Arc::new(Schema::new(row.fields())))
+    Ok(Inferred { schema: Arc::new(Schema::new(row.fields())), row, sample_bytes, late: Mutex::default() })
+}
+
+/// Types of a sample, and those of the files whose later records change them. Opening a file adds its types.
+#[derive(Debug)]
+pub struct Inferred {
+    schema: SchemaRef,
+    pub(super) row: Members,
+    /// Of each file.
+    pub(super) sample_bytes: u64,
+    /// By path.
+    late: Mutex<BTreeMap<String, Members>>,
+}
+
+impl Inferred {
+    /// Of the sample.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The same sample, without the types of the files that were opened.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self { schema: Arc::clone(&self.schema), row: self.row.clone(), sample_bytes: self.sample_bytes, late: Mutex::default() }
+    }
+
+    /// The schema of all files that were opened, if it is not that of the sample: there are further fields, integers became float64 because of a later
+    /// fraction, or a field that was null has a value. It does not depend on the order in which they were opened.
+    #[must_use]
+    pub fn late_schema(&self) -> Option<SchemaRef> {
+        let mut row = self.row.clone();
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|late| row.merge(late));
+        let schema = Arc::new(Schema::new(row.fields()));
+        (schema != self.schema).then_some(schema)
+    }
+
+    pub(super) fn add(&self, path: &str, late: Members) {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), late);
+    }
 }
 
 fn observe(records: Records<'_>, file: usize, objects: &[Arc<dyn RangeRead>], options: &JsonlOptions, row: &mut Members) -> Result<(), Error> {
     for record in records {
         let mut cursor = Cursor::new(record.text);
         let is_object = cursor.peek() == Some(b'{');
-        // What is not valid JSON must not decide a type by its first half.
+        // Invalid JSON must not influence the types with its valid prefix.
         if !is_object || cursor.clone().skip().is_err() {
             continue;
         }

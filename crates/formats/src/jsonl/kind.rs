@@ -1,4 +1,4 @@
-//! Which type a field gets, joined over lines and files.
+//! The type of a field, merged over lines and files.
 
 use super::cursor::Cursor;
 use super::fault::Fault;
@@ -7,21 +7,21 @@ use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_schema::{DataType, Field, Fields};
 use std::collections::HashMap;
 
-/// Where a value was seen: which file, which line.
+/// Where a value was seen: its file and line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: usize,
     pub(super) line: u64,
 }
 
-/// What is known of one field.
-#[derive(Debug, Default)]
+/// The values seen for one field.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Seen {
     kind: Kind,
     first: Option<Place>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 enum Kind {
     #[default]
     Null,
@@ -33,22 +33,37 @@ enum Kind {
     Object(Members),
 }
 
-/// Which integers were seen.
+/// The range of integers seen.
 #[derive(Debug, Default, Clone, Copy)]
 struct Range {
     is_negative: bool,
-    /// Beyond int64, and within uint64.
+    /// Beyond int64, but within uint64.
     is_large: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Members {
+    /// Further names are left out.
+    is_full: bool,
     names: Vec<String>,
     members: Vec<Seen>,
     places: HashMap<String, usize>,
 }
 
-/// Two values of one field that have no type in common.
+/// What may change the type of a field.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change<'a> {
+    /// A value in at most `lists` lists, or a list in that number of lists.
+    Value {
+        lists: usize,
+    },
+    Fraction,
+    /// A member that the objects of the field lack.
+    Member(&'a Members),
+    Nothing,
+}
+
+/// Two values of one field without a common type.
 #[derive(Debug)]
 pub(super) struct Conflict {
     pub(super) field: String,
@@ -56,7 +71,7 @@ pub(super) struct Conflict {
     pub(super) second: &'static str,
 }
 
-/// Why a line says nothing about types.
+/// Why a line contributes no types.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Fault,
@@ -95,7 +110,7 @@ impl Kind {
 }
 
 impl Seen {
-    /// Joins the value at the cursor, which is known to be JSON and not too deep.
+    /// Merges the value at the cursor, which is known to be valid JSON and not too deep.
     fn observe(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Refusal> {
         let new = match cursor.peek() {
             Some(b'n') => return Ok(cursor.literal("null")?),
@@ -154,6 +169,51 @@ impl Seen {
         }
     }
 
+    /// What may change the type, which is the same for the items of a list and for the list.
+    fn change(&self) -> Change<'_> {
+        let (mut kind, mut lists) = (&self.kind, 0);
+        while let Kind::List(items) = kind {
+            (kind, lists) = (&items.kind, lists + 1);
+        }
+        match kind {
+            Kind::Null => Change::Value { lists },
+            Kind::Integer(_) => Change::Fraction,
+            Kind::Object(members) => Change::Member(members),
+            _ => Change::Nothing,
+        }
+    }
+
+    /// Adds the values seen in other files. Of two types without a common one, this one stays.
+    fn merge(&mut self, other: &Self) {
+        match (&mut self.kind, &other.kind) {
+            (known @ Kind::Null, other) => *known = other.clone(),
+            (known @ Kind::Integer(_), Kind::Real) => *known = Kind::Real,
+            (Kind::Integer(known), Kind::Integer(other)) => {
+                known.is_negative |= other.is_negative;
+                known.is_large |= other.is_large;
+            }
+            (Kind::List(known), Kind::List(other)) => known.merge(other),
+            (Kind::Object(known), Kind::Object(other)) => known.merge(other),
+            _ => {}
+        }
+    }
+
+    fn count(&self) -> usize {
+        match &self.kind {
+            Kind::List(items) => items.count(),
+            Kind::Object(members) => members.count(),
+            _ => 0,
+        }
+    }
+
+    fn fill(&mut self) {
+        match &mut self.kind {
+            Kind::List(items) => items.fill(),
+            Kind::Object(members) => members.fill(),
+            _ => {}
+        }
+    }
+
     fn data_type(&self) -> DataType {
         match &self.kind {
             Kind::Null => DataType::Null,
@@ -169,7 +229,7 @@ impl Seen {
 }
 
 impl Members {
-    /// Joins the object at the cursor.
+    /// Merges the object at the cursor.
     pub(super) fn observe(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Refusal> {
         let mut unescaped = Vec::new();
         cursor.expect(b'{', "expected an object")?;
@@ -180,14 +240,12 @@ impl Members {
             cursor.peek();
             let name = std::str::from_utf8(cursor.string(&mut unescaped)?).map_err(|_| Refusal::Fault)?;
             cursor.expect(b':', "expected a colon")?;
-            let index = self.places.get(name).copied().unwrap_or_else(|| {
-                self.places.insert(name.to_owned(), self.members.len());
-                self.names.push(name.to_owned());
-                self.members.push(Seen::default());
-                self.members.len() - 1
-            });
-            if let Some(member) = self.members.get_mut(index) {
-                member.observe(cursor, place).map_err(|refusal| refusal.inside(name))?;
+            if !self.is_full && !self.places.contains_key(name) {
+                self.add(name, Seen::default());
+            }
+            match self.places.get(name).and_then(|index| self.members.get_mut(*index)) {
+                Some(member) => member.observe(cursor, place).map_err(|refusal| refusal.inside(name))?,
+                None => cursor.skip()?,
             }
             if cursor.take(b'}') {
                 return Ok(());
@@ -196,7 +254,55 @@ impl Members {
         }
     }
 
-    /// In the order in which they appeared first.
+    fn add(&mut self, name: &str, seen: Seen) {
+        self.places.insert(name.to_owned(), self.members.len());
+        self.names.push(name.to_owned());
+        self.members.push(seen);
+    }
+
+    /// Adds the members seen in other files.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (name, seen) in other.names.iter().zip(&other.members) {
+            match self.places.get(name).and_then(|index| self.members.get_mut(*index)) {
+                Some(known) => known.merge(seen),
+                None => self.add(name, seen.clone()),
+            }
+        }
+    }
+
+    /// The number of members, at all depths.
+    pub(super) fn count(&self) -> usize {
+        self.members.len() + self.members.iter().map(Seen::count).sum::<usize>()
+    }
+
+    /// Whether no member has objects.
+    pub(super) fn is_flat(&self) -> bool {
+        self.members.iter().all(|member| !matches!(member.change(), Change::Member(_)))
+    }
+
+    /// From now on only the types of known members may change.
+    pub(super) fn fill(&mut self) {
+        self.is_full = true;
+        self.members.iter_mut().for_each(Seen::fill);
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    pub(super) fn name(&self, place: usize) -> Option<&str> {
+        self.names.get(place).map(String::as_str)
+    }
+
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    pub(super) fn change(&self, place: usize) -> Change<'_> {
+        self.members.get(place).map_or(Change::Nothing, Seen::change)
+    }
+
+    /// In order of first appearance.
     pub(super) fn fields(&self) -> Fields {
         self.names.iter().zip(&self.members).map(|(name, seen)| Field::new(name, seen.data_type(), true)).collect()
     }

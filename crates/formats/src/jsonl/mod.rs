@@ -1,43 +1,47 @@
-//! JSON Lines: one object a line, a row each; or one JSON array of objects, each element a row. The format names `json` and `jsonl` both mean it, and the
-//! first bytes of a file tell which of the two it is.
+//! JSON Lines, with one object per line; or one JSON array of objects. Each object is a row. The format names `json` and `jsonl` both mean this
+//! format, and the first bytes of a file decide between its two forms.
 //!
-//! Bytes enter, typed columns leave. [`infer`] looks at the start of every file and decides the types for all of them; [`JsonlFile::open`] scans one file
-//! for its lines and cuts it into blocks; `read` parses the wanted fields of a block. A field that an object lacks is null; one that the schema lacks is
-//! skipped, also when it first appears behind the sample. [`Unpacker`] makes plain files of compressed ones before that. Called by the `load` crate. The invariant: each line that is not blank, and each element of an array, is exactly one row; what is neither is an error.
+//! [`infer`] reads the start of every file and decides the types for all of them; [`JsonlFile::open`] scans one file for its lines and splits it into
+//! blocks, and [`JsonlFile::open_inferred`] also looks for fields and values that change the inferred types; `read` parses the selected fields of a
+//! block. A field that an object lacks is null; an object or list is its own JSON text where a given schema has a string; a field that a given schema lacks is skipped, and one that an inferred schema lacks is an error. [`Unpacker`] decompresses files beforehand. Used by the `load` crate. The invariant: each line that is not blank, and
+//! each element of an array, is exactly one row; anything else is an error.
 //!
-//! The parser is our own. arrow-json cuts 1.5 to 1 in a column of integers and takes `"5"` for 5, and names neither line nor field when it refuses a value;
-//! it is the oracle of the tests.
+//! The parser is part of this crate because arrow-json truncates 1.5 to 1 in a column of integers, accepts `"5"` for 5, and reports neither line nor
+//! field of a rejected value. It serves as the oracle of the tests.
 
 mod borders;
 mod column;
 mod cursor;
-mod error;
 mod fault;
 mod file;
+mod growth;
 mod infer;
 mod kind;
+mod late;
 mod nested;
-mod parse;
 mod records;
 mod scalar;
 mod unpacked;
 mod write;
 
-pub use error::Error;
 pub use file::JsonlFile;
-pub use infer::infer;
+pub use infer::{Inferred, infer};
 pub use unpacked::Unpacker;
-pub use write::{Unwritable, ValueEncoder, encode_lines, holds};
+pub use write::encode_lines;
 
 use crate::limit::DecodeLimit;
 use crate::records::BadLines;
+pub use crate::records::Error;
 
-/// How the files are read.
+/// Options for reading the files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct JsonlOptions {
     pub bad_lines: BadLines,
-    /// Of a line.
+    /// Limit for a line.
     pub limit: DecodeLimit,
+    /// Whether the schema was inferred. Then a field that it lacks is an error, as is an integer of 64 bits that float64 would round; otherwise such
+    /// fields are skipped, and such integers are rounded like fractions.
+    pub is_inferred: bool,
 }
 
 #[cfg(test)]

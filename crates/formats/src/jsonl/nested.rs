@@ -1,8 +1,10 @@
-//! Columns of lists and structs that grow by JSON arrays and objects.
+//! Columns of lists and structs that are built from JSON arrays and objects.
 
-use super::column::{Column, Growth, misfit};
+use super::column::Column;
 use super::cursor::Cursor;
 use super::fault::Fault;
+use super::growth::Growth;
+use crate::records::shown;
 use arrow_array::builder::NullBufferBuilder;
 use arrow_array::{ArrayRef, FixedSizeListArray, LargeListArray, ListArray, StructArray};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
@@ -13,28 +15,28 @@ use std::sync::Arc;
 pub(super) struct Lists {
     data_type: DataType,
     item: FieldRef,
-    /// Of lists of fixed size.
+    /// For lists of fixed size.
     size: Option<usize>,
-    /// Number of items before the end of each list, and before the first.
+    /// Start of the first list and end of each list, as numbers of items.
     ends: Vec<usize>,
     valid: NullBufferBuilder,
     items: Box<Column>,
 }
 
 impl Lists {
-    pub(super) fn new(data_type: &DataType) -> Option<Self> {
+    pub(super) fn new(data_type: &DataType, whole: &DataType) -> Option<Self> {
         let (item, size) = match data_type {
             DataType::List(item) | DataType::LargeList(item) => (item, None),
             DataType::FixedSizeList(item, size) => (item, Some(usize::try_from(*size).ok()?)),
             _ => return None,
         };
-        let items = Box::new(Column::new(item.data_type())?);
+        let items = Box::new(Column::new(item.data_type(), whole)?);
         Some(Self { data_type: data_type.clone(), item: Arc::clone(item), size, ends: vec![0], valid: NullBufferBuilder::new(0), items })
     }
 
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
         if cursor.peek() != Some(b'[') {
-            return Err(misfit(cursor, &self.data_type));
+            return Err(cursor.misfit(&self.data_type));
         }
         let (start, first) = (cursor.clone(), self.items.len());
         cursor.expect(b'[', "expected an array")?;
@@ -90,28 +92,37 @@ impl Lists {
     }
 }
 
-/// A row is a struct too.
+/// Structs; also used for rows.
 pub(super) struct Structs {
     fields: Fields,
     places: HashMap<Vec<u8>, usize>,
     children: Vec<Column>,
     valid: NullBufferBuilder,
+    /// Whether all fields are selected.
+    is_whole: bool,
 }
 
 impl Structs {
-    pub(super) fn new(fields: &Fields) -> Option<Self> {
+    /// `fields` is a selection from `all`, in the same order.
+    pub(super) fn new(fields: &Fields, all: &Fields) -> Option<Self> {
         let places = fields.iter().enumerate().map(|(place, field)| (field.name().clone().into_bytes(), place)).collect();
-        let children = fields.iter().map(|field| Column::new(field.data_type())).collect::<Option<Vec<_>>>()?;
-        Some(Self { fields: fields.clone(), places, children, valid: NullBufferBuilder::new(0) })
+        let mut wholes = all.iter();
+        let mut child = |field: &FieldRef| {
+            let whole = wholes.find(|whole| whole.name() == field.name()).unwrap_or(field);
+            Column::new(field.data_type(), whole.data_type())
+        };
+        let children = fields.iter().map(&mut child).collect::<Option<Vec<_>>>()?;
+        let is_whole = fields.len() == all.len();
+        Some(Self { fields: fields.clone(), places, children, valid: NullBufferBuilder::new(0), is_whole })
     }
 
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
         if cursor.peek() != Some(b'{') {
-            return Err(misfit(cursor, &DataType::Struct(self.fields.clone())));
+            return Err(cursor.misfit(&DataType::Struct(self.fields.clone())));
         }
         let row = self.valid.len();
         cursor.expect(b'{', "expected an object")?;
-        // Writers keep the order of the fields, so the next one is mostly the one behind the last.
+        // Writers keep the order of the fields, so the next one is usually the one after the last.
         let mut likely = 0;
         if !cursor.take(b'}') {
             loop {
@@ -136,11 +147,15 @@ impl Structs {
         Ok(())
     }
 
-    /// Reads the name of a field. `None` for one that is not wanted.
+    /// Reads the name of a field. `None` for a field to skip.
     fn place(&self, cursor: &mut Cursor<'_>, growth: &mut Growth, likely: usize) -> Result<Option<usize>, Fault> {
         let name = cursor.string(&mut growth.unescaped)?;
         let is_likely = self.fields.get(likely).is_some_and(|field| field.name().as_bytes() == name);
-        Ok(if is_likely { Some(likely) } else { self.places.get(name).copied() })
+        let place = if is_likely { Some(likely) } else { self.places.get(name).copied() };
+        match place {
+            None if self.is_whole && growth.is_inferred && !growth.is_lenient => Err(Fault::Unknown { field: shown(name) }),
+            place => Ok(place),
+        }
     }
 
     pub(super) fn append_null(&mut self) {

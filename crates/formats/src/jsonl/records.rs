@@ -1,7 +1,7 @@
-//! Where the objects of a file are: one a line, or the elements of one JSON array.
+//! The positions of the objects of a file: one per line, or the elements of one JSON array.
 //!
-//! Elements are found by strings and brackets alone, piece by piece; what is in them is the parser's business. The invariant: an array that is cut, or that
-//! something follows, is never taken for a shorter one.
+//! Elements are found by strings and brackets alone, piece by piece; their content is left to the parser. The invariant: an array that is truncated,
+//! or followed by other text, is never accepted as a shorter one.
 
 use super::borders::is_blank;
 
@@ -13,7 +13,8 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Of the first bytes of a file, which may be all of them; `None` when these do not tell. A line such as `[1, 2]` is a bad line, not an array of rows.
+    /// Decides from the first bytes of a file, which may be all of them; `None` when they do not suffice. A line such as `[1, 2]` is a bad line, not
+    /// an array.
     pub(super) fn of(text: &[u8], is_whole: bool) -> Option<Self> {
         let mut solid = text.iter().enumerate().filter(|(_, byte)| !byte.is_ascii_whitespace());
         let (open, second) = (solid.next(), solid.next());
@@ -29,7 +30,7 @@ impl Shape {
     }
 }
 
-/// An element of an array: where it starts and ends, and the line on which it starts.
+/// An element of an array: its start, end and first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Element {
     pub(super) start: u64,
@@ -37,7 +38,7 @@ pub(super) struct Element {
     pub(super) line: u64,
 }
 
-/// Where something stands between the elements that does not belong there.
+/// The position of an unexpected byte between the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) offset: u64,
@@ -48,7 +49,7 @@ pub(super) struct Broken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     BeforeArray,
-    /// An element or the end of the array may come.
+    /// An element or the end of the array may follow.
     First,
     /// After a comma.
     Next,
@@ -61,7 +62,7 @@ enum State {
     AfterArray,
 }
 
-/// Finds the elements of an array that is pushed chunk by chunk.
+/// Finds the elements of an array that is pushed in chunks.
 #[derive(Debug)]
 pub(super) struct Elements {
     state: State,
@@ -72,17 +73,17 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// Of a whole file.
+    /// For a whole file.
     pub(super) fn of_file() -> Self {
         Self { state: State::BeforeArray, depth: 0, line: 1, start: 0, start_line: 1 }
     }
 
-    /// Of consecutive elements from inside of an array.
+    /// For consecutive elements inside of an array.
     fn of_run() -> Self {
         Self { state: State::First, ..Self::of_file() }
     }
 
-    /// The next element that ends in `chunk`, which begins at `base`; `position` is that of the next byte to look at, and is moved.
+    /// The next element that ends in `chunk`, which begins at `base`; `position` is the next byte to read, and is advanced.
     pub(super) fn next(&mut self, chunk: &[u8], position: &mut usize, base: u64) -> Result<Option<Element>, Broken> {
         while let Some(rest) = chunk.get(*position..).filter(|rest| !rest.is_empty()) {
             if self.state == State::Text {
@@ -101,7 +102,7 @@ impl Elements {
             }
             let Some(byte) = rest.first().copied() else { break };
             let at = base + *position as u64;
-            // What ends a number or a literal is looked at again.
+            // The byte that ends a number or a literal is processed again.
             if self.state == State::Value && self.depth == 0 && (matches!(byte, b',' | b']') || byte.is_ascii_whitespace()) {
                 return Ok(Some(self.ended(at)));
             }
@@ -128,7 +129,7 @@ impl Elements {
         Ok(None)
     }
 
-    /// Of a byte outside of elements.
+    /// Handles a byte outside of elements.
     fn between(&mut self, byte: u8, at: u64) -> Result<(), Broken> {
         let expected = match (self.state, byte) {
             (State::BeforeArray, b'[') => {
@@ -162,7 +163,7 @@ impl Elements {
         Element { start: self.start, end, line: self.start_line }
     }
 
-    /// What is missing from an array whose file ends at `end`.
+    /// Checks that an array whose file ends at `end` is complete.
     pub(super) fn check_end(&self, end: u64) -> Result<(), Broken> {
         match self.state {
             State::AfterArray => Ok(()),
@@ -176,10 +177,10 @@ impl Elements {
     }
 }
 
-/// One record of a piece of a file.
+/// A record in a piece of a file.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
-    /// Where it starts in the piece.
+    /// Start in the piece.
     pub(super) position: usize,
     /// Counted from 1 at the start of the piece.
     pub(super) line: u64,
@@ -196,12 +197,12 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Of a run: records from the first one to the last one.
+    /// For a run of whole records.
     pub(super) fn of_run(bytes: &'a [u8], shape: Shape) -> Self {
         Self { bytes, position: 0, line: 1, elements: (shape == Shape::Array).then(Elements::of_run) }
     }
 
-    /// Of the start of a file. What is broken ends them: the file says so when it is opened.
+    /// For the start of a file. Broken text ends the iteration; opening the file reports it.
     pub(super) fn of_start(bytes: &'a [u8], shape: Shape) -> Self {
         Self { bytes, position: 0, line: 1, elements: (shape == Shape::Array).then(Elements::of_file) }
     }

@@ -1,7 +1,8 @@
-//! Compressed files of lines, as files whose lines can be reached by offset.
+//! Decompresses files of lines, so that their lines can be read by offset.
 //!
-//! A stream is unpacked once, piece by piece, into a file without a name on a disk; its lines are then those of a plain file. Called before a file is
-//! opened. Memory holds one piece, whatever a stream becomes. The invariant: what is not a whole stream is an error, and never a shorter file.
+//! A stream is decompressed once, piece by piece, into an unnamed file on disk; its lines are then read as from a plain file. This happens before a
+//! file is opened. Memory holds one piece, regardless of the decompressed size. The invariant: an incomplete stream is an error, and never a shorter
+//! file.
 
 use super::Error;
 use super::borders::LineBorders;
@@ -16,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PIECE_BYTES: usize = 1 << 20;
 const MAGIC_LEN: u64 = 16;
 
-/// Files are put together up to so many bytes, for each of them keeps a descriptor.
+/// Files share scratch files of up to this size, because each scratch file keeps a descriptor open.
 const SCRATCH_BYTES: u64 = 1 << 30;
 
-/// Unpacks files into the folder for temporary ones (`TMPDIR`), which gets its room back when they are dropped.
+/// Decompresses files into the directory for temporary files (`TMPDIR`); its space is freed on drop.
 #[derive(Debug, Default)]
 pub struct Unpacker {
     limit: DecodeLimit,
@@ -27,13 +28,13 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// Lines may be as long as `limit` says.
+    /// `limit` bounds the length of lines.
     #[must_use]
     pub fn new(limit: DecodeLimit) -> Self {
         Self { limit, scratch: Mutex::default() }
     }
 
-    /// `object` itself when it is plain, else its unpacked content.
+    /// Returns `object` itself if it is not compressed, else its decompressed content.
     ///
     /// # Errors
     /// When the stream is damaged or ends early, when a line is too long, and when the disk is full.
@@ -72,7 +73,7 @@ impl Unpacker {
     }
 }
 
-/// The line that a stream is in. A line that is too long is refused before it fills the disk; the elements of an array are for its reader to bound.
+/// The current line of a stream. A line that is too long is rejected before it fills the disk; the reader bounds the elements of an array.
 #[derive(Default)]
 struct OpenLine {
     line: u64,
@@ -98,7 +99,7 @@ impl OpenLine {
     }
 }
 
-/// Refuses a file whose first line is too long, without having it in memory.
+/// Rejects a file whose first line is too long, without loading it into memory.
 pub(super) fn check_first_line(object: &dyn RangeRead, limit: DecodeLimit) -> Result<(), Error> {
     let mut borders = LineBorders::new(0);
     match stream(object)? {
@@ -108,8 +109,7 @@ pub(super) fn check_first_line(object: &dyn RangeRead, limit: DecodeLimit) -> Re
     Ok(())
 }
 
-/// The first `len` bytes of a file, unpacked where it is compressed. A stream that ends early has what could be had of it: the file says so when it is
-/// opened.
+/// The first `len` bytes of a file, decompressed if necessary. A truncated stream yields the readable part; opening the file reports the error.
 pub(super) fn start(object: &dyn RangeRead, len: u64) -> Result<Start, Error> {
     let Some(stream) = stream(object)? else { return Ok(crate::records::read_start(object, len)?) };
     let mut bytes = Vec::new();
@@ -118,7 +118,7 @@ pub(super) fn start(object: &dyn RangeRead, len: u64) -> Result<Start, Error> {
     Ok(start_of(bytes, is_whole))
 }
 
-/// `None` for a plain file.
+/// `None` for a file that is not compressed.
 fn stream(object: &dyn RangeRead) -> Result<Option<Box<dyn Read + '_>>, Error> {
     let path = || object.path().to_owned();
     let mut magic = vec![0; usize::try_from(MAGIC_LEN.min(object.size())).unwrap_or_default()];
@@ -143,12 +143,12 @@ fn is_named_compressed(path: &str) -> bool {
     name.ends_with(".gz") || name.ends_with(".zst")
 }
 
-/// What a stream became.
+/// The decompressed content of a stream.
 #[derive(Debug)]
 struct Unpacked {
     object: Arc<dyn RangeRead>,
     scratch: Arc<ScratchFile>,
-    /// Where each piece begins in the scratch file; all but the last have `PIECE_BYTES`.
+    /// Offset of each piece in the scratch file; all but the last have `PIECE_BYTES`.
     pieces: Vec<u64>,
     size: u64,
 }

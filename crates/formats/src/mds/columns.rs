@@ -5,14 +5,14 @@ use super::write::can_encode;
 use super::{Error, Number};
 use arrow_schema::{DataType, Field, Schema};
 
-/// Where a field of a schema keeps the name of its encoding.
+/// Metadata key of a field for the name of its encoding.
 pub const ENCODING_KEY: &str = "mds.encoding";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
     pub encoding: Encoding,
-    /// The encoding as it was named, which is what stands in files.
+    /// The encoding as named by the user, which is written to files.
     pub encoding_name: String,
 }
 
@@ -21,10 +21,10 @@ pub struct Column {
 pub struct Columns(Vec<Column>);
 
 impl Columns {
-    /// Of names and texts such as `ndarray:float32:2`.
+    /// From names and encodings such as `ndarray:float32:2`.
     ///
     /// # Errors
-    /// [`Error::Encoding`] for an encoding that does not exist, and a name that comes twice.
+    /// [`Error::Encoding`] for an encoding that does not exist, and for a repeated name.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Error> {
         let mut parsed = Vec::new();
         for (name, encoding_name) in columns {
@@ -36,19 +36,19 @@ impl Columns {
         if let Some(column) = parsed.windows(2).find_map(|pair| pair.first().filter(|first| pair.last().is_some_and(|last| last.name == first.name)))
         {
             let (name, encoding) = (column.name.clone(), column.encoding_name.clone());
-            return Err(Error::Encoding { column: name, encoding, reason: "the name of the column comes twice" });
+            return Err(Error::Encoding { column: name, encoding, reason: "the column is named twice" });
         }
         Ok(Self(parsed))
     }
 
-    /// The encodings that hold the values of a schema without loss.
+    /// The lossless encodings for the values of a schema.
     ///
-    /// A field that was read from MDS keeps its encoding as long as its type still fits. Else: binary is `bytes`, text `str`, int64 `int`, boolean `uint8`,
-    /// every other number its own name, a decimal `str_decimal`; lists of numbers are `ndarray`, with a shape where the sizes are fixed; other lists,
-    /// structs and maps are `json`.
+    /// A field that was read from MDS keeps its encoding if its type still fits. Otherwise: binary is `bytes`, text `str`, int64 `int`, boolean
+    /// `uint8`, every other number its own name, a decimal `str_decimal`; lists of numbers are `ndarray`, with a shape if the sizes are fixed; other
+    /// lists, structs and maps are `json`.
     ///
     /// # Errors
-    /// [`Error::NoEncoding`] for a type that has none, such as a date.
+    /// [`Error::NoEncoding`] for a type without an encoding, such as a date.
     pub fn of_schema(schema: &Schema) -> Result<Self, Error> {
         let encoding_of = |field: &Field| {
             let known = field.metadata().get(ENCODING_KEY).filter(|known| fits(known, field.data_type()));

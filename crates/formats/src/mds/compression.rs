@@ -1,4 +1,4 @@
-//! The ways in which a whole shard is compressed.
+//! Compression of whole shards.
 
 use super::Error;
 use crate::limit::DecodeLimit;
@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 pub struct Compression {
     family: Family,
     level: u32,
-    /// As it was named, which is what stands in files.
+    /// The name as given, which is written to files.
     name: String,
 }
 
@@ -22,7 +22,7 @@ enum Family {
     Zstd,
 }
 
-/// Extension, family, its levels and the level that is meant when none is given.
+/// Extension, family, its levels and the default level.
 const FAMILIES: [(&str, Family, std::ops::RangeInclusive<u32>, u32); 5] = [
     ("br", Family::Brotli, 0..=11, 11),
     ("bz2", Family::Bzip2, 1..=9, 9),
@@ -31,7 +31,7 @@ const FAMILIES: [(&str, Family, std::ops::RangeInclusive<u32>, u32); 5] = [
     ("zstd", Family::Zstd, 1..=22, 3),
 ];
 
-/// Raw snappy cannot say more in a byte: a copy of 64 bytes takes three.
+/// Bound on the ratio of raw snappy: a copy of 64 bytes takes three bytes.
 const SNAPPY_RATIO: u64 = 32;
 
 impl Compression {
@@ -45,12 +45,12 @@ impl Compression {
         let level = match level {
             None => *default,
             Some(_) if *family == Family::Snappy => return Err(refused("snappy has no levels")),
-            Some(level) => level.parse().ok().filter(|level| levels.contains(level)).ok_or_else(|| refused("there is no such level"))?,
+            Some(level) => level.parse().ok().filter(|level| levels.contains(level)).ok_or_else(|| refused("the level does not exist"))?,
         };
         Ok(Self { family: *family, level, name: name.to_owned() })
     }
 
-    /// By the name of a file.
+    /// From the name of a file.
     #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
         let (rest, extension) = path.rsplit_once('.')?;
@@ -63,14 +63,14 @@ impl Compression {
         &self.name
     }
 
-    /// What the name of a shard ends with.
+    /// The extension of a compressed shard's name.
     #[must_use]
     pub fn extension(&self) -> &'static str {
         FAMILIES.iter().find(|(_, family, ..)| *family == self.family).map_or("", |(extension, ..)| extension)
     }
 
     /// # Errors
-    /// When the library refuses.
+    /// When the library fails.
     pub fn compress(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         match self.family {
             Family::Brotli => {
@@ -86,7 +86,7 @@ impl Compression {
                 writer.finish()
             }
             Family::Gzip => {
-                // No time stamp, so that equal rows make equal files.
+                // No time stamp, so that equal rows produce equal files.
                 let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(self.level));
                 writer.write_all(bytes)?;
                 writer.finish()
@@ -96,8 +96,8 @@ impl Compression {
         }
     }
 
-    /// Decompresses `from` until it ends or `wanted` says of what is there that it suffices: it tells how many bytes there should be in all, as far as
-    /// it knows.
+    /// Decompresses `from` to its end, or until `wanted` is satisfied: it is called with the bytes so far and returns the total number of bytes, as
+    /// far as it is known.
     pub(super) fn decompress(
         &self,
         from: &mut dyn Read,
@@ -127,7 +127,7 @@ impl Compression {
     }
 }
 
-/// One byte more than is wanted is asked for, so that a stream which is longer is seen to be.
+/// Requests one byte more than wanted, to detect a longer stream.
 fn read_wanted(from: &mut dyn Read, wanted: &mut dyn FnMut(&[u8]) -> io::Result<u64>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
@@ -136,7 +136,7 @@ fn read_wanted(from: &mut dyn Read, wanted: &mut dyn FnMut(&[u8]) -> io::Result<
         if missing == 0 {
             return Ok(bytes);
         }
-        // What a damaged file states is believed a step at a time.
+        // The size stated by a damaged file is only trusted step by step.
         let step = missing.min((bytes.len() as u64).max(64 << 10));
         if from.take(step).read_to_end(&mut bytes)? == 0 {
             return Ok(bytes);

@@ -1,19 +1,21 @@
-//! What a shard says of itself: the block between its offsets and its samples, which its entry in the index repeats.
+//! The description of a shard: the JSON block between its offsets and its samples, which is repeated in its index entry.
 
-use super::{Columns, Compression, Error, json};
-use serde::Deserialize;
+use super::index::FileEntry;
+use super::{Columns, Compression, Error};
+use crate::json::json_dumps;
+use serde::{Deserialize, Serialize};
 
 /// How a shard was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardConfig {
     pub columns: Columns,
     pub compression: Option<Compression>,
-    /// Names of algorithms, also of those that nobody here knows.
+    /// Names of hash algorithms, including unknown ones.
     pub hashes: Vec<String>,
     pub size_limit: Option<u64>,
 }
 
-/// As it stands in JSON, unknown keys left out.
+/// As written in JSON, without unknown keys.
 #[derive(Debug, Deserialize)]
 pub(super) struct StatedConfig {
     column_encodings: Vec<String>,
@@ -26,13 +28,32 @@ pub(super) struct StatedConfig {
     version: u64,
 }
 
-/// A field that cannot be, and why.
+/// As Python writes it, with sorted keys; the fields that an index adds are among them.
+#[derive(Debug, Serialize)]
+pub(super) struct WrittenConfig<'a> {
+    column_encodings: Vec<&'a str>,
+    column_names: Vec<&'a str>,
+    column_sizes: Vec<Option<usize>>,
+    compression: Option<&'a str>,
+    format: &'static str,
+    hashes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) raw_data: Option<&'a FileEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) samples: Option<u64>,
+    size_limit: Option<u64>,
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) zip_data: Option<Option<&'a FileEntry>>,
+}
+
+/// An invalid field, and the reason.
 pub(super) type FieldFault = (&'static str, String);
 
 impl StatedConfig {
     pub(super) fn checked(self) -> Result<ShardConfig, FieldFault> {
         if self.version != 2 {
-            return Err(("version", format!("`{}` is read by nobody here, `2` is", self.version)));
+            return Err(("version", format!("`{}` is not supported; only `2` is", self.version)));
         }
         if self.format != "mds" {
             return Err(("format", format!("`{}` is not `mds`", self.format)));
@@ -54,7 +75,9 @@ impl StatedConfig {
         for (column, size) in columns.iter().zip(&self.column_sizes) {
             let own = column.encoding.size().map(|size| size as u64);
             if own != size.filter(|size| *size > 0) {
-                return Err(("column_sizes", format!("column `{}` of encoding `{}` cannot have {size:?}", column.name, column.encoding_name)));
+                let stated = size.map_or_else(|| "null".to_owned(), |size| size.to_string());
+                let what = format!("column `{}` of encoding `{}` cannot have the size {stated}", column.name, column.encoding_name);
+                return Err(("column_sizes", what));
             }
         }
         let compression = self.compression.as_deref().map(Compression::parse).transpose().map_err(|error| ("compression", error.to_string()))?;
@@ -64,46 +87,35 @@ impl StatedConfig {
 
 impl ShardConfig {
     /// # Errors
-    /// Tells what is wrong with the block.
+    /// Describes what is wrong with the block.
     pub(super) fn parse(text: &[u8]) -> Result<Self, FieldFault> {
         serde_json::from_slice::<StatedConfig>(text).map_err(|error| ("config", error.to_string()))?.checked()
     }
 
-    /// The block as it stands in a shard.
+    /// The block as written to a shard.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = String::from("{");
-        self.write_head(&mut text);
-        text.push_str(", ");
-        self.write_tail(&mut text);
-        text.push('}');
-        text
+        json_dumps(&self.written(), true)
     }
 
-    /// Fields up to the one behind which an index puts its own.
-    pub(super) fn write_head(&self, out: &mut String) {
-        out.push_str("\"column_encodings\": ");
-        write_list(self.columns.iter(), out, |column, out| json::write_text(&column.encoding_name, out));
-        out.push_str(", \"column_names\": ");
-        write_list(self.columns.iter(), out, |column, out| json::write_text(&column.name, out));
-        out.push_str(", \"column_sizes\": ");
-        write_list(self.columns.iter(), out, |column, out| write_number(column.encoding.size().map(|size| size as u64), out));
-        out.push_str(", \"compression\": ");
-        match &self.compression {
-            Some(compression) => json::write_text(compression.name(), out),
-            None => out.push_str("null"),
+    /// The caller adds the additional fields of an index entry.
+    pub(super) fn written(&self) -> WrittenConfig<'_> {
+        WrittenConfig {
+            column_encodings: self.columns.iter().map(|column| column.encoding_name.as_str()).collect(),
+            column_names: self.columns.iter().map(|column| column.name.as_str()).collect(),
+            column_sizes: self.columns.iter().map(|column| column.encoding.size()).collect(),
+            compression: self.compression.as_ref().map(Compression::name),
+            format: "mds",
+            hashes: &self.hashes,
+            raw_data: None,
+            samples: None,
+            size_limit: self.size_limit,
+            version: 2,
+            zip_data: None,
         }
-        out.push_str(", \"format\": \"mds\", \"hashes\": ");
-        write_list(self.hashes.iter(), out, |hash, out| json::write_text(hash, out));
     }
 
-    pub(super) fn write_tail(&self, out: &mut String) {
-        out.push_str("\"size_limit\": ");
-        write_number(self.size_limit, out);
-        out.push_str(", \"version\": 2");
-    }
-
-    /// The first field in which two of them differ, with both values.
+    /// The first field in which the two differ, with both values.
     pub(super) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
         let names = |config: &Self| config.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>().join(", ");
         let encodings = |config: &Self| config.columns.iter().map(|column| column.encoding_name.clone()).collect::<Vec<_>>().join(", ");
@@ -117,24 +129,8 @@ impl ShardConfig {
     }
 }
 
-pub(super) fn write_list<T>(items: impl Iterator<Item = T>, out: &mut String, write: impl Fn(T, &mut String)) {
-    out.push('[');
-    for (number, item) in items.enumerate() {
-        out.push_str(if number == 0 { "" } else { ", " });
-        write(item, out);
-    }
-    out.push(']');
-}
-
-fn write_number(number: Option<u64>, out: &mut String) {
-    match number {
-        Some(number) => out.push_str(&number.to_string()),
-        None => out.push_str("null"),
-    }
-}
-
 impl Columns {
-    /// Of two data sets that are to be one.
+    /// Checks two data sets that are to be merged.
     ///
     /// # Errors
     /// [`Error::Encoding`] names the first column that differs.
@@ -147,6 +143,6 @@ impl Columns {
             other.iter().find(is_absent)
         });
         let (column, encoding) = differing.map_or_else(Default::default, |column| (column.name.clone(), column.encoding_name.clone()));
-        Err(Error::Encoding { column, encoding, reason: "the other data set does not have it so" })
+        Err(Error::Encoding { column, encoding, reason: "the other data set has a different one" })
     }
 }

@@ -1,8 +1,8 @@
-//! How the values of a column become bytes, by name.
+//! Encodings of column values, by name.
 
 use super::Number;
 
-/// Of one column.
+/// The encoding of one column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Encoding {
     Bytes,
@@ -16,7 +16,7 @@ pub enum Encoding {
     Json,
     /// Passed through, never decoded.
     Pickle,
-    /// An array of numbers. What the name lacks stands before the values of each sample.
+    /// An array of numbers. Parts missing from the name precede the values of each sample.
     NdArray {
         number: Option<Number>,
         shape: Option<Vec<u32>>,
@@ -25,18 +25,18 @@ pub enum Encoding {
     Jpeg,
     Png,
     JpegArray,
-    /// Of images of one kind; a placeholder of four bytes comes first.
+    /// A list of images of one kind, after a placeholder of four bytes.
     ListPil,
     ListJpeg,
     ListPng,
 }
 
-/// As many as the byte that counts them can hold.
+/// Limited by the byte that stores the number of dimensions.
 pub(super) const MAX_DIMENSIONS: usize = 63;
 
 impl Encoding {
     /// # Errors
-    /// Tells what is wrong with the name.
+    /// Describes what is wrong with the name.
     pub fn parse(name: &str) -> Result<Self, &'static str> {
         Ok(match name {
             "bytes" => Self::Bytes,
@@ -59,14 +59,14 @@ impl Encoding {
                 (Some(number), _) => Self::Number(number),
                 (None, Some("")) => Self::NdArray { number: None, shape: None },
                 (None, Some(of)) => Self::parse_array(of)?,
-                (None, None) => return Err("there is no such encoding"),
+                (None, None) => return Err("the encoding does not exist"),
             },
         })
     }
 
     fn parse_array(of: &str) -> Result<Self, &'static str> {
         let (number, shape) = of.split_once(':').map_or((of, None), |(number, shape)| (number, Some(shape)));
-        let number = Number::parse(number).ok_or("there is no such type of numbers")?;
+        let number = Number::parse(number).ok_or("the number type does not exist")?;
         let dimension = |text: &str| text.trim().parse::<u32>().ok().filter(|dimension| *dimension > 0 && i32::try_from(*dimension).is_ok());
         let shape = shape.map(|shape| shape.split(',').map(dimension).collect::<Option<Vec<u32>>>().ok_or("a dimension is a number above 0"));
         let shape = shape.transpose()?;
@@ -76,13 +76,13 @@ impl Encoding {
             }
             let bytes = shape.iter().try_fold(number.width() as u64, |bytes, dimension| bytes.checked_mul(u64::from(*dimension)));
             if bytes.is_none_or(|bytes| u32::try_from(bytes).is_err()) {
-                return Err("its arrays do not fit into a shard");
+                return Err("its arrays are too large for a shard");
             }
         }
         Ok(Self::NdArray { number: Some(number), shape })
     }
 
-    /// Bytes of each value, where all have the same number.
+    /// Bytes of each value, if all have the same size.
     #[must_use]
     pub fn size(&self) -> Option<usize> {
         match self {
@@ -94,7 +94,7 @@ impl Encoding {
     }
 }
 
-/// Numbers in an array of this shape.
+/// Number of elements in an array of this shape.
 pub(super) fn elements(shape: &[u32]) -> usize {
     shape.iter().fold(1, |elements: usize, dimension| elements.saturating_mul(usize::try_from(*dimension).unwrap_or(usize::MAX)))
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with an MDS data set, or with rows on their way into one.
+//! Errors of MDS data sets, and of rows being written to one.
 
 use crate::limit::TooLarge;
 use arrow_schema::{ArrowError, DataType};
@@ -10,7 +10,7 @@ pub enum Error {
     #[error(transparent)]
     Storage(#[from] shardmill_storage::Error),
 
-    /// A compression, a hash algorithm or a size limit that means nothing.
+    /// A compression, a hash algorithm or a size limit that is not valid.
     #[error("`{option}` of MDS cannot be `{value}`: {reason}")]
     Option { option: &'static str, value: String, reason: &'static str },
 
@@ -32,35 +32,24 @@ pub enum Error {
     #[error("Column `{column}` of row `{row}` cannot be written with the MDS encoding `{encoding}`: {reason}")]
     Value { column: String, row: u64, encoding: String, reason: String },
 
-    #[error("Column `{column}` behind row `{row}` cannot be written with the MDS encoding `{encoding}`")]
-    Cast {
-        column: String,
-        row: u64,
-        encoding: String,
-        #[source]
-        source: ArrowError,
-    },
+    #[error("Column `{column}` after row `{row}` cannot be written with the MDS encoding `{encoding}`")]
+    Cast { column: String, row: u64, encoding: String, source: ArrowError },
 
-    /// Offsets in a shard are numbers of 32 bits.
+    /// Offsets in a shard have 32 bits.
     #[error("Row `{row}` does not fit into its shard, which would have `{bytes}` bytes")]
     ShardTooLarge { row: u64, bytes: u64 },
 
     #[error("Shard `{basename}` cannot be compressed with `{compression}`")]
-    Compress {
-        basename: String,
-        compression: String,
-        #[source]
-        source: io::Error,
-    },
+    Compress { basename: String, compression: String, source: io::Error },
 
-    #[error("`{path}` is no MDS index: {reason}")]
+    #[error("`{path}` is not an MDS index: {reason}")]
     Index { path: String, reason: String },
 
-    /// A shard that the index describes and nobody can read.
+    /// A shard in the index that cannot be read.
     #[error("Field `{field}` of shard `{shard}` in `{path}`: {reason}")]
     IndexField { path: String, shard: String, field: &'static str, reason: String },
 
-    /// What the index says of a shard is not what its file holds.
+    /// The index and the file of a shard disagree.
     #[error("Field `{field}` of shard `{path}` is `{expected}` in the index, `{found}` in the file")]
     IndexMismatch { path: String, field: &'static str, expected: String, found: String },
 
@@ -86,30 +75,27 @@ pub enum Error {
     NoSuchPart { path: String, index: usize },
 
     #[error("Samples of `{path}` cannot be put into Arrow arrays")]
-    Arrow {
-        path: String,
-        #[source]
-        source: ArrowError,
-    },
+    Arrow { path: String, source: ArrowError },
 }
 
 impl Error {
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
             Self::TooLarge(_) => Some(TooLarge::HINT),
+            Self::Option { option: "hashes", .. } => Some("name algorithms such as md5, sha1, sha256, blake2b, xxh64 or xxh128"),
             Self::Encoding { .. } => {
                 Some("bytes, str, int, uint8 … float64, str_int, str_float, str_decimal, json, pkl, ndarray[:dtype[:shape]], pil, jpeg, png, …")
             }
-            Self::NoEncoding { .. } => Some("give the column an encoding, or bring it to another type"),
+            Self::NoEncoding { .. } => Some("give the column an encoding, or cast it to another type"),
             Self::UnsupportedType { .. } => {
                 Some("columns= has one encoding a column: str for text, int for whole numbers, float64, bytes, json; are two of them swapped?")
             }
             Self::Value { .. } => Some("name the column's encoding by columns=, json for lists that may be empty; or leave such rows out"),
             Self::Null { .. } => Some("MDS has no nulls; fill them, or leave such rows out"),
-            Self::ShardTooLarge { .. } => Some("give a size_limit below 4 GiB, so that shards are cut"),
+            Self::ShardTooLarge { .. } => Some("set a size_limit below 4 GiB, so that shards are split"),
             Self::IndexMismatch { .. } => Some("fetch the shard again, or rebuild the index: shardmill repair-index"),
             Self::Hash { .. } | Self::Shard { .. } | Self::Decompress { .. } => {
                 Some("the shard was damaged after it was written; fetch or write it again")

@@ -1,61 +1,56 @@
-//! The digests that an index may hold.
+//! The hash algorithms of an index.
 
 use sha2::Digest;
 use sha2::digest::DynDigest;
 use std::fmt::Write;
 
-/// By the name that stands in the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum HashAlgorithm {
-    Blake2b,
-    Blake2s,
-    Md5,
-    Sha1,
-    Sha224,
-    Sha256,
-    Sha384,
-    Sha3_224,
-    Sha3_256,
-    Sha3_384,
-    Sha3_512,
-    Sha512,
-    Xxh128,
-    Xxh32,
-    Xxh3_128,
-    Xxh3_64,
-    Xxh64,
+/// An algorithm with its name in the index.
+#[derive(Debug, Clone, Copy)]
+pub struct HashAlgorithm {
+    name: &'static str,
+    start: fn() -> State,
 }
 
+impl Eq for HashAlgorithm {}
+
+impl PartialEq for HashAlgorithm {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+type NewState = fn() -> State;
+
 /// In the order of their names, which is the order in files.
-const ALGORITHMS: [(HashAlgorithm, &str); 17] = [
-    (HashAlgorithm::Blake2b, "blake2b"),
-    (HashAlgorithm::Blake2s, "blake2s"),
-    (HashAlgorithm::Md5, "md5"),
-    (HashAlgorithm::Sha1, "sha1"),
-    (HashAlgorithm::Sha224, "sha224"),
-    (HashAlgorithm::Sha256, "sha256"),
-    (HashAlgorithm::Sha384, "sha384"),
-    (HashAlgorithm::Sha3_224, "sha3_224"),
-    (HashAlgorithm::Sha3_256, "sha3_256"),
-    (HashAlgorithm::Sha3_384, "sha3_384"),
-    (HashAlgorithm::Sha3_512, "sha3_512"),
-    (HashAlgorithm::Sha512, "sha512"),
-    (HashAlgorithm::Xxh128, "xxh128"),
-    (HashAlgorithm::Xxh32, "xxh32"),
-    (HashAlgorithm::Xxh3_128, "xxh3_128"),
-    (HashAlgorithm::Xxh3_64, "xxh3_64"),
-    (HashAlgorithm::Xxh64, "xxh64"),
+const ALGORITHMS: [(&str, NewState); 17] = [
+    ("blake2b", digest::<blake2::Blake2b512>),
+    ("blake2s", digest::<blake2::Blake2s256>),
+    ("md5", digest::<md5::Md5>),
+    ("sha1", digest::<sha1::Sha1>),
+    ("sha224", digest::<sha2::Sha224>),
+    ("sha256", digest::<sha2::Sha256>),
+    ("sha384", digest::<sha2::Sha384>),
+    ("sha3_224", digest::<sha3::Sha3_224>),
+    ("sha3_256", digest::<sha3::Sha3_256>),
+    ("sha3_384", digest::<sha3::Sha3_384>),
+    ("sha3_512", digest::<sha3::Sha3_512>),
+    ("sha512", digest::<sha2::Sha512>),
+    ("xxh128", || State::Xxh3 { state: Box::default(), is_wide: true }),
+    ("xxh32", || State::Xxh32(xxhash_rust::xxh32::Xxh32::new(0))),
+    ("xxh3_128", || State::Xxh3 { state: Box::default(), is_wide: true }),
+    ("xxh3_64", || State::Xxh3 { state: Box::default(), is_wide: false }),
+    ("xxh64", || State::Xxh64(xxhash_rust::xxh64::Xxh64::new(0))),
 ];
 
 impl HashAlgorithm {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        ALGORITHMS.iter().find(|(_, own)| *own == name).map(|(algorithm, _)| *algorithm)
+        ALGORITHMS.into_iter().find(|(own, _)| *own == name).map(|(name, start)| Self { name, start })
     }
 
     #[must_use]
     pub fn name(self) -> &'static str {
-        ALGORITHMS.iter().find(|(algorithm, _)| *algorithm == self).map_or("", |(_, name)| name)
+        self.name
     }
 
     /// The digest of `bytes` in hexadecimal digits.
@@ -67,7 +62,7 @@ impl HashAlgorithm {
     }
 }
 
-/// Takes bytes in pieces.
+/// Hashes bytes incrementally.
 pub(super) struct Hasher(State);
 
 enum State {
@@ -77,28 +72,13 @@ enum State {
     Xxh3 { state: Box<xxhash_rust::xxh3::Xxh3>, is_wide: bool },
 }
 
+fn digest<D: Digest + DynDigest + 'static>() -> State {
+    State::Digest(Box::new(D::new()))
+}
+
 impl Hasher {
     pub(super) fn new(algorithm: HashAlgorithm) -> Self {
-        use HashAlgorithm as Of;
-        let xxh3 = |is_wide| State::Xxh3 { state: Box::default(), is_wide };
-        Self(match algorithm {
-            Of::Blake2b => State::Digest(Box::new(blake2::Blake2b512::new())),
-            Of::Blake2s => State::Digest(Box::new(blake2::Blake2s256::new())),
-            Of::Md5 => State::Digest(Box::new(md5::Md5::new())),
-            Of::Sha1 => State::Digest(Box::new(sha1::Sha1::new())),
-            Of::Sha224 => State::Digest(Box::new(sha2::Sha224::new())),
-            Of::Sha256 => State::Digest(Box::new(sha2::Sha256::new())),
-            Of::Sha384 => State::Digest(Box::new(sha2::Sha384::new())),
-            Of::Sha3_224 => State::Digest(Box::new(sha3::Sha3_224::new())),
-            Of::Sha3_256 => State::Digest(Box::new(sha3::Sha3_256::new())),
-            Of::Sha3_384 => State::Digest(Box::new(sha3::Sha3_384::new())),
-            Of::Sha3_512 => State::Digest(Box::new(sha3::Sha3_512::new())),
-            Of::Sha512 => State::Digest(Box::new(sha2::Sha512::new())),
-            Of::Xxh32 => State::Xxh32(xxhash_rust::xxh32::Xxh32::new(0)),
-            Of::Xxh64 => State::Xxh64(xxhash_rust::xxh64::Xxh64::new(0)),
-            Of::Xxh3_64 => xxh3(false),
-            Of::Xxh128 | Of::Xxh3_128 => xxh3(true),
-        })
+        Self((algorithm.start)())
     }
 
     pub(super) fn update(&mut self, bytes: &[u8]) {

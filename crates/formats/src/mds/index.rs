@@ -1,31 +1,32 @@
 //! `index.json`: the shards of a data set, in order.
 
-use super::config::{ShardConfig, StatedConfig};
-use super::{Error, json};
-use serde::Deserialize;
+use super::Error;
+use super::config::{ShardConfig, StatedConfig, WrittenConfig};
+use crate::json::json_dumps;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Name of the index of a folder.
+/// Name of the index of a directory.
 pub const INDEX_NAME: &str = "index.json";
 
-/// One shard as its index describes it.
+/// A shard as described by its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardEntry {
     pub config: ShardConfig,
-    /// The shard before it is compressed.
+    /// The uncompressed shard.
     pub raw_data: FileEntry,
-    /// The compressed file, which is the one that is stored.
+    /// The compressed file, which is the stored one.
     pub zip_data: Option<FileEntry>,
     pub samples: u64,
 }
 
 /// One file of a shard.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct FileEntry {
-    /// Below the folder of the index.
+    /// Below the directory of the index.
     pub basename: String,
     pub bytes: u64,
-    /// Hexadecimal digests by the name of their algorithm.
+    /// Hexadecimal digests by algorithm.
     #[serde(default)]
     pub hashes: BTreeMap<String, String>,
 }
@@ -44,7 +45,7 @@ struct StatedFiles {
 }
 
 impl Index {
-    /// Whether these bytes are an index of MDS shards, or of no shards at all; other libraries have files of this name, too.
+    /// Whether these bytes are an index of MDS shards, or of no shards at all; other libraries use the same file name.
     #[must_use]
     pub fn is_mds(bytes: &[u8]) -> bool {
         #[derive(Deserialize)]
@@ -59,10 +60,10 @@ impl Index {
         stated.is_ok_and(|stated| stated.shards.is_empty() || stated.shards.iter().any(|shard| shard.format.as_deref() == Some("mds")))
     }
 
-    /// Reads the content of the file at `path`. Unknown keys are nobody's business.
+    /// Parses the content of the file at `path`. Unknown keys are ignored.
     ///
     /// # Errors
-    /// [`Error::Index`], and [`Error::IndexField`] for a shard of another version or format, of columns that cannot be, or outside of the folder.
+    /// [`Error::Index`], and [`Error::IndexField`] for a shard of another version or format, with invalid columns, or outside of the directory.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Shards {
@@ -72,13 +73,13 @@ impl Index {
         let failed = |reason: String| Error::Index { path: path.to_owned(), reason };
         let stated: Shards = serde_json::from_slice(bytes).map_err(|error| failed(error.to_string()))?;
         if stated.version != 2 {
-            return Err(failed(format!("its version is `{}`, `2` is read", stated.version)));
+            return Err(failed(format!("its version is `{}`, `2` is supported", stated.version)));
         }
         let shards = stated.shards.into_iter().enumerate().map(|(number, shard)| ShardEntry::parse(path, number, shard));
         Ok(Self { shards: shards.collect::<Result<_, _>>()? })
     }
 
-    /// As it stands in a file.
+    /// As written to a file.
     #[must_use]
     pub fn to_json(&self) -> String {
         index_json(&self.shards)
@@ -88,15 +89,17 @@ impl Index {
 /// The content of `index.json` for these shards.
 #[must_use]
 pub fn index_json(shards: &[ShardEntry]) -> String {
-    let mut text = String::from("{\"shards\": ");
-    super::config::write_list(shards.iter(), &mut text, ShardEntry::write);
-    text.push_str(", \"version\": 2}");
-    text
+    #[derive(Serialize)]
+    struct Written<'a> {
+        shards: Vec<WrittenConfig<'a>>,
+        version: u64,
+    }
+    json_dumps(&Written { shards: shards.iter().map(ShardEntry::written).collect(), version: 2 }, true)
 }
 
 impl ShardEntry {
     fn parse(path: &str, number: usize, stated: serde_json::Value) -> Result<Self, Error> {
-        // Which one it is, as far as it tells.
+        // The name of the shard, if it is given.
         let basename = |part: &str| stated.get(part).and_then(|file| file.get("basename")).and_then(|name| name.as_str()).map(str::to_owned);
         let shard = basename("zip_data").or_else(|| basename("raw_data")).unwrap_or_else(|| number.to_string());
         let failed = |(field, reason)| Error::IndexField { path: path.to_owned(), shard: shard.clone(), field, reason };
@@ -105,66 +108,42 @@ impl ShardEntry {
         let files: StatedFiles = serde_json::from_value(stated).map_err(|error| failed(("shards", error.to_string())))?;
         for file in std::iter::once(&files.raw_data).chain(&files.zip_data) {
             if !is_below(&file.basename) {
-                return Err(failed(("basename", format!("`{}` is no path below the folder of the index", file.basename))));
+                return Err(failed(("basename", format!("`{}` is not a path below the directory of the index", file.basename))));
             }
         }
         if files.zip_data.is_some() != config.compression.is_some() {
-            return Err(failed(("zip_data", "a compressed file goes with a compression, and no other does".to_owned())));
+            return Err(failed(("zip_data", "zip_data and compression must occur together".to_owned())));
         }
         if u32::try_from(files.samples).is_err() {
-            return Err(failed(("samples", format!("`{}` do not fit into a shard", files.samples))));
+            return Err(failed(("samples", format!("`{}` are too many for a shard", files.samples))));
         }
         Ok(Self { config, raw_data: files.raw_data, zip_data: files.zip_data, samples: files.samples })
     }
 
-    /// The file that is stored.
+    /// The stored file.
     #[must_use]
     pub fn file(&self) -> &FileEntry {
         self.zip_data.as_ref().unwrap_or(&self.raw_data)
     }
 
-    /// As the index of the folder above knows it, as after a merge.
+    /// Relative to the index of the parent directory, as after a merge.
     #[must_use]
-    pub fn below(&self, folder: &str) -> Self {
+    pub fn below(&self, directory: &str) -> Self {
         let mut moved = self.clone();
         for file in std::iter::once(&mut moved.raw_data).chain(&mut moved.zip_data) {
-            file.basename = format!("{folder}/{}", file.basename);
+            file.basename = format!("{directory}/{}", file.basename);
         }
         moved
     }
 
-    fn write(&self, out: &mut String) {
-        out.push('{');
-        self.config.write_head(out);
-        out.push_str(", \"raw_data\": ");
-        self.raw_data.write(out);
-        out.push_str(&format!(", \"samples\": {}, ", self.samples));
-        self.config.write_tail(out);
-        out.push_str(", \"zip_data\": ");
-        match &self.zip_data {
-            Some(file) => file.write(out),
-            None => out.push_str("null"),
-        }
-        out.push('}');
+    fn written(&self) -> WrittenConfig<'_> {
+        let mut written = self.config.written();
+        (written.raw_data, written.samples, written.zip_data) = (Some(&self.raw_data), Some(self.samples), Some(self.zip_data.as_ref()));
+        written
     }
 }
 
-impl FileEntry {
-    fn write(&self, out: &mut String) {
-        out.push_str("{\"basename\": ");
-        json::write_text(&self.basename, out);
-        out.push_str(&format!(", \"bytes\": {}, \"hashes\": {{", self.bytes));
-        for (number, (algorithm, digest)) in self.hashes.iter().enumerate() {
-            out.push_str(if number == 0 { "" } else { ", " });
-            json::write_text(algorithm, out);
-            out.push_str(": ");
-            json::write_text(digest, out);
-        }
-        out.push_str("}}");
-    }
-}
-
-/// Whether a name stays within its folder, whatever it is put behind.
+/// Whether a name stays within its directory when it is appended to it.
 fn is_below(name: &str) -> bool {
     !name.contains(['\0', '\\']) && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }

@@ -1,9 +1,8 @@
 //! MDS version 2: the shards of MosaicML Streaming, and the `index.json` that lists them.
 //!
-//! Arrow batches enter and whole shard files leave ([`ShardEncoder`]); shard files enter and Arrow batches leave ([`MdsFile`]). Columns stand in byte order
-//! of their names. The invariant: a sample that is served is the one that was written, or an error names the shard and what is wrong with it; no number of
-//! a file or of its index is trusted before it is held against the bytes that are there. What is written is byte for byte what MosaicML's writer makes of
-//! the same rows.
+//! [`ShardEncoder`] turns Arrow batches into whole shard files, [`MdsFile`] reads them. Columns are sorted by the bytes of their names. The
+//! invariant: a delivered sample is the one that was written, or the error names the shard and the fault; no number in a file or its index is trusted
+//! before it is checked against the available bytes. The output equals that of MosaicML's writer for the same rows, byte for byte.
 
 mod columns;
 mod compression;

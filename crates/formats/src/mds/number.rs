@@ -1,8 +1,8 @@
-//! The eleven types of numbers, which scalars and arrays share.
+//! The eleven number types, shared by scalars and arrays.
 
 use arrow_schema::DataType;
 
-/// Type of a number as it stands in a sample, little-endian.
+/// Type of a number in a sample, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Number {
     UInt8,
@@ -18,7 +18,7 @@ pub enum Number {
     Float64,
 }
 
-/// Name, the byte that stands for it before an array, and its type in Arrow.
+/// Name, type code before an array, and Arrow type.
 const NUMBERS: [(Number, &str, u8, DataType); 11] = [
     (Number::UInt8, "uint8", 8, DataType::UInt8),
     (Number::Int8, "int8", 9, DataType::Int8),
@@ -54,7 +54,7 @@ impl Number {
         NUMBERS.iter().find(|(number, ..)| *number == self).map_or("", |(_, name, ..)| name)
     }
 
-    /// The byte before an array whose encoding names no type.
+    /// The type code before an array whose encoding does not name a type.
     #[must_use]
     pub fn code(self) -> u8 {
         NUMBERS.iter().find(|(number, ..)| *number == self).map_or(0, |(_, _, code, _)| *code)
@@ -65,7 +65,7 @@ impl Number {
         NUMBERS.iter().find(|(number, ..)| *number == self).map_or(DataType::Null, |(.., data_type)| data_type.clone())
     }
 
-    /// In bytes.
+    /// Size in bytes.
     #[must_use]
     pub fn width(self) -> usize {
         usize::from(self.code() >> 3)

@@ -1,11 +1,10 @@
-//! Unpacks the chunks of footers and streams, within limits.
+//! Decompresses the chunks of footers and streams, within limits.
 
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
-use std::fmt;
 use zstd::bulk::Decompressor;
 
-/// How a file is packed.
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Codec {
     Plain,
@@ -15,21 +14,21 @@ pub(super) enum Codec {
     Zstd,
 }
 
-/// No chunk is larger, for its length has 23 bits.
+/// The length of a chunk has 23 bits.
 const MAX_CHUNK_BYTES: u64 = 1 << 23;
 
-/// What the specification says where a file is silent.
+/// The default of the specification.
 const DEFAULT_CHUNK_BYTES: u64 = 256 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Compression {
     pub(super) codec: Codec,
-    /// An unpacked chunk is at most as large.
+    /// Maximal size of a decompressed chunk.
     chunk_bytes: usize,
 }
 
 impl Compression {
-    /// From the postscript; the error names what is wrong.
+    /// From the postscript; the error describes what is wrong.
     pub(super) fn new(kind: u64, chunk_bytes: Option<u64>) -> Result<Self, String> {
         let codec = match kind {
             0 => Codec::Plain,
@@ -47,7 +46,7 @@ impl Compression {
         Ok(Self { codec, chunk_bytes: usize::try_from(chunk_bytes.min(MAX_CHUNK_BYTES)).unwrap_or_default() })
     }
 
-    /// All chunks of a stream, put together. More than `max_bytes` are an error, as is damage.
+    /// The concatenated chunks of a stream. More than `max_bytes` is an error, as is damage.
     pub(super) fn unpack(self, packed: Bytes, max_bytes: usize) -> Result<Bytes, Fault> {
         if self.codec == Codec::Plain {
             return Ok(packed);
@@ -56,7 +55,7 @@ impl Compression {
         let mut unpacked = Vec::with_capacity(packed.len().saturating_mul(2).min(max_bytes));
         let mut rest = packed.as_ref();
         while !rest.is_empty() {
-            let cut = || "a compressed chunk is cut".to_owned();
+            let cut = || "a compressed chunk is truncated".to_owned();
             let (header, behind) = rest.split_at_checked(3).ok_or_else(cut)?;
             let header = header.iter().rev().fold(0usize, |header, byte| header << 8 | usize::from(*byte));
             let (chunk, behind) = behind.split_at_checked(header >> 1).ok_or_else(cut)?;
@@ -74,14 +73,14 @@ impl Compression {
     }
 }
 
-/// Why a stream cannot be unpacked.
-#[derive(Debug, PartialEq, Eq)]
+/// Why a stream cannot be decompressed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
+    #[error("{0}")]
     Damage(String),
-    /// It is longer than was allowed; so many bytes of it were met.
-    TooLong {
-        bytes: usize,
-    },
+    /// It is longer than allowed: it has at least this many bytes.
+    #[error("a stream of {bytes} bytes or more")]
+    TooLong { bytes: usize },
 }
 
 impl From<String> for Fault {
@@ -90,16 +89,7 @@ impl From<String> for Fault {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Damage(reason) => formatter.write_str(reason),
-            Self::TooLong { bytes } => write!(formatter, "a stream of {bytes} bytes or more"),
-        }
-    }
-}
-
-/// Keeps what is costly to set up for each chunk.
+/// State that is expensive to set up for each chunk.
 struct Unpacker {
     compression: Compression,
     zlib: Decompress,
@@ -120,10 +110,10 @@ impl Unpacker {
         if self.compression.codec == Codec::Zlib {
             self.zlib.reset(false);
             unpacked.reserve(limit);
-            // The reserved room may be larger than a chunk; the limit is checked below.
+            // The reserved capacity may exceed a chunk; the limit is checked below.
             let status = self.zlib.decompress_vec(chunk, unpacked, FlushDecompress::Finish).map_err(|error| error.to_string())?;
             let is_whole = status == Status::StreamEnd && unpacked.len() - start <= limit;
-            return if is_whole { Ok(()) } else { Err("a compressed chunk is too large or cut".to_owned()) };
+            return if is_whole { Ok(()) } else { Err("a compressed chunk is too large or truncated".to_owned()) };
         }
         unpacked.resize(start + limit, 0);
         let room = unpacked.get_mut(start..).unwrap_or_default();

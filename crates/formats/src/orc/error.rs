@@ -1,4 +1,4 @@
-//! What can be wrong with an ORC file.
+//! Errors of ORC files.
 
 use crate::limit::TooLarge;
 use arrow_schema::ArrowError;
@@ -10,57 +10,46 @@ use shardmill_storage::Error as StorageError;
 pub enum Error {
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The tail is missing, cut or inconsistent.
+    /// The tail is missing, truncated or inconsistent.
     #[error("Footer of `{path}` cannot be read: {reason}")]
     Footer { path: String, reason: String },
     #[error("`{path}` uses {feature}, which is not supported")]
     Unsupported { path: String, feature: String },
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// The structure of a stripe contradicts itself.
+    /// The structure of a stripe is inconsistent.
     #[error("Stripe {stripe} of `{path}` cannot be read: {reason}")]
     Stripe { path: String, stripe: usize, reason: String },
     /// A value is damaged, or does not fit its Arrow type.
     #[error("Stripe {stripe} of `{path}` cannot be read: column `{column}`: {source}")]
-    Column {
-        path: String,
-        stripe: usize,
-        column: String,
-        #[source]
-        source: DecodeError,
-    },
-    /// The decoder gave up in a way that it should not.
+    Column { path: String, stripe: usize, column: String, source: DecodeError },
+    /// The decoder panicked.
     #[error("Stripe {stripe} of `{path}` cannot be read: the decoder failed on damaged data")]
     Decoder { path: String, stripe: usize },
     #[error("`{path}` has no column {index}")]
     NoSuchColumn { path: String, index: usize },
     #[error("`{path}` has no stripe {index}")]
     NoSuchStripe { path: String, index: usize },
-    #[error("The rows of stripe {stripe} of `{path}` do not make a table: {source}")]
-    Arrow {
-        path: String,
-        stripe: usize,
-        #[source]
-        source: ArrowError,
-    },
+    #[error("The rows of stripe {stripe} of `{path}` cannot be combined into a table: {source}")]
+    Arrow { path: String, stripe: usize, source: ArrowError },
 }
 
 impl Error {
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
             Self::TooLarge(_) => Some(TooLarge::HINT),
-            Self::Footer { .. } => Some("the writer was probably not closed, or this is no ORC file"),
+            Self::Footer { .. } => Some("the writer was probably not closed, or this is not an ORC file"),
             Self::Unsupported { .. } => Some("rewrite the file, as with `pyarrow.orc.write_table`"),
-            Self::Stripe { .. } | Self::Decoder { .. } => Some("the file is damaged; get it again from where it came"),
+            Self::Stripe { .. } | Self::Decoder { .. } => Some("the file is damaged; fetch it again from its source"),
             _ => None,
         }
     }
 }
 
-/// What the decoder says.
+/// Errors of the decoder.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! Reads several ranges of a file in few requests.
+//! Reads several ranges of a file with few requests.
 
 use bytes::Bytes;
 use shardmill_storage::{Error, RangeRead};
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// A gap that is cheaper to read than another request.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
-/// One buffer is no longer than this, unless one range is.
+/// Maximal size of a buffer, unless a single range is larger.
 const MAX_REQUEST_BYTES: u64 = 32 << 20;
 
 /// The bytes of `ranges`, which are ascending, in their order.

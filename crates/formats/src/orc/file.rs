@@ -1,31 +1,32 @@
-//! One ORC file as blocks of rows; a block is a stripe.
+//! An ORC file as blocks of rows; a block is a stripe.
 
+use super::present;
 use super::statistics::statistics;
 use super::stripe::{Failure, StripeReader, read_stripe};
 use super::tail::{Stripe, Tail, read_tail};
 use super::{DecodeError, Error};
 use crate::caught::{Panicked, caught};
 use crate::limit::{DecodeLimit, TooLarge};
-use crate::table::{Block, MAX_BLOCK_BYTES, Statistics, TableError, TableFile};
+use crate::table::{Block, MAX_BLOCK_BYTES, NestedColumn, Statistics, Step, TableError, TableFile, column_field, values};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_buffer::BooleanBuffer;
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 use orc_rust::array_decoder::array_decoder_factory;
 use orc_rust::projection::ProjectionMask;
 use orc_rust::reader::metadata::{FileMetadata, read_metadata};
-use orc_rust::schema::{DataType as OrcType, NamedColumn};
+use orc_rust::schema::DataType as OrcType;
 use orc_rust::stripe::Stripe as OrcStripe;
 use shardmill_storage::RangeRead;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// Rows that are decoded or left out together when only some are wanted.
+/// With a selection, rows are decoded or skipped in units of this size.
 const SELECTED_ROWS: usize = 4096;
 
-/// What is assumed of a text, a list and the like in memory.
+/// Assumed size in memory of a text, a list and the like.
 const VARIABLE_BYTES: u64 = 32;
 
 /// An open file: its tail, no rows yet.
@@ -35,6 +36,8 @@ pub struct OrcFile {
     tail: Tail,
     metadata: FileMetadata,
     schema: SchemaRef,
+    /// Filled when a nested column is first asked for.
+    nested: OnceLock<Vec<NestedColumn>>,
     blocks: Vec<Block>,
 }
 
@@ -45,7 +48,7 @@ impl fmt::Debug for OrcFile {
 }
 
 impl OrcFile {
-    /// Reads the tail of `object`. A stripe is one block, whatever its size: its streams can be read from the start only.
+    /// Reads the tail of `object`. A stripe is one block, regardless of its size, because its streams can only be read from the start.
     ///
     /// # Errors
     /// When the file cannot be read, or its tail is damaged.
@@ -53,7 +56,7 @@ impl OrcFile {
         Self::open_limited(object, DecodeLimit::default())
     }
 
-    /// With another limit than the default one.
+    /// As [`OrcFile::open`], with a limit other than the default.
     ///
     /// # Errors
     /// As [`OrcFile::open`].
@@ -70,7 +73,7 @@ impl OrcFile {
         let (metadata, schema) = read.map_err(|error| footer_error(error.to_string()))?;
         let user = metadata.user_custom_metadata().iter().map(|(key, value)| (key.clone(), String::from_utf8_lossy(value).into_owned()));
         let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), user.collect()));
-        let mut file = Self { object, limit, tail, metadata, schema, blocks: Vec::new() };
+        let mut file = Self { object, limit, tail, metadata, schema, nested: OnceLock::new(), blocks: Vec::new() };
         let all: Vec<usize> = (0..file.schema.fields().len()).collect();
         let block = |stripe: &Stripe| Block {
             rows: stripe.rows,
@@ -82,19 +85,19 @@ impl OrcFile {
     }
 
     fn row_bytes(&self, column: usize) -> u64 {
-        let width = self.schema.fields().get(column).map(|field| match field.data_type() {
+        let width = self.field(column).map(|field| match field.data_type() {
             DataType::Boolean => 1,
             other => other.primitive_width().map_or(VARIABLE_BYTES, |width| width as u64),
         });
         width.unwrap_or_default()
     }
 
-    /// Never less than the column's share of the stored bytes, which for long texts says more than the number of rows.
+    /// At least the column's share of the stored bytes, which is a better estimate than the number of rows for long texts.
     fn decoded(&self, stripe: &Stripe, columns: &[usize]) -> u64 {
         let share = stripe.data_len / (self.schema.fields().len().max(1) as u64);
         let column_bytes = |column: &usize| {
             let by_rows = stripe.rows.saturating_mul(self.row_bytes(*column));
-            let is_fixed = self.schema.fields().get(*column).is_some_and(|field| field.data_type().is_primitive());
+            let is_fixed = self.field(*column).is_some_and(|field| field.data_type().is_primitive());
             if is_fixed { by_rows } else { by_rows.max(share) }
         };
         columns.iter().map(column_bytes).fold(0, u64::saturating_add)
@@ -103,29 +106,30 @@ impl OrcFile {
     fn read_block(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, Error> {
         let path = || self.object.path().to_owned();
         let stripe = self.tail.stripes.get(block).ok_or_else(|| Error::NoSuchStripe { path: path(), index: block })?;
-        if let Some(index) = columns.iter().find(|index| **index >= self.schema.fields().len()) {
+        if let Some(index) = columns.iter().find(|index| self.field(**index).is_none()) {
             return Err(Error::NoSuchColumn { path: path(), index: *index });
         }
         let rows = usize::try_from(stripe.rows).unwrap_or(usize::MAX);
         let expected = selection.map_or(rows, BooleanBuffer::count_set_bits);
         let decoded = if columns.is_empty() || expected == 0 { HashMap::new() } else { self.decode(block, stripe, columns, selection)? };
         let arrow = |source| Error::Arrow { path: path(), stripe: block, source };
-        let schema = Arc::new(self.schema.project(columns).map_err(arrow)?);
-        let empty = |column: &usize| self.schema.fields().get(*column).map(|field| arrow_array::new_empty_array(field.data_type()));
+        let fields = columns.iter().filter_map(|column| self.field(*column)).cloned().collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
+        let empty = |column: &usize| self.field(*column).map(|field| arrow_array::new_empty_array(field.data_type()));
         let arrays = columns.iter().filter_map(|column| decoded.get(column).map(Arc::clone).or_else(|| empty(column))).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(expected));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)
     }
 
-    /// Each column that is asked for, once.
+    /// Decodes each requested column once.
     fn decode(&self, block: usize, stripe: &Stripe, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<HashMap<usize, ArrayRef>, Error> {
         let path = || self.object.path().to_owned();
-        let root = self.metadata.root_data_type();
         let distinct: HashSet<usize> = columns.iter().copied().collect();
-        let types = |column: &usize| root.children().get(*column).map(NamedColumn::data_type);
-        let wanted: HashSet<usize> = distinct.iter().filter_map(types).flat_map(OrcType::all_indices).collect();
+        let places: Vec<Place<'_>> = distinct.iter().filter_map(|column| self.place(*column)).collect();
+        let wanted: HashSet<usize> =
+            places.iter().flat_map(|place| place.node.all_indices().into_iter().chain(place.structs.iter().copied())).collect();
         let too_large = |what, stated| TooLarge { path: path(), place: format!("stripe {block}"), what, stated, limit: self.limit.bytes() };
-        // Run lengths make rows as cheap as compression makes bytes.
+        // Run lengths can encode any number of rows in a few bytes, just as compression can any number of bytes.
         let all: Vec<usize> = distinct.iter().copied().collect();
         let stated = stripe.rows.saturating_mul(all.iter().map(|column| self.row_bytes(*column)).sum());
         if stated > self.limit.of_stored(stripe.data_len) {
@@ -137,7 +141,7 @@ impl OrcFile {
             Failure::Damage(reason) => Error::Stripe { path: path(), stripe: block, reason },
         })?;
         // The decoder has many paths that panic on damaged streams.
-        let decoded = caught(|| self.decode_columns(reader, block, &distinct, selection));
+        let decoded = caught(|| self.decode_columns(reader, block, &places, selection));
         decoded.unwrap_or_else(|Panicked| Err(Error::Decoder { path: path(), stripe: block }))
     }
 
@@ -145,31 +149,75 @@ impl OrcFile {
         &self,
         mut reader: StripeReader,
         block: usize,
-        columns: &HashSet<usize>,
+        places: &[Place<'_>],
         selection: Option<&BooleanBuffer>,
     ) -> Result<HashMap<usize, ArrayRef>, Error> {
         let root = self.metadata.root_data_type();
         let failed = |column: String| move |source: DecodeError| Error::Column { path: self.object.path().to_owned(), stripe: block, column, source };
-        let types = columns.iter().filter_map(|column| root.children().get(*column).map(|child| child.data_type().column_index()));
-        let projected = root.project(&ProjectionMask::roots(root, types));
+        let projected = root.project(&ProjectionMask::roots(root, places.iter().map(|place| place.root)));
         let info = self.metadata.stripe_metadatas().get(block);
         let info = info.ok_or_else(|| Error::NoSuchStripe { path: self.object.path().to_owned(), index: block })?;
         let stripe = OrcStripe::new(&mut reader, &self.metadata, &projected, info).map_err(DecodeError::from).map_err(failed(String::new()))?;
-        let by_type: HashMap<usize, usize> =
-            root.children().iter().enumerate().map(|(place, child)| (child.data_type().column_index(), place)).collect();
-        let mut decoded = HashMap::with_capacity(columns.len());
-        for column in stripe.columns() {
-            let Some(place) = by_type.get(&column.data_type().column_index()) else { continue };
-            let Some(field) = self.schema.fields().get(*place) else { continue };
-            let rows = self.row_bytes(*place).max(1);
-            let decoder =
-                array_decoder_factory(column, field.data_type(), &stripe).map_err(DecodeError::from).map_err(failed(field.name().clone()))?;
-            let mut cursor = Cursor { decoder, data_type: field.data_type(), rows: stripe.number_of_rows() };
-            let batch_rows = usize::try_from(MAX_BLOCK_BYTES / rows).unwrap_or(SELECTED_ROWS);
-            decoded.insert(*place, cursor.read(selection, batch_rows).map_err(failed(field.name().clone()))?);
+        let mut decoded = HashMap::with_capacity(places.len());
+        for place in places {
+            let name = || self.field(place.column).map_or_else(String::new, |field| field.name().clone());
+            let Some(mut column) = stripe.columns().iter().find(|column| column.data_type().column_index() == place.root).cloned() else { continue };
+            let mut nulls = None;
+            for (step, struct_type) in place.steps.iter().zip(&place.structs) {
+                let damaged =
+                    || Error::Stripe { path: self.object.path().to_owned(), stripe: block, reason: "a struct states too few rows".to_owned() };
+                nulls = present::nulls(reader.present.get(struct_type), nulls, stripe.number_of_rows()).ok_or_else(damaged)?;
+                let Some(child) = column.children().into_iter().nth(step.index) else { continue };
+                column = child;
+            }
+            let data_type = place.node.to_arrow_data_type();
+            let decoder = array_decoder_factory(&column, &data_type, &stripe).map_err(DecodeError::from).map_err(failed(name()))?;
+            let mut cursor = Cursor { decoder, data_type: &data_type, rows: stripe.number_of_rows(), nulls };
+            let batch_rows = usize::try_from(MAX_BLOCK_BYTES / self.row_bytes(place.column).max(1)).unwrap_or(SELECTED_ROWS);
+            let array = cursor.read(selection, batch_rows).map_err(failed(name()))?;
+            let below = place.steps.get(place.structs.len()..).unwrap_or_default();
+            decoded.insert(place.column, values(&array, below).map_err(DecodeError::from).map_err(failed(name()))?);
         }
         Ok(decoded)
     }
+
+    fn field(&self, column: usize) -> Option<&FieldRef> {
+        column_field(&self.schema, self.nested_of(column), column)
+    }
+
+    /// Empty for a top-level column: most files are never asked for a nested one.
+    fn nested_of(&self, column: usize) -> &[NestedColumn] {
+        if column < self.schema.fields().len() { &[] } else { self.nested() }
+    }
+
+    fn place(&self, column: usize) -> Option<Place<'_>> {
+        let top = self.schema.fields().len();
+        let (root, steps) = match column.checked_sub(top) {
+            None => (column, &[][..]),
+            Some(place) => self.nested().get(place).map(|nested| (nested.root, nested.steps.as_slice()))?,
+        };
+        let mut node = self.metadata.root_data_type().children().get(root)?.data_type();
+        let (root, mut structs) = (node.column_index(), Vec::new());
+        for step in steps {
+            let OrcType::Struct { column_index, children } = node else { break };
+            structs.push(*column_index);
+            node = children.get(step.index)?.data_type();
+        }
+        Some(Place { column, root, structs, steps, node })
+    }
+}
+
+/// Where a column is in the type tree.
+struct Place<'a> {
+    column: usize,
+    /// The type of the top-level column.
+    root: usize,
+    /// The types of the structs around the field, the outermost first.
+    structs: Vec<usize>,
+    /// From the top-level column down to the field.
+    steps: &'a [Step],
+    /// What is decoded as a whole: the field, or the outermost list around it.
+    node: &'a OrcType,
 }
 
 /// One column of a stripe.
@@ -177,19 +225,21 @@ struct Cursor<'a> {
     decoder: Box<dyn orc_rust::array_decoder::ArrayBatchDecoder>,
     data_type: &'a DataType,
     rows: usize,
+    /// Of the structs around it.
+    nulls: Option<NullBuffer>,
 }
 
 impl Cursor<'_> {
     fn read(&mut self, selection: Option<&BooleanBuffer>, batch_rows: usize) -> Result<ArrayRef, DecodeError> {
         let step = if selection.is_some() { SELECTED_ROWS } else { batch_rows };
-        // Nothing behind the last wanted row is decoded.
+        // Rows after the last selected one are not decoded.
         let end = selection.map_or(self.rows, |selection| selection.set_indices().last().map_or(0, |last| last + 1).min(self.rows));
         let mut parts: Vec<ArrayRef> = Vec::new();
         for start in (0..end).step_by(step) {
             let len = step.min(end - start);
             parts.extend(match selection {
-                None => Some(self.decoder.next_batch(len, None)?),
-                Some(selection) => self.selected(&selection.slice(start, len))?,
+                None => Some(self.decoder.next_batch(len, self.nulls_at(start, len).as_ref())?),
+                Some(selection) => self.selected(start, &selection.slice(start, len))?,
             });
         }
         match parts.as_slice() {
@@ -199,12 +249,17 @@ impl Cursor<'_> {
         }
     }
 
-    fn selected(&mut self, selection: &BooleanBuffer) -> Result<Option<ArrayRef>, DecodeError> {
+    fn nulls_at(&self, start: usize, len: usize) -> Option<NullBuffer> {
+        self.nulls.as_ref().map(|nulls| nulls.slice(start, len))
+    }
+
+    fn selected(&mut self, start: usize, selection: &BooleanBuffer) -> Result<Option<ArrayRef>, DecodeError> {
+        let nulls = self.nulls_at(start, selection.len());
         if selection.count_set_bits() == 0 && !self.data_type.is_nested() {
-            self.decoder.skip_values(selection.len(), None)?;
+            self.decoder.skip_values(selection.len(), nulls.as_ref())?;
             return Ok(None);
         }
-        let array = self.decoder.next_batch(selection.len(), None)?;
+        let array = self.decoder.next_batch(selection.len(), nulls.as_ref())?;
         let kept = filter(&array, &BooleanArray::new(selection.clone(), None))?;
         Ok((!kept.is_empty()).then_some(kept))
     }
@@ -217,6 +272,10 @@ impl TableFile for OrcFile {
 
     fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    fn nested(&self) -> &[NestedColumn] {
+        self.nested.get_or_init(|| NestedColumn::all(&self.schema))
     }
 
     fn blocks(&self) -> &[Block] {
@@ -232,10 +291,13 @@ impl TableFile for OrcFile {
     }
 
     fn statistics(&self, column: usize) -> Option<Statistics> {
-        let child = self.metadata.root_data_type().children().get(column)?;
-        let number = child.data_type().column_index();
+        let place = self.place(column)?;
+        let number = place.node.column_index();
         let rows: Vec<u64> = self.blocks.iter().map(|block| block.rows).collect();
-        statistics(&self.tail.statistics, number, self.tail.types.get(number)?, self.schema.fields().get(column)?.data_type(), &rows)
+        let is_within = !place.steps.is_empty();
+        // A list around a field has no bounds, and neither has the column.
+        let data_type = place.node.to_arrow_data_type();
+        statistics(&self.tail.statistics, number, self.tail.types.get(number)?, &data_type, is_within, &rows)
     }
 
     fn digest(&self) -> u128 {

@@ -1,15 +1,15 @@
-//! Adds up the lengths of lists before anybody allocates for them.
+//! Sums the lengths of lists before memory is allocated for them.
 
 use super::wire::{self, NoMessage, signed};
 
-/// How integers are packed into runs.
+/// Encoding of integer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Runs {
     V1,
     V2,
 }
 
-/// Of all unsigned integers of a stream, or more than that, never less.
+/// An upper bound of the sum of all unsigned integers of a stream.
 pub(super) fn sum_at_most(stream: &[u8], runs: Runs) -> Result<u128, NoMessage> {
     let (mut rest, mut sum) = (stream, 0u128);
     while !rest.is_empty() {
@@ -42,7 +42,7 @@ fn run_v1(rest: &mut &[u8]) -> Result<u128, NoMessage> {
     Ok(sum)
 }
 
-/// Of `count` numbers; one that falls below zero is damage, and counts as more than anything.
+/// Sum of `count` numbers; if one is negative the stream is damaged, and the sum saturates.
 fn progression(first: i128, delta: i128, count: i128) -> u128 {
     let last = delta.saturating_mul(count - 1).saturating_add(first);
     if last < 0 {
@@ -59,7 +59,7 @@ fn big_endian(rest: &mut &[u8], len: usize) -> Result<u128, NoMessage> {
     Ok(value)
 }
 
-/// The width in bits that five bits stand for.
+/// The width in bits for a five-bit code.
 fn width(code: u8) -> u32 {
     match code {
         0..=23 => u32::from(code) + 1,
@@ -74,7 +74,7 @@ fn width(code: u8) -> u32 {
     }
 }
 
-/// Adds up `count` numbers of `bits` each; they end at a full byte.
+/// Sums `count` numbers of `bits` bits each; they end at a byte boundary.
 fn packed(rest: &mut &[u8], count: usize, bits: u32, each: &mut dyn FnMut(u128)) -> Result<(), NoMessage> {
     let (mut buffer, mut filled) = (0u128, 0u32);
     for _ in 0..count {
@@ -131,7 +131,7 @@ fn run_v2(rest: &mut &[u8]) -> Result<u128, NoMessage> {
     Ok(sum)
 }
 
-/// Entries of patches are stored in one of the fixed widths.
+/// Patch entries are stored with one of the fixed widths.
 fn closest_width(bits: u32) -> u32 {
     (0..32).map(width).find(|width| *width >= bits).unwrap_or(64)
 }

@@ -1,15 +1,16 @@
 //! ORC files as a table.
 //!
-//! Byte ranges enter, typed columns leave. [`OrcFile::open`] reads the tail: types, stripes and statistics. `read` fetches the streams of the wanted
-//! columns of a stripe in few requests and has orc-rust decode them. Called by the `load` crate. The invariant: orc-rust sees only what was checked here.
-//! It recurses into types without a limit, trusts the lengths of lists, and unpacks to any size, and an allocation that fails or a stack that overflows
-//! ends the process; so types, list lengths and sizes are judged first, and streams are unpacked by us. What panics nevertheless is caught.
+//! [`OrcFile::open`] reads the tail: types, stripes and statistics. `read` fetches the streams of the selected columns of a stripe with few requests
+//! and has orc-rust decode them. Used by the `load` crate. The invariant: orc-rust only receives input that was checked here. It recurses into types
+//! without a limit, trusts the lengths of lists, and decompresses to any size, and a failed allocation or a stack overflow ends the process; so
+//! types, list lengths and sizes are checked first, and streams are decompressed here. Remaining panics are caught.
 
 mod compression;
 mod error;
 mod fetch;
 mod file;
 mod lengths;
+mod present;
 mod statistics;
 mod stripe;
 mod tail;

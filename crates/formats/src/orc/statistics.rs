@@ -1,7 +1,7 @@
 //! Bounds of the values of a column in each stripe.
 //!
-//! Taken from the messages themselves, because orc-rust shows a bound that is missing as zero. Timestamps and decimals have none here: writers disagree
-//! about time zones, and cut to milliseconds.
+//! Decoded from the messages directly, because orc-rust reports a missing bound as zero. Timestamps and decimals have no bounds here: writers
+//! disagree about time zones, and truncate to milliseconds.
 
 use super::types::{CHAR, Type};
 use super::wire::{self, Value, signed};
@@ -12,7 +12,7 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// What one stripe says about one column.
+/// The statistics of one column in one stripe.
 #[derive(Debug, Default, PartialEq)]
 struct Stated {
     values: Option<u64>,
@@ -24,20 +24,31 @@ struct Stated {
     true_count: Option<u64>,
 }
 
-/// `column` is the number of the type, `rows` those of the stripes. `None` when no stripe says anything.
-pub(super) fn statistics(messages: &[Bytes], column: usize, found: &Type, data_type: &DataType, rows: &[u64]) -> Option<Statistics> {
+/// `column` is the number of the type, `rows` the numbers of rows of the stripes. `None` when no stripe has statistics.
+pub(super) fn statistics(
+    messages: &[Bytes],
+    column: usize,
+    found: &Type,
+    data_type: &DataType,
+    is_within_struct: bool,
+    rows: &[u64],
+) -> Option<Statistics> {
     if messages.is_empty() || messages.len() != rows.len() {
         return None;
     }
     let stated: Vec<Stated> = messages.iter().map(|message| of_column(message, column).unwrap_or_default()).collect();
     let (min, max) = bounds(&stated, found, data_type)?;
-    let null_counts = stated.iter().zip(rows).map(|(stated, rows)| null_count(stated, *rows)).collect();
+    let null_counts = stated.iter().zip(rows).map(|(stated, rows)| null_count(stated, is_within_struct, *rows)).collect();
     Some(Statistics { min, max, null_counts, row_counts: rows.to_vec() })
 }
 
-/// Nothing where the two statements about nulls contradict each other.
-fn null_count(stated: &Stated, rows: u64) -> Option<u64> {
+/// `None` if the two statements about nulls contradict each other. A field has no value where the struct around it is null, which `has_null` does not
+/// count.
+fn null_count(stated: &Stated, is_within_struct: bool, rows: u64) -> Option<u64> {
     let nulls = rows.checked_sub(stated.values?)?;
+    if is_within_struct && nulls > 0 {
+        return Some(nulls);
+    }
     if stated.has_null.is_none_or(|has_null| has_null == (nulls > 0)) { Some(nulls) } else { None }
 }
 
@@ -46,7 +57,7 @@ fn bounds(stated: &[Stated], found: &Type, data_type: &DataType) -> Option<(Arra
     Some(match data_type {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
             let pairs: Vec<_> = stated.iter().map(|stated| stated.integers.filter(ordered)).collect();
-            // What the type cannot hold becomes null.
+            // Bounds outside of the type become null.
             let array = |pick: fn((i64, i64)) -> i64| {
                 cast(&(Arc::new(pairs.iter().map(|pair| pair.map(pick)).collect::<Int64Array>()) as ArrayRef), data_type).ok()
             };
@@ -65,7 +76,7 @@ fn bounds(stated: &[Stated], found: &Type, data_type: &DataType) -> Option<(Arra
             let max = Arc::new(pairs.iter().map(|pair| pair.map(|pair| pair.1)).collect::<Float64Array>());
             if *data_type == DataType::Float64 { (min, max) } else { (narrow(min)?, narrow(max)?) }
         }
-        // Writers pad values of a fixed length in different ways.
+        // Writers pad values of fixed length in different ways.
         DataType::Utf8 if found.kind != CHAR => {
             let pairs = || stated.iter().map(|stated| stated.texts.as_ref().filter(|texts| texts.0 <= texts.1));
             let min = pairs().map(|texts| texts.map(|texts| texts.0.as_str())).collect::<StringArray>();
@@ -84,7 +95,7 @@ fn bounds(stated: &[Stated], found: &Type, data_type: &DataType) -> Option<(Arra
     })
 }
 
-/// A writer that met NaN first has it as both bounds. The zero that it met may have been the other one.
+/// A writer that saw NaN first has it as both bounds. A bound of zero may have been the zero of the other sign.
 fn real_bounds((min, max): (f64, f64)) -> Option<(f64, f64)> {
     if min.is_nan() || max.is_nan() || min > max {
         return None;
@@ -92,7 +103,7 @@ fn real_bounds((min, max): (f64, f64)) -> Option<(f64, f64)> {
     Some((if min == 0.0 { -0.0 } else { min }, if max == 0.0 { 0.0 } else { max }))
 }
 
-/// As 32 bits, where that loses nothing.
+/// As 32-bit floats, if that loses nothing.
 fn narrow(wide: Arc<Float64Array>) -> Option<ArrayRef> {
     let wide: ArrayRef = wide;
     let narrow = cast(&wide, &DataType::Float32).ok()?;
@@ -138,7 +149,7 @@ fn reals(message: &[u8]) -> Option<(f64, f64)> {
     bound(1).zip(bound(2))
 }
 
-/// Long texts have a lower and an upper bound in place of the exact ones.
+/// Long texts have a lower and an upper bound instead of exact ones.
 fn texts(message: &[u8]) -> Option<(String, String)> {
     let fields = wire::fields(message).ok()?;
     let text = |number| fields.clone().find(|field| field.number == number).and_then(|field| field.value.bytes());

@@ -1,4 +1,4 @@
-//! The streams of one stripe, unpacked and judged.
+//! The streams of one stripe, decompressed and checked.
 
 use super::compression::{Compression, Fault};
 use super::fetch::fetch;
@@ -20,19 +20,19 @@ const SECONDARY: u64 = 5;
 const MAX_STREAM_KIND: u64 = 10;
 const MAX_ENCODING: u64 = 3;
 
-/// An element of a list takes so much in memory, about.
+/// Approximate size of a list element in memory.
 const ELEMENT_BYTES: u64 = 8;
 
-/// The densest encoding: runs of bits, 1040 of them in two bytes.
+/// The densest encoding: runs of bits, 1040 in two bytes.
 const MAX_VALUES_PER_BYTE: u128 = 520;
 
-/// Elements of the lists of a stripe, and values of a dictionary.
+/// Limit for list elements of a stripe, and values of a dictionary.
 const MAX_ELEMENTS: u128 = 1 << 29;
 
-/// A stripe may have so many, whatever its length.
+/// Every stripe may have this many, regardless of its length.
 const MIN_ELEMENTS: u128 = 1 << 26;
 
-/// A longer one may have so many a byte.
+/// A longer stripe may have this many per byte.
 const MAX_ELEMENTS_PER_BYTE: u128 = 64;
 
 /// Why a stripe cannot be read.
@@ -40,7 +40,7 @@ const MAX_ELEMENTS_PER_BYTE: u128 = 64;
 pub(super) enum Failure {
     Storage(shardmill_storage::Error),
     Damage(String),
-    /// Streams of so many bytes, or more.
+    /// Streams of at least this many bytes.
     TooLarge {
         what: &'static str,
         bytes: u64,
@@ -75,12 +75,14 @@ struct Stream {
     len: u64,
 }
 
-/// Stands in for the file: hands out unpacked streams at the places where orc-rust expects packed ones.
+/// Stands in for the file: returns decompressed streams at the offsets where orc-rust expects compressed ones.
 #[derive(Debug)]
 pub(super) struct StripeReader {
     footer_offset: u64,
     footer: Bytes,
     streams: HashMap<u64, Bytes>,
+    /// By type: which of its values are not null.
+    pub(super) present: HashMap<usize, Bytes>,
 }
 
 impl ChunkReader for StripeReader {
@@ -98,12 +100,12 @@ impl ChunkReader for StripeReader {
         if offset == self.footer_offset {
             return Ok(self.footer.clone());
         }
-        // A stream without bytes begins where the next one does. One that was not fetched is an index, which nobody decodes.
+        // An empty stream begins where the next one does. A stream that was not fetched is an index, which is not decoded.
         if len == 0 { Ok(Bytes::new()) } else { Ok(self.streams.get(&offset).cloned().unwrap_or_default()) }
     }
 }
 
-/// Fetches what the columns `wanted`, numbers of types with those below them, have in a stripe.
+/// Fetches the streams in a stripe of the columns `wanted`, which are type numbers including nested types.
 pub(super) fn read_stripe(
     object: &dyn RangeRead,
     tail: &Tail,
@@ -130,8 +132,10 @@ pub(super) fn read_stripe(
     let most = (u128::from(stripe.data_len) * MAX_ELEMENTS_PER_BYTE).clamp(MIN_ELEMENTS, MAX_ELEMENTS);
     let most = most.min(u128::from(limit.of_stored(stripe.data_len) / ELEMENT_BYTES));
     judge(&tail.types, &encodings, &by_kind, wanted, most)?;
+    let present = needed.iter().zip(&unpacked).filter(|(stream, _)| stream.kind == PRESENT);
+    let present = present.map(|(stream, bytes)| (stream.column, bytes.clone())).collect();
     let streams = needed.iter().map(|stream| stream.offset).zip(unpacked.iter().cloned()).collect();
-    Ok(StripeReader { footer_offset, footer, streams })
+    Ok(StripeReader { footer_offset, footer, streams, present })
 }
 
 fn unpack(compression: Compression, packed: Vec<Bytes>, limit: DecodeLimit) -> Result<Vec<Bytes>, Fault> {
@@ -147,7 +151,7 @@ fn unpack(compression: Compression, packed: Vec<Bytes>, limit: DecodeLimit) -> R
     Ok(unpacked)
 }
 
-/// How the values of a column are packed.
+/// The encoding of a column.
 struct Encoding {
     runs: Runs,
     dictionary_size: u64,
@@ -166,7 +170,7 @@ fn parse_footer(footer: &[u8], stripe: &Stripe, end: u64) -> Result<(Vec<Stream>
             }
         }
         let [_, kind, second, len] = values;
-        // A number that orc-rust cannot hold would mean something else to it.
+        // A number that overflows in orc-rust would get another meaning there.
         if u32::try_from(second).is_err() || kind > if field.number == 2 { MAX_ENCODING } else { MAX_STREAM_KIND } {
             return Err("the footer of the stripe names an unknown encoding".to_owned());
         }
@@ -180,7 +184,7 @@ fn parse_footer(footer: &[u8], stripe: &Stripe, end: u64) -> Result<(Vec<Stream>
     Ok((streams, encodings))
 }
 
-/// What orc-rust would allocate for without looking: dictionaries, and the elements of lists.
+/// Checks the numbers for which orc-rust allocates without a check: dictionary sizes, and elements of lists.
 fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64), &Bytes>, wanted: &HashSet<usize>, most: u128) -> Result<(), String> {
     let len = |column: usize, kind: u64| streams.get(&(column, kind)).map_or(0, |bytes| bytes.len() as u128);
     for column in wanted.iter().copied() {
@@ -201,7 +205,7 @@ fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64),
     Ok(())
 }
 
-/// More values than the streams of a column can hold.
+/// An upper bound of the number of values that the streams of a column can hold.
 fn capacity(types: &[Type], column: usize, len: &dyn Fn(usize, u64) -> u128) -> u128 {
     let own = match len(column, PRESENT) {
         0 => len(column, DATA).max(len(column, LENGTH)),
@@ -210,7 +214,7 @@ fn capacity(types: &[Type], column: usize, len: &dyn Fn(usize, u64) -> u128) -> 
     let children = types.get(column).map_or(&[][..], |found| found.children.as_slice());
     let below = children.iter().map(|child| capacity(types, *child, len)).max();
     match (own, below) {
-        // A struct without fields, and without nulls, has no streams at all.
+        // A struct without fields and nulls has no streams.
         (0, Some(below)) => below,
         (0, None) if types.get(column).is_some_and(Type::is_struct) => MAX_ELEMENTS,
         (own, _) => own * MAX_VALUES_PER_BYTE,

@@ -1,4 +1,4 @@
-//! The end of a file: postscript, footer, statistics of stripes.
+//! The end of a file: postscript, footer and stripe statistics.
 
 use super::Error;
 use super::compression::Compression;
@@ -8,18 +8,18 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use shardmill_storage::RangeRead;
 
-/// Read at once in the hope that the footer lies in it.
+/// Read first, because it usually includes the footer.
 const TAIL_BYTES: u64 = 16 << 10;
 
-/// Unpacked; a footer of a hundred thousand stripes takes some megabytes.
+/// Decompressed; the footer of a hundred thousand stripes takes some megabytes.
 pub(super) const MAX_FOOTER_BYTES: usize = 256 << 20;
 
 const MAX_STRIPES: usize = 1 << 20;
 
-/// The first writer whose statistics of strings are right (HIVE-8732).
+/// The first writer version with correct string statistics (HIVE-8732).
 const FIRST_SOUND_WRITER: u64 = 1;
 
-/// One stripe, inside of the file.
+/// A stripe, checked to lie within the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Stripe {
     pub(super) offset: u64,
@@ -29,15 +29,15 @@ pub(super) struct Stripe {
     pub(super) rows: u64,
 }
 
-/// What the end of a file says.
+/// The content of the tail.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub(super) compression: Compression,
     pub(super) stripes: Vec<Stripe>,
     pub(super) types: Vec<Type>,
-    /// Statistics of the columns of each stripe, as messages; empty where they are missing or unsound.
+    /// Column statistics of each stripe as messages; empty if they are missing or unsound.
     pub(super) statistics: Vec<Bytes>,
-    /// A tail of the same types and stripes whose file is not compressed: what orc-rust gets to see.
+    /// A tail with the same types and stripes for an uncompressed file, which is passed to orc-rust.
     pub(super) plain: Bytes,
     pub(super) digest: u128,
 }
@@ -165,7 +165,7 @@ fn stripes(footer: Fields<'_>, size: u64) -> Result<Vec<Stripe>, String> {
     Ok(stripes)
 }
 
-/// Stripes, types, the user's metadata and the number of rows, without statistics and compression.
+/// Stripes, types, user metadata and the number of rows, without statistics and compression.
 fn plain_tail(footer: Fields<'_>) -> Bytes {
     let mut bytes: Vec<u8> = footer.filter(|field| matches!(field.number, 3..=6)).flat_map(|field| field.raw).copied().collect();
     let footer_len = bytes.len();

@@ -1,4 +1,4 @@
-//! The tree of types, judged before anything recurses into it.
+//! The type tree, checked before any recursion into it.
 
 use super::wire::{self, NoMessage};
 
@@ -14,7 +14,7 @@ const UNION: u64 = 13;
 const DECIMAL: u64 = 14;
 pub(super) const CHAR: u64 = 17;
 
-/// One type. Its number is that of the column in the streams of a stripe.
+/// A type. Its number is that of the column in the streams of a stripe.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Type {
     pub(super) kind: u64,
@@ -26,22 +26,22 @@ impl Type {
         self.kind == STRUCT
     }
 
-    /// Whether the number of values in the children follows from lengths in the file.
+    /// Whether the number of child values follows from lengths in the file.
     pub(super) fn is_repeated(&self) -> bool {
         matches!(self.kind, LIST | MAP)
     }
 }
 
-/// The types of a footer, the root first. What is wrong is said in words.
+/// The types of a footer, the root first. Errors are described in words.
 ///
-/// Every type but the root has one parent that stands before it, so a walk over the tree ends and meets each type once.
+/// Every type except the root has exactly one parent, which precedes it, so a walk over the tree ends and visits each type once.
 pub(super) fn types(messages: &[&[u8]]) -> Result<Vec<Type>, String> {
     if messages.len() > MAX_TYPES {
         return Err(format!("{} types", messages.len()));
     }
     let types = messages.iter().map(|message| one(message)).collect::<Result<Vec<_>, _>>()?;
     if types.first().is_none_or(|root| root.kind != STRUCT) {
-        return Err("the root is no struct".to_owned());
+        return Err("the root is not a struct".to_owned());
     }
     let mut depths: Vec<Option<usize>> = vec![None; types.len()];
     if let Some(root) = depths.first_mut() {
@@ -53,7 +53,7 @@ pub(super) fn types(messages: &[&[u8]]) -> Result<Vec<Type>, String> {
             return Err("types are nested too deep".to_owned());
         }
         for child in &parent.children {
-            let slot = depths.get_mut(*child).filter(|slot| *child > number && slot.is_none()).ok_or("types refer to each other in a circle")?;
+            let slot = depths.get_mut(*child).filter(|slot| *child > number && slot.is_none()).ok_or("types form a cycle")?;
             *slot = Some(depth + 1);
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn types(messages: &[&[u8]]) -> Result<Vec<Type>, String> {
 }
 
 fn one(message: &[u8]) -> Result<Type, String> {
-    let no_message = |_: NoMessage| "a type is no message".to_owned();
+    let no_message = |_: NoMessage| "a type is not a valid message".to_owned();
     let (mut found, mut names, mut precision, mut scale) = (Type::default(), 0, 0, 0);
     for field in wire::fields(message).map_err(no_message)? {
         match field.number {

@@ -1,11 +1,11 @@
-//! Walks over the fields of a protobuf message, as far as the metadata of ORC needs it.
+//! Decodes the fields of protobuf messages, as far as ORC metadata needs it.
 
-/// One field as it stands in the message.
+/// A field as encoded in the message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Field<'a> {
     pub(super) number: u64,
     pub(super) value: Value<'a>,
-    /// With its tag, to be copied into another message.
+    /// Including its tag, to copy it into another message.
     pub(super) raw: &'a [u8],
 }
 
@@ -16,11 +16,11 @@ pub(super) enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The bytes are no message.
+/// The bytes are not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoMessage;
 
-/// The fields of a message that was checked; they are walked over in place, for a hostile message has millions of them.
+/// The fields of a validated message, iterated in place, because a hostile message has millions of them.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -101,7 +101,7 @@ impl<'a> Value<'a> {
         if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
-    /// Of a repeated field, which writers pack or not.
+    /// The values of a repeated field, packed or not.
     pub(super) fn numbers(self) -> Result<Vec<u64>, NoMessage> {
         match self {
             Self::Varint(value) => Ok(vec![value]),

@@ -1,11 +1,12 @@
-//! Whether a row group can hold one of some values, by its bloom filter.
+//! Tests with bloom filters whether a row group can contain one of some values.
 //!
-//! A value is hashed as the bytes that the file stores for it. The invariant: what cannot be told, for a type, a damaged filter or none at all, may be there.
+//! A value is hashed as stored in the file. The invariant: in case of doubt (an unsupported type, a damaged or missing filter) the value may be
+//! contained.
 
-use super::object::ObjectReader;
-use super::thrift::{Verdict, judge_bloom_filter};
+use super::object_reader::ObjectReader;
+use super::thrift::{Verdict, judge};
+use super::thrift_fields::BLOOM_FILTER;
 use super::{Error, ParquetFile};
-use crate::caught::caught;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
@@ -17,22 +18,17 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::ChunkReader;
 use std::sync::Arc;
 
-/// Some tens of bytes; a longer one is nobody's.
+/// Real headers have some tens of bytes.
 const MAX_HEADER_LEN: u64 = 256;
 
 impl ParquetFile {
-    /// False when the row group certainly holds none of `values`, an array of the column's type (a dictionary's values) without nulls. `column` counts the
-    /// top-level columns of the Arrow schema.
+    /// False if the row group certainly contains none of `values`, an array of the column's type (or a dictionary's value type) without nulls.
+    /// `column` is the number of a column, which may be nested.
     ///
     /// # Errors
     /// [`Error::Index`] when the storage fails.
     pub fn bloom_may_contain(&self, row_group: usize, column: usize, values: &ArrayRef) -> Result<bool, Error> {
-        let told = caught(|| self.look_up(row_group, column, values));
-        match told {
-            Ok(Err(source @ ParquetError::External(_))) => Err(Error::Index { path: self.object.path().to_owned(), row_group, source }),
-            Ok(Ok(may_contain)) => Ok(may_contain),
-            Ok(Err(_)) | Err(_) => Ok(true),
-        }
+        Ok(self.told(row_group, || self.look_up(row_group, column, values))?.unwrap_or(true))
     }
 
     fn look_up(&self, row_group: usize, column: usize, values: &ArrayRef) -> Result<bool, ParquetError> {
@@ -43,7 +39,7 @@ impl ParquetFile {
         };
         let reader = ObjectReader::new(Arc::clone(&self.object));
         let header_len = self.object.size().saturating_sub(offset).min(MAX_HEADER_LEN);
-        if judge_bloom_filter(&reader.get_bytes(offset, usize::try_from(header_len)?)?) != Verdict::Harmless {
+        if judge(&reader.get_bytes(offset, usize::try_from(header_len)?)?, BLOOM_FILTER) != Verdict::Harmless {
             return Ok(true);
         }
         let Some(filter) = Sbbf::read_from_column_chunk(chunk, &reader)? else { return Ok(true) };
@@ -51,7 +47,7 @@ impl ParquetFile {
     }
 }
 
-/// `None` for values that are stored in a form that is not looked up.
+/// `None` for stored types that are not supported.
 fn is_any_in(filter: &Sbbf, stored: Type, values: &ArrayRef) -> Option<bool> {
     macro_rules! any {
         ($array:expr, $as:expr) => {{

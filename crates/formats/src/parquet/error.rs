@@ -1,4 +1,4 @@
-//! What can be wrong with a Parquet file.
+//! Errors of Parquet files.
 
 use crate::limit::TooLarge;
 use parquet::errors::ParquetError;
@@ -7,54 +7,37 @@ use shardmill_storage::Error as StorageError;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The footer is missing, cut or inconsistent.
+    /// The footer is missing, truncated or inconsistent.
     #[error("Footer of `{path}` cannot be read: {source}")]
-    Footer {
-        path: String,
-        #[source]
-        source: ParquetError,
-    },
+    Footer { path: String, source: ParquetError },
     /// A page or a value is damaged; rows before it were delivered.
-    #[error("Rows of `{path}` cannot be read behind row {row}: {source}")]
-    Rows {
-        path: String,
-        row: u64,
-        #[source]
-        source: ParquetError,
-    },
+    #[error("Rows of `{path}` cannot be read after row {row}: {source}")]
+    Rows { path: String, row: u64, source: ParquetError },
     /// A page is damaged: its checksum differs, or it cannot be decompressed.
     #[error("Page {page} of column `{column}` in row group {row_group} of `{path}` (the column chunk begins at byte {offset}) is damaged: {source}")]
     Page {
         path: String,
         row_group: usize,
         column: String,
-        /// In the column chunk, from 0, the dictionary included.
+        /// Index in the column chunk from 0, counting the dictionary.
         page: u64,
-        /// Of the column chunk.
+        /// Offset of the column chunk.
         offset: u64,
-        #[source]
         source: ParquetError,
     },
-    /// The decoder gave up in a way that it should not.
+    /// The decoder panicked.
     #[error("Rows of `{path}` cannot be read after row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// What a footer points to beside the rows.
+    /// Index structures that the footer references.
     #[error("Page index or bloom filter of row group {row_group} of `{path}` cannot be read: {source}")]
-    Index {
-        path: String,
-        row_group: usize,
-        #[source]
-        source: ParquetError,
-    },
+    Index { path: String, row_group: usize, source: ParquetError },
     #[error("Failed to write Parquet to `{path}`: {source}")]
-    Write {
-        path: String,
-        #[source]
-        source: ParquetError,
-    },
-    #[error("`{name}` is no Parquet compression")]
+    Write { path: String, source: ParquetError },
+    #[error("Column `{column}` is {data_type}, and Parquet has no such type")]
+    UnsupportedType { column: String, data_type: String },
+    #[error("`{name}` is not a Parquet compression")]
     UnknownCompression { name: String },
 }
 
@@ -62,21 +45,24 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Footer { .. } => Some("the writer was probably not closed, or this is no Parquet file"),
+            Self::Footer { .. } => Some("the writer was probably not closed, or this is not a Parquet file"),
             Self::TooLarge(_) => Some(TooLarge::HINT),
+            Self::UnsupportedType { .. } => {
+                Some("cast the column first, for example intervals to durations, other types to strings; or leave it out")
+            }
             Self::UnknownCompression { .. } => Some("one of zstd, snappy, gzip, brotli, lz4, none"),
             _ => None,
         }
     }
 
-    /// Of a damaged page: row group, column and page as text, and where its column chunk begins.
+    /// For a damaged page: row group, column and page as text, and the offset of its column chunk.
     #[must_use]
     pub fn page_place(&self) -> Option<(String, u64)> {
         let Self::Page { row_group, column, page, offset, .. } = self else { return None };
         Some((format!("row group {row_group}, column {column}, page {page}"), *offset))
     }
 
-    /// What the store said, where that is all that is wrong. A file that ends early may be damaged.
+    /// The storage error, if it is the only cause. A file that ends early may be damaged, so that is excluded.
     pub(crate) fn into_storage(self) -> Result<StorageError, Self> {
         match self {
             Self::Footer { path, source } => storage_of(source).map_err(|source| Self::Footer { path, source }),
@@ -88,7 +74,7 @@ impl Error {
         }
     }
 
-    /// The operating system's reason, where a write failed because of it.
+    /// The operating system's reason, if a write failed because of it.
     #[must_use]
     pub fn io_source(&self) -> Option<&std::io::Error> {
         let Self::Write { source: ParquetError::External(source), .. } = self else { return None };

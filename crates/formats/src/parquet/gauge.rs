@@ -1,8 +1,8 @@
-//! Holds the pages of a read against a limit before they are decompressed.
+//! Checks the pages of a read against a limit before they are decompressed.
 //!
-//! A page header states what the page decompresses to, and the decoder believes it; with gzip, brotli and LZ4 frames it does not even look. The invariant:
-//! the pages that are decoded at once, and the values of nested columns, take no more than the budget. The budget is the limit, or what the footer states
-//! where the stored bytes make that plausible.
+//! A page header states the decompressed size of the page, and the decoder trusts it; for gzip, brotli and LZ4 frames it ignores it. The invariant:
+//! the pages that are decoded together, and the values of nested columns, stay within the budget. The budget is the limit, or the size stated in the
+//! footer if the stored bytes make it plausible.
 
 use super::layout::unsigned;
 use super::thrift::PageFacts;
@@ -15,16 +15,16 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Deflate and LZ4 cannot do better.
+/// Deflate and LZ4 cannot exceed this ratio.
 const GZIP_RATIO: u64 = 1032;
 const LZ4_RATIO: u64 = 255;
 
-/// What a page may decompress to unseen, when its codec bounds it.
+/// Pages up to this size are decompressed without a check, if their codec bounds the ratio.
 const UNSEEN_BYTES: u64 = 256 << 20;
 
 const LZ4_FRAME: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
-/// The columns of a read, and what their pages have taken.
+/// The columns of a read, and the bytes of their pages so far.
 #[derive(Debug)]
 pub(super) struct Gauge {
     path: String,
@@ -40,13 +40,13 @@ struct Chunk {
     row_group: usize,
     column: String,
     codec: Compression,
-    /// In memory, of a value in a column whose number of values the number of rows does not bound.
+    /// Size in memory of a value in a column whose number of values is not bounded by the number of rows.
     value_bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Of the page bodies that follow the headers that were read: by their offsets.
+    /// Page bodies that follow the headers read so far, by offset.
     pages: HashMap<u64, PageFacts>,
     spent: u64,
     refused: Option<TooLarge>,
@@ -54,7 +54,7 @@ struct State {
 
 impl Gauge {
     /// # Errors
-    /// When a single value is too large by its type.
+    /// When a single value is too large because of its type.
     pub(super) fn new<'a>(path: &str, limit: DecodeLimit, chunks: impl Iterator<Item = (usize, &'a ColumnChunkMetaData)>) -> Result<Self, TooLarge> {
         let (mut stated, mut stored, mut found) = (0u64, 0u64, Vec::new());
         for (row_group, chunk) in chunks {
@@ -87,12 +87,12 @@ impl Gauge {
         self.chunks.get(after.checked_sub(1)?).filter(|chunk| chunk.bytes.contains(&offset))
     }
 
-    /// What the pages before took is free again: they went into a batch that was handed out.
+    /// Frees the budget of earlier pages: their batch was handed out.
     pub(super) fn begin_batch(&self) {
         self.state().spent = 0;
     }
 
-    /// Why the decoder was stopped; it hands on no more than a text.
+    /// The reason for which the decoder was stopped; the decoder itself only passes on text.
     pub(super) fn refused(&self) -> Option<TooLarge> {
         self.state().refused.clone()
     }
@@ -109,7 +109,7 @@ impl Gauge {
         self.state().refused = Some(refusal.clone());
     }
 
-    /// A page header at `offset`, its page behind it.
+    /// Records a page header at `offset`, which is followed by its page.
     pub(super) fn announce(&self, offset: u64, facts: PageFacts) -> Result<(), TooLarge> {
         if facts.page_len > self.limit.bytes() {
             return Err(self.refuse(offset, "a page states", facts.page_len, self.limit.bytes()));
@@ -118,7 +118,7 @@ impl Gauge {
         Ok(())
     }
 
-    /// The page at `offset` is about to be decompressed. Bytes that no header announced are none of a page.
+    /// The page at `offset` is about to be decompressed. Bytes without a recorded header are not a page.
     pub(super) fn enter(&self, offset: u64, stored: &[u8]) -> Result<(), TooLarge> {
         let Some(facts) = self.state().pages.remove(&offset) else { return Ok(()) };
         let chunk = self.chunk_at(offset);
@@ -142,11 +142,11 @@ impl Gauge {
     }
 }
 
-/// Whether a page decompresses to far more than it states, where the decoder would not notice before it has it all.
+/// Whether a page decompresses to far more than stated, if the decoder would only notice afterwards.
 fn is_longer(codec: Compression, stored: &[u8], stated: u64) -> bool {
     let most = |ratio: u64| (stored.len() as u64).saturating_mul(ratio);
     let end = stated.saturating_add(1);
-    // What cannot be decompressed is for the decoder to refuse.
+    // The decoder rejects data that cannot be decompressed.
     let counted = |reader: &mut dyn Read| io::copy(&mut reader.take(end), &mut io::sink()).is_ok_and(|len| len == end);
     match codec {
         Compression::GZIP(_) if most(GZIP_RATIO) > UNSEEN_BYTES => counted(&mut MultiGzDecoder::new(stored)),
@@ -158,7 +158,7 @@ fn is_longer(codec: Compression, stored: &[u8], stated: u64) -> bool {
     }
 }
 
-/// In memory, of one value. Texts are views or offsets; what they point to is part of a page.
+/// Size in memory of one value. Texts are views or offsets into a page.
 pub(super) fn value_width(chunk: &ColumnChunkMetaData) -> u64 {
     match chunk.column_type() {
         Type::BOOLEAN => 1,

@@ -1,4 +1,4 @@
-//! How a file is laid out: its row groups and the chunks of its columns, as the footer tells.
+//! The layout of a file according to its footer: row groups and column chunks.
 
 use super::ParquetFile;
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -29,7 +29,7 @@ impl ParquetFile {
         groups.map(|group| RowGroup { rows: unsigned(group.num_rows()), columns: group.columns().iter().map(ColumnChunk::new).collect() }).collect()
     }
 
-    /// Who wrote the file, in the writer's own words.
+    /// The writer of the file, as it names itself.
     #[must_use]
     pub fn created_by(&self) -> Option<&str> {
         self.footer.file_metadata().created_by()
@@ -48,7 +48,7 @@ impl ColumnChunk {
     }
 }
 
-/// A damaged footer may hold negative sizes.
+/// A damaged footer may contain negative sizes.
 pub(super) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or_default()
 }

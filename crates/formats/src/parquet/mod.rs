@@ -1,28 +1,38 @@
 //! Parquet files as Arrow record batches, and back.
 //!
-//! Byte ranges of a file enter, record batches leave ([`ParquetFile`]); record batches enter, a file leaves ([`ParquetWriter`]). Called by the curate
-//! source and sink. The invariant: no type of the `parquet` crate leaves this folder, and no input, however damaged, panics through it.
+//! Byte ranges of a file enter, record batches leave ([`ParquetFile`]); record batches enter, a file leaves ([`ParquetWriter`]). [`ParquetTable`]
+//! serves data sets, [`ParquetBatches`] the curate source. The invariant: no type of the `parquet` crate leaves this directory, and no input, however damaged, panics through it.
+//!
+//! ```text
+//! table.rs read.rs --ranges--> object_reader.rs --pages whose sizes and checksums hold--> the parquet crate --> batches
+//!                                gauge.rs, thrift.rs: decoded sizes, before memory is allocated
+//!                                page_damage.rs: which page a failure comes from
+//! statistics/ bloom.rs page_index.rs: what is ruled out before a page is read
+//! write.rs stored_types.rs write_row_groups.rs write_checksums.rs: the way back
+//! ```
 
 mod bloom;
 mod error;
 mod gauge;
 mod layout;
-mod object;
-mod page_checksums;
+mod leaves;
+mod object_reader;
+mod page_damage;
 mod page_index;
-mod pages;
 mod read;
-mod row_groups;
 mod shape;
 mod statistics;
+mod stored_types;
 mod table;
 mod thrift;
 mod thrift_fields;
 mod write;
+mod write_checksums;
+mod write_row_groups;
 
 pub use error::Error;
 pub use layout::{ColumnChunk, RowGroup};
 pub use read::{ParquetBatches, ParquetFile};
-pub use row_groups::{EncodedRowGroup, RowGroupEncoder, RowGroupEncoders, RowGroupFile};
 pub use table::ParquetTable;
 pub use write::{ParquetCompression, ParquetWriter, ParquetWriterOptions};
+pub use write_row_groups::{EncodedRowGroup, RowGroupEncoder, RowGroupEncoders, RowGroupFile};

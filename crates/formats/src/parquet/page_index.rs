@@ -1,11 +1,12 @@
-//! What a file tells of the pages of one column in one row group.
+//! The page index of one column in one row group.
 //!
-//! The two indexes of the column are read and decoded alone, whatever the number of columns. The invariant: pages that are returned begin at row 0, follow
-//! each other and cover the row group.
+//! Only the two indexes of the column are read and decoded, regardless of the number of columns. The invariant: returned pages begin at row 0, are
+//! contiguous, and cover the row group.
 
-use super::object::ObjectReader;
+use super::object_reader::ObjectReader;
 use super::statistics::{Leaf, is_sound};
-use super::thrift::{Verdict, judge_column_index, judge_offset_index};
+use super::thrift::{Verdict, judge};
+use super::thrift_fields::{COLUMN_INDEX, OFFSET_INDEX};
 use super::{Error, ParquetFile};
 use crate::caught::caught;
 use crate::table::{BlockPages, Statistics};
@@ -18,20 +19,25 @@ use parquet::schema::types::{SchemaDescriptor, Type};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// An index takes tens of bytes a page; more than this costs more than the pages it saves.
+/// An index takes tens of bytes per page; beyond this size it costs more than the pages it saves.
 const MAX_INDEX_LEN: u64 = 16 << 20;
 
 impl ParquetFile {
-    /// `column` counts the top-level columns of the Arrow schema. `None` for nested columns, and when the file has no index of the column or a damaged one.
+    /// `column` is the number of a column, which may be nested. `None` for lists, structs and maps, and if the index of the column is missing or
+    /// damaged.
     ///
     /// # Errors
     /// [`Error::Index`] when the storage fails.
     pub fn pages(&self, row_group: usize, column: usize) -> Result<Option<BlockPages>, Error> {
         let Some(leaf) = self.leaf(column).filter(|leaf| leaf.is_ordered) else { return Ok(None) };
-        match caught(|| self.decode_pages(row_group, &leaf)) {
+        Ok(self.told(row_group, || self.decode_pages(row_group, &leaf))?.flatten())
+    }
+
+    /// What an index or a filter of a row group tells; `None` if it is damaged.
+    pub(super) fn told<T>(&self, row_group: usize, read: impl FnOnce() -> Result<T, ParquetError>) -> Result<Option<T>, Error> {
+        match caught(read) {
             Ok(Err(source @ ParquetError::External(_))) => Err(Error::Index { path: self.object.path().to_owned(), row_group, source }),
-            Ok(Ok(pages)) => Ok(pages),
-            Ok(Err(_)) | Err(_) => Ok(None),
+            told => Ok(told.ok().and_then(Result::ok)),
         }
     }
 
@@ -76,10 +82,10 @@ impl ParquetFile {
         let reader = ObjectReader::new(Arc::clone(&self.object));
         let read = |range: &Range<u64>| reader.get_bytes(range.start, usize::try_from(range.end - range.start)?);
         let (values_bytes, places_bytes) = (read(&values)?, read(&places)?);
-        if judge_column_index(&values_bytes) != Verdict::Harmless || judge_offset_index(&places_bytes) != Verdict::Harmless {
+        if judge(&values_bytes, COLUMN_INDEX) != Verdict::Harmless || judge(&places_bytes, OFFSET_INDEX) != Verdict::Harmless {
             return Ok(None);
         }
-        // The decoder wants one run of bytes from the first index to the last. Nothing between the two is looked at, so it need not be read.
+        // The decoder expects one run of bytes from the first index to the last. Bytes between the two are ignored, so they are not read.
         let Ok(length) = usize::try_from(all.end - all.start) else { return Ok(None) };
         if length as u64 > 4 * MAX_INDEX_LEN {
             return Ok(None);
@@ -101,7 +107,7 @@ impl ParquetFile {
     }
 }
 
-/// Metadata as of a file that has this row group and this column alone.
+/// Metadata of a file with only this row group and this column.
 fn of_one_column(file: &ParquetMetaData, group: &RowGroupMetaData, leaf: &Leaf<'_>) -> Result<Option<ParquetMetaData>, ParquetError> {
     let Some(chunk) = group.columns().get(leaf.index) else { return Ok(None) };
     let Some(column) = leaf.schema.columns().get(leaf.index) else { return Ok(None) };

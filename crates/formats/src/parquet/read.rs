@@ -1,12 +1,13 @@
-//! Reads one Parquet file in batches of bounded bytes.
+//! Reads a Parquet file in batches of bounded size.
 
 use super::Error;
 use super::gauge::{Gauge, value_width};
-use super::object::{ObjectReader, unsupported_field};
+use super::object_reader::{ObjectReader, unsupported_field};
 use super::shape::Shape;
 use super::thrift::{Verdict, judge_footer};
 use crate::caught::caught;
 use crate::limit::{DecodeLimit, TooLarge};
+use crate::table::NestedColumn;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
@@ -17,13 +18,13 @@ use shardmill_storage::RangeRead;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Few enough that the rows of a batch stay in a cache, many enough to amortise its cost.
+/// Small enough that the rows of a batch stay in a cache, large enough to amortize its cost.
 const MAX_BATCH_ROWS: u64 = 4096;
 
-/// Rows of fixed width take no more in a batch, whatever the footer says of their bytes.
+/// Limit for rows of fixed width in a batch, regardless of the footer.
 const MAX_FIXED_BYTES: u64 = 64 << 20;
 
-/// An open file: its footer, no rows yet.
+/// An open file: its footer has been read, but no rows.
 #[derive(Debug, Clone)]
 pub struct ParquetFile {
     pub(super) object: Arc<dyn RangeRead>,
@@ -31,7 +32,9 @@ pub struct ParquetFile {
     schema: SchemaRef,
     pub(super) limit: DecodeLimit,
     pub(super) shape: Option<Arc<Shape>>,
-    /// For whoever reads rows.
+    /// Filled when a nested column is first asked for.
+    nested: OnceLock<Arc<[NestedColumn]>>,
+    /// Created by the first read of rows.
     decoding: OnceLock<ArrowReaderMetadata>,
 }
 
@@ -47,52 +50,49 @@ impl ParquetFile {
         Self::of_footer(object, &reader, &bytes)
     }
 
-    /// With another limit than the default one.
+    /// Sets a limit other than the default.
     #[must_use]
     pub fn with_limit(self, limit: DecodeLimit) -> Self {
         Self { limit, ..self }
     }
 
-    /// `bytes` are those of the footer, which `reader` has in memory.
+    /// `bytes` is the footer, which `reader` has in memory.
     pub(super) fn of_footer(object: Arc<dyn RangeRead>, reader: &ObjectReader, bytes: &[u8]) -> Result<Self, Error> {
         let footer = |source| Error::Footer { path: object.path().to_owned(), source };
-        // A footer that would keep the decoder busy for hours is refused. Any other damage is for the decoder to find.
+        // Rejects a footer that would keep the decoder busy for hours. Other damage is left to the decoder.
         let (verdict, parts) = judge_footer(bytes);
         if verdict == Verdict::UnsupportedField {
             return Err(footer(unsupported_field()));
         }
-        if let Some(shape) = parts.and_then(Shape::known) {
+        let (parsed, schema, shape, decoding) = if let Some(shape) = parts.and_then(Shape::known) {
             let options = ParquetMetaDataOptions::new().with_schema(Arc::clone(&shape.descriptor));
             let parse = || ParquetMetaDataReader::new().with_metadata_options(Some(options)).parse_and_finish(reader);
             let parsed = unpanicked("inconsistent metadata", parse).map_err(footer)?;
-            let schema = Arc::clone(&shape.declared);
-            return Ok(Self {
-                object,
-                footer: Arc::new(parsed),
-                schema,
-                limit: DecodeLimit::default(),
-                shape: Some(shape),
-                decoding: OnceLock::new(),
-            });
-        }
-        let load = || ArrowReaderMetadata::load(reader, ArrowReaderOptions::new());
-        let decoding = unpanicked("inconsistent metadata", load).map_err(footer)?;
-        let (parsed, schema) = (Arc::clone(decoding.metadata()), Arc::clone(decoding.schema()));
-        let shape = parts.map(|parts| Shape::remember(parts, parsed.file_metadata().schema_descr_ptr(), Arc::clone(&schema)));
-        Ok(Self { object, footer: parsed, schema, limit: DecodeLimit::default(), shape, decoding: OnceLock::from(decoding) })
+            (Arc::new(parsed), Arc::clone(&shape.declared), Some(shape), OnceLock::new())
+        } else {
+            let load = || ArrowReaderMetadata::load(reader, ArrowReaderOptions::new());
+            let decoding = unpanicked("inconsistent metadata", load).map_err(footer)?;
+            let (parsed, schema) = (Arc::clone(decoding.metadata()), Arc::clone(decoding.schema()));
+            let shape = parts.map(|parts| Shape::remember(parts, parsed.file_metadata().schema_descr_ptr(), Arc::clone(&schema)));
+            (parsed, schema, shape, OnceLock::from(decoding))
+        };
+        Ok(Self { object, footer: parsed, schema, limit: DecodeLimit::default(), shape, nested: OnceLock::new(), decoding })
     }
 
-    fn decoding(&self) -> Result<&ArrowReaderMetadata, ParquetError> {
-        if let Some(known) = self.decoding.get() {
-            return Ok(known);
-        }
-        let made = unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.footer), ArrowReaderOptions::new()))?;
-        Ok(self.decoding.get_or_init(|| made))
+    /// How rows are decoded with other types than the declared ones.
+    pub(super) fn decoding_with(&self, options: ArrowReaderOptions) -> Result<ArrowReaderMetadata, ParquetError> {
+        unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.footer), options))
     }
 
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// Fields inside of the structs of the schema.
+    #[must_use]
+    pub fn nested(&self) -> &[NestedColumn] {
+        self.nested.get_or_init(|| NestedColumn::all(&self.schema).into())
     }
 
     #[must_use]
@@ -105,26 +105,22 @@ impl ParquetFile {
         self.footer.num_row_groups()
     }
 
-    /// Rows in file order, in batches of about `batch_bytes`. `columns` picks by name; a name that the file lacks is left out. The column `view` is
-    /// delivered as a view over the decoded pages, without a copy of its values.
+    /// Rows in file order, in batches of about `batch_bytes`. `columns` selects by name; missing names are ignored. The column `view` is delivered as
+    /// a view into the decoded pages, without copying its values.
     ///
     /// # Errors
-    /// [`Error::Footer`] when the metadata contradicts itself.
+    /// [`Error::Footer`] when the metadata is inconsistent.
     pub fn batches(&self, columns: &[&str], view: Option<&str>, batch_bytes: u64) -> Result<ParquetBatches, Error> {
         let footer = |source| Error::Footer { path: self.object.path().to_owned(), source };
         let metadata = match view {
-            Some(name) => {
-                let options = ArrowReaderOptions::new().with_schema(with_view(self.schema(), name));
-                unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.footer), options)).map_err(footer)?
-            }
-            None => self.decoding().map_err(footer)?.clone(),
-        };
+            Some(name) => self.decoding_with(ArrowReaderOptions::new().with_schema(with_view(self.schema(), name))),
+            None => kept(&self.decoding, || self.decoding_with(ArrowReaderOptions::new())).cloned(),
+        }
+        .map_err(footer)?;
         let wanted = self.schema().fields().iter().enumerate().filter(|(_, field)| columns.contains(&field.name().as_str()));
-        let wanted: Vec<usize> = wanted.map(|(index, _)| index).collect();
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.iter().copied());
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), wanted.map(|(index, _)| index));
         Ok(ParquetBatches {
             file: self.clone(),
-            columns: wanted,
             gauge: None,
             row_groups: 0..self.num_row_groups(),
             batch_rows: self.batch_rows(batch_bytes),
@@ -150,7 +146,15 @@ pub(super) fn footer_error(path: &str, source: ParquetError) -> Error {
     refusal_of(source).map_or_else(|source| Error::Footer { path: path.to_owned(), source }, Error::TooLarge)
 }
 
-/// The decoder still has paths that panic on damaged metadata.
+/// What `cell` holds; created by the first call that succeeds.
+pub(super) fn kept<T>(cell: &OnceLock<T>, create: impl FnOnce() -> Result<T, ParquetError>) -> Result<&T, ParquetError> {
+    match cell.get() {
+        Some(known) => Ok(known),
+        None => create().map(|created| cell.get_or_init(|| created)),
+    }
+}
+
+/// The decoder has paths that panic on damaged metadata.
 pub(super) fn unpanicked<T>(what: &str, call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     caught(call).unwrap_or_else(|_panic| Err(ParquetError::General(what.to_owned())))
 }
@@ -163,11 +167,9 @@ fn with_view(schema: &Schema, name: &str) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// Batches of one file, in row order. None spans two row groups, so that damage in one does not take rows of the one before with it.
+/// Batches of one file, in row order. A batch never spans two row groups, so that damage in one does not affect rows of the preceding one.
 pub struct ParquetBatches {
     file: ParquetFile,
-    /// Top-level columns that are read.
-    columns: Vec<usize>,
     gauge: Option<Arc<Gauge>>,
     metadata: ArrowReaderMetadata,
     mask: ProjectionMask,
@@ -210,7 +212,7 @@ impl ParquetBatches {
     }
 }
 
-/// What was refused by the limit says so itself.
+/// A rejection by the limit is reported as such.
 pub(super) fn rows_error(path: String, row: u64, source: ParquetError) -> Error {
     refusal_of(source).map_or_else(|source| Error::Rows { path, row, source }, Error::TooLarge)
 }
@@ -229,7 +231,7 @@ impl Iterator for ParquetBatches {
         if self.is_failed {
             return None;
         }
-        // The decoder still has paths that panic on damaged pages (arrow-rs#9872 and its like).
+        // The decoder has paths that panic on damaged pages (such as arrow-rs#9872).
         let next = caught(|| self.next_batch());
         let (path, row) = (self.file.object.path().to_owned(), self.row);
         let result = match next {
@@ -249,6 +251,6 @@ impl Iterator for ParquetBatches {
             return Some(Err(result));
         }
         let row_group = self.row_groups.start.saturating_sub(1);
-        Some(Err(self.file.damaged_page_of(row_group, &self.columns).unwrap_or(result)))
+        Some(Err(self.file.damaged_page_of(row_group, &self.mask).unwrap_or(result)))
     }
 }

@@ -1,22 +1,22 @@
-//! What the schema of a file stands for, kept for the files after it: those of a data set mostly have the same one, and understanding it is half of the
-//! work of opening a file.
+//! Caches the decoded schema for the next files: those of a data set usually have the same one, and decoding it is half of the work of opening a
+//! file.
 //!
-//! The invariant: files share what was made of a schema only where its bytes are equal, those of the keys and values beside it included.
+//! The invariant: files share a decoded schema only if its bytes are equal, including those of the key-value metadata.
 
 use super::thrift::FooterParts;
 use arrow_schema::SchemaRef;
 use parquet::schema::types::SchemaDescPtr;
 use std::sync::{Arc, OnceLock, RwLock};
 
-/// Data sets that are opened in turns.
+/// Number of data sets that can be opened in turns.
 const KEPT: usize = 8;
 
-/// A schema of more bytes is nobody's but its file's.
+/// Larger schemas are not cached.
 const MAX_KEPT_BYTES: usize = 1 << 20;
 
 static KNOWN: RwLock<Vec<Arc<Shape>>> = RwLock::new(Vec::new());
 
-/// A schema that the decoder has accepted.
+/// A schema accepted by the decoder.
 #[derive(Debug)]
 pub(super) struct Shape {
     schema_bytes: Box<[u8]>,
@@ -29,7 +29,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Where another thread is at it, nothing is known: a process that was forked meanwhile would wait forever.
+    /// `None` while another thread holds the lock: a process forked meanwhile would wait forever.
     pub(super) fn known(parts: FooterParts<'_>) -> Option<Arc<Self>> {
         let known = KNOWN.try_read().ok()?;
         known.iter().find(|shape| *shape.schema_bytes == *parts.schema && *shape.pair_bytes == *parts.pairs).map(Arc::clone)

@@ -1,52 +1,56 @@
-//! A Parquet file as a file of rows: its row groups are blocks, large ones in parts.
+//! A Parquet file as blocks of rows: its row groups, with large ones split.
 //!
-//! Strings and binaries are delivered as views over the decoded pages: no value is copied before it reaches its batch, and a column of more than 2 GiB has
-//! no offset that could overflow (arrow-rs#7973).
+//! Strings and binaries are delivered as views into the decoded pages: values are not copied before they reach their batch, and a column of more than
+//! 2 GiB has no offsets that could overflow (arrow-rs#7973).
 
-use super::gauge::Gauge;
+use super::gauge::{Gauge, value_width};
 use super::layout::unsigned;
-use super::object::ObjectReader;
-use super::read::{footer_error, rows_error, unpanicked};
+use super::object_reader::ObjectReader;
+use super::read::{footer_error, kept, rows_error};
 use super::{Error, ParquetFile};
 use crate::caught::caught;
 use crate::limit::DecodeLimit;
-use crate::table::{Block, BlockPages, MAX_BLOCK_BYTES, Statistics, TableError, TableFile, read_one_by_one, scan_one_by_one};
+use crate::table::{
+    Block, BlockPages, MAX_BLOCK_BYTES, NestedColumn, Projection, Statistics, TableError, TableFile, column_field, read_one_by_one, scan_one_by_one,
+};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::basic::Type;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use sha2::{Digest, Sha256};
 use shardmill_storage::RangeRead;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
-/// A row group of more rows is cut, however few bytes it claims to have: decoders reserve room by rows.
+/// A row group with more rows is split, regardless of its size: decoders reserve memory by rows.
 const MAX_BLOCK_ROWS: u64 = 1 << 20;
 
-/// So many rows of a scan are in memory at once.
+/// Rows of a scan that are in memory at the same time.
 const SCANNED_ROWS: usize = 1 << 14;
 
-/// Of a file: 64 TiB in memory.
+/// Limit per file: 64 TiB in memory.
 const MAX_BLOCKS: u64 = 1 << 20;
 
 /// An open Parquet file whose rows are read by block.
 #[derive(Debug)]
 pub struct ParquetTable {
     file: ParquetFile,
-    /// As `file`'s, with views instead of strings and binaries.
+    /// The schema of `file` with views instead of strings and binaries.
     schema: SchemaRef,
-    /// For whoever reads rows.
+    /// Created by the first read of rows.
     decoding: OnceLock<ArrowReaderMetadata>,
+    /// With views inside of structs too. Created by the first read of a nested column.
+    nested_decoding: OnceLock<ArrowReaderMetadata>,
     blocks: Vec<Block>,
     places: Vec<Place>,
     digest: u128,
 }
 
-/// Where a block lies.
+/// Position of a block.
 #[derive(Debug, Clone)]
 struct Place {
     row_group: usize,
@@ -63,7 +67,7 @@ impl ParquetTable {
         Self::open_limited(object, DecodeLimit::default())
     }
 
-    /// With another limit than the default one.
+    /// As [`ParquetTable::open`], with a limit other than the default.
     ///
     /// # Errors
     /// As [`ParquetTable::open`].
@@ -74,29 +78,38 @@ impl ParquetTable {
         let bytes = reader.footer().map_err(footer)?;
         let digest = digest_of(&bytes);
         let file = ParquetFile::of_footer(Arc::clone(&object), &reader, &bytes)?.with_limit(limit);
-        let known = file.shape.as_ref().and_then(|shape| shape.views.get());
         let too_many = || footer(ParquetError::General("the footer states more rows than a file can hold".to_owned()));
         let (blocks, places) = blocks_of(file.footer.row_groups()).ok_or_else(too_many)?;
-        if let Some(schema) = known {
-            return Ok(Self { schema: Arc::clone(schema), file, decoding: OnceLock::new(), blocks, places, digest });
-        }
-        let decoding = decoding_of(&file, with_views(file.schema())).map_err(footer)?;
-        let schema = Arc::clone(decoding.schema());
-        if let Some(shape) = &file.shape {
-            let _already_known = shape.views.set(Arc::clone(&schema));
-        }
-        Ok(Self { file, schema, decoding: OnceLock::from(decoding), blocks, places, digest })
+        let (schema, decoding) = if let Some(schema) = file.shape.as_ref().and_then(|shape| shape.views.get()) {
+            (Arc::clone(schema), OnceLock::new())
+        } else {
+            let decoding = decoding_of(&file, with_views(file.schema())).map_err(footer)?;
+            let schema = Arc::clone(decoding.schema());
+            if let Some(shape) = &file.shape {
+                let _already_known = shape.views.set(Arc::clone(&schema));
+            }
+            (schema, OnceLock::from(decoding))
+        };
+        Ok(Self { file, schema, decoding, nested_decoding: OnceLock::new(), blocks, places, digest })
     }
 
-    fn decoding(&self) -> Result<&ArrowReaderMetadata, ParquetError> {
-        if let Some(known) = self.decoding.get() {
-            return Ok(known);
+    /// How `columns` are decoded. A struct that is requested as a whole has its declared type.
+    fn decoding_for(&self, columns: &[usize]) -> Result<&ArrowReaderMetadata, ParquetError> {
+        let is_struct = |column: &usize| {
+            let field = column_field(&self.schema, self.file.nested(), *column);
+            field.is_some_and(|field| matches!(field.data_type(), DataType::Struct(_)))
+        };
+        if !self.is_any_nested(columns) || columns.iter().any(is_struct) {
+            return kept(&self.decoding, || decoding_of(&self.file, Arc::clone(&self.schema)));
         }
-        let made = decoding_of(&self.file, Arc::clone(&self.schema))?;
-        Ok(self.decoding.get_or_init(|| made))
+        kept(&self.nested_decoding, || decoding_of(&self.file, with_views_in_structs(&self.schema)))
     }
 
-    /// Types as the file declares them: strings and binaries are no views here.
+    fn is_any_nested(&self, columns: &[usize]) -> bool {
+        columns.iter().any(|column| *column >= self.schema.fields().len())
+    }
+
+    /// Types as declared in the file: strings and binaries are not views here.
     #[must_use]
     pub fn file(&self) -> &ParquetFile {
         &self.file
@@ -129,29 +142,43 @@ impl ParquetTable {
         let batches = builder.build()?.collect::<Result<Vec<_>, _>>().map_err(|error| stopped(&gauge, error.into()))?;
         let batch = match batches.as_slice() {
             [batch] => batch.clone(),
-            [] => RecordBatch::new_empty(self.projected(&sorted(columns))?),
+            [] if rows == 0 => return Ok(self.empty(columns)),
+            [] => return Err(ParquetError::General(format!("{rows} rows were expected, the pages hold none"))),
             [first, ..] => concat_batches(&first.schema(), &batches)?,
         };
         if batch.num_rows() as u64 != rows {
             return Err(ParquetError::General(format!("{rows} rows were expected, the pages hold {}", batch.num_rows())));
         }
-        in_order(&batch, columns)
+        self.delivered(&batch, columns)
     }
 
-    /// All rows of the row group that the blocks of a run are parts of, in batches that stay in a cache.
+    /// The requested columns of a decoded batch.
+    fn delivered(&self, batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, ParquetError> {
+        if !self.is_any_nested(columns) {
+            return in_order(batch, columns);
+        }
+        let projection = Projection::new(&self.schema, self.file.nested(), columns);
+        let arrays = projection.deliver(&projection.roots(), batch.columns())?;
+        let names = columns.iter().filter_map(|column| column_field(&self.schema, self.file.nested(), *column));
+        let fields = names.zip(&arrays).map(|(field, array)| Field::new(field.name(), array.data_type().clone(), field.is_nullable()));
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays, &options)?)
+    }
+
+    /// All rows of the row group that contains the blocks of a run, in batches that fit into a cache.
     fn scan_group(&self, run: &Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), ParquetError> {
         let group =
             self.places.get(run.start).map(|place| place.row_group).ok_or_else(|| ParquetError::General("there is no such block".to_owned()))?;
         let expected: u64 = self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).sum();
         let mut rows = 0;
-        // A block holds as many rows as fit into memory together.
+        // A block has at most as many rows as fit into memory together.
         let most = self.blocks.get(run.clone()).unwrap_or_default().iter().map(|block| block.rows).max().unwrap_or(1);
         let (builder, gauge) = self.reader_of(group..group + 1, columns)?;
         for batch in builder.with_batch_size(usize::try_from(most)?.clamp(1, SCANNED_ROWS)).build()? {
             let batch = batch.map_err(|error| stopped(&gauge, error.into()))?;
             gauge.begin_batch();
             rows += batch.num_rows() as u64;
-            if each(in_order(&batch, columns)?).is_break() {
+            if each(self.delivered(&batch, columns)?).is_break() {
                 return Ok(());
             }
         }
@@ -163,7 +190,7 @@ impl ParquetTable {
         groups: Range<usize>,
         columns: &[usize],
     ) -> Result<(ParquetRecordBatchReaderBuilder<ObjectReader>, Arc<Gauge>), ParquetError> {
-        let mask = ProjectionMask::roots(self.file.footer.file_metadata().schema_descr(), columns.iter().copied());
+        let mask = self.file.mask_of(columns);
         let all = self.file.footer.row_groups().get(groups.clone()).unwrap_or_default();
         let leaves = all.iter().zip(groups.clone()).flat_map(|(group, number)| {
             let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
@@ -173,19 +200,21 @@ impl ParquetTable {
         let gauge = Arc::new(gauge);
         let ranges = leaves.map(|(_, chunk)| chunk.byte_range()).map(|(start, len)| start..start.saturating_add(len)).collect();
         let object = ObjectReader::fetch(Arc::clone(&self.file.object), ranges)?.gauged(Arc::clone(&gauge));
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.decoding()?.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, self.decoding_for(columns)?.clone());
         Ok((builder.with_projection(mask).with_row_groups(groups.collect()), gauge))
     }
 
-    /// The row groups of consecutive blocks, when each of these is a whole one.
+    /// The row groups of consecutive blocks, if each block is a whole row group.
     fn whole_groups(&self, blocks: &Range<usize>) -> Option<Range<usize>> {
         let (first, last) = (self.row_group(blocks.start)?, self.row_group(blocks.end.checked_sub(1)?)?);
         let groups = first.0.row_group..last.0.row_group + 1;
         (groups.len() == blocks.len()).then_some(groups)
     }
 
-    fn projected(&self, columns: &[usize]) -> Result<SchemaRef, ParquetError> {
-        Ok(Arc::new(self.schema.project(columns)?))
+    fn empty(&self, columns: &[usize]) -> RecordBatch {
+        let nested = if self.is_any_nested(columns) { self.file.nested() } else { &[] };
+        let fields = columns.iter().filter_map(|column| column_field(&self.schema, nested, *column));
+        RecordBatch::new_empty(Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>())))
     }
 }
 
@@ -200,6 +229,10 @@ impl TableFile for ParquetTable {
 
     fn declared_schema(&self) -> &SchemaRef {
         self.file.schema()
+    }
+
+    fn nested(&self) -> &[NestedColumn] {
+        self.file.nested()
     }
 
     fn blocks(&self) -> &[Block] {
@@ -243,7 +276,7 @@ impl TableFile for ParquetTable {
 
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64 {
         let Some((place, group)) = self.row_group(block) else { return 0 };
-        let mask = ProjectionMask::roots(self.file.footer.file_metadata().schema_descr(), columns.iter().copied());
+        let mask = self.file.mask_of(columns);
         let leaves = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
         let bytes = leaves.map(|(_, chunk)| decoded_bytes(chunk, unsigned(group.num_rows()))).fold(0, u64::saturating_add);
         share(bytes, place.rows.end - place.rows.start, unsigned(group.num_rows()))
@@ -256,8 +289,12 @@ impl TableFile for ParquetTable {
         whole.of_parts(&places, self.blocks.iter().map(|block| block.rows).collect())
     }
 
+    fn list_length(&self, column: usize) -> Option<u64> {
+        self.file.list_length(column)
+    }
+
     fn page_statistics(&self, block: usize, column: usize) -> Result<Option<BlockPages>, TableError> {
-        // A block that is a part of its row group would need a part of its pages.
+        // A block that is only part of its row group would need part of its pages.
         match self.row_group(block) {
             Some((place, group)) if place.rows == (0..unsigned(group.num_rows())) => Ok(self.file.pages(place.row_group, column)?),
             _ => Ok(None),
@@ -279,7 +316,7 @@ impl ParquetTable {
         self.blocks.iter().take(block).map(|block| block.rows).sum()
     }
 
-    /// The decoder still has paths that panic on damaged pages (arrow-rs#9872 and its like).
+    /// The decoder has paths that panic on damaged pages (such as arrow-rs#9872).
     fn guarded<T>(&self, blocks: Range<usize>, columns: &[usize], decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, TableError> {
         let (path, row) = (self.path().to_owned(), self.first_row(blocks.start));
         let error = match caught(decode) {
@@ -296,18 +333,18 @@ impl ParquetTable {
         }
         let mut groups: Vec<usize> = self.places.get(blocks).unwrap_or_default().iter().map(|place| place.row_group).collect();
         groups.dedup();
-        Err(groups.into_iter().find_map(|group| self.file.damaged_page_of(group, columns)).unwrap_or(error).into())
+        let mask = self.file.mask_of(columns);
+        Err(groups.into_iter().find_map(|group| self.file.damaged_page_of(group, &mask)).unwrap_or(error).into())
     }
 }
 
-/// Where the limit stopped the decoder, that is the reason.
+/// If the limit stopped the decoder, that is the reason.
 fn stopped(gauge: &Gauge, error: ParquetError) -> ParquetError {
     gauge.refused().map_or(error, |refusal| ParquetError::External(Box::new(refusal)))
 }
 
 fn decoding_of(file: &ParquetFile, schema: SchemaRef) -> Result<ArrowReaderMetadata, ParquetError> {
-    let options = ArrowReaderOptions::new().with_schema(schema);
-    unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&file.footer), options))
+    file.decoding_with(ArrowReaderOptions::new().with_schema(schema))
 }
 
 fn digest_of(footer: &[u8]) -> u128 {
@@ -316,20 +353,36 @@ fn digest_of(footer: &[u8]) -> u128 {
 }
 
 fn with_views(schema: &Schema) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| {
-        let view = match field.data_type() {
-            DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
-            DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-            // A row group may hold more values than the keys that some writer found enough for one of its batches.
-            DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
-            _ => return Arc::clone(field),
-        };
-        Arc::new(Field::clone(field).with_data_type(view))
-    });
+    let fields = schema.fields().iter().map(|field| with_type(field, view_of(field.data_type())));
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// `None` when there would be too many.
+fn with_views_in_structs(schema: &Schema) -> SchemaRef {
+    fn within(field: &FieldRef) -> FieldRef {
+        match field.data_type() {
+            DataType::Struct(fields) => with_type(field, Some(DataType::Struct(fields.iter().map(within).collect()))),
+            other => with_type(field, view_of(other)),
+        }
+    }
+    Arc::new(Schema::new_with_metadata(schema.fields().iter().map(within).collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+fn with_type(field: &FieldRef, data_type: Option<DataType>) -> FieldRef {
+    data_type.map_or_else(|| Arc::clone(field), |data_type| Arc::new(Field::clone(field).with_data_type(data_type)))
+}
+
+/// `None` for types that are decoded as declared.
+fn view_of(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
+        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
+        // A row group may have more distinct values than the writer's key type can index.
+        DataType::Dictionary(_, value) => Some(DataType::Dictionary(Box::new(DataType::Int32), value.clone())),
+        _ => None,
+    }
+}
+
+/// `None` if there are too many.
 fn blocks_of(groups: &[RowGroupMetaData]) -> Option<(Vec<Block>, Vec<Place>)> {
     let mut blocks = Vec::with_capacity(groups.len());
     let mut places = Vec::with_capacity(groups.len());
@@ -342,8 +395,7 @@ fn blocks_of(groups: &[RowGroupMetaData]) -> Option<(Vec<Block>, Vec<Place>)> {
             return None;
         }
         for part in 0..parts {
-            let start = proportional(rows, part, parts);
-            let end = proportional(rows, part + 1, parts);
+            let (start, end) = (share(rows, part, parts), share(rows, part + 1, parts));
             let len = end - start;
             blocks.push(Block { rows: len, decoded_bytes: share(decoded, len, rows), stored_bytes: share(stored, len, rows) });
             places.push(Place { row_group, rows: start..end });
@@ -352,25 +404,21 @@ fn blocks_of(groups: &[RowGroupMetaData]) -> Option<(Vec<Block>, Vec<Place>)> {
     Some((blocks, places))
 }
 
-/// The width of a value is known for most types, whatever encoding made it smaller; strings keep what they have when they are plain.
-fn decoded_bytes(chunk: &parquet::file::metadata::ColumnChunkMetaData, rows: u64) -> u64 {
-    use parquet::basic::Type;
+/// The width of a value is known for most types, regardless of its encoding; strings take their plain size.
+fn decoded_bytes(chunk: &ColumnChunkMetaData, rows: u64) -> u64 {
     let values = unsigned(chunk.num_values()).max(rows);
-    let width = match chunk.column_type() {
-        Type::BOOLEAN => return values.div_ceil(8),
-        Type::INT32 | Type::FLOAT => 4,
-        Type::INT64 | Type::DOUBLE => 8,
-        Type::INT96 => 12,
-        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(chunk.column_descr().type_length()).unwrap_or_default(),
+    let widths = values.saturating_mul(value_width(chunk));
+    match chunk.column_type() {
+        Type::BOOLEAN => values.div_ceil(8),
         Type::BYTE_ARRAY => {
             let known = chunk.unencoded_byte_array_data_bytes().map(unsigned);
-            return known.unwrap_or_else(|| unsigned(chunk.uncompressed_size())).saturating_add(values.saturating_mul(16));
+            known.unwrap_or_else(|| unsigned(chunk.uncompressed_size())).saturating_add(widths)
         }
-    };
-    values.saturating_mul(width)
+        _ => widths,
+    }
 }
 
-/// Positions of the block within its row group, or `None` for all of it.
+/// Selected positions within the row group, or `None` for all of it.
 fn row_selection(place: &Place, group: &RowGroupMetaData, selection: Option<&BooleanBuffer>) -> Result<Option<RowSelection>, ParquetError> {
     let total = usize::try_from(group.num_rows())?;
     let (start, end) = (usize::try_from(place.rows.start)?, usize::try_from(place.rows.end)?);
@@ -384,16 +432,11 @@ fn row_selection(place: &Place, group: &RowGroupMetaData, selection: Option<&Boo
     })
 }
 
-fn sorted(columns: &[usize]) -> Vec<usize> {
+/// The decoder delivers columns in file order.
+fn in_order(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, ParquetError> {
     let mut sorted = columns.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
-    sorted
-}
-
-/// The decoder delivers columns in the order of the file.
-fn in_order(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, ParquetError> {
-    let sorted = sorted(columns);
     if sorted == columns {
         return Ok(batch.clone());
     }
@@ -401,10 +444,6 @@ fn in_order(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, Parqu
     Ok(batch.project(&places)?)
 }
 
-fn proportional(rows: u64, part: u64, parts: u64) -> u64 {
-    u64::try_from(u128::from(rows) * u128::from(part) / u128::from(parts.max(1))).unwrap_or(rows)
-}
-
-fn share(bytes: u64, rows: u64, of: u64) -> u64 {
-    u64::try_from(u128::from(bytes) * u128::from(rows) / u128::from(of.max(1))).unwrap_or(u64::MAX)
+fn share(all: u64, part: u64, parts: u64) -> u64 {
+    u64::try_from(u128::from(all) * u128::from(part) / u128::from(parts.max(1))).unwrap_or(u64::MAX)
 }

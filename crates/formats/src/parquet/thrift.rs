@@ -1,24 +1,24 @@
-//! Looks through a Thrift structure before the decoder does, and refuses one that would keep it busy for hours.
+//! Validates a Thrift structure before it is decoded, and rejects one that would keep the decoder busy for hours.
 //!
-//! Bytes of a footer or a page header enter, a verdict leaves. When the decoder skips a list of booleans it takes no byte an element, so that six bytes
-//! make it count to two thousand million, and a file of some kilobytes makes it do that hundreds of times (parquet 59.3.2). No structure that is read
-//! here has booleans in a collection, but for the list of empty pages in an index, which is read. The decoder does not compare the type of a known field with the one in the file either, so that it can be led to
-//! bytes that this walk took for a text; such fields are refused as well, and pages that claim more values than any writer puts into one, or a
-//! dictionary of more entries than bytes. The invariant: all else takes a byte at least, so this walk takes no more steps than there are bytes, and the
-//! decoder takes the same ones.
+//! The input is a footer or a page header, the output a verdict. When the decoder (parquet 59.3.2) skips a list of booleans it consumes no byte per
+//! element: six bytes make it count to two thousand million, and a file of some kilobytes can repeat that hundreds of times. No structure read here
+//! has collections of booleans, except the list of empty pages in an index, which is decoded. The decoder also does not compare the type of a known
+//! field with that in the file, so it can be led to bytes that this walk took for text. Such fields are rejected as well, and so are pages with more
+//! values than any writer puts into one, and dictionaries with more entries than bytes. The invariant: everything else consumes at least one byte, so
+//! this walk takes no more steps than there are bytes, and the decoder takes the same ones.
 
-use super::thrift_fields::{BLOOM_FILTER, COLUMN_INDEX, FILE, Fields, Kind, OFFSET_INDEX, PAGE};
+use super::thrift_fields::{FILE, Fields, Kind, PAGE};
 
-/// Far deeper than any structure of Parquet.
+/// Much deeper than any structure of Parquet.
 const MAX_DEPTH: usize = 64;
 
-/// Entries differ from each other; so many of them do not fit a byte whatever the compression.
+/// Entries are distinct, so no compression fits more of them into a byte.
 const MAX_ENTRIES_A_BYTE: u64 = 64;
 
-/// Lengths and counts are signed numbers of 32 bits.
+/// Lengths and counts are signed 32-bit numbers.
 const MAX_NUMBER: u64 = (1 << 31) - 1;
 
-/// Numbers of fields have 16 bits, with a sign.
+/// Field numbers are signed 16-bit numbers.
 const MAX_ID: u64 = (1 << 15) - 1;
 
 const STOP: u8 = 0;
@@ -26,22 +26,22 @@ const BOOLEANS: [u8; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Whole, or damaged in a way that the decoder stops at.
+    /// Complete, or damaged in a way that stops the decoder.
     Harmless,
     /// The bytes end before the structure does.
     Unfinished,
-    /// A collection of booleans, a known field of another type, or deeper than it is looked into.
+    /// A collection of booleans, a known field of another type, or too deeply nested.
     UnsupportedField,
 }
 
-/// What footers of one data set have in common, as bytes: the schema, and the pairs of keys and values.
+/// The parts that footers of one data set have in common, as bytes: schema and key-value metadata.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FooterParts<'a> {
     pub(super) schema: &'a [u8],
     pub(super) pairs: &'a [u8],
 }
 
-/// Judges the footer that `bytes` are. Has its parts where it is whole and has one schema.
+/// Judges a whole footer. Returns its parts if it is complete and has exactly one schema.
 pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
     let mut walk = Walk::new(bytes, false);
     let (mut parts, mut schemas, mut is_plain) = (FooterParts::default(), 0, true);
@@ -60,7 +60,7 @@ pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
                 match id {
                     2 => (parts.schema, schemas) = (value, schemas + 1),
                     5 => parts.pairs = value,
-                    // Refused by a decoder that has to find the schema first.
+                    // Rejected by a decoder that needs the schema first.
                     4 => is_plain &= schemas == 1,
                     _ => {}
                 }
@@ -78,27 +78,18 @@ fn kind_of(fields: Fields, id: u64) -> Kind {
     guess.or_else(|| fields.iter().find(is_of)).map_or(Kind::Any, |(_, kind)| *kind)
 }
 
-/// Judges the index of a column's pages, the values or the places of them.
-pub(super) fn judge_column_index(bytes: &[u8]) -> Verdict {
-    verdict(Walk::new(bytes, false).structure(COLUMN_INDEX, Place::default(), MAX_DEPTH))
+/// Judges a structure with these fields, such as the index of a column's pages.
+pub(super) fn judge(bytes: &[u8], fields: Fields) -> Verdict {
+    verdict(Walk::new(bytes, false).structure(fields, Place::default(), MAX_DEPTH))
 }
 
-pub(super) fn judge_offset_index(bytes: &[u8]) -> Verdict {
-    verdict(Walk::new(bytes, false).structure(OFFSET_INDEX, Place::default(), MAX_DEPTH))
-}
-
-/// Judges the header in front of a bloom filter.
-pub(super) fn judge_bloom_filter(bytes: &[u8]) -> Verdict {
-    verdict(Walk::new(bytes, false).structure(BLOOM_FILTER, Place::default(), MAX_DEPTH))
-}
-
-/// What a page header says of its page.
+/// The description of a page in its header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PageFacts {
     pub(super) header_len: u64,
     /// Decompressed.
     pub(super) page_len: u64,
-    /// Nulls included; none of a dictionary.
+    /// Including nulls; zero for a dictionary.
     pub(super) values: u64,
 }
 
@@ -107,7 +98,7 @@ pub(super) fn judge_page_header(bytes: &[u8]) -> (Verdict, PageFacts) {
     let mut walk = Walk::new(bytes, true);
     let result = walk.structure(PAGE, Place::default(), MAX_DEPTH);
     let facts = PageFacts { header_len: (bytes.len() - walk.bytes.len()) as u64, page_len: walk.page_len, values: walk.values };
-    // The decoder takes memory for as many entries as a dictionary claims, before it looks at the first.
+    // The decoder allocates memory for the claimed number of dictionary entries before it reads any of them.
     if result.is_ok() && walk.dictionary_entries > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE)) {
         return (Verdict::UnsupportedField, facts);
     }
@@ -115,10 +106,7 @@ pub(super) fn judge_page_header(bytes: &[u8]) -> (Verdict, PageFacts) {
 }
 
 fn verdict(result: Step<()>) -> Verdict {
-    match result {
-        Ok(()) => Verdict::Harmless,
-        Err(verdict) => verdict,
-    }
+    result.err().unwrap_or(Verdict::Harmless)
 }
 
 struct Walk<'a> {
@@ -130,7 +118,7 @@ struct Walk<'a> {
     is_page: bool,
 }
 
-/// Where a value is: how deep, in which field, and in which field that one.
+/// Position of a value: its depth, its field, and the field of its parent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     level: usize,
@@ -160,21 +148,22 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Type and id of the field behind the field `last`; `None` at the end of the structure.
+    /// Type and id of the field after the field `last`; `None` at the end of the structure.
     fn field(&mut self, last: u64) -> Step<Option<(u8, u64)>> {
         let header = self.byte()?;
         if header & 0x0f == STOP {
             return Ok(None);
         }
         let id = match header >> 4 {
-            // An id of its own, as a zigzag number. The decoder cuts it to 16 bits and counts on from negative ones, so that a field could be another one there.
+            // An explicit id, as a zigzag number. The decoder truncates it to 16 bits and continues from negative ids, so it could mean another field
+            // there.
             0 => Some(self.varint()?).filter(|id| id & 1 == 0 && id >> 1 <= MAX_ID).map(|id| id >> 1).ok_or(Verdict::UnsupportedField)?,
             delta => last.saturating_add(u64::from(delta)),
         };
         Ok(Some((header & 0x0f, id)))
     }
 
-    /// A value that is a field; a boolean is in the field's header.
+    /// Reads the value of a field; a boolean is part of the field's header.
     fn value(&mut self, wire: u8, expected: Kind, place: Place, depth: usize) -> Step<()> {
         let depth = depth.checked_sub(1).ok_or(Verdict::UnsupportedField)?;
         if !expected.allows(wire) {
@@ -217,7 +206,7 @@ impl<'a> Walk<'a> {
 
     fn elements(&mut self, wires: &[u8], (expected, place): (Kind, Place), count: u64, depth: usize) -> Step<()> {
         if count > 0 && wires.iter().any(|wire| BOOLEANS.contains(wire)) {
-            // Where booleans are expected the decoder reads them, a byte each, and skips none.
+            // Where booleans are expected, the decoder reads one byte each and does not skip.
             return if matches!(expected, Kind::Boolean) { self.skip(count) } else { Err(Verdict::UnsupportedField) };
         }
         for _ in 0..count {
@@ -228,7 +217,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Keeps the numbers that a page header is judged by.
+    /// Records the numbers by which a page header is judged.
     fn note(&mut self, place: Place, zigzag: u64) -> Step<()> {
         if !self.is_page {
             return Ok(());
@@ -240,7 +229,7 @@ impl<'a> Walk<'a> {
             (2, 5 | 8, 1) => &mut self.values,
             _ => return Ok(()),
         };
-        // The decoder cuts numbers to 32 bits, whatever is left of them then.
+        // The decoder truncates numbers to 32 bits.
         let is_cut = zigzag & 1 == 1 || zigzag >> 1 > MAX_NUMBER;
         *kept = zigzag >> 1;
         if is_cut { Err(Verdict::UnsupportedField) } else { Ok(()) }
@@ -260,7 +249,7 @@ impl<'a> Walk<'a> {
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
-            // More digits than a number has are cut by one reader and wrapped by another.
+            // Excess digits are truncated by one reader and wrapped by another.
             shift = Some(shift + 7).filter(|shift| *shift < 64).ok_or(Verdict::UnsupportedField)?;
         }
     }
@@ -287,7 +276,7 @@ mod tests {
         let in_field = [&[0xf9][..], &booleans, &[0]].concat();
         let in_list_in_structure = [&[0xfc, 0x19, 0x29][..], &booleans, &booleans, &[0, 0]].concat();
         let in_map = [0xfb, 0xff, 0xff, 0x03, 0x12, 0];
-        // The decoder reads a number of one byte here, and then what this list has as its text.
+        // The decoder reads a one-byte number here, and then the text of this list.
         let in_text = [&[0x18, 8, 0xf9][..], &booleans, &[0, 0]].concat();
         for bytes in [in_field, in_list_in_structure, in_map.to_vec(), in_text] {
             assert_eq!(judge_footer(&bytes).0, Verdict::UnsupportedField, "{bytes:x?}");
@@ -296,7 +285,7 @@ mod tests {
 
     #[test]
     fn schema_and_pairs_of_a_footer_are_found_once_it_is_whole() {
-        // Version, a schema of one element without fields, rows, no row groups, one pair of a key.
+        // Version, a schema of one element without fields, rows, no row groups, one key-value pair.
         let whole = [0x15, 2, 0x19, 0x1c, 0, 0x16, 0, 0x19, 0x0c, 0x19, 0x1c, 0x18, 1, b'k', 0, 0];
         let parts = FooterParts { schema: &whole[3..5], pairs: &whole[10..15] };
         assert_eq!(judge_footer(&whole), (Verdict::Harmless, Some(parts)));
@@ -307,10 +296,10 @@ mod tests {
         assert_eq!(judge_footer(&two_schemas), (Verdict::Harmless, None));
     }
 
-    /// The decoder would take another schema for that of the footer than this walk does.
+    /// The decoder would find another schema in the footer than this walk.
     #[test]
     fn field_that_has_another_number_for_the_decoder_is_refused() {
-        // Minus one, and then three more; and two, once it is cut to 16 bits.
+        // Minus one and then plus three; and two, after truncation to 16 bits.
         for bytes in [&[0x03, 1, 0, 0x39, 0x1c, 0, 0][..], &[0x09, 0x84, 0x80, 0x08, 0x1c, 0, 0]] {
             assert_eq!(judge_footer(bytes), (Verdict::UnsupportedField, None), "{bytes:x?}");
         }
@@ -318,7 +307,7 @@ mod tests {
 
     #[test]
     fn structure_that_is_cut_is_unfinished_at_every_byte() {
-        // All of them unknown fields: a number, a text, a list of two structures, a boolean, a double.
+        // All unknown fields: a number, a text, a list of two structures, a boolean, a double.
         let whole = [0xf5, 0x80, 0x01, 0x18, 2, b'h', b'i', 0x19, 0x2c, 0x15, 2, 0, 0, 0x11, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(judge_footer(&whole).0, Verdict::Harmless);
         assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]).0 == Verdict::Unfinished));
@@ -338,7 +327,7 @@ mod tests {
         assert_eq!(verdict_of_page(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::UnsupportedField);
     }
 
-    /// Found by fuzzing: eight gigabytes for a dictionary of some bytes.
+    /// Found by fuzzing: eight gigabytes for a dictionary of a few bytes.
     #[test]
     fn dictionary_that_claims_more_entries_than_it_has_bytes_is_refused() {
         let entries = [0x1c, 0x15, 0x80, 0x80, 0x80, 0x40, 0x15, 0, 0, 0];
@@ -347,7 +336,7 @@ mod tests {
         assert_eq!(verdict_of_page(&header(&[20], &[20])), Verdict::UnsupportedField);
         assert_eq!(verdict_of_page(&header(&large, &[20])), Verdict::UnsupportedField);
         assert_eq!(verdict_of_page(&header(&large, &large)), Verdict::Harmless);
-        // Negative, and a large positive number once it is cut to 32 bits.
+        // Negative, but a large positive number after truncation to 32 bits.
         let cut = [0xcf, 0xce, 0xce, 0xce, 0xde, 0x01];
         assert_eq!(verdict_of_page(&[&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15][..], &cut, &[0x15, 0, 0, 0]].concat()), Verdict::UnsupportedField);
         assert_eq!(verdict_of_page(&[0x15, 4, 0x15, 40, 0x15, 40, 0x4c, 0x15, 10, 0x15, 0, 0, 0]), Verdict::Harmless);

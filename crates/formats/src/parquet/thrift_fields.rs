@@ -1,8 +1,8 @@
-//! The fields of the Thrift structures that a reader of Parquet decodes (parquet-format, `parquet.thrift`), as far as their shape goes.
+//! The fields and types of the Thrift structures that a reader of Parquet decodes (parquet-format, `parquet.thrift`).
 //!
-//! Fields that are not here are skipped by the decoder whatever they are; one that is missing here costs safety, one too many costs readers a file.
+//! The decoder skips fields that are not listed here, whatever they are; a missing entry costs safety, a wrong one rejects valid files.
 
-/// The fields of a structure: their ids and kinds.
+/// The fields of a structure: ids and kinds.
 pub(super) type Fields = &'static [(u8, Kind)];
 
 #[derive(Debug, Clone, Copy)]
@@ -10,9 +10,9 @@ pub(super) enum Kind {
     Any,
     Boolean,
     Byte,
-    /// Of 16, 32 or 64 bits, which look alike.
+    /// A 16, 32 or 64-bit number; their encodings look alike.
     Number,
-    /// A number of values, which the decoder makes room for before it reads one.
+    /// A number of values for which the decoder allocates before it reads any.
     Count,
     Double,
     Text,
@@ -34,10 +34,10 @@ impl Kind {
         }
     }
 
-    /// No writer is known that puts more rows than this into a row group (pyarrow's limit), let alone into a page.
+    /// No known writer puts more rows into a row group (pyarrow's limit), let alone into a page.
     const MAX_COUNT: u64 = 1 << 26;
 
-    /// Whether the decoder may see a number of this kind, given as the zigzag digits of the file.
+    /// Whether the decoder may read this number, given as zigzag digits.
     pub(super) fn allows_number(self, zigzag: u64) -> bool {
         !matches!(self, Self::Count) || (zigzag & 1 == 0 && zigzag >> 1 <= Self::MAX_COUNT)
     }

@@ -1,10 +1,10 @@
 //! Writes one Parquet file.
 //!
-//! Images are stored as they are: already compressed, each value unique, never compared. So the payload column gets no codec, no dictionary and no
-//! statistics. The caller decides where a row group ends, by bytes; a row group never holds more than one chunk.
+//! Images are stored unchanged: they are already compressed, unique and never compared. So the payload column has no codec, no dictionary and no
+//! statistics. The caller decides by bytes where a row group ends; a row group never contains more than one chunk.
 
 use super::Error;
-use super::row_groups::{RowGroupEncoder, RowGroupEncoders, RowGroupFile, pieces};
+use super::write_row_groups::{RowGroupEncoder, RowGroupEncoders, RowGroupFile, pieces};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
@@ -57,15 +57,15 @@ impl ParquetCompression {
 #[derive(Debug, Clone, Default)]
 pub struct ParquetWriterOptions {
     pub compression: ParquetCompression,
-    /// Column of payloads, which are mostly compressed already, and its codec.
+    /// Column of payloads, which are usually compressed already, and its codec.
     pub payload: Option<(String, ParquetCompression)>,
-    /// A row group ends by itself at so many rows; only the caller ends it when `None`.
+    /// A row group ends after this many rows; if `None`, only the caller ends it.
     pub max_row_group_rows: Option<usize>,
-    /// Columns whose values hardly repeat: a dictionary would cost time and save nothing.
+    /// Columns whose values rarely repeat: a dictionary would cost time and save nothing.
     pub plain: Vec<String>,
-    /// Bounds of row groups and none of pages.
+    /// Bounds for row groups but not for pages.
     pub is_coarse: bool,
-    /// Pages without CRCs.
+    /// Omit page CRCs.
     pub omits_checksums: bool,
 }
 
@@ -78,10 +78,10 @@ pub struct ParquetWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
-    /// `path` is what errors will call the file.
+    /// `path` is used in errors.
     ///
     /// # Errors
-    /// [`Error::Write`] for a type that Parquet cannot store.
+    /// [`Error::UnsupportedType`], [`Error::Write`].
     pub fn new(path: &str, sink: W, schema: SchemaRef, options: &ParquetWriterOptions) -> Result<Self, Error> {
         let mut properties = WriterProperties::builder()
             .set_compression(options.compression.codec())
@@ -113,7 +113,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok((self.file, self.encoders))
     }
 
-    /// Adds `rows` to the row group that is being made.
+    /// Adds `rows` to the current row group.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -135,13 +135,13 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(())
     }
 
-    /// About how many bytes the row group that is being made will have.
+    /// Approximate size of the current row group.
     #[must_use]
     pub fn row_group_bytes(&self) -> usize {
         self.group.as_ref().map_or(0, RowGroupEncoder::encoded_bytes)
     }
 
-    /// Ends the row group that is being made, if there is any.
+    /// Ends the current row group, if there is one.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -153,7 +153,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         }
     }
 
-    /// Writes `rows` as a row group of their own; no rows, no row group.
+    /// Writes `rows` as a separate row group; nothing if there are no rows.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -162,7 +162,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.end_row_group()
     }
 
-    /// Writes the footer and gives the sink back.
+    /// Writes the footer and returns the sink.
     ///
     /// # Errors
     /// [`Error::Write`].

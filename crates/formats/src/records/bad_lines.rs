@@ -1,35 +1,35 @@
-//! What happens to a record that does not fit the schema.
+//! How records that do not fit the schema are handled.
 
 use arrow_buffer::BooleanBuffer;
 
-/// What is done with a record that cannot be parsed, and with a value that does not fit its column.
+/// How records that cannot be parsed, and values that do not fit their column, are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BadLines {
     /// Reading stops with an error that names the file, the line and the column.
     #[default]
     Error,
-    /// The record is left out and listed in the [`Quarantine`]. Opening a file parses all of it then, because row counts have to be exact.
+    /// The record is skipped and listed in the [`Quarantine`]. Opening a file then parses all of it, because row counts have to be exact.
     Skip,
-    /// A value that does not fit is null; fields that a record lacks are null, and fields that it has too many are ignored.
+    /// A value that does not fit is null; missing fields are null, and excess fields are ignored.
     Null,
 }
 
-/// One record that was left out.
+/// A record that was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
-    /// Where the record starts: 1-based, physical lines of the file.
+    /// Start of the record: 1-based, in physical lines of the file.
     pub line: u64,
     pub reason: String,
 }
 
-/// All records that were left out of a file: their number, and the first of them.
+/// The records that were skipped in a file: their number, and the first ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Quarantine {
     pub count: u64,
     pub lines: Vec<BadLine>,
 }
 
-/// A file without one good line must not fill the memory with reasons.
+/// A file without a valid line must not fill the memory with reasons.
 const MAX_QUARANTINED_LINES: usize = 100;
 
 impl Quarantine {
@@ -41,7 +41,7 @@ impl Quarantine {
     }
 }
 
-/// Which records of a run are wanted: those that are not in quarantine, and of these the selected ones.
+/// Which records of a run are delivered: those that are selected and not in quarantine.
 pub(crate) struct KeptRows<'a> {
     good: Option<&'a BooleanBuffer>,
     selection: Option<&'a BooleanBuffer>,
@@ -55,7 +55,7 @@ impl<'a> KeptRows<'a> {
         Self { good, selection, record: 0, row: 0 }
     }
 
-    /// Whether the next record is wanted. Asked once for each record, in order.
+    /// Whether the next record is delivered. Called once for each record, in order.
     pub(crate) fn next(&mut self) -> bool {
         let is_good = self.good.is_none_or(|good| self.record < good.len() && good.value(self.record));
         self.record += 1;

@@ -1,4 +1,4 @@
-//! One scan of a text file: where its records are, how many, and what tells it from another file.
+//! One scan of a text file: the positions and the number of its records, and a digest.
 
 use super::BYTE_ORDER_MARK;
 use crate::limit::{DecodeLimit, TooLarge};
@@ -6,7 +6,7 @@ use shardmill_storage::{Error, RangeRead};
 use std::io::Read;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Large enough to amortise a request, small enough to stay in the cache for the two passes over it.
+/// Large enough to amortize a request, small enough to stay in the cache for the two passes over it.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Records that are read together, without the line end of the last one.
@@ -15,21 +15,21 @@ pub(crate) struct Run {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) records: u64,
-    /// Of its first byte: 1-based, physical lines.
+    /// Line of its first byte: 1-based, in physical lines.
     pub(crate) first_line: u64,
 }
 
-/// What one scan of a file tells.
+/// The result of scanning a file.
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) runs: Vec<Run>,
     pub(crate) longest: Longest,
-    /// Of the whole content. XXH3 keeps up with the disk, SHA-2 would take three times as long as the scan itself; the digest tells copies from changed
-    /// files, it does not guard against forgery.
+    /// Digest of the whole content. XXH3 keeps up with the disk, SHA-2 would take three times as long as the scan; the digest distinguishes changed
+    /// files from copies, but does not guard against forgery.
     pub(crate) digest: u128,
 }
 
-/// The longest record, and the line it begins on.
+/// The longest record, and its line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Longest {
     len: u64,
@@ -44,32 +44,40 @@ impl Longest {
     }
 }
 
-/// Finds records in a file that is pushed chunk by chunk.
+/// Finds records in a file that is pushed in chunks.
 pub(crate) trait Borders {
-    /// `offset` is that of the chunk in the file.
+    /// `offset` is the position of the chunk in the file.
     fn push(&mut self, chunk: &[u8], offset: u64, cutter: &mut Cutter);
 
-    /// The file ends at `end`; a last record may lack its line end.
+    /// The file ends at `end`; the last record may lack its line end.
     fn finish(&mut self, end: u64, cutter: &mut Cutter);
 }
 
-/// Gathers records into runs. A run is closed by the record that no longer fits, so its borders do not depend on how the file was read.
+/// Groups records into runs. A run is closed by the record that no longer fits, so its borders do not depend on how the file was read.
 #[derive(Debug)]
 pub(crate) struct Cutter {
     target_bytes: u64,
     runs: Vec<Run>,
     current: Option<Run>,
     longest: Longest,
+    /// Of the last record.
+    end: u64,
 }
 
 impl Cutter {
     fn new(target_bytes: u64) -> Self {
-        Self { target_bytes, runs: Vec::new(), current: None, longest: Longest::default() }
+        Self { target_bytes, runs: Vec::new(), current: None, longest: Longest::default(), end: 0 }
+    }
+
+    /// Where the last record ends, without its line end.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
     }
 
     /// A record from `start` to `end`, without its line end, that begins on `line`.
     pub(crate) fn record(&mut self, start: u64, end: u64, line: u64) {
         let len = end.saturating_sub(start);
+        self.end = end;
         if len > self.longest.len {
             self.longest = Longest { len, line };
         }
@@ -86,7 +94,7 @@ impl Cutter {
     }
 }
 
-/// Reads `object` once from its start and cuts what comes at or after `start` into runs of about `target_bytes`.
+/// Reads `object` once from its start and splits everything from `start` on into runs of about `target_bytes`.
 ///
 /// # Errors
 /// When the bytes cannot be read.
@@ -112,8 +120,8 @@ pub(crate) fn index(object: &dyn RangeRead, start: u64, borders: &mut dyn Border
     Ok(Index { runs: cutter.runs, longest: cutter.longest, digest: hash.digest128() })
 }
 
-/// Reads `object` from its start until `borders` found `records` records, or its end. What is then read to infer types or to find a header is known to be
-/// below the limit.
+/// Reads `object` from its start until `borders` has found `records` records, or its end. What is then read for type inference or for the header is
+/// known to be below the limit.
 ///
 /// # Errors
 /// For a record that is longer than the limit.
@@ -129,7 +137,7 @@ pub(crate) fn check_start(
     let (mut chunk, mut offset) = (Vec::new(), 0u64);
     loop {
         chunk.clear();
-        // What cannot be read says so itself when the file is opened.
+        // Opening the file reports what cannot be read.
         if !(&mut *reader).take(CHUNK_BYTES).read_to_end(&mut chunk).is_ok_and(|read| read > 0) {
             return Ok(());
         }
@@ -160,7 +168,7 @@ pub(crate) fn read_run(object: &dyn RangeRead, run: &Run) -> Result<Vec<u8>, Err
     Ok(bytes)
 }
 
-/// The first `len` bytes of a file and whether that is all of it; a byte order mark is counted in `len` and left out.
+/// The first `len` bytes of a file and whether that is the whole file; a byte order mark counts towards `len` and is removed.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -171,7 +179,7 @@ pub(crate) fn read_start(object: &dyn RangeRead, len: u64) -> Result<Start, Erro
     Ok(start_of(bytes, len >= size))
 }
 
-/// Of the first bytes of a file, which may be all of them.
+/// From the first bytes of a file, which may be all of them.
 pub(crate) fn start_of(mut bytes: Vec<u8>, is_whole: bool) -> Start {
     let mark_len = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     bytes.drain(..mark_len);
@@ -186,7 +194,9 @@ pub(crate) struct Start {
     pub(crate) is_whole: bool,
 }
 
-/// The physical line at `position` of `bytes`, of which the first byte is on `first_line`. `\n`, `\r\n` and a lone `\r` end a line.
+/// The physical line at `position` of `bytes`, whose first byte is on `first_line`. `
+/// `, `\r
+/// ` and a lone `\r` end a line.
 pub(crate) fn line_of(bytes: &[u8], position: usize, first_line: u64) -> u64 {
     let before = bytes.get(..position).unwrap_or(bytes);
     let ends = memchr::memchr2_iter(b'\n', b'\r', before).filter(|end| {

@@ -1,27 +1,50 @@
-//! Text files whose rows are records between line ends: what CSV and JSONL share.
+//! Text files whose rows are records between line ends: the common part of CSV and JSONL.
 //!
-//! One scan of a file finds the borders of its records ([`index`]) and cuts it into [`Run`]s, which become blocks. A parser then turns the bytes of a run
-//! into columns; [`value`] reads single values. Called by `csv` and `jsonl`. The invariant: runs depend on the bytes of the file alone, start and end at
-//! record borders, and count exactly the records in them.
+//! One scan of a file finds the borders of its records ([`index`]) and splits it into [`Run`]s, which become blocks. A parser then turns the bytes of
+//! a run into columns, which [`TextFile`] assembles; [`value`] parses single values. Used by `csv` and `jsonl`. The invariant: runs depend only on
+//! the bytes of the file, start and end at record borders, and count exactly the records in them.
 
 mod bad_lines;
+mod columns;
+mod error;
 mod index;
 #[cfg(test)]
 pub(crate) mod memory;
+mod pieces;
+mod text_file;
 pub(crate) mod value;
 
 pub(crate) use bad_lines::KeptRows;
 pub use bad_lines::{BadLine, BadLines, Quarantine};
-pub(crate) use index::{Borders, Cutter, Run, Start, check_start, index, line_of, read_run, read_start, start_of};
+pub(crate) use columns::{Strings, Values};
+pub use error::Error;
+pub(crate) use index::{Borders, Cutter, Index, Start, check_start, index, line_of, read_start, start_of};
+pub(crate) use pieces::Pieces;
+pub use text_file::TextFile;
+pub(crate) use text_file::{BlockText, Judge, Located, Parsed, Place, TextFormat};
 
-/// Stored bytes of a block, about. A run of lines takes three to five times as much in memory, so a few blocks a thread fit into a small budget.
+/// Approximate stored size of a block. Lines take three to five times as much in memory, so a few blocks per thread fit into a small budget.
 pub(crate) const BLOCK_BYTES: u64 = 8 << 20;
 
-/// Positions in a run are kept in 32 bits, and so are the offsets of Arrow strings.
+/// Positions in a run have 32 bits, and so do the offsets of Arrow strings.
 pub(crate) const MAX_RECORD_BYTES: u64 = (1 << 31) - 1;
 
-/// Sampled of each file to infer types; pyarrow looks at as much.
-pub(crate) const SAMPLE_BYTES: u64 = 1 << 20;
+/// Bytes of each of `files` that are read for type inference: the same as pyarrow for few files; very many files are sampled more thinly.
+pub(crate) fn sample_bytes(files: usize) -> u64 {
+    const ALL_FILES: u64 = 1 << 30;
+    (ALL_FILES / (files as u64).max(1)).clamp(64 << 10, 1 << 20)
+}
 
-/// The mark that some editors put before UTF-8 text.
+/// The start of a bad value, for a message.
+pub(crate) fn shown(text: &[u8]) -> String {
+    const SHOWN_CHARS: usize = 60;
+    let start = text.get(..text.len().min(4 * SHOWN_CHARS)).unwrap_or_default();
+    let mut shown: String = String::from_utf8_lossy(start).chars().take(SHOWN_CHARS).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The byte order mark that some editors write before UTF-8 text.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -1,9 +1,9 @@
-//! What can be wrong with a file of rows.
+//! Errors of files of rows.
 
 use shardmill_storage::Error as StorageError;
 use std::io;
 
-/// One situation for each format, so that a caller can print a reason and a hint without knowing which one it reads.
+/// One variant per format, so that a caller can print a reason and a hint without knowing the format.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
@@ -12,9 +12,7 @@ pub enum TableError {
     #[error(transparent)]
     Parquet(crate::parquet::Error),
     #[error(transparent)]
-    Csv(crate::csv::Error),
-    #[error(transparent)]
-    Jsonl(crate::jsonl::Error),
+    Text(crate::records::Error),
     #[error(transparent)]
     Orc(crate::orc::Error),
     #[error(transparent)]
@@ -23,19 +21,15 @@ pub enum TableError {
     Mds(crate::mds::Error),
     #[error(transparent)]
     WebDataset(crate::tar::samples::Error),
-    /// The decoder gave up in a way that it should not.
+    /// The decoder panicked.
     #[error("Rows of `{path}` cannot be read after row {row}: the decoder failed on damaged data")]
     Decoder { path: String, row: u64 },
     #[error("Blocks of `{path}` cannot be put together")]
-    Join {
-        path: String,
-        #[source]
-        source: arrow_schema::ArrowError,
-    },
+    Join { path: String, source: arrow_schema::ArrowError },
 }
 
 impl TableError {
-    /// What a store said, where that is all that is wrong. A file that ends early may be damaged, so that is not meant.
+    /// The storage error, if it is the only cause. A file that ends early may be damaged, so that is excluded.
     #[must_use]
     pub fn of_store(&self) -> Option<&StorageError> {
         let found = match self {
@@ -46,7 +40,7 @@ impl TableError {
         found.filter(|error| !matches!(error, StorageError::ShortRead { .. }))
     }
 
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
@@ -54,8 +48,7 @@ impl TableError {
             Self::Storage(error) => error.hint(),
             Self::Join { .. } | Self::Decoder { .. } => None,
             Self::Parquet(error) => error.hint(),
-            Self::Csv(error) => error.hint(),
-            Self::Jsonl(error) => error.hint(),
+            Self::Text(error) => error.hint(),
             Self::Orc(error) => error.hint(),
             Self::ArrayRecord(error) => error.hint(),
             Self::Mds(error) => error.hint(),
@@ -77,7 +70,7 @@ fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Storag
     }
 }
 
-/// What the store said is told as it is: nobody should look for damage in a file that could not be fetched. One that ends early may be damaged.
+/// Storage errors are passed on, so that users do not look for damage in a file that could not be fetched. A file that ends early may be damaged.
 macro_rules! from_format {
     ($($room:ident)::+, $variant:ident) => {
         impl From<crate::$($room)::+::Error> for TableError {
@@ -91,8 +84,7 @@ macro_rules! from_format {
     };
 }
 
-from_format!(csv, Csv);
-from_format!(jsonl, Jsonl);
+from_format!(records, Text);
 from_format!(orc, Orc);
 from_format!(arrayrecord, ArrayRecord);
 from_format!(mds, Mds);

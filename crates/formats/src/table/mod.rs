@@ -1,16 +1,21 @@
-//! Files of rows behind one interface: Parquet, ORC, CSV and JSONL look alike from here on.
+//! Files of rows behind one interface for Parquet, ORC, CSV, JSONL and other formats.
 //!
-//! An open file has a schema and blocks; a block is what is decoded at once: a row group or a part of a large one, a stripe, a run of lines. Blocks are
-//! fixed by the file alone, so they are part of the identity of a data set. Called by the dataset of the `load` crate. The invariant: [`TableFile::read`]
-//! returns exactly the rows that were asked for, of exactly the types that [`TableFile::schema`] shows, or an error that names the place.
+//! An open file has a schema and blocks; a block is decoded as a unit: a row group or a part of a large one, a stripe, a run of lines. Blocks depend
+//! only on the file, so they are part of the identity of a data set. Used by the dataset of the `load` crate. The invariant: [`TableFile::read`]
+//! returns exactly the requested rows, with exactly the types of [`TableFile::schema`], or an error with the position.
 
 mod error;
 mod guarded;
+mod nested;
 mod statistics;
+mod wrapped;
 
 pub use error::TableError;
 pub use guarded::Guarded;
+pub use nested::{NestedColumn, Step, column_field, column_number, fields_of};
+pub(crate) use nested::{Projection, values};
 pub use statistics::{BlockPages, Statistics};
+pub use wrapped::{Around, Wrapped};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::BooleanBuffer;
@@ -20,44 +25,50 @@ use std::fmt::Debug;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// No block is meant to decode to more than this; a row group that does is cut into several blocks.
+/// Intended maximal decoded size of a block; a larger row group is split into several blocks.
 pub const MAX_BLOCK_BYTES: u64 = 64 << 20;
 
-/// What is decoded at once.
+/// The unit of decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Block {
     pub rows: u64,
-    /// In memory, all columns, estimated from metadata.
+    /// Size in memory of all columns, estimated from metadata.
     pub decoded_bytes: u64,
-    /// In the file, all columns.
+    /// Size in the file of all columns.
     pub stored_bytes: u64,
 }
 
-/// An open file: what its footer, its index or a scan tells, and the means to read its rows.
+/// An open file: its footer, index or scan, and access to its rows.
 ///
-/// Strings and binaries may be delivered as view types where the schema says so; a reader states in its schema what it will deliver.
+/// Strings and binaries may be delivered as view types if the schema says so: the schema always states the delivered types.
 pub trait TableFile: Debug + Send + Sync {
     fn path(&self) -> &str;
 
     /// Top-level columns, as [`TableFile::read`] delivers them.
     fn schema(&self) -> &SchemaRef;
 
-    /// Columns as the file's author declared them: where a reader delivers strings as views, this says what they are.
+    /// Columns as declared by the file's author, e.g. strings where the reader delivers views.
     fn declared_schema(&self) -> &SchemaRef {
         self.schema()
+    }
+
+    /// Fields inside of the structs of [`TableFile::declared_schema`]. Their column numbers follow those of the top-level columns.
+    fn nested(&self) -> &[NestedColumn] {
+        &[]
     }
 
     /// In file order. Blocks without rows are allowed.
     fn blocks(&self) -> &[Block];
 
-    /// Rows of one block in file order, `columns` as indices into the schema, delivered in the order given; none is allowed. With `selection`, one bit for
-    /// each row of the block, only the rows whose bit is set.
+    /// Rows of one block in file order. `columns` are numbers of columns, delivered in the given order; it may be empty. A number is an index into the
+    /// schema, or past its end into [`TableFile::nested`]; strings and binaries of nested columns may be views. `selection` has one bit for each row of
+    /// the block, and only the rows whose bit is set are delivered.
     ///
     /// # Errors
     /// When the bytes cannot be read or decoded.
     fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>) -> Result<RecordBatch, TableError>;
 
-    /// All rows of consecutive blocks. Small row groups are faster to decode together than one by one.
+    /// All rows of consecutive blocks. Small row groups are decoded faster together than one by one.
     ///
     /// # Errors
     /// As [`TableFile::read`].
@@ -65,28 +76,34 @@ pub trait TableFile: Debug + Send + Sync {
         read_one_by_one(self, blocks, columns)
     }
 
-    /// Consecutive blocks that one thread should read, front to back: parts of what is decoded together.
+    /// Consecutive blocks that one thread should read in order, because they are parts of one unit of decoding.
     fn runs(&self) -> Vec<Range<usize>> {
         (0..self.blocks().len()).map(|block| block..block + 1).collect()
     }
 
-    /// All rows of one of [`TableFile::runs`], once, in batches of any size. What several parts of a row group have in common is decoded once.
+    /// All rows of one of [`TableFile::runs`], once, in batches of any size. Data shared by several parts of a row group is decoded once.
     ///
     /// # Errors
-    /// As [`TableFile::read`]; batches that were handed out before are good.
+    /// As [`TableFile::read`]; batches passed on before the error are good.
     fn scan(&self, run: Range<usize>, columns: &[usize], each: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<(), TableError> {
         scan_one_by_one(self, run, columns, each)
     }
 
-    /// In memory, these columns of a block, estimated from metadata.
+    /// Size in memory of these columns of a block, estimated from metadata.
     fn decoded_bytes(&self, block: usize, columns: &[usize]) -> u64;
 
-    /// What is known of a column without reading it, one entry a block. `None` when nothing is.
+    /// Statistics of a column that are known without reading it, one entry per block. `None` if there are none.
     fn statistics(&self, _column: usize) -> Option<Statistics> {
         None
     }
 
-    /// As [`TableFile::statistics`] for the pages inside of one block. Reading them may cost a request to the storage.
+    /// The number of values of each row of a list column, if metadata suggests that all rows have the same and none is null. It may be wrong: rows of
+    /// different lengths can have such a mean.
+    fn list_length(&self, _column: usize) -> Option<u64> {
+        None
+    }
+
+    /// As [`TableFile::statistics`] for the pages of one block. Reading them may cost a request to the storage.
     ///
     /// # Errors
     /// When the bytes cannot be read.
@@ -94,8 +111,8 @@ pub trait TableFile: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// False when a block certainly holds none of `values`, an array of the column's type without nulls. Reading what tells it (a bloom filter) may cost a
-    /// request to the storage.
+    /// False if a block certainly contains none of `values`, an array of the column's type without nulls. Reading the bloom filter for this may cost
+    /// a request to the storage.
     ///
     /// # Errors
     /// When the bytes cannot be read.
@@ -103,11 +120,11 @@ pub trait TableFile: Debug + Send + Sync {
         Ok(true)
     }
 
-    /// Of the footer or index: two files with equal digests, sizes and blocks are taken for copies of one another.
+    /// Digest of the footer or index: two files with equal digests, sizes and blocks are considered copies.
     fn digest(&self) -> u128;
 }
 
-/// Batches of consecutive blocks, a block each, for a reader that has no faster way.
+/// Scans consecutive blocks with a batch per block, for a reader without a faster way.
 pub(crate) fn scan_one_by_one<T: TableFile + ?Sized>(
     table: &T,
     blocks: Range<usize>,
@@ -122,7 +139,7 @@ pub(crate) fn scan_one_by_one<T: TableFile + ?Sized>(
     Ok(())
 }
 
-/// All rows of consecutive blocks, for a reader that has no faster way.
+/// Reads all rows of consecutive blocks, for a reader without a faster way.
 pub(crate) fn read_one_by_one<T: TableFile + ?Sized>(table: &T, blocks: Range<usize>, columns: &[usize]) -> Result<RecordBatch, TableError> {
     let parts = blocks.map(|block| table.read(block, columns, None)).collect::<Result<Vec<_>, _>>()?;
     match parts.as_slice() {
@@ -130,4 +147,16 @@ pub(crate) fn read_one_by_one<T: TableFile + ?Sized>(table: &T, blocks: Range<us
         [] => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
         [first, ..] => concat_batches(&first.schema(), &parts).map_err(|source| TableError::Join { path: table.path().to_owned(), source }),
     }
+}
+
+/// Consecutive items in runs that `fits` accepts; an item that does not fit is a run of its own.
+pub(crate) fn runs_of(items: usize, fits: impl Fn(Range<usize>) -> bool) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for item in 0..items {
+        match runs.last_mut() {
+            Some(run) if fits(run.start..item + 1) => run.end = item + 1,
+            _ => runs.push(item..item + 1),
+        }
+    }
+    runs
 }

@@ -1,14 +1,14 @@
-//! What a file's headers say together: its own block, the extension headers before it and the global records.
+//! Combines the headers of a file: its own block, the preceding extension headers and the global records.
 //!
-//! A parsed header enters, an [`Entry`] leaves; called by the walk. The size that an entry offers is the size by which
-//! the walk skips: were there two, readers could be made to see different files.
+//! Called by the walk. The size of an [`Entry`] is also the size by which the walk skips: with two sizes, readers could be made to see different
+//! files.
 
 use super::error::Reason;
 use super::header::{Header, Kind};
 use super::pax::Records;
 use super::{BLOCK, Member};
 
-/// What extension headers said about the file that comes next.
+/// Content of the extension headers for the next file.
 #[derive(Debug, Default)]
 pub(super) struct Extensions {
     pub(super) header_offset: Option<u64>,
@@ -17,7 +17,7 @@ pub(super) struct Extensions {
     pub(super) records: Option<Records>,
 }
 
-/// An entry of the archive, and what to do with it.
+/// An entry of the archive, and how to continue.
 pub(super) struct Entry {
     pub(super) member: Member,
     pub(super) verdict: Verdict,
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     Offer,
     PassOver,
     Refuse(Reason),
-    /// Blocks with more of the sparse map come before the payload.
+    /// Blocks with the rest of the sparse map come before the payload.
     SparseMap,
 }
 
@@ -39,10 +39,10 @@ impl Extensions {
         Some(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Joins the extensions with the header at `position` that they describe.
+    /// Combines the extensions with the header at `position` that they describe.
     pub(super) fn describe(self, header: &Header<'_>, globals: &Records, position: u64) -> Entry {
         let records = self.records.unwrap_or_default();
-        // RUSTSEC-2026-0068: a reader that skips by the block's size and ignores the record's loses step.
+        // RUSTSEC-2026-0068: a reader that skips by the block's size and ignores the record's gets out of step.
         let size = match header.kind {
             Kind::WithoutPayload => 0,
             _ => records.size.or(globals.size).unwrap_or(header.size),

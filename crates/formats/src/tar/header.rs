@@ -1,6 +1,6 @@
-//! One header block: what kind of entry it is, its name and its size.
+//! One header block: the kind of its entry, its name and its size.
 //!
-//! A 512-byte block enters, a [`Header`] leaves; called by the walk. A header exists only if its checksum holds.
+//! Called by the walk with blocks of 512 bytes. A header exists only if its checksum is right.
 
 use super::BLOCK_LEN;
 use super::error::Fault;
@@ -17,7 +17,7 @@ const SPARSE_BLOCK_GOES_ON: usize = 504;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Regular,
-    /// Type NUL, from before directories had a type: a trailing slash in the name makes it one.
+    /// Type NUL, from before directories had a type: a trailing slash in the name marks a directory.
     OldRegular,
     LongName,
     LongLink,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     GlobalPax,
     Sparse,
     Continuation,
-    /// Links, devices, directories, FIFOs: whatever their size field says, no payload follows.
+    /// Links, devices, directories, FIFOs: no payload follows, regardless of their size field.
     WithoutPayload,
     Other,
 }
@@ -46,7 +46,7 @@ impl<'a> Header<'a> {
             0 => Kind::OldRegular,
             b'L' => Kind::LongName,
             b'K' => Kind::LongLink,
-            // `X` is what Solaris wrote before POSIX settled on `x`.
+            // Solaris wrote `X` before POSIX standardized `x`.
             b'x' | b'X' => Kind::Pax,
             b'g' => Kind::GlobalPax,
             b'S' => Kind::Sparse,
@@ -64,7 +64,7 @@ impl<'a> Header<'a> {
     /// The name as stored, with the ustar prefix.
     pub(super) fn name(&self) -> Vec<u8> {
         let name = until_nul(field(self.block, NAME));
-        // GNU headers keep times and sparse maps where ustar has the prefix; their magic has a space for the NUL.
+        // GNU headers store times and sparse maps where ustar has the prefix; their magic has a space instead of the NUL.
         let prefix = if field(self.block, MAGIC) == b"ustar\0" { until_nul(field(self.block, PREFIX)) } else { &[] };
         if prefix.is_empty() {
             return name.to_vec();
@@ -72,7 +72,7 @@ impl<'a> Header<'a> {
         [prefix, b"/", name].concat()
     }
 
-    /// Whether blocks with more of the sparse map follow; they are not part of the size.
+    /// Whether blocks with the rest of the sparse map follow; they are not part of the size.
     pub(super) fn sparse_map_goes_on(&self) -> bool {
         self.block.get(SPARSE_GOES_ON).is_some_and(|&byte| byte != 0)
     }
@@ -122,7 +122,7 @@ fn number(field: &[u8]) -> Option<u64> {
 
 fn octal(field: &[u8]) -> Option<u64> {
     let text = until_nul(field);
-    // GNU tar reads on behind a leading NUL, Python takes the field as 0: a size on which readers differ is none.
+    // GNU tar continues after a leading NUL, Python reads the field as 0: a size on which readers differ is rejected.
     if text.is_empty() && field.iter().any(|&byte| byte != 0 && byte != b' ') {
         return None;
     }

@@ -1,7 +1,6 @@
-//! Decompresses gzip archives, also ones that are several gzip streams in a row.
+//! Decompresses gzip archives, including concatenated gzip streams.
 //!
-//! A compressed reader enters, the archive leaves through a writer; called before a walk of a `.tar.gz`. Everything
-//! that could be decompressed before a damage has been written when the error is returned.
+//! Called before a walk of a `.tar.gz`. When an error is returned, all bytes that could be decompressed before the damage have been written.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -12,13 +11,13 @@ use super::error::TarError;
 const CHUNK: usize = 1 << 16;
 const WINDOW_BITS: u8 = 15;
 
-/// Decompresses all gzip streams of `reader` into `writer` and gives the number of bytes written.
+/// Decompresses all gzip streams of `reader` into `writer` and returns the number of bytes written.
 ///
-/// Zeros behind a stream are ignored, as `gzip` does for tapes.
+/// Zeros after a stream are ignored, as `gzip` does for tapes.
 ///
 /// # Errors
 ///
-/// Each error carries the number of bytes that reached `writer`: what lies before a damage can be used.
+/// Each error contains the number of bytes written to `writer`: bytes before the damage are usable.
 pub fn inflate(reader: impl Read, writer: impl Write) -> Result<u64, TarError> {
     let mut streams = Streams { reader, writer, input: vec![0; CHUNK], start: 0, end: 0, output: vec![0; CHUNK], inflated: 0 };
     loop {
@@ -34,7 +33,7 @@ struct Streams<R, W> {
     reader: R,
     writer: W,
     input: Vec<u8>,
-    /// What was read and not used yet is `input[start..end]`.
+    /// The unused part of the buffer is `input[start..end]`.
     start: usize,
     end: usize,
     output: Vec<u8>,
@@ -51,7 +50,7 @@ impl<R: Read, W: Write> Streams<R, W> {
         let consumed = usize::try_from(stream.total_in() - in_before).unwrap_or(0);
         let produced = usize::try_from(stream.total_out() - out_before).unwrap_or(0);
         self.start += consumed;
-        // Also what was produced in the call that met the damage: a sample may end there.
+        // Includes the output of the call that detected the damage: a sample may end there.
         let bytes = self.output.get(..produced).unwrap_or_default();
         let inflated = self.inflated;
         self.writer.write_all(bytes).map_err(|source| TarError::WriteInflated { inflated, source })?;
@@ -65,7 +64,7 @@ impl<R: Read, W: Write> Streams<R, W> {
         }
     }
 
-    /// Whether another stream follows, perhaps behind zeros.
+    /// Whether another stream follows, possibly after zeros.
     fn find_next(&mut self) -> Result<bool, TarError> {
         loop {
             self.fill()?;
@@ -83,7 +82,7 @@ impl<R: Read, W: Write> Streams<R, W> {
         }
     }
 
-    /// Reads on if nothing is left to use; then nothing is left only at the end of the input.
+    /// Refills the buffer if it is empty; it then stays empty only at the end of the input.
     fn fill(&mut self) -> Result<(), TarError> {
         while self.start == self.end {
             match self.reader.read(&mut self.input) {

@@ -1,8 +1,7 @@
-//! Reads the members of tar archives by offset, and writes archives that are byte-reproducible.
+//! Reads the members of tar archives by offset, and writes reproducible archives.
 //!
-//! Header blocks enter, names and payload ranges leave; called by the WebDataset source and sink, and by [`samples`], which makes a table of an archive. The walk asks for
-//! header blocks only, payloads are never read. A [`Member`] always lies completely inside the archive: no length in a
-//! file is believed before it has been compared with the archive's.
+//! Used by the WebDataset source and sink, and by [`samples`], which reads an archive as a table. The walk requests header blocks only and never
+//! reads payloads. A [`Member`] always lies completely inside the archive: no length in a file is trusted before it is checked against the archive's.
 //!
 //! # File format
 //!
@@ -15,8 +14,8 @@
 //!
 //! # The end
 //!
-//! An archive that was cut between two members looks like a smaller one but for the zeros that end it. How an archive ends is a value, [`ArchiveEnd`], that
-//! the walk states and that each reader decides on; no reader takes an end that is not [`ArchiveEnd::Marked`] for that of a whole archive.
+//! An archive truncated between two members looks like a smaller one, except for the zeros at its end. How an archive ends is a value,
+//! [`ArchiveEnd`], on which each reader decides; no reader accepts an end other than [`ArchiveEnd::Marked`] as that of a complete archive.
 
 mod compression;
 mod entry;

@@ -1,9 +1,8 @@
-//! The records of PAX extended headers that decide where a file lies and what it is called.
+//! The records of PAX extended headers that determine position and name of a file.
 //!
-//! A header's body enters, [`Records`] leave; called by the walk. Records are cut by their length prefix, never by a
-//! search for the newline, because values may hold any byte.
+//! Called by the walk with a header's body. Records are split by their length prefix, never at a newline, because values may contain any byte.
 
-/// What extended headers say about a file.
+/// Relevant records of extended headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
     pub(super) path: Option<Vec<u8>>,
@@ -24,14 +23,14 @@ impl Records {
             records.set(keyword, value).ok_or(offset)?;
             rest = behind;
         }
-        // Without a single record, or with more bytes after the NULs, a part of the body was overwritten.
+        // If there is no record, or more bytes follow the NULs, part of the body was overwritten.
         if rest.len() == body.len() && !body.is_empty() || rest.iter().any(|&byte| byte != 0) {
             return Err(body.len() - rest.len());
         }
         Ok(records)
     }
 
-    /// Lets the records of a later header override these.
+    /// Overrides these records with those of a later header.
     pub(super) fn update(&mut self, later: Self) {
         self.path = later.path.or(self.path.take());
         self.size = later.size.or(self.size);
@@ -39,8 +38,7 @@ impl Records {
         self.sparse_name = later.sparse_name.or(self.sparse_name.take());
     }
 
-    // An empty value deletes what the header block says. A file without name or size is none, and readers differ on
-    // what it is then.
+    // An empty value removes the value of the header block. A file without name or size is not valid, and readers differ on how to handle it.
     fn set(&mut self, keyword: &[u8], value: &[u8]) -> Option<()> {
         match keyword {
             b"path" if value.is_empty() => return None,

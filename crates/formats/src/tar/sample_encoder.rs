@@ -1,57 +1,57 @@
-//! Rows as WebDataset samples.
+//! Writes rows as WebDataset samples.
 //!
-//! Arrow columns enter, members leave: `key.column` with the value as its payload, in the order of the columns' names. Binaries and texts stay as they are,
-//! integers become decimal digits, and other values JSON where the name of the column ends in `json`. The invariant: a reader finds the same samples with
-//! the same keys, and can read each member as what its extension says; other values are refused.
+//! Each value becomes a member `key.column` with the value as its payload, in the order of the column names. Binaries and texts stay as they are,
+//! integers become decimal digits, and other values JSON if the name of the column ends in `json`. The invariant: a reader finds the same samples
+//! with the same keys, and can read each member according to its extension; other values are rejected.
 
 use super::samples::Content;
 use super::{MemberStamp, StampedHeaders, padding};
-use crate::jsonl::{Unwritable as NoJson, ValueEncoder};
+use crate::json::{Dialect, Unwritable as NoJson, ValueEncoder};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 
-/// Of the column that names samples.
+/// The column that names samples.
 const KEY: &str = "__key__";
-const REPEATED: &str = "is that of the row before: readers would make one sample of both";
+const REPEATED: &str = "is that of the preceding row: readers would merge the two samples";
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Unwritable {
     #[error("Column `{column}` cannot be the extension of a member: {reason}")]
     Extension { column: String, reason: &'static str },
-    #[error("Column `{column}` is {data_type}, and a member is bytes")]
+    #[error("Column `{column}` is {data_type}, but a member of a tar holds bytes")]
     Type { column: String, data_type: String },
     #[error("Row {row} has the key {key:?}, which {reason}")]
     Key { row: u64, key: String, reason: &'static str },
-    /// A reader would refuse the member, or take it for something else.
-    #[error("Row {row} has the value {value:?} in column `{column}`, and readers take such members for {wanted}")]
+    /// A reader would reject the member, or misinterpret it.
+    #[error("Row {row} has the value {value:?} in column `{column}`, but readers expect {wanted} there")]
     Value { row: u64, column: String, value: String, wanted: &'static str },
-    #[error("Row {row} has no values, and a sample without members does not exist")]
+    #[error("Row {row} has no values, but a sample needs at least one member")]
     Empty { row: u64 },
     #[error(transparent)]
     Json(#[from] NoJson),
 }
 
 impl Unwritable {
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Extension { .. } => Some("rename the column to an extension such as txt, jpg or json"),
-            Self::Type { .. } => Some("name the column \"….json\" to write its values as JSON, or make bytes of them"),
+            Self::Type { .. } => Some("name the column \"….json\" to write its values as JSON, or convert them to bytes"),
             Self::Key { .. } => Some("keys are unique names without dots; without a column __key__ they are numbers"),
-            Self::Value { .. } => {
-                Some("the name of the column says what it holds (txt: text, json: JSON, cls and id: a number); name it otherwise, \"bin\" for bytes")
-            }
+            Self::Value { .. } => Some(
+                "the name of the column says what it holds (txt: text, json: JSON, cls and id: a number); rename it, for example to \"bin\" for bytes",
+            ),
             Self::Empty { .. } => Some("leave such rows out"),
             Self::Json(error) => error.hint(),
         }
     }
 }
 
-/// Why a reader of samples would not see a column of this name as it is.
+/// Why a reader of samples would not deliver a column of this name unchanged.
 #[must_use]
 pub fn extension_problem(column: &str) -> Option<&'static str> {
     if column.is_empty() || column.starts_with('.') || column.ends_with('.') {
@@ -67,7 +67,7 @@ pub fn extension_problem(column: &str) -> Option<&'static str> {
     }
 }
 
-/// Makes members of rows.
+/// Converts rows to members.
 #[derive(Debug, Clone)]
 pub struct SampleEncoder {
     headers: StampedHeaders,
@@ -81,12 +81,11 @@ impl SampleEncoder {
         Self { headers: StampedHeaders::new(stamp), first_key }
     }
 
-    /// Appends the members of the rows to `archive`, and where each row ends to `ends`. Without a column `__key__`, keys are numbers; those of the
-    /// first key and of `first_row` together.
-    /// Tells the keys of the first and the last row.
+    /// Appends the members of the rows to `archive`, and the end of each row to `ends`. Without a column `__key__`, keys are numbers from `first_key`
+    /// plus `first_row`. Returns the keys of the first and the last row.
     ///
     /// # Errors
-    /// For columns and values that a sample cannot hold.
+    /// For columns and values that a sample cannot contain.
     pub fn encode(
         &self,
         rows: &RecordBatch,
@@ -147,7 +146,7 @@ impl SampleEncoder {
         Ok(first.zip(last))
     }
 
-    /// What is wrong with the key of `row` when the row before had it too; two encoders in turn do not see that.
+    /// The fault of `row` when its key equals that of the preceding row, which two separate encoders cannot see.
     #[must_use]
     pub fn repeated_key(row: u64, key: String) -> Unwritable {
         Unwritable::Key { row, key, reason: REPEATED }
@@ -157,15 +156,15 @@ impl SampleEncoder {
 fn checked_key<'a>(key: Option<&'a [u8]>, row: u64, last: Option<&str>) -> Result<&'a str, Unwritable> {
     let shown = || key.map(|key| String::from_utf8_lossy(key).into_owned()).unwrap_or_default();
     let refused = |reason| Unwritable::Key { row, key: shown(), reason };
-    let Some(text) = key.and_then(|key| std::str::from_utf8(key).ok()) else { return Err(refused("is null or no UTF-8")) };
+    let Some(text) = key.and_then(|key| std::str::from_utf8(key).ok()) else { return Err(refused("is null or not UTF-8")) };
     let base = text.rsplit('/').next().unwrap_or_default();
     let top = text.split('/').next().unwrap_or_default();
     if base.is_empty() {
-        Err(refused("has no name behind its last slash"))
+        Err(refused("has no name after its last slash"))
     } else if base.contains('.') {
         Err(refused("has a dot, where readers begin the extension"))
     } else if text.contains('\0') || text.starts_with('/') || text.contains('\n') {
-        Err(refused("is no name of a file"))
+        Err(refused("is not a valid file name"))
     } else if top.starts_with("__") && top.ends_with("__") {
         Err(refused("is one that readers skip"))
     } else if last == Some(text) {
@@ -189,7 +188,7 @@ impl Payload {
                 let values = cast(column, value).map_err(|_unknown| refused_type(name, column))?;
                 Self::new(name, &values)
             }
-            data_type if is_json && !is_bytes(data_type) => Ok(Self::Json(Box::new(ValueEncoder::new(name, column)?))),
+            data_type if is_json && !is_bytes(data_type) => Ok(Self::Json(Box::new(ValueEncoder::new(name, column, Dialect::Plain)?))),
             data_type if data_type.is_integer() => {
                 Ok(Self::Bytes(Bytes::new(name, &cast(column, &DataType::Utf8).map_err(|_unknown| refused_type(name, column))?)?))
             }
@@ -225,7 +224,7 @@ enum Bytes {
     Large(LargeBinaryArray),
     View(BinaryViewArray),
     Fixed(FixedSizeBinaryArray),
-    /// Of a column without values.
+    /// For a column without values.
     Nothing,
 }
 

@@ -1,9 +1,8 @@
-//! Walks the headers of an archive and says where each file's payload lies.
+//! Walks the headers of an archive and locates each file's payload.
 //!
-//! Ranges that the walk asked for enter, [`Member`]s leave; called once per archive. The same state machine is driven
-//! by local reads, object stores, tests and the fuzzer. Each push moves the position forward, so a walk always ends.
+//! The caller reads the ranges that the walk requests, and gets [`Member`]s. The same state machine is driven by local reads, object stores, tests
+//! and the fuzzer. Each push advances the position, so a walk always ends.
 
-use std::fmt;
 use std::mem;
 use std::ops::Range;
 
@@ -13,39 +12,46 @@ use super::header::{Header, Kind, sparse_block_goes_on, until_nul};
 use super::pax::Records;
 use super::{BLOCK, BLOCK_LEN};
 
-/// Long names and extended headers are held in memory; longer ones are refused. Paths end at 4,096 bytes on Linux, the
-/// rest is for attributes.
+/// Long names and extended headers are held in memory; longer ones are rejected. Paths are limited to 4,096 bytes on Linux, the rest is for
+/// attributes.
 pub const MAX_EXTENSION_LEN: u64 = 1 << 20;
 
-/// One regular file of the archive: its name and where its payload lies.
+/// A regular file in the archive: its name and the position of its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
-    /// Where the first header of the file lies: its own, or the first extension header that describes it.
+    /// Offset of the first header of the file: its own, or the first extension header that describes it.
     pub header_offset: u64,
     pub offset: u64,
     pub size: u64,
 }
 
 /// How an archive ends. Only [`ArchiveEnd::Marked`] proves that no member is missing: the others look like the end of a smaller archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveEnd {
     /// At least two blocks of zeros, and nothing but zeros after them.
+    #[error("ends at byte {offset} by two blocks of zeros")]
     Marked { offset: u64 },
-    /// The archive stops at `offset`, after a whole member, without two whole blocks of zeros.
+    /// The archive stops at `offset`, after a complete member, without two complete blocks of zeros.
+    #[error(
+        "ends at byte {offset}, after a whole member and without the zeros that end an archive (two blocks of 512): it is truncated, or is still being written"
+    )]
     Missing { offset: u64 },
     /// Zeros end the archive at `marker`, and bytes that are not zero follow at `offset`.
+    #[error(
+        "ends at byte {marker} by a block of zeros, and other bytes follow at byte {offset}: archives were concatenated, or a part was overwritten with zeros"
+    )]
     Followed { marker: u64, offset: u64 },
 }
 
 impl ArchiveEnd {
-    /// Whether this is the end that a writer states.
+    /// Whether this is a proper end as a writer produces it.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         matches!(self, Self::Marked { .. })
     }
 
-    /// Where the archive is not what it should be, or ends.
+    /// The offset of the unexpected end or byte.
     #[must_use]
     pub fn offset(&self) -> u64 {
         match self {
@@ -54,29 +60,13 @@ impl ArchiveEnd {
     }
 }
 
-impl fmt::Display for ArchiveEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Marked { offset } => write!(f, "ends at byte {offset} by two blocks of zeros"),
-            Self::Missing { offset } => write!(
-                f,
-                "ends at byte {offset}, after a whole member and without the zeros that end an archive (two blocks of 512): it was cut, or is still being written"
-            ),
-            Self::Followed { marker, offset } => write!(
-                f,
-                "ends at byte {marker} by a block of zeros, and other bytes follow at byte {offset}: archives were joined, or a part was overwritten with zeros"
-            ),
-        }
-    }
-}
-
 /// Walks the headers of an archive of known length; payloads are skipped, never read.
 ///
-/// Members are regular files only; links, devices and directories are passed over. Names are kept as they are, with a
-/// leading `./` too; a file whose name is not UTF-8 or that is stored sparse is an error that does not end the walk.
-/// Where several headers name a file, the PAX `path` of the file holds, as in GNU tar, then the GNU long name, the
-/// global `path` and the header block. Like GNU tar and Python's `tarfile`, the walk gives no member after the first block of zeros, unless it
-/// [reads on](Walk::reading_on); what follows the zeros is looked at until the first byte that is not zero, so that [`Walk::end`] can tell it.
+/// Members are regular files only; links, devices and directories are skipped. Names are returned unchanged, including a leading `./`; a file whose
+/// name is not UTF-8 or that is stored sparse is an error that does not end the walk. If several headers name a file, the PAX `path` of the file
+/// takes precedence, as in GNU tar, then the GNU long name, the global `path` and the header block. Like GNU tar and Python's `tarfile`, the walk
+/// returns no member after the first block of zeros, unless it [reads on](Walk::reading_on); bytes after the zeros are read up to the first one that
+/// is not zero, for [`Walk::end`].
 #[derive(Debug)]
 pub struct Walk {
     archive_len: u64,
@@ -84,9 +74,9 @@ pub struct Walk {
     step: Step,
     pending: Extensions,
     globals: Records,
-    /// Name, offset and size of the last payload, where it is not known whether the archive goes so far.
+    /// Name, offset and size of the last payload, if it is not known whether the archive contains all of it.
     open_end: Option<(String, u64, u64)>,
-    /// Blocks of zeros between members are passed over.
+    /// Skip blocks of zeros between members.
     ignores_zeros: bool,
     /// Where the zeros before the position begin.
     zeros: Option<u64>,
@@ -111,7 +101,7 @@ enum Step {
     End,
 }
 
-/// What follows the marker is looked at in pieces of this many bytes.
+/// Bytes after the marker are read in pieces of this size.
 const ZEROS_AT_ONCE: u64 = 1 << 16;
 /// The marker: two blocks.
 const MARKER_LEN: u64 = 2 * BLOCK;
@@ -132,16 +122,15 @@ impl Walk {
         }
     }
 
-    /// Passes over blocks of zeros between members when `ignores_zeros`, as `tar -i` does: for archives that were joined.
+    /// With `ignores_zeros`, skips blocks of zeros between members, as `tar -i` does, for concatenated archives.
     #[must_use]
     pub fn reading_on(self, ignores_zeros: bool) -> Self {
         Self { ignores_zeros, ..self }
     }
 
-    /// The range that `push` wants next; `None` at the end, also after an error that ends the walk.
+    /// The range that `push` needs next; `None` at the end, and after an error that ends the walk.
     ///
-    /// The range lies within the archive. It is empty only for an archive of no bytes, whose walk says `NotTar` when
-    /// no bytes are pushed.
+    /// The range lies within the archive. It is empty only for an empty archive, whose walk returns `NotTar` when no bytes are pushed.
     pub fn needs(&self) -> Option<Range<u64>> {
         let len = match self.step {
             Step::Header | Step::SparseMap(_) => BLOCK.min(self.archive_len - self.position),
@@ -152,17 +141,16 @@ impl Walk {
         Some(self.position..self.position + len)
     }
 
-    /// How the archive ends, once the walk is over; `None` before that, and where damage ended the walk.
+    /// How the archive ends, once the walk is over; `None` before that, and if damage ended the walk.
     pub fn end(&self) -> Option<ArchiveEnd> {
         self.end
     }
 
-    /// Takes the bytes of the range that `needs` named, and may give the next member.
+    /// Consumes the bytes of the range that `needs` returned, and may return the next member.
     ///
     /// # Errors
     ///
-    /// Damage ends the walk. An unreadable member ([`TarError::ends_walk`] is false) does not: `needs` then names the
-    /// range behind it.
+    /// Damage ends the walk. An unreadable member ([`TarError::ends_walk`] is false) does not: `needs` then returns the range after it.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
         let found = bytes.len() as u64;
         let (offset, needed) = match self.needs() {
@@ -178,7 +166,7 @@ impl Walk {
             Step::LongName { len } => {
                 let name = until_nul(bytes);
                 let rest = bytes.get(name.len()..).unwrap_or_default();
-                // A name ends with one NUL. Zeros from a block's start on, or before other bytes, are those of a block that was overwritten.
+                // A name ends with one NUL. Zeros from a block's start on, or before other bytes, come from an overwritten block.
                 if rest.iter().any(|&byte| byte != 0) || rest.len() > 1 && name.len().is_multiple_of(BLOCK_LEN) {
                     return Err(TarError::BadRecord { offset: self.position + name.len() as u64 });
                 }
@@ -203,12 +191,12 @@ impl Walk {
         }
     }
 
-    /// The archive ends after `archive_len` bytes, the last of which, from the start of the range that `needs` names, are `rest`. For an archive that is a
-    /// stream: its walk begins with a length of `u64::MAX`. Tells what [`Walk::end`] would have.
+    /// Ends the walk of a stream, which starts with a length of `u64::MAX`: the archive ends after `archive_len` bytes, and `rest` are its bytes from
+    /// the start of the range that `needs` returns. Returns what [`Walk::end`] would.
     ///
     /// # Errors
     ///
-    /// When it ends where a walk that knew its length would have said so.
+    /// When it ends where a walk with a known length would report an error.
     pub fn end_at(mut self, archive_len: u64, rest: &[u8]) -> Result<ArchiveEnd, TarError> {
         self.archive_len = archive_len;
         if let Some((name, offset, size)) = self.open_end.take().filter(|(_, offset, size)| offset.saturating_add(*size) > archive_len) {
@@ -255,7 +243,7 @@ impl Walk {
         }
     }
 
-    /// The archive ends in what should be a header.
+    /// The archive ends inside of a header.
     fn take_short_block(&mut self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
         if self.position == 0 {
             return Err(self.not_tar());
@@ -270,7 +258,7 @@ impl Walk {
         Err(self.truncated(self.pending.name(), self.position, BLOCK))
     }
 
-    /// Looks for the first byte after the marker that is not zero.
+    /// Searches the first byte after the marker that is not zero.
     fn take_zeros(&mut self, bytes: &[u8]) {
         if let Some(at) = bytes.iter().position(|&byte| byte != 0) {
             let offset = self.position + at as u64;
@@ -291,7 +279,7 @@ impl Walk {
         }
     }
 
-    /// The position is the end of the archive.
+    /// Handles the end of the archive at the position.
     fn note_end(&mut self) {
         let end = match self.zeros {
             Some(offset) if self.position - offset >= MARKER_LEN => ArchiveEnd::Marked { offset },
@@ -331,7 +319,7 @@ impl Walk {
                 return self.leave_extension(len);
             }
         };
-        // Nobody should have to read an empty range.
+        // Callers should not have to read an empty range.
         if len == 0 { self.push(&[]) } else { Ok(None) }
     }
 
@@ -377,7 +365,7 @@ impl Walk {
         Err(unreadable(member, Reason::Sparse))
     }
 
-    /// Goes behind the payload of an entry, which must be there.
+    /// Moves past the payload of an entry, which must be complete.
     fn skip(&mut self, member: &Member) -> Result<(), TarError> {
         if member.size > self.archive_len - self.position {
             let name = Some(member.name.clone());
@@ -390,7 +378,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes to the block behind `len` bytes that lie in the archive. The zeros that fill the last block may be missing.
+    /// Moves to the block after `len` bytes that lie in the archive. The padding of the last block may be missing.
     fn go_behind(&mut self, len: u64) {
         let end = self.position.saturating_add(len);
         let block_end = end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);

@@ -1,14 +1,14 @@
-//! The bytes around the payloads of an archive.
+//! The headers and padding around the payloads of an archive.
 //!
-//! Names and sizes enter, blocks leave; called by the WebDataset sink, which writes header, payload and padding in
-//! turn. Nothing but name and size goes into a header, so equal members make equal archives.
+//! Used by the WebDataset sink, which writes header, payload and padding in turn. A header depends only on name and size, so equal members produce
+//! equal archives.
 
 use super::{BLOCK, BLOCK_LEN};
 
-/// Two blocks of zeros; readers stop here.
+/// Two blocks of zeros, at which readers stop.
 pub const END_OF_ARCHIVE: [u8; 1024] = [0; 1024];
 
-/// What tar writes to a tape at once; archives are filled up to a multiple of it.
+/// The record size of tapes; archives are padded to a multiple of it.
 const RECORD: u64 = 20 * BLOCK;
 
 const NAME_LEN: usize = 100;
@@ -23,8 +23,8 @@ const LONG_NAME: &str = "././@LongLink";
 
 /// The header blocks of a regular file: mtime 0, mode 0644, owner 0 without a name.
 ///
-/// Names beyond 100 bytes get a GNU long-name entry in front, sizes from 8 GiB on are binary: the GNU format as GNU
-/// tar and Python's `tarfile` write and read it. A name ends at its first NUL, so it must not contain one.
+/// Names beyond 100 bytes get a preceding GNU long-name entry, sizes from 8 GiB on are binary: the GNU format as written and read by GNU tar and
+/// Python's `tarfile`. A name ends at its first NUL, so it must not contain one.
 pub fn member_header(name: &str, size: u64) -> Vec<u8> {
     if name.len() <= NAME_LEN {
         return header_block(name.as_bytes(), b'0', 0o644, size);
@@ -39,17 +39,17 @@ pub fn member_header(name: &str, size: u64) -> Vec<u8> {
     blocks
 }
 
-/// What the headers of one archive have in common.
+/// Metadata shared by the headers of one archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberStamp {
     pub mode: u32,
-    /// Of owner and group; at most 31 bytes count.
+    /// Name of owner and group; at most 31 bytes count.
     pub owner: String,
     /// Whole seconds since 1970.
     pub modified: u64,
 }
 
-/// Header blocks of members with one stamp; a header is a copy with name, size and sum filled in.
+/// Header blocks of members with one stamp; each header is a copy with name, size and checksum filled in.
 #[derive(Debug, Clone)]
 pub struct StampedHeaders {
     member: Vec<u8>,
@@ -67,7 +67,7 @@ impl StampedHeaders {
         Self { member, long_name: header_block(LONG_NAME.as_bytes(), b'L', 0, 0) }
     }
 
-    /// Appends what comes before the payload of a member. Long names and sizes are as in [`member_header`].
+    /// Appends the headers before the payload of a member. Long names and sizes are as in [`member_header`].
     pub fn append(&self, name: &str, size: u64, archive: &mut Vec<u8>) {
         let mut start = name.as_bytes();
         if let Some((beginning, _)) = start.split_at_checked(NAME_LEN).filter(|(_, rest)| !rest.is_empty()) {
@@ -96,7 +96,7 @@ fn fill(block: &mut [u8], at: usize, field: &[u8]) {
     }
 }
 
-/// Puts the sum of a header block in its place, which counts as blanks.
+/// Writes the checksum of a header block; its field counts as blanks.
 fn seal(block: &mut [u8]) {
     fill(block, CHECKSUM_AT, b"        ");
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
@@ -109,7 +109,7 @@ pub fn padding(size: u64) -> usize {
     usize::try_from(missing).unwrap_or(0)
 }
 
-/// The zeros that end an archive of which `written` bytes are there: two blocks, then up to a full record of 10,240.
+/// The zeros that end an archive of `written` bytes: two blocks, then padding to a full record of 10,240.
 pub fn end_of_archive(written: u64) -> Vec<u8> {
     let len = END_OF_ARCHIVE.len() as u64;
     let rest = (written % RECORD + len) % RECORD;

@@ -1,30 +1,30 @@
-//! The grammar of both strings: items between commas, each `key` or `key:value`, no key twice.
+//! The grammar of both option strings: comma-separated items, each `key` or `key:value`, without repeated keys.
 
 use super::super::Error;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// The most that a count can be.
+/// Maximal value of a count.
 pub(super) const COUNT_MAX: u32 = i32::MAX as u32;
 
-/// A value may be absent and is then empty.
+/// A missing value is an empty string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Item<'a> {
     pub key: &'a str,
     pub value: &'a str,
 }
 
-/// All items of `text` in their order; their keys are among `known`.
+/// All items of `text` in order; their keys must be in `known`.
 pub(super) fn items<'a>(text: &'a str, known: &[&str]) -> Result<Vec<Item<'a>>, Error> {
     let mut items: Vec<Item<'a>> = Vec::new();
     for text in text.split(',').filter(|item| !item.is_empty()) {
         let (key, value) = text.split_once(':').unwrap_or((text, ""));
         let item = Item { key, value };
         if !known.contains(&key) {
-            return Err(item.refused(format!("no such option, there are {}", known.join(", "))));
+            return Err(item.refused(format!("there is no such option; the options are {}", known.join(", "))));
         }
         if items.iter().any(|earlier| earlier.key == key) {
-            return Err(item.refused("is there more than once"));
+            return Err(item.refused("occurs more than once"));
         }
         items.push(item);
     }
@@ -43,7 +43,7 @@ impl Item<'_> {
         }
     }
 
-    /// For keys that say all by being there.
+    /// For keys without a value.
     pub(super) fn bare(&self) -> Result<(), Error> {
         if self.value.is_empty() { Ok(()) } else { Err(self.no_value("none")) }
     }
@@ -53,13 +53,13 @@ impl Item<'_> {
         values.iter().find(|(name, _)| *name == self.value).map(|(_, value)| *value).ok_or_else(|| self.no_value(expected()))
     }
 
-    /// White space around it and a plus sign are fine.
+    /// Surrounding white space and a plus sign are allowed.
     pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(&self, range: RangeInclusive<T>) -> Result<T, Error> {
         let value = trim(self.value).parse::<i64>().ok().and_then(|value| T::try_from(value).ok());
         value.filter(|value| range.contains(value)).ok_or_else(|| self.no_value(format!("an integer in {}..{}", range.start(), range.end())))
     }
 
-    /// A real number that may end in B, k, K, M, G, T, P or E, rounded; what is above 64 bits is the most that they hold.
+    /// A real number with an optional suffix B, k, K, M, G, T, P or E, rounded, and saturated to 64 bits.
     pub(super) fn bytes(&self, range: RangeInclusive<u64>) -> Result<u64, Error> {
         let (number, shift) = match self.value.char_indices().next_back() {
             Some((at, unit @ ('B' | 'k' | 'K' | 'M' | 'G' | 'T' | 'P' | 'E'))) => (self.value.get(..at).unwrap_or_default(), shift(unit)),
@@ -91,7 +91,7 @@ fn shift(unit: char) -> u32 {
     }
 }
 
-/// The vertical tab is white space to the original.
+/// The original also trims vertical tabs.
 fn trim(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_ascii_whitespace() || character == '\u{b}')
 }

@@ -1,4 +1,4 @@
-//! The strings of options that readers and writers take: `group_size:1,zstd:5`.
+//! The option strings of readers and writers, such as `group_size:1,zstd:5`.
 
 mod grammar;
 mod reader;

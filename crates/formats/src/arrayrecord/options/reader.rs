@@ -1,20 +1,20 @@
-//! What a reader can be told. All of it tunes the original; a reader of ours may take or leave it.
+//! Options of a reader. All of them tune the original implementation; this one may ignore them.
 
 use super::super::Error;
 use super::grammar::{COUNT_MAX, items};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderOptions {
-    /// Bytes of chunks that are fetched at once when records are read in order; 0 is one chunk.
+    /// Bytes of chunks that are fetched together when records are read in order; 0 means one chunk.
     pub readahead_buffer_size: u64,
-    /// Fetches under way when records are read in order; 0 decodes in the calling thread, `None` is the reader's choice.
+    /// Concurrent fetches when records are read in order; 0 decodes in the calling thread, `None` lets the reader choose.
     pub max_parallelism: Option<u32>,
     pub index_storage: IndexStorage,
-    /// Bytes of the footer that are fetched at once.
+    /// Bytes of the footer that are fetched together.
     pub footer_prefetch_bytes: u64,
 }
 
-/// Where the positions of chunks are kept.
+/// Where the positions of chunks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IndexStorage {
     InMemory,

@@ -1,21 +1,21 @@
-//! What a writer can be told, and the string about it that a file keeps.
+//! Options of a writer, and the option string that is stored in a file.
 
 use super::super::Error;
 use super::grammar::{COUNT_MAX, Item, items};
 
-/// How the chunks of a file are made.
+/// How chunks are created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// Records of a chunk.
+    /// Records per chunk.
     pub group_size: u32,
     pub compression: Compression,
-    /// Each chunk begins a block, behind padding.
+    /// Each chunk begins a block, after padding.
     pub pad_to_block_boundary: bool,
-    /// Bytes of a bucket of transposed chunks; `None` for simple chunks.
+    /// Bucket size of transposed chunks in bytes; `None` for simple chunks.
     pub transpose_bucket_size: Option<u64>,
 }
 
-/// Of the data of chunks, with what the codec is told.
+/// The codec of chunk data, with its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compression {
     None,
@@ -64,7 +64,7 @@ impl WriterOptions {
                 DEFAULT if position > 0 => return Err(item.refused("must be the first")),
                 DEFAULT => {}
                 "group_size" => options.group_size = item.integer(1..=COUNT_MAX)?,
-                // These two tell the original's threads how to wait. What they say is checked and has no effect.
+                // These two control waiting in the original's threads. They are checked and have no effect.
                 "max_parallelism" => drop(item.unless_auto(|item| item.integer(1..=COUNT_MAX))?),
                 "saturation_delay_ms" => drop(item.integer(1..=COUNT_MAX)?),
                 "transpose" => transpose = item.one_of(&[("", true), ("true", true), ("false", false)])?,
@@ -84,7 +84,7 @@ impl WriterOptions {
         Ok(options)
     }
 
-    /// As a file keeps it. The parallelism is always 1 there: what a writer makes does not depend on its threads.
+    /// The string that is stored in a file. The parallelism is always 1 there, because the output does not depend on threads.
     #[must_use]
     pub fn recorded(&self) -> String {
         let Self { group_size, compression, pad_to_block_boundary, transpose_bucket_size } = self;
@@ -98,7 +98,7 @@ impl WriterOptions {
 }
 
 impl Compression {
-    /// Of a key that is a codec's.
+    /// Parses the item of a codec.
     fn parse(item: &Item<'_>) -> Result<Self, Error> {
         let bare = item.value.is_empty();
         match item.key {
@@ -249,6 +249,6 @@ mod tests {
         assert_eq!(message("zstd:23"), "Option `zstd` of ArrayRecord: value `23`, expected an integer in -131072..22");
         assert_eq!(message("group_size"), "Option `group_size` of ArrayRecord: has no value, expected an integer in 1..2147483647");
         assert_eq!(message("snappy,zstd"), "Option `zstd` of ArrayRecord: conflicts with `snappy`");
-        assert!(message("gzip:1").starts_with("Option `gzip` of ArrayRecord: no such option, there are default, group_size,"));
+        assert!(message("gzip:1").starts_with("Option `gzip` of ArrayRecord: there is no such option; the options are default, group_size,"));
     }
 }

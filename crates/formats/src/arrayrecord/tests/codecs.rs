@@ -1,11 +1,11 @@
-//! Compressed blocks alone.
+//! Tests of single compressed blocks.
 
 use crate::arrayrecord::Compression;
 use crate::arrayrecord::codec::{Zstd, decompress, stated_len};
 use crate::arrayrecord::encoder::Compressor;
 
 #[test]
-fn bytes_behind_a_compressed_block_are_refused() {
+fn bytes_after_a_compressed_block_are_refused() {
     let compressions = [
         Compression::Snappy,
         Compression::Zstd { level: 3, window_log: 20 },

@@ -1,4 +1,4 @@
-//! Whole files: the ones of the specification to the byte, and every codec back and forth.
+//! Whole files: those of the specification byte for byte, and round trips with every codec.
 
 use super::*;
 use crate::table::TableFile;

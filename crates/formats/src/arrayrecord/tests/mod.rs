@@ -1,4 +1,4 @@
-//! Files in memory, and what they read back as.
+//! Helpers to write and read files in memory.
 
 mod codecs;
 mod files;

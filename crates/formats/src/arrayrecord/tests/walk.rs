@@ -1,4 +1,4 @@
-//! Walks over whole files: every chunk is met, and every changed byte is noticed.
+//! Walks over whole files: every chunk is visited, and every changed byte is detected.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn walk_meets_signature_chunks_footer_padding_and_postscript() {
 }
 
 #[test]
-fn changed_byte_is_noticed_wherever_it_is() {
+fn every_changed_byte_is_detected() {
     let options = WriterOptions { compression: Compression::None, ..WriterOptions::default() };
     let bytes = write(&records(), &options);
     assert!(walked(bytes.clone()).iter().all(Result::is_ok));
@@ -44,7 +44,7 @@ fn changed_byte_is_noticed_wherever_it_is() {
 }
 
 #[test]
-fn damage_behind_a_sound_header_tells_where_the_next_chunk_begins() {
+fn damage_after_a_sound_header_gives_the_begin_of_the_next_chunk() {
     let mut bytes = write(&records(), &WriterOptions { compression: Compression::None, ..WriterOptions::default() });
     let sound = walked(bytes.clone());
     bytes[65_536] ^= 1;

@@ -1,18 +1,18 @@
-//! Buckets, which are compressed each for itself, and the buffers that they hold.
+//! Individually compressed buckets and the buffers that they contain.
 
 use super::super::codec::{Zstd, decompress};
 use super::super::{Codec, Fault};
 use super::{split_off, stated};
 use std::borrow::Cow;
 
-/// All buckets in plain, one behind the other.
+/// The concatenated decompressed buckets.
 pub(super) struct Buckets<'a> {
     bytes: Cow<'a, [u8]>,
     lens: Vec<usize>,
 }
 
 impl<'a> Buckets<'a> {
-    /// Takes the buckets from the start of `data`; together they decompress to at most `limit` bytes. Also gives what is behind them.
+    /// Reads the buckets at the start of `data`, which must decompress to at most `limit` bytes. Also returns the rest of `data`.
     pub(super) fn read(codec: Codec, data: &'a [u8], compressed_lens: &[u64], limit: u64, zstd: &mut Zstd) -> Result<(Self, &'a [u8]), Fault> {
         let mut rest = data;
         let mut blocks = Vec::with_capacity(compressed_lens.len());
@@ -41,7 +41,7 @@ impl<'a> Buckets<'a> {
         Ok((Self { bytes: Cow::Owned(bytes), lens }, rest))
     }
 
-    /// No buffer reaches from one bucket into the next, and all of each bucket is in buffers.
+    /// Splits the buckets into buffers. A buffer may not cross buckets, and every byte must belong to a buffer.
     pub(super) fn buffers(&self, lens: &[u64]) -> Result<Vec<&[u8]>, Fault> {
         let mut rest = self.bytes.as_ref();
         let mut ahead = self.lens.iter();

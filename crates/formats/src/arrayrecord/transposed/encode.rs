@@ -1,9 +1,9 @@
-//! Transposed chunks whose records are not taken apart: each is opaque. Any reader takes them; fields apart would be smaller, and no different to read.
+//! Transposed chunks with opaque records, which all readers accept; splitting records into fields would save space.
 
 use super::super::encoder::Compressor;
 use super::super::{Fault, varint};
 
-/// Appends the data of a chunk of at least one record. `values` are the records one behind the other.
+/// Appends the data of a chunk with at least one record. `values` are the concatenated records.
 pub(in super::super) fn encode(
     lengths: &[u64],
     values: &[u8],
@@ -15,7 +15,7 @@ pub(in super::super) fn encode(
     bucket.clear();
     block.clear();
     let transitions = lengths.len().checked_sub(1).ok_or(Fault::Malformed("no records"))?;
-    // Readers begin with the last record.
+    // Readers start with the last record.
     let mut rest = values;
     for &length in lengths.iter().rev() {
         let limit = u64::from(u32::MAX);
@@ -33,11 +33,11 @@ pub(in super::super) fn encode(
     compressor.append(bucket, block)?;
 
     let mut header = Vec::new();
-    // Buckets and buffers, and their lengths.
+    // Numbers of buckets and buffers, and their lengths.
     for number in [1, 2, block.len() as u64, values.len() as u64, (bucket.len() - values.len()) as u64] {
         varint::write(number, &mut header);
     }
-    // One state: opaque, leads to itself, has the first buffer, and is where the machine begins.
+    // A single state: opaque, followed by itself, using the first buffer, and initial.
     header.extend_from_slice(&[1, 1, 0, 0, 0]);
     bucket.clear();
     compressor.append(&header, bucket)?;
@@ -46,7 +46,7 @@ pub(in super::super) fn encode(
     out.extend_from_slice(bucket);
     out.extend_from_slice(block);
 
-    // A byte stands for up to four steps, and says how many follow its first.
+    // Each byte encodes up to four steps: one and the number of those that follow.
     let mut bytes = vec![3; transitions / 4];
     bytes.extend((transitions % 4).checked_sub(1).and_then(|further| u8::try_from(further).ok()));
     compressor.append(&bytes, out)

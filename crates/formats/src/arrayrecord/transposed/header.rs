@@ -1,4 +1,4 @@
-//! The header: how long the parts are, and the states of the machine.
+//! The header: the lengths of the parts, and the states of the machine.
 
 use super::super::{Fault, varint};
 
@@ -6,44 +6,44 @@ pub(super) struct Header {
     pub bucket_lens: Vec<u64>,
     pub buffer_lens: Vec<u64>,
     pub states: Vec<State>,
-    /// Where the machine begins.
+    /// The initial state.
     pub first: State,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     pub action: Action,
-    /// After this state comes `next`, without a byte that says so.
+    /// `next` follows without a transition byte.
     pub implicit: bool,
-    /// As it stands in records.
+    /// As encoded in records.
     pub tag: u32,
-    /// There is such a state.
+    /// Index of an existing state.
     pub next: u32,
-    /// There is such a buffer, if the action needs one.
+    /// Index of an existing buffer, if the action needs one.
     pub buffer: u32,
 }
 
-/// What is put before that which is there already.
+/// What a state prepends to the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
-    /// A record that is not taken apart.
+    /// A record stored without splitting it.
     Opaque,
-    /// Before it is another record.
+    /// Starts the preceding record.
     MessageStart,
-    /// Length and tag of the submessage that was opened last.
+    /// Length and tag of the innermost open submessage.
     SubmessageStart,
     /// Opens a submessage.
     SubmessageEnd,
-    /// A tag and a number of so many bytes.
+    /// A tag and a varint of this many bytes.
     Varint(u8),
-    /// A tag and a number of one byte, which is this.
+    /// A tag and this one-byte varint.
     Inline(u8),
-    /// A tag and so many bytes.
+    /// A tag and this many bytes.
     Fixed(u8),
-    /// A tag, a length, and so many bytes.
+    /// A tag, a length, and that many bytes.
     Delimited,
-    /// A tag; of the start or end of a group.
+    /// The tag of a group's start or end.
     Tag,
 }
 
@@ -51,13 +51,13 @@ const NO_OPERATION: u32 = 0;
 const OPAQUE: u32 = 1;
 const SUBMESSAGE_START: u32 = 2;
 const MESSAGE_START: u32 = 3;
-/// Up to here tags have meanings of their own, as there is no field 0.
+/// Lower tags have special meanings, because there is no field 0.
 const FIRST_TAG: u32 = 8;
 
 const WIRE_TYPE: u32 = 7;
 const VARINT: u32 = 0;
 const SUBMESSAGE_END: u32 = 6;
-/// From the wire type of a submessage's end to the one that its tag has in records.
+/// Converts the wire type of a submessage's end to that of its tag in records.
 const TO_DELIMITED: u32 = 4;
 /// Lower subtypes are lengths.
 const INLINE: u8 = 10;
@@ -85,7 +85,7 @@ impl Header {
         let first = numbers.index(states.len(), "no first state")?;
         let first = *states.get(first as usize).ok_or(Fault::Malformed("no first state"))?;
         if !numbers.0.is_empty() {
-            return Err(Fault::Malformed("bytes behind the header of a transposed chunk"));
+            return Err(Fault::Malformed("bytes after the header of a transposed chunk"));
         }
         refuse_cycles(&states)?;
         Ok(Self { bucket_lens, buffer_lens, states, first })
@@ -120,7 +120,7 @@ impl State {
         let states = u64::from(num_states);
         let implicit = next >= states;
         let next = if implicit { next - states } else { next };
-        let next = u32::try_from(next).ok().filter(|next| *next < num_states).ok_or(Fault::Malformed("state leads to no state"))?;
+        let next = u32::try_from(next).ok().filter(|next| *next < num_states).ok_or(Fault::Malformed("state leads to a missing state"))?;
         Ok(Self { action, implicit, tag, next, buffer: 0 })
     }
 }
@@ -131,16 +131,16 @@ impl Action {
     }
 }
 
-/// A machine that runs in a circle without taking a byte would not end.
+/// Rejects cycles that consume no byte, because the machine would not stop.
 fn refuse_cycles(states: &[State]) -> Result<(), Fault> {
-    // The walk in which each state was first met; 0 is none.
+    // The walk that first visited each state; 0 for none.
     let mut met = vec![0u32; states.len()];
     for (walk, mut state) in (1..).zip(states) {
         while state.implicit {
             let next = state.next as usize;
             let (Some(mark), Some(behind)) = (met.get_mut(next), states.get(next)) else { break };
             if *mark == walk {
-                return Err(Fault::Malformed("states lead in a circle"));
+                return Err(Fault::Malformed("states form a cycle"));
             }
             if *mark != 0 {
                 break;
@@ -152,7 +152,7 @@ fn refuse_cycles(states: &[State]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is left of a run of numbers.
+/// The rest of a run of varints.
 struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {
@@ -168,7 +168,7 @@ impl Numbers<'_> {
         Ok(*byte)
     }
 
-    /// Each number has a byte at least, so no more are believed in than there are bytes.
+    /// Each number has at least one byte, so a list longer than the rest is rejected.
     fn list(&mut self, len: u64) -> Result<Vec<u64>, Fault> {
         let truncated = Fault::Truncated { what: "list in the header of a transposed chunk", needed: len, found: self.0.len() as u64 };
         let len = usize::try_from(len).ok().filter(|len| *len <= self.0.len()).ok_or(truncated)?;

@@ -1,23 +1,23 @@
-//! The machine that puts records together, from the last field of the last record to the first of the first.
+//! The state machine that assembles records, from the last field of the last record to the first field of the first.
 
 use super::super::{Fault, varint};
 use super::header::{Action, Header, State};
 use super::output::Output;
 
-/// States that do nothing, one after the other. Original writers reach far ones through a tree of them, in which 63 lead on from each.
+/// Maximal number of consecutive idle states. Original writers reach distant states through a tree of them with a fan-out of 63.
 const IDLE_MAX: u32 = 64;
 
 struct Machine<'a> {
     states: &'a [State],
-    /// What is left of each.
+    /// The rest of each buffer.
     buffers: Vec<&'a [u8]>,
     output: Output,
-    /// Bytes from the start of each record to the end of all, last record first.
+    /// Distance of each record's start from the end of the output, last record first.
     starts: Vec<usize>,
-    /// Submessages: bytes from the end of each to the end of all, and its tag.
+    /// Open submessages: the distance of each one's end from the end of the output, and its tag.
     open: Vec<(usize, u32)>,
     num_records: usize,
-    /// States in a row that did nothing and took no byte.
+    /// Consecutive steps that neither did anything nor consumed a byte.
     idle: u32,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn run(
     let mut machine = Machine { states: &header.states, buffers, output, starts: Vec::new(), open: Vec::new(), num_records, idle: 0 };
     let mut transitions = transitions.iter();
     let mut state = header.first;
-    // Steps to come that take no byte. To leave an implicit state is none of them, but one has to be there for it.
+    // Remaining steps without a transition byte. Leaving an implicit state does not count, but requires one to be left.
     let mut free = u8::from(state.implicit);
     loop {
         machine.act(state)?;
@@ -51,16 +51,17 @@ pub(super) fn run(
 
 impl<'a> Machine<'a> {
     fn state(&self, index: u32) -> Result<State, Fault> {
-        self.states.get(index as usize).copied().ok_or(Fault::Malformed("transition to no state"))
+        self.states.get(index as usize).copied().ok_or(Fault::Malformed("transition to a missing state"))
     }
 
     fn act(&mut self, state: State) -> Result<(), Fault> {
         self.idle = if state.action == Action::Nothing { self.idle + 1 } else { 0 };
         match state.action {
-            Action::Nothing if self.idle > IDLE_MAX => return Err(Fault::Malformed("states that do nothing lead from one to the other")),
+            Action::Nothing if self.idle > IDLE_MAX => return Err(Fault::Malformed("too many idle states in a row")),
             Action::Nothing => {}
             Action::Opaque => {
-                let (len, rest) = self.buffers.last().and_then(|lens| varint::read(lens)).ok_or(Fault::Malformed("no length of an opaque record"))?;
+                let (len, rest) =
+                    self.buffers.last().and_then(|lens| varint::read(lens)).ok_or(Fault::Malformed("opaque record without a length"))?;
                 if let Some(lens) = self.buffers.last_mut() {
                     *lens = rest;
                 }
@@ -70,12 +71,12 @@ impl<'a> Machine<'a> {
             }
             Action::MessageStart => self.start_record()?,
             Action::SubmessageStart => {
-                let (end, tag) = self.open.pop().ok_or(Fault::Malformed("start of a submessage that has no end"))?;
+                let (end, tag) = self.open.pop().ok_or(Fault::Malformed("submessage start without an end"))?;
                 self.output.put_number((self.output.filled() - end) as u64)?;
                 self.output.put_number(u64::from(tag))?;
             }
             Action::SubmessageEnd => {
-                // Each will need a tag and a length.
+                // Each needs a tag and a length.
                 if self.open.len() >= self.output.room() / 2 {
                     return Err(Fault::Malformed("more submessages than there is room for"));
                 }
@@ -101,7 +102,7 @@ impl<'a> Machine<'a> {
             }
             Action::Delimited => {
                 let buffer = self.buffers.get(state.buffer as usize).copied().unwrap_or_default();
-                let (len, rest) = varint::read(buffer).ok_or(Fault::Malformed("length of a field is no number"))?;
+                let (len, rest) = varint::read(buffer).ok_or(Fault::Malformed("length of a field is not a valid number"))?;
                 let value = self.take(state, len.saturating_add((buffer.len() - rest.len()) as u64))?;
                 self.output.put(value)?;
                 self.put_tag(state)?;
@@ -139,11 +140,11 @@ impl<'a> Machine<'a> {
             return Err(Fault::Mismatch { what: "number of records", value: starts.len() as u64, expected: num_records as u64 });
         }
         let bytes = output.finish()?;
-        // No submessage is open now: behind the start of the first record there was no room for one.
+        // No submessage is open now: there was no room for one after the start of the first record.
         if starts.pop().unwrap_or(0) != bytes.len() {
             return Err(Fault::Malformed("fields before the first record"));
         }
-        // Each other one begins where its predecessor ends.
+        // Each of the other records begins where the preceding one ends.
         let mut ends: Vec<usize> = starts.into_iter().rev().map(|start| bytes.len() - start).collect();
         if num_records > 0 {
             ends.push(bytes.len());

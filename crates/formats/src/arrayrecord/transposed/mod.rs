@@ -1,8 +1,9 @@
-//! Chunks that were taken apart into the fields of their records, so that like stands beside like and compresses well.
+//! Chunks whose records are split into fields, so that similar values are stored together and compress well.
 //!
-//! Fields of one kind lie in one buffer, buffers lie in compressed buckets; a state machine, driven by one byte for some of its steps, puts them together
-//! again, last record first. The invariants: nothing is allocated for a number of the file before it is compared with the bytes that are there or with
-//! what records of the promised size can need; each step of the machine gives bytes or records, takes a byte, or is one of a few.
+//! Values of one field are stored in one buffer, and buffers in compressed buckets. A state machine, driven by transition bytes, reassembles the
+//! records, last record first. The invariants: no allocation depends on a number in the file before it is checked against the available bytes or the
+//! needs of the stated decoded size; and each step of the machine produces bytes or records, consumes a byte, or is one of a bounded number of idle
+//! steps.
 
 mod buckets;
 mod encode;
@@ -20,17 +21,17 @@ use std::borrow::Cow;
 
 pub(super) use encode::encode;
 
-/// What is granted to a chunk that is too small to need it, and more than any needs besides what grows with its records.
+/// Granted to every chunk; beyond this, limits grow with the records.
 const FLOOR: u64 = 64 << 10;
-/// Of a header; there are twenty bytes of memory for each of its bytes.
+/// Limit for a header, which takes twenty bytes of memory for each of its bytes.
 const HEADER_MAX: u64 = 64 << 20;
 
-/// All records one behind the other, and where each ends. `num_records` and `decoded_size` are those of the chunk's header; the caller has bounded both.
+/// The concatenated records, and the end of each. `num_records` and `decoded_size` come from the chunk's header; the caller has bounded both.
 pub(super) fn decode(data: &[u8], num_records: usize, decoded_size: usize, zstd: &mut Zstd) -> Result<(Vec<u8>, Vec<usize>), Fault> {
     let limits = Limits::of(num_records as u64, decoded_size as u64);
     let (&codec, rest) = data.split_first().ok_or(Fault::Malformed("no data"))?;
     let codec = Codec::of(codec)?;
-    let (header_len, rest) = varint::read(rest).ok_or(Fault::Malformed("length of the header is no number"))?;
+    let (header_len, rest) = varint::read(rest).ok_or(Fault::Malformed("length of the header is not a valid number"))?;
     let (header, rest) = split_off("header of a transposed chunk", header_len, rest)?;
     let header = Header::parse(&decompressed("header of a transposed chunk", codec, header, limits.header, zstd)?)?;
     let (buckets, transitions) = buckets::Buckets::read(codec, rest, &header.bucket_lens, limits.buckets, zstd)?;
@@ -39,7 +40,7 @@ pub(super) fn decode(data: &[u8], num_records: usize, decoded_size: usize, zstd:
     machine::run(&header, buffers, &transitions, num_records, decoded_size)
 }
 
-/// The most bytes that each part can have once it is decompressed.
+/// Maximal decompressed size of each part.
 struct Limits {
     header: u64,
     buckets: u64,
@@ -48,14 +49,14 @@ struct Limits {
 
 impl Limits {
     fn of(num_records: u64, decoded_size: u64) -> Self {
-        // A step that is not idle gives a record or a byte.
+        // A step that is not idle produces a record or a byte.
         let steps = decoded_size.saturating_add(num_records);
         Self {
-            // Each state serves a step; its tag, edge, subtype, buffer and that buffer's length have hardly more bytes than eight times what it gives.
+            // Each state serves a step; its tag, edge, subtype, buffer and buffer length rarely exceed eight bytes per produced byte.
             header: steps.saturating_mul(8).saturating_add(FLOOR).min(HEADER_MAX),
-            // All that is in a buffer becomes bytes of a record, but for the lengths of opaque ones.
+            // All bytes in buffers become bytes of records, except the lengths of opaque records.
             buckets: decoded_size.saturating_add(num_records.saturating_mul(10)),
-            // Original writers go over one or two idle states where an edge is far; in a large chunk not at every step.
+            // Original writers use one or two idle states for a distant edge; in a large chunk not in every step.
             transitions: steps.saturating_mul(4).saturating_add(FLOOR).min(decoded_size.max(MAX_DECODED_BYTES)),
         }
     }
@@ -66,7 +67,7 @@ fn split_off<'a>(what: &'static str, len: u64, bytes: &'a [u8]) -> Result<(&'a [
     usize::try_from(len).ok().and_then(|len| bytes.split_at_checked(len)).ok_or_else(truncated)
 }
 
-/// A block in plain, if that has at most `limit` bytes.
+/// Decompresses a block of at most `limit` bytes.
 fn decompressed<'a>(what: &'static str, codec: Codec, block: &'a [u8], limit: u64, zstd: &mut Zstd) -> Result<Cow<'a, [u8]>, Fault> {
     let (len, input) = stated(codec, block)?;
     let too_large = Fault::TooLarge { what, value: len, limit };
@@ -79,7 +80,7 @@ fn decompressed<'a>(what: &'static str, codec: Codec, block: &'a [u8], limit: u6
     Ok(Cow::Owned(output))
 }
 
-/// The length that a block states, and what is behind it. No codec makes no bytes at all, not even of nothing; yet one would take them for that.
+/// The stated length of a block, and the rest. No codec produces an empty block, even for empty data, but one would accept it.
 fn stated(codec: Codec, block: &[u8]) -> Result<(u64, &[u8]), Fault> {
     let (len, input) = stated_len(codec, block)?;
     if codec != Codec::None && input.is_empty() {

@@ -1,10 +1,10 @@
-//! Records in the making, from the last byte to the first.
+//! A buffer that is filled with records from the last byte to the first.
 
 use super::super::Fault;
 
 pub(super) struct Output {
     bytes: Vec<u8>,
-    /// Bytes at the start that are not filled yet.
+    /// Unfilled bytes at the start.
     room: usize,
 }
 
@@ -21,7 +21,7 @@ impl Output {
         self.room
     }
 
-    /// The next bytes to be filled.
+    /// The next bytes to fill.
     pub(super) fn extend(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         let end = self.room;
         self.room = end.checked_sub(len).ok_or(Fault::Malformed("records are longer than their chunk"))?;
@@ -46,7 +46,7 @@ impl Output {
         Ok(())
     }
 
-    /// Only what is full is given away.
+    /// Only a full buffer is returned.
     pub(super) fn finish(self) -> Result<Vec<u8>, Fault> {
         if self.room == 0 {
             return Ok(self.bytes);

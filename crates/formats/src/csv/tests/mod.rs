@@ -16,11 +16,11 @@ fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
     Arc::new(Schema::new(fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect::<Vec<_>>()))
 }
 
-/// Inferred, opened and read whole, in blocks of about `block_bytes`.
+/// The rows of `text`, inferred, opened and read in blocks of about `block_bytes`.
 fn table(text: impl AsRef<[u8]>, options: &CsvOptions, block_bytes: u64) -> Result<RecordBatch, TableError> {
     let object = memory("a.csv", text);
-    let schema = infer(&[Arc::clone(&object)], options)?;
-    read_all(&CsvFile::open_with_blocks(object, &schema, options.clone(), block_bytes)?)
+    let inferred = infer(&[Arc::clone(&object)], options)?;
+    read_all(&CsvFile::open_with_blocks(object, inferred.schema(), options.clone(), block_bytes)?)
 }
 
 fn read_all(file: &CsvFile) -> Result<RecordBatch, TableError> {

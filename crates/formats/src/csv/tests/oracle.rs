@@ -1,4 +1,4 @@
-//! Tables written by arrow-csv, and bytes of any kind.
+//! Tables written by arrow-csv, and arbitrary bytes.
 
 use super::*;
 use crate::csv::borders::CsvBorders;

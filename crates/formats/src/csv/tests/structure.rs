@@ -42,8 +42,8 @@ fn nulls_are_those_of_pyarrow() {
 fn files_without_rows_have_no_blocks() {
     for text in ["", "\n", "\u{feff}", "a,b", "a,b\n", "a,b\r\n\r\n"] {
         let object = memory("a.csv", text);
-        let schema = infer(&[Arc::clone(&object)], &CsvOptions::default()).expect("no error");
-        let file = CsvFile::open(object, &schema, CsvOptions::default()).expect("a file");
+        let inferred = infer(&[Arc::clone(&object)], &CsvOptions::default()).expect("no error");
+        let file = CsvFile::open(object, inferred.schema(), CsvOptions::default()).expect("a file");
         assert!(file.blocks().is_empty(), "{text:?}");
     }
 }
@@ -95,14 +95,14 @@ fn options_and_types_that_make_no_sense_are_refused() {
 fn a_file_that_changes_after_it_was_opened_is_an_error() {
     use crate::records::{BLOCK_BYTES, BadLines};
     let _ = (BLOCK_BYTES, BadLines::Error);
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("a.csv");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.csv");
     std::fs::write(&path, "a\n1\n2\n3\n").expect("room");
     let name = path.display().to_string();
     let object = shardmill_storage::store_of(&name).expect("a store").open(&name).expect("a file");
     let file = CsvFile::open(object, &schema(&[("a", DataType::Int64)]), CsvOptions::default()).expect("a file");
     std::fs::write(&path, "a\n1\n223\n").expect("room");
-    assert!(matches!(file.read(0, &[0], None), Err(TableError::Csv(Error::Changed { found: 2, expected: 3, .. }))));
+    assert!(matches!(file.read(0, &[0], None), Err(TableError::Text(Error::Changed { found: 2, expected: 3, .. }))));
     std::fs::write(&path, "a\n1").expect("room");
-    assert!(matches!(file.read(0, &[0], None), Err(TableError::Csv(Error::Storage(_)))));
+    assert!(matches!(file.read(0, &[0], None), Err(TableError::Text(Error::Storage(_)))));
 }

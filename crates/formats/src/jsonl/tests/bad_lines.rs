@@ -11,23 +11,23 @@ fn error(text: impl AsRef<[u8]>) -> String {
 
 #[test]
 fn an_error_names_file_line_and_field() {
-    assert_eq!(error("{\"a\": 1}\r\n\r\n{\"a\": 1.5}\n"), "Line 3 of `a.jsonl`: 1.5 in field `a` is no Int64");
-    assert_eq!(error("{\"a\": \"5\"}"), "Line 1 of `a.jsonl`: \"5\" in field `a` is no Int64");
-    assert_eq!(error("{\"b\": 5}"), "Line 1 of `a.jsonl`: 5 in field `b` is no Utf8");
-    assert_eq!(error("{\"a\": 9223372036854775808}"), "Line 1 of `a.jsonl`: 9223372036854775808 in field `a` is no Int64");
-    assert_eq!(error(b"{\"b\": \"\xff\"}"), "Line 1 of `a.jsonl`: field `b` is not valid UTF-8");
+    assert_eq!(error("{\"a\": 1}\r\n\r\n{\"a\": 1.5}\n"), "Line 3 of `a.jsonl`: `1.5` in column `a` is not a valid Int64");
+    assert_eq!(error("{\"a\": \"5\"}"), "Line 1 of `a.jsonl`: `\"5\"` in column `a` is not a valid Int64");
+    assert_eq!(error("{\"b\": 5}"), "Line 1 of `a.jsonl`: `5` in column `b` is not a valid Utf8");
+    assert_eq!(error("{\"a\": 9223372036854775808}"), "Line 1 of `a.jsonl`: `9223372036854775808` in column `a` is not a valid Int64");
+    assert_eq!(error(b"{\"b\": \"\xff\"}"), "Line 1 of `a.jsonl`: column `b` is not valid UTF-8");
     assert_eq!(error("{\"a\": 1, \"a\": 2}"), "Line 1 of `a.jsonl` has the field `a` twice");
-    assert_eq!(error("[1]"), "Line 1 of `a.jsonl` is no object");
-    assert_eq!(error("{\"a\": 1}{\"a\": 2}"), "Line 1 of `a.jsonl` is no JSON at byte 9: expected the end of the line");
-    assert_eq!(error("{\n\"a\": 1\n}\n"), "Line 1 of `a.jsonl` is no JSON at byte 2: expected a string");
-    assert_eq!(error("{\"a\": 01}"), "Line 1 of `a.jsonl` is no JSON at byte 9: expected a number");
-    assert_eq!(error("{\"a\": NaN}"), "Line 1 of `a.jsonl` is no JSON at byte 7: expected a value");
-    assert_eq!(error("{\"a\": 1"), "Line 1 of `a.jsonl` is no JSON at byte 8: expected a comma or a closing brace");
-    assert_eq!(error("{\"b\": \"\\ud800\"}"), "Line 1 of `a.jsonl` is no JSON at byte 14: expected four hexadecimal digits");
-    assert_eq!(error("{\"b\": \"tab\there\"}"), "Line 1 of `a.jsonl` is no JSON at byte 11: expected no control character in a string");
+    assert_eq!(error("[1]"), "Line 1 of `a.jsonl` is not an object");
+    assert_eq!(error("{\"a\": 1}{\"a\": 2}"), "Line 1 of `a.jsonl` is not valid JSON at byte 9: expected the end of the line");
+    assert_eq!(error("{\n\"a\": 1\n}\n"), "Line 1 of `a.jsonl` is not valid JSON at byte 2: expected a string");
+    assert_eq!(error("{\"a\": 01}"), "Line 1 of `a.jsonl` is not valid JSON at byte 9: expected a number");
+    assert_eq!(error("{\"a\": NaN}"), "Line 1 of `a.jsonl` is not valid JSON at byte 7: expected a value");
+    assert_eq!(error("{\"a\": 1"), "Line 1 of `a.jsonl` is not valid JSON at byte 8: expected a comma or a closing brace");
+    assert_eq!(error("{\"b\": \"\\ud800\"}"), "Line 1 of `a.jsonl` is not valid JSON at byte 14: expected four hexadecimal digits");
+    assert_eq!(error("{\"b\": \"tab\there\"}"), "Line 1 of `a.jsonl` is not valid JSON at byte 11: expected no control character in a string");
     let nested = schema(&[("p", DataType::new_list(DataType::Int64, true))]);
     let error = read_all(&open("{\"p\": [1, \"x\"]}", &nested, BadLines::Error, 9)).expect_err("a bad value");
-    assert_eq!(error.to_string(), "Line 1 of `a.jsonl`: \"x\" in field `p[1]` is no Int64");
+    assert_eq!(error.to_string(), "Line 1 of `a.jsonl`: `\"x\"` in column `p[1]` is not a valid Int64");
 }
 
 const TEXT: &str = "{\"a\": 1, \"b\": \"x\"}\n\n{\"a\": \"y\", \"b\": \"z\"}\n{\"a\": 2, \"b\": \n {\"a\": 3}\n";
@@ -37,8 +37,10 @@ fn skipped_lines_are_counted_and_listed() {
     for block_bytes in [1, 30, 1000] {
         let file = open(TEXT, &two(), BadLines::Skip, block_bytes);
         let line = |line, reason: &str| BadLine { line, reason: reason.to_owned() };
-        let expected =
-            [line(3, "Line 3 of `a.jsonl`: \"y\" in field `a` is no Int64"), line(4, "Line 4 of `a.jsonl` is no JSON at byte 15: expected a value")];
+        let expected = [
+            line(3, "Line 3 of `a.jsonl`: `\"y\"` in column `a` is not a valid Int64"),
+            line(4, "Line 4 of `a.jsonl` is not valid JSON at byte 15: expected a value"),
+        ];
         assert_eq!((file.quarantine().count, file.quarantine().lines.as_slice()), (2, expected.as_slice()));
         assert_eq!(read_all(&file).expect("rows"), by_arrow_json("{\"a\": 1, \"b\": \"x\"}\n{\"a\": 3}", &two()));
     }
@@ -63,12 +65,12 @@ fn bad_values_are_null_where_asked_for() {
 fn deep_nesting_is_refused_and_does_not_exhaust_the_stack() {
     let deep = format!("{{\"other\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(error(&deep).contains("expected at most 128 levels"));
-    assert_eq!(infer(&[memory("a.jsonl", &deep)], &JsonlOptions::default()).expect("nothing").fields().len(), 0);
+    assert_eq!(infer(&[memory("a.jsonl", &deep)], &JsonlOptions::default()).expect("nothing").schema().fields().len(), 0);
 }
 
 #[test]
 fn types_that_json_cannot_hold_are_refused() {
     let map = schema(&[("a", DataType::Duration(arrow_schema::TimeUnit::Second))]);
     let error = JsonlFile::open(memory("a.jsonl", ""), &map, JsonlOptions::default()).expect_err("a duration");
-    assert!(error.to_string().starts_with("Field `a` cannot be Duration"), "{error}");
+    assert!(error.to_string().starts_with("Column `a` cannot be Duration"), "{error}");
 }

@@ -1,5 +1,6 @@
 mod bad_lines;
 mod inference;
+mod late;
 mod oracle;
 
 use super::*;

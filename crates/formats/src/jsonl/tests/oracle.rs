@@ -1,4 +1,4 @@
-//! Tables written and read by arrow-json, and bytes of any kind.
+//! Tables written and read by arrow-json, and arbitrary bytes.
 
 use super::*;
 use arrow_array::builder::{Float64Builder, ListBuilder};
@@ -78,7 +78,7 @@ proptest! {
         let bytes = bytes.concat();
         let fields = schema(&[("a", DataType::Int64), ("b", DataType::Utf8), ("t", DataType::Timestamp(TimeUnit::Second, None))]);
         for bad_lines in [BadLines::Null, BadLines::Skip, BadLines::Error] {
-            // An array that is not whole cannot be opened.
+            // A truncated array cannot be opened.
             let rows = |block_bytes| {
                 let options = JsonlOptions { bad_lines, ..JsonlOptions::default() };
                 let file = JsonlFile::open_with_blocks(memory("a.jsonl", &bytes), &fields, options, block_bytes).ok()?;

@@ -1,10 +1,10 @@
-//! Values of one column on their way into an Arrow array. Nothing is allocated for a single value.
+//! Builds the Arrow array of one column. Nothing is allocated for a single value.
 
 use super::layout::take_array_apart;
 use crate::mds::Number;
 use crate::mds::encoding::Encoding;
 use crate::mds::read::head::word;
-use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeListArray, ListArray, PrimitiveArray, types};
+use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeListArray, ListArray, make_array, new_empty_array};
 use arrow_buffer::{Buffer, MutableBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) enum Builder {
         shape: Vec<u32>,
         values: MutableBuffer,
     },
-    /// Arrays of one number of dimensions; a level has one offset more than it has lists.
+    /// Arrays with the same number of dimensions; each level has one offset more than lists.
     Arrays {
         encoding: Encoding,
         number: Number,
@@ -44,7 +44,7 @@ pub(super) enum Builder {
 }
 
 impl Builder {
-    /// `bytes` is about how many the values have, all together.
+    /// `bytes` is the approximate total size of the values.
     pub(super) fn new(encoding: &Encoding, known: Option<(Number, usize)>, rows: usize, bytes: usize) -> Self {
         match encoding {
             Encoding::Int => Self::Numbers { number: Number::Int64, values: MutableBuffer::with_capacity(rows * 8) },
@@ -105,8 +105,10 @@ impl Builder {
             Self::BlobLists { has_placeholder, lists, ends, values } => {
                 let start = if *has_placeholder { 4 } else { 0 };
                 let count = word(value, start).and_then(|count| usize::try_from(count).ok()).ok_or("it has no count")?;
-                let table =
-                    count.checked_mul(4).and_then(|len| value.get(start + 4..(start + 4).checked_add(len)?)).ok_or("its sizes end behind it")?;
+                let table = count
+                    .checked_mul(4)
+                    .and_then(|len| value.get(start + 4..(start + 4).checked_add(len)?))
+                    .ok_or("its sizes extend past its end")?;
                 let blobs = value.get(start + 4 + table.len()..).unwrap_or_default();
                 let mut position = 0_usize;
                 for size in table.chunks_exact(4).filter_map(|size| word(size, 0)) {
@@ -124,7 +126,7 @@ impl Builder {
     }
 
     /// # Errors
-    /// For text that is not UTF-8, with the row that has it.
+    /// For text that is not UTF-8, with its row.
     pub(super) fn finish(self) -> Result<ArrayRef, (Option<usize>, ArrowError)> {
         if let Self::Views { values, views, is_text: true } = self {
             let bytes = BinaryViewArray::try_new(ScalarBuffer::from(views), vec![Buffer::from_vec(values)], None).map_err(|source| (None, source))?;
@@ -139,9 +141,9 @@ impl Builder {
         let item = |array: &ArrayRef| Arc::new(Field::new_list_field(array.data_type().clone(), true));
         Ok(match self {
             Self::Views { values, views, .. } => Arc::new(BinaryViewArray::try_new(ScalarBuffer::from(views), vec![Buffer::from_vec(values)], None)?),
-            Self::Numbers { number, values } => numbers(number, values),
+            Self::Numbers { number, values } => numbers(number, values)?,
             Self::Grids { number, shape, values } => {
-                let mut array = numbers(number, values);
+                let mut array = numbers(number, values)?;
                 for dimension in shape.into_iter().rev() {
                     let width = i32::try_from(dimension).map_err(|_above| ArrowError::InvalidArgumentError(TOO_LARGE.to_owned()))?;
                     array = Arc::new(FixedSizeListArray::try_new(item(&array), width, array, None)?);
@@ -149,7 +151,7 @@ impl Builder {
                 array
             }
             Self::Arrays { number, levels, values, .. } => {
-                let mut array = numbers(number, values);
+                let mut array = numbers(number, values)?;
                 for level in levels.into_iter().rev() {
                     array = Arc::new(ListArray::try_new(item(&array), offsets(level), array, None)?);
                 }
@@ -165,25 +167,8 @@ impl Builder {
 
 const TOO_LARGE: &str = "its values are too large for one Arrow array";
 
-fn numbers(number: Number, values: MutableBuffer) -> ArrayRef {
-    let values = Buffer::from(values);
-    macro_rules! array {
-        ($type:ty) => {{
-            let len = values.len() / number.width().max(1);
-            Arc::new(PrimitiveArray::<$type>::new(ScalarBuffer::new(values, 0, len), None))
-        }};
-    }
-    match number {
-        Number::UInt8 => array!(types::UInt8Type),
-        Number::Int8 => array!(types::Int8Type),
-        Number::UInt16 => array!(types::UInt16Type),
-        Number::Int16 => array!(types::Int16Type),
-        Number::Float16 => array!(types::Float16Type),
-        Number::UInt32 => array!(types::UInt32Type),
-        Number::Int32 => array!(types::Int32Type),
-        Number::Float32 => array!(types::Float32Type),
-        Number::UInt64 => array!(types::UInt64Type),
-        Number::Int64 => array!(types::Int64Type),
-        Number::Float64 => array!(types::Float64Type),
-    }
+fn numbers(number: Number, values: MutableBuffer) -> Result<ArrayRef, ArrowError> {
+    let (len, values) = (values.len() / number.width().max(1), vec![Buffer::from(values)]);
+    let empty = new_empty_array(&number.data_type()).to_data();
+    Ok(make_array(empty.into_builder().len(len).buffers(values).build()?))
 }

@@ -1,4 +1,4 @@
-//! One shard as blocks of rows.
+//! A shard as blocks of rows.
 
 use super::builders::Builder;
 use super::head::Head;
@@ -7,7 +7,7 @@ use super::stored::{Stored, check_file_hashes};
 use crate::limit::DecodeLimit;
 use crate::mds::encoding::Encoding;
 use crate::mds::{Columns, Compression, Error, ShardEntry};
-use crate::table::{Block, TableError, TableFile};
+use crate::table::{Block, TableError, TableFile, runs_of};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -17,27 +17,27 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Samples of a plain shard are read in runs of about this size: large enough for the disk, small enough to be mixed.
+/// Samples of an uncompressed shard are read in runs of about this size: large enough for the disk, small enough for mixing.
 const BLOCK_BYTES: u64 = 2 << 20;
-/// A compressed shard is decompressed as a whole; only one that is larger than this is more than one block.
+/// A compressed shard is decompressed as a whole; it has several blocks only if it is larger than this.
 const COMPRESSED_BLOCK_BYTES: u64 = 1 << 30;
-/// Of this many rows less than one is wanted: each is read by itself.
+/// If less than one of this many rows is selected, each is read separately.
 const SPARSE: usize = 8;
 
-/// How a shard is opened.
+/// Options for opening a shard.
 #[derive(Debug, Clone, Default)]
 pub struct MdsOptions {
-    /// What the index says of it.
+    /// The index entry of the shard.
     pub entry: Option<Arc<ShardEntry>>,
-    /// Those of the first sample of the data set; those of the shard itself when `None`.
+    /// The array types of the first sample of the data set; if `None`, those of the shard itself.
     pub array_types: Option<Arc<ArrayTypes>>,
-    /// Deliver pickles as the bytes that they are; else their columns cannot be read.
+    /// Deliver pickles as bytes; otherwise their columns cannot be read.
     pub has_pickle_bytes: bool,
-    /// Of a sample, or of a shard that has to be decompressed as a whole.
+    /// Limit for a sample, or for a shard that has to be decompressed as a whole.
     pub limit: DecodeLimit,
 }
 
-/// An open shard: its head is read, and held against the index.
+/// An open shard: its head has been read, and checked against the index.
 #[derive(Debug)]
 pub struct MdsFile {
     stored: Stored,
@@ -50,7 +50,7 @@ pub struct MdsFile {
     declared: SchemaRef,
     runs: Vec<Range<usize>>,
     blocks: Vec<Block>,
-    /// Set once the hashes of the index were found to be right.
+    /// Set once the hashes of the index have been verified.
     is_verified: AtomicBool,
     verifying: Mutex<()>,
     digest: u128,
@@ -58,7 +58,7 @@ pub struct MdsFile {
 
 impl MdsFile {
     /// # Errors
-    /// For a file that is no shard, and one that is not what its index entry says: the error names the field.
+    /// For a file that is not a shard, and one that does not match its index entry: the error names the field.
     pub fn open(object: Arc<dyn RangeRead>, options: &MdsOptions) -> Result<Self, Error> {
         let (stored, head) = open_head(object, options.entry.as_deref(), options.limit)?;
         let array_types = match &options.array_types {
@@ -68,7 +68,8 @@ impl MdsFile {
         let fields: Vec<Field> = head.config.columns.iter().map(|column| declared_field(column, &array_types)).collect();
         let viewed = fields.iter().map(|field| field.clone().with_data_type(as_view(field.data_type()))).collect::<Vec<_>>();
         let target = if stored.compression.is_some() { COMPRESSED_BLOCK_BYTES } else { BLOCK_BYTES };
-        let runs = runs(&head.offsets, target);
+        // A sample that is larger is a run of its own.
+        let runs = runs_of(head.samples(), |run| span(&head.offsets, &run) <= target);
         let share = |bytes: u64| if stored.compression.is_some() { scaled(bytes, stored.object.size(), head.size()) } else { bytes };
         let blocks = runs.iter().map(|run| {
             let bytes = span(&head.offsets, run);
@@ -97,8 +98,8 @@ impl MdsFile {
         })
     }
 
-    /// Types of the arrays whose encodings do not tell them, as the first sample has them; `None` for a shard without samples. Nothing but that sample is
-    /// read of a shard that is not compressed.
+    /// Types of the arrays whose encodings do not specify them, from the first sample; `None` for a shard without samples. If the shard is not
+    /// compressed, only that sample is read.
     ///
     /// # Errors
     /// As [`MdsFile::open`].
@@ -117,15 +118,15 @@ impl MdsFile {
         self.head.samples() as u64
     }
 
-    /// Reads all of it, holds every hash of the index against it, and looks at the structure of every sample.
+    /// Reads the whole shard, verifies every hash of the index, and checks the structure of every sample.
     ///
     /// # Errors
-    /// Of the first fault: it names the shard, and the sample or the hash.
+    /// The first fault, with the shard and the sample or the hash.
     pub fn verify(&self) -> Result<(), Error> {
         let whole = self.read_whole()?;
         for number in 0..self.head.samples() {
             let sample = self.range(number).and_then(|range| whole.get(range));
-            let walked = sample.ok_or_else(|| (None, "it lies behind the end".to_owned()));
+            let walked = sample.ok_or_else(|| (None, "it extends past the end".to_owned()));
             let walked = walked.and_then(|sample| for_each_value(&self.sizes, sample, |_column, _value| Ok(())));
             walked.map_err(|fault| self.bad_sample(number, fault))?;
         }
@@ -137,7 +138,7 @@ impl MdsFile {
         &self.head
     }
 
-    /// Where a sample lies in the shard.
+    /// Byte range of a sample in the shard.
     fn range(&self, sample: usize) -> Option<Range<usize>> {
         let offset = |at: usize| self.head.offsets.get(at).and_then(|offset| usize::try_from(*offset).ok());
         Some(offset(sample)?..offset(sample + 1)?)
@@ -148,7 +149,7 @@ impl MdsFile {
         self.stored.read_whole(&self.head, raw, zip)
     }
 
-    /// Whoever comes first checks the hashes, the others wait: no row is served before.
+    /// The first caller verifies the hashes while the others wait: no row is delivered before.
     fn verify_once(&self) -> Result<(), Error> {
         let Some(entry) = self.entry.as_ref().filter(|_| !self.is_verified.load(Ordering::Acquire)) else { return Ok(()) };
         let _turn = self.verifying.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,20 +201,20 @@ impl MdsFile {
         self.decode(columns, &samples, |_place, number| self.range(number).and_then(|range| bytes.get(range.start - start..range.end - start)))
     }
 
-    /// One pass over the samples fills the builders of all columns.
+    /// Fills the builders of all columns in one pass over the samples.
     fn decode<'a>(&self, columns: &[usize], samples: &[usize], sample_at: impl Fn(usize, usize) -> Option<&'a [u8]>) -> Result<RecordBatch, Error> {
         let total = samples.iter().filter_map(|number| self.range(*number)).map(|range| range.len()).sum::<usize>();
         let variable = self.sizes.iter().filter(|size| size.is_none()).count().max(1);
         let mut builders: Vec<Option<Builder>> = self.sizes.iter().map(|_size| None).collect();
         for column in columns {
             let Some((definition, place)) = self.columns().get(*column).zip(builders.get_mut(*column)) else { continue };
-            // A share of what the samples have, so that a small column does not take the room of a large one.
+            // An estimate by share, so that a small column does not reserve memory for a large one.
             // An encoding may state any size; the values lie within the samples.
             let bytes = definition.encoding.size().map_or(total / variable, |size| size.saturating_mul(samples.len()).min(total));
             *place = Some(Builder::new(&definition.encoding, self.array_types.get(&definition.name).copied(), samples.len(), bytes));
         }
         for (place, number) in samples.iter().enumerate() {
-            let sample = sample_at(place, *number).ok_or_else(|| self.bad_sample(*number, (None, "it lies behind the end".to_owned())))?;
+            let sample = sample_at(place, *number).ok_or_else(|| self.bad_sample(*number, (None, "it extends past the end".to_owned())))?;
             let push = |column: usize, value: &[u8]| match builders.get_mut(column) {
                 Some(Some(builder)) => builder.push(value),
                 _unwanted => Ok(()),
@@ -248,7 +249,7 @@ impl MdsFile {
     }
 }
 
-/// The head of a shard, held against its entry.
+/// Reads the head of a shard, and checks it against its entry.
 fn open_head(object: Arc<dyn RangeRead>, entry: Option<&ShardEntry>, limit: DecodeLimit) -> Result<(Stored, Head), Error> {
     let path = object.path().to_owned();
     let is_zip = entry.and_then(|entry| entry.zip_data.as_ref()).is_some_and(|zip| path.ends_with(&zip.basename));
@@ -299,23 +300,6 @@ fn types_of_first(stored: &Stored, head: &Head, entry: Option<&ShardEntry>) -> R
     })
 }
 
-/// Consecutive samples of about `target` bytes; one that is larger stands alone.
-fn runs(offsets: &[u32], target: u64) -> Vec<Range<usize>> {
-    let samples = offsets.len().saturating_sub(1);
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    let mut first = 0;
-    for sample in 0..samples {
-        if sample > first && span(offsets, &(first..sample + 1)) > target {
-            runs.push(first..sample);
-            first = sample;
-        }
-    }
-    if first < samples {
-        runs.push(first..samples);
-    }
-    runs
-}
-
 fn span(offsets: &[u32], run: &Range<usize>) -> u64 {
     let at = |sample: usize| offsets.get(sample).map_or(0, |offset| u64::from(*offset));
     at(run.end).saturating_sub(at(run.start))
@@ -325,7 +309,7 @@ fn scaled(part: u64, whole: u64, of: u64) -> u64 {
     u64::try_from(u128::from(part) * u128::from(whole) / u128::from(of.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Of the head, and of what the index says of the content.
+/// Digest of the head, and of the hashes in the index.
 fn digest(head: &Head, entry: Option<&ShardEntry>) -> u128 {
     let mut state = xxhash_rust::xxh3::Xxh3::new();
     state.update(&head.digest.to_le_bytes());
@@ -373,7 +357,7 @@ impl TableFile for MdsFile {
         if columns.iter().all(|column| size(*column).is_some()) {
             return wanted;
         }
-        // Which of the columns of variable size has how many bytes is not known.
+        // The distribution of the bytes over columns of variable size is not known.
         let all = fixed_of(&mut (0..self.sizes.len()));
         let views = block.rows.saturating_mul(16 * columns.len() as u64);
         span(&self.head.offsets, run).saturating_sub(all).saturating_add(wanted).saturating_add(views)

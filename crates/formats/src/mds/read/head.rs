@@ -1,47 +1,47 @@
-//! The begin of a shard: how many samples, where each lies, and how they were written.
+//! The start of a shard: the number of samples, their offsets, and the config.
 
 use crate::mds::config::{FieldFault, ShardConfig};
 
-/// What stands before the samples.
+/// The part before the samples.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// One more than there are samples; ascending, none behind the end of the file.
+    /// One more than samples; ascending, none past the end of the file.
     pub(super) offsets: Vec<u32>,
     pub(super) config: ShardConfig,
-    /// Of all of it.
+    /// Digest of the head.
     pub(super) digest: u128,
 }
 
-/// Suffices for the head of most shards.
+/// Covers the head of most shards.
 pub(super) const FIRST_BYTES: u64 = 64 << 10;
 
-/// No data set has so many columns, or so many samples in a shard.
+/// No data set has this many columns, or samples per shard.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
 const MAX_TABLE_BYTES: u64 = 128 << 20;
 
 impl Head {
-    /// How many bytes the head has, as far as its first bytes tell.
+    /// Length of the head, as far as its first bytes tell.
     pub(super) fn len(start: &[u8]) -> Result<u64, FieldFault> {
         let (Some(samples), Some(first)) = (word(start, 0), word(start, 4)) else { return Ok(8) };
         let table = 8 + 4 * u64::from(samples);
         if u64::from(first) < table {
             return Err(("offset 0", format!("`{first}` lies within the offsets of `{samples}` samples")));
         }
-        // A compressed file of a few bytes may unpack to any number of them.
+        // A compressed file of a few bytes may decompress to any size.
         if u64::from(first) - table > MAX_CONFIG_BYTES || table > MAX_TABLE_BYTES {
-            return Err(("offset 0", format!("`{first}` is too far from the begin for `{samples}` samples")));
+            return Err(("offset 0", format!("`{first}` is too far from the start for `{samples}` samples")));
         }
         Ok(u64::from(first))
     }
 
-    /// `start` holds at least the head. `size` is that of the whole shard, where it is known; else the last offset tells.
+    /// `start` contains at least the head. `size` is the size of the whole shard, if known; otherwise the last offset states it.
     pub(super) fn parse(start: &[u8], size: Option<u64>) -> Result<Self, FieldFault> {
         let len = Self::len(start)?;
         let samples = word(start, 0).ok_or_else(|| ("samples", "the file ends before it".to_owned()))?;
         let size = size.unwrap_or(u64::MAX);
         let head = usize::try_from(len).ok().and_then(|len| start.get(..len));
-        let head = head.filter(|_| len <= size).ok_or_else(|| ("offset 0", format!("`{len}` lies behind the end of the file")))?;
-        // The head holds as many words, so what is allocated here was read before.
+        let head = head.filter(|_| len <= size).ok_or_else(|| ("offset 0", format!("`{len}` is past the end of the file")))?;
+        // The head contains this many words, so the allocation is bounded by bytes already read.
         let table_end = usize::try_from(samples).unwrap_or(usize::MAX).saturating_mul(4).saturating_add(8);
         let table = head.get(4..table_end).unwrap_or_default();
         let offsets: Vec<u32> = table.chunks_exact(4).filter_map(|chunk| word(chunk, 0)).collect();
@@ -60,7 +60,7 @@ impl Head {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Bytes of the shard when it is not compressed.
+    /// Size of the uncompressed shard.
     pub(super) fn size(&self) -> u64 {
         self.offsets.last().map_or(0, |end| u64::from(*end))
     }

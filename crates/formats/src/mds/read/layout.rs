@@ -1,4 +1,4 @@
-//! Where the values of a sample lie, and what becomes of them in Arrow.
+//! The layout of the values of a sample, and their Arrow types.
 
 use super::head::word;
 use crate::mds::encoding::Encoding;
@@ -7,10 +7,10 @@ use arrow_schema::{DataType, Field};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Type and number of dimensions of arrays whose encoding does not tell them, by column: those of the first sample of a data set.
+/// By column, the type and number of dimensions of arrays whose encoding does not specify them, from the first sample of a data set.
 pub type ArrayTypes = BTreeMap<String, (Number, usize)>;
 
-/// The value of each column within one sample, in order; or what is wrong with the sample.
+/// Calls `each` with the value of each column of a sample, in order; returns what is wrong with the sample.
 pub(super) fn for_each_value<'a>(
     sizes: &[Option<usize>],
     sample: &'a [u8],
@@ -28,7 +28,8 @@ pub(super) fn for_each_value<'a>(
             }
         };
         let end = len.and_then(|len| position.checked_add(len));
-        let value = end.and_then(|end| sample.get(position..end)).ok_or_else(|| (Some(column), "it ends behind the sample".to_owned()))?;
+        let value =
+            end.and_then(|end| sample.get(position..end)).ok_or_else(|| (Some(column), "it extends past the end of the sample".to_owned()))?;
         each(column, value).map_err(|reason| (Some(column), reason))?;
         position += value.len();
     }
@@ -40,10 +41,10 @@ pub(super) fn for_each_value<'a>(
 
 /// Splits an array into its type, dimensions and values.
 pub(super) fn take_array_apart<'a>(encoding: &Encoding, value: &'a [u8], dimensions: &mut Vec<u64>) -> Result<(Number, &'a [u8]), String> {
-    let Encoding::NdArray { number, shape } = encoding else { return Err("it is no array".to_owned()) };
+    let Encoding::NdArray { number, shape } = encoding else { return Err("it is not an array".to_owned()) };
     let (number, rest) = match (number, value) {
         (Some(number), rest) => (*number, rest),
-        (None, [code, rest @ ..]) => (Number::of_code(*code).ok_or_else(|| format!("`{code}` stands for no type of numbers"))?, rest),
+        (None, [code, rest @ ..]) => (Number::of_code(*code).ok_or_else(|| format!("`{code}` is not a number type"))?, rest),
         (None, []) => return Err("it has no type".to_owned()),
     };
     dimensions.clear();
@@ -54,7 +55,7 @@ pub(super) fn take_array_apart<'a>(encoding: &Encoding, value: &'a [u8], dimensi
         }
         (None, [code, rest @ ..]) => {
             let width = 1 << (code & 3);
-            let (table, values) = rest.split_at_checked(usize::from(code >> 2) * width).ok_or("its dimensions end behind it")?;
+            let (table, values) = rest.split_at_checked(usize::from(code >> 2) * width).ok_or("its dimensions extend past its end")?;
             for dimension in table.chunks_exact(width) {
                 let mut wide = [0; 8];
                 wide.iter_mut().zip(dimension).for_each(|(to, from)| *to = *from);
@@ -65,7 +66,7 @@ pub(super) fn take_array_apart<'a>(encoding: &Encoding, value: &'a [u8], dimensi
         (None, []) => return Err("it has no shape".to_owned()),
     };
     if dimensions.is_empty() || dimensions.contains(&0) {
-        return Err(format!("{dimensions:?} is no shape"));
+        return Err(format!("{dimensions:?} is not a valid shape"));
     }
     let bytes = dimensions.iter().try_fold(number.width() as u64, |bytes, dimension| bytes.checked_mul(*dimension));
     if bytes != Some(values.len() as u64) {
@@ -74,7 +75,7 @@ pub(super) fn take_array_apart<'a>(encoding: &Encoding, value: &'a [u8], dimensi
     Ok((number, values))
 }
 
-/// Types of arrays that only samples tell, as this sample has them.
+/// Types of arrays that only samples specify, from this sample.
 pub(super) fn array_types(columns: &Columns, sample: &[u8]) -> Result<ArrayTypes, (Option<usize>, String)> {
     let sizes: Vec<_> = columns.iter().map(|column| column.encoding.size()).collect();
     let mut found = ArrayTypes::new();
@@ -93,7 +94,7 @@ pub(super) fn is_array_of_unknown_shape(column: &Column) -> bool {
     matches!(column.encoding, Encoding::NdArray { shape: None, .. })
 }
 
-/// The type in Arrow of a column, as users are shown it. A data set without samples has arrays of one dimension.
+/// The declared Arrow type of a column. In a data set without samples, arrays have one dimension.
 pub(super) fn declared_field(column: &Column, types: &ArrayTypes) -> Field {
     let item = |data_type| Arc::new(Field::new_list_field(data_type, true));
     let data_type = match &column.encoding {

@@ -1,4 +1,4 @@
-//! Shards become rows.
+//! Reads shards as rows.
 
 mod builders;
 mod file;

@@ -1,4 +1,4 @@
-//! The entry of a shard, made again from its file.
+//! Rebuilds the index entry of a shard from its file.
 
 use super::file::{MdsFile, MdsOptions};
 use super::stored::Stored;
@@ -7,18 +7,18 @@ use crate::mds::{Compression, Error, FileEntry, HashAlgorithm, ShardEntry};
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
-/// What a file tells of its shard.
+/// The description of a shard according to its file.
 #[derive(Debug, Clone)]
 pub struct RebuiltShard {
     pub entry: ShardEntry,
-    /// The config names a compression, and the file has none: it is a copy that some reader left, and what was stored is gone.
+    /// The config names a compression, but the file is not compressed: it is a copy left by a reader, and the original is missing.
     pub is_uncompressed_copy: bool,
 }
 
-/// Reads a whole shard, looks at every sample, and computes the hashes of the kinds that its config names. `basename` is its name below the index.
+/// Reads a whole shard, checks every sample, and computes the hashes named in its config. `basename` is its name below the index.
 ///
 /// # Errors
-/// For a shard that is damaged, and a hash that nobody here can compute.
+/// For a shard that is damaged, and a hash algorithm that is not supported.
 pub fn rebuild_shard(object: Arc<dyn RangeRead>, basename: &str) -> Result<RebuiltShard, Error> {
     let file = MdsFile::open(Arc::clone(&object), &MdsOptions::default())?;
     file.verify()?;

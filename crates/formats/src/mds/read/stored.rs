@@ -1,4 +1,4 @@
-//! The file of a shard as it is stored: its bytes, decompressed where they must be, and their hashes.
+//! The stored file of a shard: its bytes, decompressed if necessary, and their hashes.
 
 use super::head::{FIRST_BYTES, Head};
 use crate::limit::DecodeLimit;
@@ -62,7 +62,7 @@ impl Stored {
         Ok(self.object.read_ranges(std::slice::from_ref(&range))?.pop().map(Vec::from).unwrap_or_default())
     }
 
-    /// The whole shard, decompressed. `raw` and `zip` have the hashes that are wanted.
+    /// Reads and decompresses the whole shard. `raw` and `zip` contain the hashes to verify.
     pub(super) fn read_whole(&self, head: &Head, raw: Option<&FileEntry>, zip: Option<&FileEntry>) -> Result<Vec<u8>, Error> {
         let size = head.size();
         if self.compression.is_some() {
@@ -76,7 +76,7 @@ impl Stored {
         self.check_hashes(zip, |hasher| hasher.update(&bytes))?;
         let bytes = compression.decompress(&mut bytes.as_slice(), self.limit, &mut |_start| Ok(size)).map_err(|error| self.undecompressed(&error))?;
         if bytes.len() as u64 != size {
-            let reason = format!("it does not give the `{size}` bytes that its offsets tell");
+            let reason = format!("it does not yield the `{size}` bytes that its offsets state");
             return Err(self.undecompressed(&reason));
         }
         let now = Head::parse(&bytes, Some(size)).map_err(|fault| self.damaged(fault))?;
@@ -95,7 +95,7 @@ impl Stored {
     }
 }
 
-/// Compares the hashes of an entry with the bytes of the file as it is stored, without keeping them. Hashes of unknown algorithms are passed over.
+/// Compares the hashes of an entry with the bytes of the stored file, without keeping them. Unknown algorithms are skipped.
 ///
 /// # Errors
 /// [`Error::Hash`] for a hash that differs, [`Error::Storage`] for bytes that cannot be read.
@@ -119,7 +119,7 @@ fn check_hash(path: &str, algorithm: &str, expected: &str, hasher: Hasher) -> Re
     Err(Error::Hash { path: path.to_owned(), algorithm: algorithm.to_owned(), expected: expected.to_owned(), found })
 }
 
-/// Name, expected digest and hasher of each hash that can be computed here.
+/// Name, expected digest and hasher of each supported hash.
 fn known_hashers(entry: &FileEntry) -> Vec<(&str, &str, Hasher)> {
     let known = entry.hashes.iter().filter_map(|(name, expected)| Some((name.as_str(), expected.as_str(), Hasher::new(HashAlgorithm::parse(name)?))));
     known.collect()

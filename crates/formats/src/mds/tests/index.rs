@@ -1,4 +1,4 @@
-//! Indexes of others, and indexes that somebody damaged.
+//! Indexes of other libraries, and damaged indexes.
 
 use crate::mds::{Error, INDEX_NAME, Index};
 
@@ -9,7 +9,7 @@ fn parse(entry: &str) -> Result<Index, Error> {
 }
 
 #[test]
-fn unknown_keys_and_the_order_of_keys_are_nobodys_business() {
+fn unknown_keys_and_the_order_of_keys_are_ignored() {
     let index = parse(&ENTRY.replacen('{', "{\"of_tomorrow\": {\"x\": []}, ", 1)).unwrap();
     assert_eq!(index.to_json(), format!("{{\"shards\": [{ENTRY}], \"version\": 2}}"));
     assert_eq!(index.shards[0].below("p/q").file().basename, "p/q/a/shard.00000.mds.zstd");
@@ -39,7 +39,7 @@ fn each_field_that_cannot_be_is_named_with_the_shard() {
 }
 
 #[test]
-fn index_of_another_library_is_told_apart() {
+fn index_of_another_library_is_distinguished() {
     assert!(Index::is_mds(br#"{"shards": [], "version": 2}"#));
     assert!(Index::is_mds(parse(ENTRY).unwrap().to_json().as_bytes()));
     for other in [r#"{"shards": [{"format": "parquet"}], "version": 2}"#, r#"{"chunks": []}"#, "[]", "", "{\"weight_map\": {}}"] {

@@ -1,4 +1,4 @@
-//! Data sets that MosaicML's own writer made (0.13.0, by tests/compat/mds_peer.py): each is read, and written again byte for byte.
+//! Data sets written by MosaicML's own writer (0.13.0, by tests/compat/mds_peer.py): each is read, and written again byte for byte.
 
 use crate::limit::DecodeLimit;
 use crate::mds::{Index, MdsFile, MdsOptions, ShardEncoder, ShardOptions, index_json};
@@ -9,14 +9,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-fn folder(name: &str) -> PathBuf {
+fn directory(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "src/mds/tests/golden", name].iter().collect()
 }
 
 #[test]
 fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
     for name in ["plain", "br", "bz2", "gz", "snappy", "zstd"] {
-        let text = fs::read_to_string(folder(name).join("index.json")).unwrap();
+        let text = fs::read_to_string(directory(name).join("index.json")).unwrap();
         let index = Index::parse("index.json", text.as_bytes()).unwrap();
         assert_eq!(index.to_json(), text, "{name}");
         let config = index.shards[0].config.clone();
@@ -26,7 +26,7 @@ fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
         let mut encoder = ShardEncoder::new(config.columns.clone(), options);
         let (mut written, mut types) = (Vec::new(), None);
         for entry in &index.shards {
-            let bytes = fs::read(folder(name).join(&entry.file().basename)).unwrap();
+            let bytes = fs::read(directory(name).join(&entry.file().basename)).unwrap();
             let object = memory(&entry.file().basename, &bytes);
             types = types.or(MdsFile::first_array_types(Arc::clone(&object), Some(entry), DecodeLimit::default()).unwrap().map(Arc::new));
             let options = MdsOptions { entry: Some(Arc::new(entry.clone())), array_types: types.clone(), ..MdsOptions::default() };
@@ -44,10 +44,10 @@ fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
             assert!(entries.len() > 2);
         }
         for (shard, theirs) in written.iter().zip(&index.shards) {
-            // Compressors may differ in their output; what they were given does not.
+            // The output of compressors may differ; their input must not.
             assert_eq!(shard.entry.raw_data, theirs.raw_data, "{name}");
             if name == "plain" {
-                assert_eq!(shard.bytes, fs::read(folder(name).join(&shard.basename)).unwrap());
+                assert_eq!(shard.bytes, fs::read(directory(name).join(&shard.basename)).unwrap());
             }
         }
         assert_eq!(written.len(), index.shards.len());
@@ -56,9 +56,9 @@ fn what_the_peer_wrote_is_read_and_written_again_byte_for_byte() {
 
 #[test]
 fn values_of_the_peer_are_those_that_it_was_given() {
-    let index = Index::parse("index.json", &fs::read(folder("zstd").join("index.json")).unwrap()).unwrap();
+    let index = Index::parse("index.json", &fs::read(directory("zstd").join("index.json")).unwrap()).unwrap();
     let entry = Arc::new(index.shards[0].clone());
-    let bytes = fs::read(folder("zstd").join(&entry.file().basename)).unwrap();
+    let bytes = fs::read(directory("zstd").join(&entry.file().basename)).unwrap();
     let file = MdsFile::open(memory(&entry.file().basename, &bytes), &MdsOptions { entry: Some(entry), ..MdsOptions::default() }).unwrap();
     let column = |name: &str| Arc::clone(file.read(0, &[file.schema().index_of(name).unwrap()], None).unwrap().column(0));
     assert_eq!(column("a_str").as_string_view().value(1), "hé\0\u{1f600}1");

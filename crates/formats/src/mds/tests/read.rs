@@ -1,4 +1,4 @@
-//! Shards as rows, and shards that somebody damaged.
+//! Shards as rows, and damaged shards.
 
 use super::write::golden;
 use crate::limit::DecodeLimit;
@@ -166,7 +166,7 @@ fn pickles_are_refused_by_name_and_given_as_bytes_on_request() {
 }
 
 #[test]
-fn empty_shard_counts_no_rows() {
+fn empty_shard_has_no_rows() {
     let rows = RecordBatch::try_from_iter([("b", Arc::new(BinaryArray::from_iter_values([[7; 100]])) as ArrayRef)]).unwrap();
     let shards = shards(&[("b", "bytes")], ShardOptions { size_limit: Some(1), ..ShardOptions::default() }, &rows);
     let file = open(&shards[0]).unwrap();
@@ -209,7 +209,7 @@ fn digests_are_those_of_the_standards() {
     assert_eq!(HashAlgorithm::parse("shake_128"), None);
 }
 
-/// Neither a panic nor more memory than there are bytes: an error or rows.
+/// Returns whether it could be read; must not panic or allocate more memory than there are bytes.
 fn survives(name: &str, bytes: &[u8]) -> bool {
     let options = MdsOptions { has_pickle_bytes: true, ..MdsOptions::default() };
     MdsFile::open(memory(name, bytes), &options).is_ok_and(|file| file.verify().is_ok() && read(&file).is_ok())

@@ -27,7 +27,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// The bytes of the only value of a column, behind the length where it has one.
+/// The bytes of the only value of a column, after its length if it has one.
 fn encoded(encoding: &str, array: ArrayRef) -> Result<Vec<u8>, String> {
     let columns = Columns::new([("x", encoding)]).map_err(|error| error.to_string())?;
     let is_variable = columns.get(0).is_some_and(|column| column.encoding.size().is_none());
@@ -43,7 +43,7 @@ pub(super) fn golden() -> (Vec<(&'static str, &'static str)>, RecordBatch) {
         emb.values().append_slice(&row);
         emb.append(true);
     }
-    // The two arrays have one and two dimensions, so they come in batches of their own; here both are of one.
+    // The two arrays have one and two dimensions, so they come in separate batches; here both have one.
     let mut tok = ListBuilder::new(UInt16Builder::new());
     tok.values().append_slice(&[1, 2, 300]);
     tok.append(true);
@@ -65,7 +65,7 @@ const GOLDEN_INDEX: &str = r#"{"shards": [{"column_encodings": ["ndarray:float32
 #[test]
 fn golden_vector_is_written_byte_for_byte() {
     let (columns, rows) = golden();
-    // The second array of the vector has two dimensions, which is another type in Arrow: it comes in a second batch.
+    // The second array of the vector has two dimensions, which is another Arrow type: it comes in a second batch.
     let mut inner = ListBuilder::new(ListBuilder::new(UInt16Builder::new()));
     inner.values().values().append_value(9);
     inner.values().append(true);
@@ -93,7 +93,7 @@ fn golden_vector_is_written_byte_for_byte() {
 
 #[test]
 fn shards_are_cut_where_the_table_of_the_format_says() {
-    /// Sizes of the rows, limit, and of each shard its samples and bytes.
+    /// Sizes of the rows, the limit, and the samples and bytes of each shard.
     type Case<'a> = (&'a [usize], u32, &'a [(u64, u64)]);
     let table: &[Case<'_>] = &[
         (&[5000, 10], 1024, &[(0, 172), (1, 5180), (1, 190)]),
@@ -107,7 +107,7 @@ fn shards_are_cut_where_the_table_of_the_format_says() {
         let values: Vec<Vec<u8>> = sizes.iter().map(|size| vec![7; *size]).collect();
         let rows = batch(vec![("b", Arc::new(BinaryArray::from_iter_values(&values)))]);
         let options = ShardOptions { size_limit: Some(*limit), ..ShardOptions::default() };
-        // Batches do not matter.
+        // The split into batches does not matter.
         for batches in [vec![rows.clone()], (0..rows.num_rows()).map(|row| rows.slice(row, 1)).collect()] {
             let shards = shards(&[("b", "bytes")], options.clone(), &batches).unwrap();
             let found: Vec<_> = shards.iter().map(|shard| (shard.entry.samples, shard.entry.raw_data.bytes)).collect();
@@ -223,9 +223,9 @@ fn what_cannot_be_written_is_refused_by_column_and_row() {
     let mut empty = ListBuilder::new(Int16Builder::new());
     empty.append(true);
     let error = shards(&[("x", "ndarray:int16")], ShardOptions::default(), &one(Arc::new(empty.finish()))).unwrap_err();
-    assert!(error.to_string().contains("no dimension of 0"), "{error}");
+    assert!(error.to_string().contains("dimension of 0"), "{error}");
     for (encoding, reason) in
-        [("ndarray:bool", "type of numbers"), ("ndarray:int8:0", "above 0"), ("shake", "no such"), ("ndarray:int8:2:2", "above 0")]
+        [("ndarray:bool", "number type"), ("ndarray:int8:0", "above 0"), ("shake", "does not exist"), ("ndarray:int8:2:2", "above 0")]
     {
         assert!(Columns::new([("x", encoding)]).unwrap_err().to_string().contains(reason), "{encoding}");
     }
@@ -233,8 +233,8 @@ fn what_cannot_be_written_is_refused_by_column_and_row() {
 }
 
 #[test]
-fn row_behind_which_offsets_end_is_named_and_nothing_is_given() {
-    // Views of one large value: the samples that are gathered are as large as they say, so only a few fit into memory.
+fn row_that_exceeds_the_offsets_is_named_and_nothing_is_returned() {
+    // Views of one large value: the gathered samples really take that much memory, so only a few fit.
     let value = vec![0u8; 1 << 20];
     let rows = batch(vec![("b", Arc::new(LargeBinaryArray::from_iter_values([&value])))]);
     let mut encoder = ShardEncoder::new(Columns::new([("b", "bytes")]).unwrap(), ShardOptions { size_limit: None, ..ShardOptions::default() });

@@ -1,4 +1,4 @@
-//! Lists of numbers as arrays of one shape each.
+//! Lists of numbers as arrays with one shape each.
 
 use super::values::{becomes, number_bytes};
 use crate::mds::encoding::{Encoding, MAX_DIMENSIONS};
@@ -8,11 +8,11 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::DataType;
 
-/// A column of nested lists, taken apart.
+/// A column of nested lists, split into its levels.
 #[derive(Debug)]
 pub(super) struct Arrays {
     levels: Vec<Level>,
-    /// Where numbers are null.
+    /// The nulls of the numbers.
     nulls: Option<NullBuffer>,
     bytes: Buffer,
     number: Number,
@@ -20,7 +20,7 @@ pub(super) struct Arrays {
     shape: Option<Vec<u32>>,
 }
 
-/// Where the lists of one level have their items.
+/// The items of the lists of one level.
 #[derive(Debug)]
 struct Level {
     items: Items,
@@ -30,14 +30,14 @@ struct Level {
 #[derive(Debug)]
 enum Items {
     Offsets(Vec<i64>),
-    /// So many each, the first list's behind so many others.
+    /// The same number of items each, starting at an offset.
     Fixed {
         size: usize,
     },
 }
 
 impl Arrays {
-    /// Whether lists of this type are arrays of the encoding, but for their shapes.
+    /// Whether lists of this type are arrays of the encoding, except for their shapes.
     pub(super) fn fits(data_type: &DataType, number: Option<Number>, shape: Option<&[u32]>) -> bool {
         let (mut levels, mut inner) = (0, data_type);
         while let DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) = inner {
@@ -82,7 +82,7 @@ impl Arrays {
         Ok(Some(Self { levels, nulls, bytes, number: own, has_number: number.is_some(), shape: shape.clone() }))
     }
 
-    /// Whether anything inside of the array of a row is null.
+    /// Whether the array of a row contains any null.
     pub(super) fn holds_null(&self, row: usize) -> bool {
         let mut range = (row, row + 1);
         for level in &self.levels {
@@ -95,7 +95,7 @@ impl Arrays {
     }
 
     /// # Errors
-    /// Tells why the lists of a row are no array of the encoding.
+    /// Why the lists of a row are not an array of the encoding.
     pub(super) fn append(&self, row: usize, samples: &mut Vec<u8>) -> Result<(), String> {
         let mut range = (row, row + 1);
         let mut shape = Vec::with_capacity(self.levels.len());
@@ -104,7 +104,7 @@ impl Arrays {
             range = level.items_of(range);
         }
         if shape.contains(&0) {
-            return Err("an array has no dimension of 0".to_owned());
+            return Err("an array cannot have a dimension of 0".to_owned());
         }
         if !self.has_number {
             samples.push(self.number.code());
@@ -124,7 +124,7 @@ fn holds_null(nulls: Option<&NullBuffer>, range: (usize, usize)) -> bool {
     nulls.is_some_and(|nulls| nulls.null_count() > 0 && (range.0..range.1).any(|item| nulls.is_null(item)))
 }
 
-/// One byte that counts dimensions and tells their width, then the dimensions in as few bytes as the largest needs.
+/// Appends one byte with the number of dimensions and their width, then the dimensions in as few bytes as the largest one needs.
 fn append_shape(shape: &[u64], samples: &mut Vec<u8>) {
     let largest = shape.iter().copied().max().unwrap_or(0);
     let (code, width) = match largest {
@@ -151,7 +151,7 @@ impl Level {
         }
     }
 
-    /// How many items each of these lists has, if all have equally many.
+    /// The number of items of each of these lists, if it is equal for all.
     fn len_of_all(&self, lists: (usize, usize)) -> Option<u64> {
         match &self.items {
             Items::Fixed { size } => Some(*size as u64),

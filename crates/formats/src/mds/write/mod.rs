@@ -1,4 +1,4 @@
-//! Rows become shards, which are cut where MosaicML's writer cuts them.
+//! Writes rows to shards, which are split where MosaicML's writer splits them.
 
 mod arrays;
 mod values;
@@ -10,17 +10,17 @@ use super::{Columns, Compression, Error, FileEntry, HashAlgorithm, ShardEntry};
 use arrow_array::RecordBatch;
 use values::Values;
 
-/// What MosaicML's writer takes when it is not told.
+/// The default of MosaicML's writer.
 const DEFAULT_SIZE_LIMIT: u32 = 1 << 26;
 
 /// How shards are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardOptions {
-    /// Bytes of a shard before it is compressed; `None` and 0 mean no limit but the one of the format, 4 GiB.
+    /// Maximal size of an uncompressed shard; `None` and 0 mean only the limit of the format, 4 GiB.
     pub size_limit: Option<u32>,
     pub compression: Option<Compression>,
     pub hashes: Vec<HashAlgorithm>,
-    /// In the name of the first shard.
+    /// Number in the name of the first shard.
     pub first_number: u32,
 }
 
@@ -31,10 +31,10 @@ impl Default for ShardOptions {
 }
 
 impl ShardOptions {
-    /// Options by their names: `zstd:7`, `sha1`.
+    /// Parses options given by name: `zstd:7`, `sha1`.
     ///
     /// # Errors
-    /// [`Error::Option`] for a name that means nothing.
+    /// [`Error::Option`] for an invalid name.
     pub fn parse(size_limit: Option<u32>, compression: Option<&str>, hashes: &[&str]) -> Result<Self, Error> {
         let algorithm = |name: &&str| {
             let refused = || Error::Option { option: "hashes", value: (*name).to_owned(), reason: "there is no such algorithm" };
@@ -49,18 +49,18 @@ impl ShardOptions {
     }
 }
 
-/// A finished shard. Nothing of it has been written anywhere.
+/// A finished shard, which has not been written anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedShard {
-    /// Of the file to write, such as `shard.00000.mds.zstd`.
+    /// Name of the file to write, such as `shard.00000.mds.zstd`.
     pub basename: String,
-    /// Of the file to write.
+    /// Content of the file to write.
     pub bytes: Vec<u8>,
     /// For the index.
     pub entry: ShardEntry,
 }
 
-/// A shard that is cut and neither compressed nor hashed, which any thread may do.
+/// A complete shard that is neither compressed nor hashed yet, which any thread may do.
 #[derive(Debug)]
 pub struct UnsealedShard {
     number: u64,
@@ -71,7 +71,7 @@ pub struct UnsealedShard {
     samples: Vec<u8>,
 }
 
-/// Gathers samples and cuts them into shards. After an error nothing that it still holds is good.
+/// Collects samples and splits them into shards. After an error it must be discarded.
 #[derive(Debug)]
 pub struct ShardEncoder {
     config: ShardConfig,
@@ -80,7 +80,7 @@ pub struct ShardEncoder {
     variable: usize,
     number: u64,
     rows: u64,
-    /// Exact size of the file that the samples so far would make.
+    /// Exact size of the file for the samples so far.
     running: u64,
     sizes: Vec<u32>,
     samples: Vec<u8>,
@@ -119,22 +119,22 @@ impl ShardEncoder {
         &self.config.columns
     }
 
-    /// Rows that were pushed.
+    /// Number of rows pushed.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Takes all rows of `batch` and gives the shards that are full. Columns that the data set lacks are left out.
+    /// Adds all rows of `batch` and returns the shards that are full. Columns that the data set lacks are ignored.
     ///
     /// # Errors
-    /// For a missing column, a null, a value that its encoding cannot hold, and a row that no shard can hold; they name column and row, counted from the
-    /// first row of the data set.
+    /// For a missing column, a null, a value that its encoding cannot hold, and a row that is too large for a shard; errors name column and row,
+    /// counted from the first row of the data set.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<Vec<EncodedShard>, Error> {
         self.push_unsealed(batch)?.into_iter().map(UnsealedShard::seal).collect()
     }
 
-    /// As [`ShardEncoder::push`], and leaves hashes and compression to the caller's threads.
+    /// As [`ShardEncoder::push`], but leaves hashing and compression to the caller's threads.
     ///
     /// # Errors
     /// As [`ShardEncoder::push`].
@@ -165,7 +165,7 @@ impl ShardEncoder {
         Ok(full)
     }
 
-    /// The last shard, if there are rows for one. Without any row there is none.
+    /// The last shard, if it has rows.
     ///
     /// # Errors
     /// When it cannot be compressed.
@@ -173,13 +173,13 @@ impl ShardEncoder {
         self.finish_unsealed().into_iter().map(UnsealedShard::seal).collect()
     }
 
-    /// As [`ShardEncoder::finish`], and leaves hashes and compression to the caller's threads.
+    /// As [`ShardEncoder::finish`], but leaves hashing and compression to the caller's threads.
     #[must_use]
     pub fn finish_unsealed(mut self) -> Option<UnsealedShard> {
         (!self.sizes.is_empty()).then(|| self.cut())
     }
 
-    /// As if the shard had so many bytes already.
+    /// As if the shard already had this many bytes.
     #[cfg(test)]
     pub(super) fn pretend_size(&mut self, bytes: u64) {
         self.running = bytes;
@@ -204,7 +204,7 @@ fn empty_size(config_text: &str) -> u64 {
     8 + config_text.len() as u64
 }
 
-/// Lengths of the values of variable size, then all values. `row` counts within the batch, `number` from the first row of the data set.
+/// Appends the lengths of the values of variable size, then all values. `row` counts within the batch, `number` from the first row of the data set.
 fn append_sample(values: &[(bool, Values<'_>)], variable: usize, row: usize, number: u64, samples: &mut Vec<u8>) -> Result<(), Error> {
     let mut length_at = samples.len();
     samples.resize(length_at + 4 * variable, 0);
@@ -224,7 +224,7 @@ fn append_sample(values: &[(bool, Values<'_>)], variable: usize, row: usize, num
 }
 
 impl UnsealedShard {
-    /// Rows in it.
+    /// Number of rows in it.
     #[must_use]
     pub fn samples(&self) -> usize {
         self.sizes.len()
@@ -257,7 +257,7 @@ impl UnsealedShard {
     fn lay_out(&self) -> Vec<u8> {
         let head = 4 * (self.sizes.len() + 2) + self.config_text.len();
         let mut file = Vec::with_capacity(head + self.samples.len());
-        // The sum of all was held against 32 bits, sample by sample.
+        // The total was checked against 32 bits for every sample.
         let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         file.extend_from_slice(&word(self.sizes.len()).to_le_bytes());
         let mut offset = word(head);

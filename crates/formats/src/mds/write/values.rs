@@ -1,6 +1,7 @@
-//! The values of one column of a batch, ready to be put into samples.
+//! The values of one column of a batch, ready to be written to samples.
 
 use super::arrays::Arrays;
+use crate::json::{Dialect, ValueEncoder, write_float};
 use crate::mds::encoding::Encoding;
 use crate::mds::{Column, Error, Number, json};
 use arrow_array::cast::AsArray;
@@ -9,19 +10,19 @@ use arrow_buffer::Buffer;
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
 use arrow_schema::DataType;
 
-/// How values of a type become bytes of an encoding.
+/// Conversion of values of a type to bytes of an encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Way {
     /// Bytes or text that are passed through.
     Blobs,
     Numbers(Number),
-    /// As `json.dumps` writes them.
+    /// As written by `json.dumps`.
     Json,
-    /// As `str` shows a float.
+    /// As `str` formats a float.
     FloatText,
-    /// As the cast to text shows them.
+    /// As formatted by the cast to text.
     CastText,
-    /// Lists of numbers, of so many levels.
+    /// Lists of numbers with this many levels.
     Arrays,
     BlobLists {
         has_placeholder: bool,
@@ -31,7 +32,7 @@ enum Way {
 #[derive(Debug)]
 pub(super) struct Values<'a> {
     column: &'a Column,
-    /// As it came, for nulls.
+    /// The original array, for nulls.
     array: ArrayRef,
     form: Form,
 }
@@ -40,7 +41,7 @@ pub(super) struct Values<'a> {
 enum Form {
     Blobs { values: LargeBinaryArray, is_checked: bool },
     Numbers { bytes: Buffer, width: usize },
-    Json(ArrayRef),
+    Json(ValueEncoder),
     FloatText(ArrayRef),
     Arrays(Arrays),
     BlobLists { lists: ArrayRef, values: LargeBinaryArray, has_placeholder: bool },
@@ -51,7 +52,7 @@ pub(in crate::mds) fn can_encode(encoding: &Encoding, data_type: &DataType) -> b
     way(encoding, unpacked(data_type)).is_some()
 }
 
-/// Without a dictionary around it.
+/// The value type of a dictionary.
 fn unpacked(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
@@ -67,7 +68,7 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Whether numbers of a type may stand where `wanted` ones are: every value is checked, and no fraction is ever lost.
+/// Whether numbers of a type can be written as `wanted`: every value is checked, and fractions are never lost.
 pub(super) fn becomes(data_type: &DataType, wanted: Number) -> bool {
     let is_number = data_type.is_integer() || *data_type == DataType::Boolean || (data_type.is_floating() && wanted.is_float());
     is_number && can_cast_types(data_type, &wanted.data_type())
@@ -80,7 +81,7 @@ fn way(encoding: &Encoding, data_type: &DataType) -> Option<Way> {
     let of_text = is_text(data_type);
     match encoding {
         Encoding::Str | Encoding::Json | Encoding::StrInt | Encoding::StrFloat | Encoding::StrDecimal if of_text => Some(Way::Blobs),
-        Encoding::Json => json::is_writable(data_type).then_some(Way::Json),
+        Encoding::Json => Dialect::Python.holds(data_type).then_some(Way::Json),
         Encoding::StrInt | Encoding::StrDecimal if data_type.is_integer() => Some(Way::Json),
         Encoding::StrFloat if data_type.is_floating() => Some(Way::FloatText),
         Encoding::StrDecimal if data_type.is_decimal() => Some(Way::CastText),
@@ -112,7 +113,7 @@ impl<'a> Values<'a> {
         let flat = cast(array, data_type)?;
         let form = match way(&column.encoding, data_type).ok_or_else(unsupported)? {
             Way::Blobs => {
-                // Text that came as text needs no check of its characters.
+                // Text from a text column is known to be valid UTF-8.
                 let is_checked = !(is_text(data_type) && column.encoding == Encoding::Str);
                 Form::Blobs { values: blobs(&flat, &cast)?, is_checked }
             }
@@ -120,7 +121,7 @@ impl<'a> Values<'a> {
                 let numbers = cast(&flat, &number.data_type())?;
                 Form::Numbers { bytes: number_bytes(numbers.as_ref(), number), width: number.width() }
             }
-            Way::Json => Form::Json(flat),
+            Way::Json => Form::Json(ValueEncoder::new(&column.name, &flat, Dialect::Python).map_err(|_type| unsupported())?),
             Way::FloatText => Form::FloatText(cast(&flat, &DataType::Float64)?),
             Way::CastText => Form::Blobs { values: blobs(&cast(&flat, &DataType::LargeUtf8)?, &cast)?, is_checked: false },
             Way::Arrays => Form::Arrays(Arrays::new(&column.encoding, &flat, &cast)?.ok_or_else(unsupported)?),
@@ -153,16 +154,8 @@ impl<'a> Values<'a> {
                 samples.extend_from_slice(value);
             }
             Form::Numbers { bytes, width } => samples.extend_from_slice(bytes.get(row * width..(row + 1) * width).unwrap_or_default()),
-            Form::Json(array) => {
-                let mut text = String::new();
-                json::write_value(array.as_ref(), row, &mut text);
-                samples.extend_from_slice(text.as_bytes());
-            }
-            Form::FloatText(array) => {
-                let mut text = String::new();
-                json::write_float_text(array.as_primitive::<types::Float64Type>().value(row), &mut text);
-                samples.extend_from_slice(text.as_bytes());
-            }
+            Form::Json(values) => values.write(row, number, samples).map_err(|error| refused(error.to_string()))?,
+            Form::FloatText(array) => write_float(array.as_primitive::<types::Float64Type>().value(row), ["nan", "inf"], samples),
             Form::Arrays(arrays) => {
                 if arrays.holds_null(row) {
                     return Err(null());
@@ -213,7 +206,7 @@ fn failed(column: &Column, row: u64, source: arrow_schema::ArrowError) -> Error 
     Error::Cast { column: column.name.clone(), row, encoding: column.encoding_name.clone(), source }
 }
 
-/// No value changes but for the precision of floats; else the place of the first that would.
+/// Casts without changing a value, except for the precision of floats; otherwise returns the position of the first that would change.
 pub(super) fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, (usize, arrow_schema::ArrowError)> {
     if array.data_type() == data_type {
         return Ok(std::sync::Arc::clone(array));
@@ -236,27 +229,11 @@ fn blobs(array: &ArrayRef, cast: &dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRe
     Ok(array.as_binary::<i64>().clone())
 }
 
-/// The numbers of an array of exactly this type, as they stand in memory, which is how they stand in samples.
+/// The numbers of an array of exactly this type, with their memory layout, which is that of samples.
 pub(super) fn number_bytes(array: &dyn Array, number: Number) -> Buffer {
     const { assert!(cfg!(target_endian = "little"), "shards hold little-endian numbers") };
-    macro_rules! bytes {
-        ($type:ty) => {
-            array.as_primitive::<$type>().values().inner().clone()
-        };
-    }
-    match number {
-        Number::UInt8 => bytes!(types::UInt8Type),
-        Number::Int8 => bytes!(types::Int8Type),
-        Number::UInt16 => bytes!(types::UInt16Type),
-        Number::Int16 => bytes!(types::Int16Type),
-        Number::Float16 => bytes!(types::Float16Type),
-        Number::UInt32 => bytes!(types::UInt32Type),
-        Number::Int32 => bytes!(types::Int32Type),
-        Number::Float32 => bytes!(types::Float32Type),
-        Number::UInt64 => bytes!(types::UInt64Type),
-        Number::Int64 => bytes!(types::Int64Type),
-        Number::Float64 => bytes!(types::Float64Type),
-    }
+    let (data, width) = (array.to_data(), number.width());
+    data.buffers().first().map(|bytes| bytes.slice_with_length(data.offset() * width, data.len() * width)).unwrap_or_default()
 }
 
 /// Whether bytes that are passed through can be a value of this encoding, as far as its readers rely on it.
@@ -265,15 +242,15 @@ fn check(encoding: &Encoding, value: &[u8]) -> Result<(), &'static str> {
     let holds = |is_good: bool, reason| if is_good { Ok(()) } else { Err(reason) };
     match encoding {
         Encoding::Str => text().map(|_| ()),
-        Encoding::Json => holds(json::is_json(text()?), "it is no JSON text"),
+        Encoding::Json => holds(json::is_json(text()?), "it is not JSON text"),
         Encoding::StrInt => {
             let text = text()?;
             let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-            holds(!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()), "it is no integer")
+            holds(!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()), "it is not an integer")
         }
-        Encoding::StrFloat => holds(text()?.parse::<f64>().is_ok(), "it is no number"),
-        // Decimals have a second kind of NaN.
-        Encoding::StrDecimal => holds(text()?.trim_start_matches(['-', 's']).parse::<f64>().is_ok(), "it is no number"),
+        Encoding::StrFloat => holds(text()?.parse::<f64>().is_ok(), "it is not a number"),
+        // Decimals have signalling NaNs as well.
+        Encoding::StrDecimal => holds(text()?.trim_start_matches(['-', 's']).parse::<f64>().is_ok(), "it is not a number"),
         _ => match encoding.size() {
             Some(size) => holds(value.len() == size, "its length is not that of the encoding"),
             None => Ok(()),

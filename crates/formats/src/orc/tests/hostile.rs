@@ -19,7 +19,7 @@ fn files() -> Vec<Vec<u8>> {
     vec![PYARROW.to_vec(), plain, written(&table, Some(CompressionType::Snappy), 100, 1 << 20)]
 }
 
-/// Refused, or read with as many rows as stated.
+/// Either rejected, or read with the stated number of rows.
 fn attempt(bytes: &[u8]) {
     let Ok(file) = OrcFile::open(memory("a.orc", bytes)) else { return };
     let Ok(all) = read_all(&file) else { return };
@@ -84,19 +84,19 @@ fn judged(messages: &[Vec<u8>]) -> Result<usize, String> {
 #[test]
 fn types_that_refer_to_themselves_are_refused() {
     assert_eq!(judged(&[a_type(12, &[1, 3]), a_type(10, &[2]), a_type(4, &[]), a_type(7, &[])]), Ok(4));
-    let circle = "types refer to each other in a circle";
+    let circle = "types form a cycle";
     assert_eq!(judged(&[a_type(12, &[1]), a_type(10, &[1])]), Err(circle.to_owned()));
     assert_eq!(judged(&[a_type(12, &[0])]), Err(circle.to_owned()));
     assert_eq!(judged(&[a_type(12, &[1, 1]), a_type(4, &[])]), Err(circle.to_owned()), "one child of two fields");
     assert!(judged(&[a_type(12, &[1])]).is_err(), "a child that is not there");
-    assert!(judged(&[a_type(4, &[])]).is_err(), "the root is no struct");
+    assert!(judged(&[a_type(4, &[])]).is_err(), "the root is not a struct");
     let deep: Vec<_> = std::iter::once(a_type(12, &[1])).chain((1..1000).map(|number| a_type(10, &[number + 1]))).chain([a_type(4, &[])]).collect();
     assert_eq!(judged(&deep), Err("types are nested too deep".to_owned()));
 }
 
 #[test]
 fn lengths_of_lists_add_up_to_what_the_runs_say() {
-    // The examples of the specification.
+    // Examples of the specification.
     assert_eq!(sum_at_most(&[0x0a, 0x27, 0x10], Runs::V2), Ok(50_000), "short repeat");
     assert_eq!(sum_at_most(&[0x5e, 0x03, 0x5c, 0xa1, 0xab, 0x1e, 0xde, 0xad, 0xbe, 0xef], Runs::V2), Ok(23_713 + 43_806 + 57_005 + 48_879), "direct");
     assert_eq!(sum_at_most(&[0xc6, 0x09, 0x02, 0x02, 0x22, 0x42, 0x42, 0x46], Runs::V2), Ok(2 + 3 + 5 + 7 + 11 + 13 + 17 + 19 + 23 + 29), "delta");

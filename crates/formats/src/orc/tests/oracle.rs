@@ -14,7 +14,7 @@ fn any_rows() -> impl Strategy<Value = Vec<Row>> {
     let text = prop_oneof![Just(Some("often".to_owned())), prop::option::of("[a-zé漢]{0,8}")];
     let real = prop::option::of(-1e300..1e300f64);
     let row = (any::<Option<i64>>(), real, any::<Option<bool>>(), text, prop::option::of(prop::collection::vec(any::<u8>(), 0..6)), any::<i16>());
-    // Integers of one table are all about as large.
+    // Integers of one table have similar magnitudes.
     (prop::collection::vec(row, 1..300), 0..62)
         .prop_map(|(rows, shift)| rows.into_iter().map(|row| (row.0.map(|value| value >> shift), row.1, row.2, row.3, row.4, row.5)).collect())
 }
@@ -59,7 +59,7 @@ proptest! {
     #[test]
     fn what_orc_rust_wrote_is_read_back(rows in any_rows(), compression in any_compression(), stripe_bytes in 100usize..5000, bits in prop::collection::vec(any::<bool>(), 300)) {
         let table = table(&rows);
-        // The writer panics on some runs that hold few large integers among small ones.
+        // The writer panics on some runs with few large integers among small ones.
         let bytes = std::panic::catch_unwind(AssertUnwindSafe(|| written(&table, compression, 50, stripe_bytes)));
         prop_assume!(bytes.is_ok());
         let file = OrcFile::open(memory("a.orc", bytes.unwrap_or_default())).expect("a file");

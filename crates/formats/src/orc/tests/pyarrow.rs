@@ -1,4 +1,4 @@
-//! `pyarrow.orc` wrote the file: 400 rows in one stripe, zstd, every seventh value null; row `i` is a function of `i`.
+//! The file was written by `pyarrow.orc`: 400 rows in one stripe, zstd, every seventh value null; row `i` is a function of `i`.
 
 use super::*;
 use crate::table::Statistics;
@@ -14,7 +14,7 @@ fn file() -> OrcFile {
     OrcFile::open(memory("pyarrow.orc", PYARROW)).expect("a file")
 }
 
-/// The same rows by way of arrow-json, without the columns that JSON cannot hold exactly.
+/// The same rows read with arrow-json, without the columns that JSON cannot represent exactly.
 fn expected(file: &OrcFile, columns: &[usize]) -> RecordBatch {
     let line = |row: i64| {
         let list = |len: i64| (0..len).map(|item| item.to_string()).collect::<Vec<_>>().join(",");

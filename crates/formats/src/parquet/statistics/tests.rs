@@ -1,12 +1,15 @@
 use super::super::ParquetFile;
 use super::*;
+use crate::table::column_number;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{
     Array, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float32Array, Float64Array, Int8Array, Int32Array,
-    Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray, StringViewArray, TimestampMicrosecondArray, UInt8Array, UInt16Array,
-    UInt32Array, UInt64Array,
+    Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray, StringViewArray, StructArray, TimestampMicrosecondArray, UInt8Array,
+    UInt16Array, UInt32Array, UInt64Array,
 };
+use arrow_buffer::NullBuffer;
+use arrow_select::nullif::nullif;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use shardmill_storage::{Identity, RangeRead, Result as StorageResult};
@@ -85,7 +88,7 @@ fn open(bytes: Vec<u8>) -> ParquetFile {
     ParquetFile::open(Arc::new(Memory(bytes))).unwrap()
 }
 
-/// Each bound that is told holds for each value of its part, and each count is right.
+/// Each stated bound holds for each value of its part, and each count is right.
 fn assert_true(statistics: &Statistics, rows: &ArrayRef, first_rows: &[u64]) {
     let value_type = match rows.data_type() {
         DataType::Dictionary(_, value) => value.as_ref().clone(),
@@ -103,7 +106,7 @@ fn assert_true(statistics: &Statistics, rows: &ArrayRef, first_rows: &[u64]) {
             DataType::Float32 => part_rows.as_primitive::<arrow_array::types::Float32Type>().value(row).is_nan(),
             _ => false,
         };
-        // Total order tells the zeros apart that a reader of bounds must not.
+        // Total order distinguishes the two zeros, which a reader of bounds must not do.
         let is_zero = rows.data_type() == &DataType::Float64;
         for row in (0..count).filter(|row| part_rows.is_valid(*row) && !is_nan(*row) && !is_zero) {
             assert!(!min.is_valid(part) || to_min(row, part).is_ge(), "row {row} of part {part} of {:?}", rows.data_type());
@@ -137,6 +140,42 @@ fn bounds_and_counts_hold_for_the_rows_of_every_type() -> TestResult {
         assert_eq!(file.column_statistics(&[2, 0, 0], 1).map(|statistics| statistics.row_counts), Some(vec![20, 40, 40]));
         assert!(file.column_statistics(&[3], 1).is_none() && file.column_statistics(&[0], 99).is_none());
         assert!(file.pages(9, 1)?.is_none() && file.pages(0, 99)?.is_none());
+    }
+    Ok(())
+}
+
+#[test]
+fn fields_of_structs_are_judged_like_columns_with_the_nulls_of_their_structs() -> TestResult {
+    let (names, arrays): (Vec<_>, Vec<_>) = columns().into_iter().unzip();
+    let fields: Vec<_> = names.iter().zip(&arrays).map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let nulls = NullBuffer::from_iter((0..100).map(|row| row % 5 != 0 && row / 40 != 1));
+    let inner = StructArray::new(fields.into(), arrays, None);
+    let outer = StructArray::new(vec![Field::new("in", inner.data_type().clone(), false)].into(), vec![Arc::new(inner)], Some(nulls.clone()));
+    let batch = RecordBatch::try_from_iter_with_nullable([("first", columns().remove(0).1, true), ("s", Arc::new(outer) as ArrayRef, true)])?;
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties().build()))?;
+    writer.write(&batch)?;
+    writer.close()?;
+    let file = open(bytes);
+    for (name, array) in columns() {
+        let number = column_number(file.schema(), file.nested(), &format!("s.in.{name}")).unwrap();
+        let statistics = file.column_statistics(&[0, 1, 2], number);
+        if name == "list" {
+            assert!(statistics.is_none() && file.pages(0, number)?.is_none());
+            continue;
+        }
+        let array = nullif(&array, &BooleanArray::new(!nulls.inner(), None))?;
+        assert_true(&statistics.unwrap(), &array, &[0, 40, 80]);
+        for row_group in 0..3 {
+            let pages = file.pages(row_group, number)?.unwrap_or_else(|| panic!("pages of {name}"));
+            let rows = array.slice(row_group * 40, if row_group < 2 { 40 } else { 20 });
+            assert_true(&pages.statistics, &rows, &pages.first_rows);
+        }
+        if array.data_type() == &DataType::Int32 {
+            let value: ArrayRef = Arc::new(Int32Array::from(vec![-49]));
+            let found: Vec<bool> = (0..3).map(|row_group| file.bloom_may_contain(row_group, number, &value)).collect::<Result<_, _>>()?;
+            assert_eq!(found, [true, false, false]);
+        }
     }
     Ok(())
 }
@@ -178,7 +217,7 @@ fn file_without_statistics_tells_nothing() -> TestResult {
 fn damage_anywhere_ends_in_an_answer() -> TestResult {
     let (bytes, _) = written(properties().build())?;
     let values: ArrayRef = Arc::new(Int32Array::from(vec![999]));
-    // The indexes and filters lie behind the pages.
+    // The indexes and filters follow the pages.
     for position in (bytes.len() / 2..bytes.len()).step_by(11) {
         for flip in [0xff, 0x40] {
             let mut damaged = bytes.clone();

@@ -3,14 +3,14 @@
 use super::{Parse, trim};
 use arrow_array::types::Decimal128Type;
 
-/// Exact: digits behind the scale must be zero.
+/// Exact: digits beyond the scale must be zero.
 pub(crate) struct Decimal {
     precision: u32,
     scale: usize,
 }
 
 impl Decimal {
-    /// `None` for a negative scale, which no text needs.
+    /// `None` for a negative scale, which text does not need.
     pub(crate) fn new(precision: u8, scale: i8) -> Option<Self> {
         Some(Self { precision: u32::from(precision), scale: usize::try_from(scale).ok()? })
     }

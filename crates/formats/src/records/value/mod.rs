@@ -1,27 +1,71 @@
-//! Single values from their text, in the spellings that pyarrow reads.
+//! Parses single values from text, with the spellings that pyarrow accepts.
 //!
-//! A slice of text enters, a native value leaves, or `None` where it does not fit the type: nothing is rounded to an integer, wrapped or cut. Floats are
-//! rounded to the nearest.
+//! Returns a native value, or `None` if the text does not fit the type: nothing is rounded to an integer, wrapped or truncated. Floats are rounded to
+//! the nearest.
 
 mod decimal;
 mod number;
 mod time;
 
-pub(crate) use decimal::Decimal;
-pub(crate) use number::{Float, Integer, is_float};
-pub(crate) use time::{Date, Stamp, TimeOfDay, Timestamp};
+use decimal::Decimal;
+use number::Float;
+pub(crate) use number::{EXACT_DIGITS, Integer, is_float, is_rounded};
+use time::Timestamp;
+pub(crate) use time::{Date, Stamp, TimeOfDay};
 
 use arrow_array::ArrowPrimitiveType;
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_schema::{DataType, TimeUnit};
 
-/// Reads one type of value.
+/// Parses one type of value.
 pub(crate) trait Parse: Send {
     type Arrow: ArrowPrimitiveType;
 
-    /// The plain spellings only, which are nearly all values; `None` says nothing.
+    /// Parses only plain spellings, which are nearly all values; `None` is inconclusive.
     fn parse_plain(&self, text: &[u8]) -> Option<<Self::Arrow as ArrowPrimitiveType>::Native>;
 
-    /// Any spelling.
+    /// Parses any spelling.
     fn parse(&self, text: &[u8]) -> Option<<Self::Arrow as ArrowPrimitiveType>::Native>;
+}
+
+/// A callback that receives the parser of a type.
+pub(crate) trait UseParser {
+    type Made;
+
+    fn with<P: Parse + 'static>(self, parser: P) -> Self::Made;
+}
+
+/// Calls `user` with the parser of `data_type`; `None` when values of this type are not parsed one by one.
+pub(crate) fn with_parser<U: UseParser>(data_type: &DataType, user: U) -> Option<U::Made> {
+    Some(match data_type {
+        DataType::Int8 => user.with(Integer::<Int8Type>::new()),
+        DataType::Int16 => user.with(Integer::<Int16Type>::new()),
+        DataType::Int32 => user.with(Integer::<Int32Type>::new()),
+        DataType::Int64 => user.with(Integer::<Int64Type>::new()),
+        DataType::UInt8 => user.with(Integer::<UInt8Type>::new()),
+        DataType::UInt16 => user.with(Integer::<UInt16Type>::new()),
+        DataType::UInt32 => user.with(Integer::<UInt32Type>::new()),
+        DataType::UInt64 => user.with(Integer::<UInt64Type>::new()),
+        DataType::Float32 => user.with(Float::<Float32Type>::new()),
+        DataType::Float64 => user.with(Float::<Float64Type>::new()),
+        DataType::Date32 => user.with(Date),
+        DataType::Time32(unit @ TimeUnit::Second) => user.with(TimeOfDay::<Time32SecondType>::new(*unit)),
+        DataType::Time32(unit @ TimeUnit::Millisecond) => user.with(TimeOfDay::<Time32MillisecondType>::new(*unit)),
+        DataType::Time64(unit @ TimeUnit::Microsecond) => user.with(TimeOfDay::<Time64MicrosecondType>::new(*unit)),
+        DataType::Time64(unit @ TimeUnit::Nanosecond) => user.with(TimeOfDay::<Time64NanosecondType>::new(*unit)),
+        DataType::Timestamp(unit, zone) => match unit {
+            TimeUnit::Second => user.with(Timestamp::<TimestampSecondType>::new(*unit, zone.is_some())),
+            TimeUnit::Millisecond => user.with(Timestamp::<TimestampMillisecondType>::new(*unit, zone.is_some())),
+            TimeUnit::Microsecond => user.with(Timestamp::<TimestampMicrosecondType>::new(*unit, zone.is_some())),
+            TimeUnit::Nanosecond => user.with(Timestamp::<TimestampNanosecondType>::new(*unit, zone.is_some())),
+        },
+        DataType::Decimal128(precision, scale) => user.with(Decimal::new(*precision, *scale)?),
+        _ => return None,
+    })
 }
 
 /// The spellings of pyarrow.

@@ -5,10 +5,10 @@ use arrow_array::ArrowPrimitiveType;
 use arrow_array::types::{Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use std::marker::PhantomData;
 
-/// So many digits fit into 64 bits.
+/// This many digits fit into 64 bits.
 const MAX_DIGITS: usize = 18;
 
-/// Decimal digits with an optional minus sign. Hexadecimal too, for pyarrow reads it.
+/// Decimal digits with an optional minus sign, or hexadecimal digits, as in pyarrow.
 pub(crate) struct Integer<T>(PhantomData<T>);
 
 /// A decimal number with an optional exponent, `inf` or `nan`.
@@ -50,7 +50,7 @@ fn any_integer(text: &[u8]) -> Option<i128> {
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
-/// The digits behind `0x`.
+/// The digits after `0x`.
 fn hexadecimal(text: &[u8]) -> Option<&str> {
     let [b'0', b'x' | b'X', digits @ ..] = text else { return None };
     let is_plain = digits.iter().all(u8::is_ascii_hexdigit);
@@ -86,7 +86,7 @@ integer!(UInt16Type, u16, |value| value);
 integer!(UInt32Type, u32, |value| value);
 integer!(UInt64Type, u64, |value| value);
 
-/// Sign, digits without the point, and how many of them stand behind it.
+/// Sign, digits without the point, and the number of digits after it.
 fn plain_float(text: &[u8]) -> Option<(bool, u64, usize)> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -111,7 +111,7 @@ fn plain_float(text: &[u8]) -> Option<(bool, u64, usize)> {
     (len > 0).then_some((is_negative, mantissa, point.map_or(0, |point| len - point)))
 }
 
-/// A power of ten and an integer that are both exact give a correctly rounded quotient (Clinger).
+/// An exact integer divided by an exact power of ten gives a correctly rounded quotient (Clinger).
 macro_rules! float {
     ($arrow:ty, $float:ty, $max_mantissa:expr, $powers:expr) => {
         impl Parse for Float<$arrow> {
@@ -142,6 +142,21 @@ float!(
     1 << 53,
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22]
 );
+
+/// A text of this length is an integer that float64 holds exactly.
+pub(crate) const EXACT_DIGITS: usize = 15;
+
+/// Whether `text` is an integer of 64 bits that float64 rounds.
+pub(crate) fn is_rounded(text: &[u8]) -> bool {
+    let integer =
+        std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().map(i128::from).or_else(|_| text.parse::<u64>().map(i128::from)).ok());
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "the loss is what is looked for; a float64 of 64 bits fits i128"
+    )]
+    integer.is_some_and(|integer| (integer as f64) as i128 != integer)
+}
 
 /// Whether a column of floats can hold it.
 pub(crate) fn is_float(text: &[u8]) -> bool {

@@ -11,23 +11,24 @@ const SECONDS_A_DAY: i64 = 86_400;
 /// `YYYY-MM-DD`
 pub(crate) struct Date;
 
-/// `hh:mm`, `hh:mm:ss` or, where the unit is that fine, `hh:mm:ss.fff`
+/// `hh:mm`, `hh:mm:ss` or, if the unit is fine enough, `hh:mm:ss.fff`
 pub(crate) struct TimeOfDay<T> {
     unit: TimeUnit,
     arrow: PhantomData<T>,
 }
 
-/// A date, with `T` or a blank and a time of day behind it. A column with a zone needs an offset or `Z` in each value, one without must have none.
+/// A date, optionally followed by `T` or a blank and a time of day. In a column with a zone each value needs an offset or `Z`; without a zone it must
+/// have none.
 pub(crate) struct Timestamp<T> {
     unit: TimeUnit,
     is_zoned: bool,
     arrow: PhantomData<T>,
 }
 
-/// A point in time as it is written.
+/// A point in time as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// Since 1970, in UTC where there is an offset.
+    /// Since 1970, in UTC if there is an offset.
     seconds: i64,
     fraction: Fraction,
     pub(crate) is_zoned: bool,
@@ -73,7 +74,7 @@ fn fraction(text: &[u8]) -> Option<Fraction> {
     Some(Fraction { nanoseconds: digits(written)? * scale, digits: written.len() })
 }
 
-/// Seconds of the day; hours alone are a time only behind a date.
+/// Seconds of the day; hours alone are only valid after a date.
 fn time_of_day(text: &[u8], takes_hours_alone: bool) -> Option<(i64, Fraction)> {
     let (hours, minutes, seconds, rest): (&[u8], &[u8], &[u8], &[u8]) = match text {
         [h1, h2] if takes_hours_alone => (&[*h1, *h2], b"0", b"0", &[]),
@@ -87,7 +88,7 @@ fn time_of_day(text: &[u8], takes_hours_alone: bool) -> Option<(i64, Fraction)> 
     is_valid.then_some((hours * 3600 + minutes * 60 + seconds, fraction))
 }
 
-/// What stands before an offset, and the offset in seconds.
+/// The text before an offset, and the offset in seconds.
 fn split_offset(text: &[u8]) -> Option<(&[u8], Option<i64>)> {
     if let [time @ .., b'Z'] = text {
         return Some((time, Some(0)));
@@ -117,7 +118,7 @@ impl Stamp {
         Some(Self { seconds: midnight + seconds - offset.unwrap_or_default(), fraction, is_zoned: offset.is_some() })
     }
 
-    /// `None` where the unit is too coarse for the digits, or too fine for the year.
+    /// `None` if the unit is too coarse for the digits, or too fine for the year.
     pub(crate) fn in_unit(&self, unit: TimeUnit) -> Option<i64> {
         in_unit(self.seconds, self.fraction, unit)
     }

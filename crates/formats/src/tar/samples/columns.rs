@@ -1,4 +1,4 @@
-//! Columns of samples: what an extension holds, and arrays of it.
+//! Columns of samples: the type of an extension, and its arrays.
 
 use super::Error;
 use super::content::{Content, integer, json_fault};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Name of the first column.
 pub const KEY: &str = "__key__";
 
-/// Field metadata that names what a text stands for where rows become Python objects.
+/// Field metadata that names the decoding of a text for Python objects.
 pub const DECODING: &str = "shardmill.decoding";
 
 impl Content {
@@ -31,16 +31,16 @@ impl Content {
     }
 }
 
-/// The key, then extensions. `is_everywhere` has one entry an extension: whether each sample has it.
+/// The key, then extensions. `is_everywhere` states for each extension whether all samples have it.
 pub(super) fn schema(extensions: &[String], is_everywhere: &[bool], has_views: bool) -> SchemaRef {
     let parts = extensions.iter().zip(is_everywhere).map(|(extension, everywhere)| Content::of(extension).field(extension, !everywhere, has_views));
     Arc::new(Schema::new(std::iter::once(Content::Text.field(KEY, false, has_views)).chain(parts).collect::<Vec<_>>()))
 }
 
-/// A value that is to be read, and whose it is.
+/// A value to read, with its sample.
 pub(super) type Cell = Option<(usize, Part, Place)>;
 
-/// Makes arrays of what was read of a file.
+/// Builds arrays from the bytes read from a file.
 pub(super) struct Arrays<'a> {
     pub(super) path: &'a str,
     pub(super) index: &'a Index,
@@ -48,7 +48,7 @@ pub(super) struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    /// Keys of samples, which are some of `block`.
+    /// Keys of `samples`, which lie in `block`.
     pub(super) fn keys(&self, block: Range<usize>, samples: &[usize]) -> Result<ArrayRef, Error> {
         let start = self.index.key_range(block.start).start;
         let end = block.end.checked_sub(1).map_or(start, |last| self.index.key_range(last).end).max(start);

@@ -1,6 +1,6 @@
-//! What the members of an extension hold, and which bytes can be that.
+//! The content type of an extension, and validation of its bytes.
 //!
-//! Called by the reader and by the writer of samples. The invariant: what the writer lets pass, the reader takes.
+//! Used by the reader and the writer of samples. The invariant: values accepted by the writer are accepted by the reader.
 
 use serde::de::IgnoredAny;
 use serde_json::Error as JsonError;
@@ -14,7 +14,7 @@ pub(in crate::tar) enum Content {
 }
 
 impl Content {
-    /// By the last part of the extension, as the decoder of WebDataset tells it. What is not named here stays bytes, pickles above all.
+    /// From the last part of the extension, as in the decoder of WebDataset. Other extensions stay bytes, pickles in particular.
     pub(in crate::tar) fn of(extension: &str) -> Self {
         match extension.rsplit('.').next().unwrap_or_default() {
             "txt" | "text" | "transcript" => Self::Text,
@@ -24,7 +24,7 @@ impl Content {
         }
     }
 
-    /// What a reader takes such members for, when `bytes` are nothing of the kind.
+    /// What a reader expects of such members, if `bytes` are not valid.
     pub(in crate::tar) fn missed_by(self, bytes: &[u8]) -> Option<&'static str> {
         match self {
             Self::Bytes => None,
@@ -35,9 +35,9 @@ impl Content {
     }
 }
 
-/// As `int()` of Python reads bytes: white space around, a sign, underscores between digits.
+/// As Python's `int()` parses bytes: surrounding white space, a sign, underscores between digits.
 pub(super) fn integer(bytes: &[u8]) -> Option<i64> {
-    // Python counts the vertical tab among white space.
+    // Python also treats the vertical tab as white space.
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let start = bytes.iter().position(|byte| !is_space(byte))?;
     let end = bytes.iter().rposition(|byte| !is_space(byte))? + 1;
@@ -47,7 +47,7 @@ pub(super) fn integer(bytes: &[u8]) -> Option<i64> {
     if is_number { text.replace('_', "").parse().ok() } else { None }
 }
 
-/// Why Python's `json.loads` would not read a text, which may begin with a byte order mark and have numbers that are not finite.
+/// Why Python's `json.loads` would reject a text, which may begin with a byte order mark and contain non-finite numbers.
 pub(super) fn json_fault(text: &str) -> Option<JsonError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let fault = |text: &str| serde_json::from_str::<IgnoredAny>(text).err();
@@ -55,14 +55,14 @@ pub(super) fn json_fault(text: &str) -> Option<JsonError> {
     fault(&with_finite_numbers(text))
 }
 
-/// The same text, as long as before, with zeros in place of `NaN` and `Infinity` outside of strings.
+/// The text with zeros in place of `NaN` and `Infinity` outside of strings, with the same length.
 fn with_finite_numbers(text: &str) -> String {
     let mut finite = String::with_capacity(text.len());
     let (mut rest, mut is_in_string) = (text, false);
     let stops = |is_in_string| -> &[char] { if is_in_string { &['"', '\\'] } else { &['"', 'N', 'I'] } };
     while let Some((before, from)) = rest.find(stops(is_in_string)).map(|place| rest.split_at(place)) {
         finite.push_str(before);
-        // A zero must not go on a number that stands in front of it, but a sign belongs to it.
+        // A zero must not extend a preceding number, but a sign belongs to it.
         let (taken, put) = if from.starts_with('"') {
             is_in_string = !is_in_string;
             (1, "\"")
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_stands_where_it_is_also_behind_numbers_that_are_not_finite() {
+    fn fault_after_non_finite_numbers_has_the_right_position() {
         let fault = json_fault("[NaN, Infinity, x]").map(|fault| (fault.line(), fault.column()));
         assert_eq!(fault, Some((1, 17)));
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with an archive of samples.
+//! Errors of archives of samples.
 
 use crate::limit::TooLarge;
 use crate::tar::{ArchiveEnd, Compression, TarError};
@@ -11,29 +11,20 @@ use std::io;
 pub enum Error {
     #[error(transparent)]
     Storage(#[from] StorageError),
-    #[error("`{path}` is not a sound tar archive: {source}")]
-    Archive {
-        path: String,
-        #[source]
-        source: TarError,
-    },
-    /// Cut between two members, an archive looks like a smaller one but for its end.
+    #[error("`{path}` is not a valid tar archive: {source}")]
+    Archive { path: String, source: TarError },
+    /// An archive truncated between two members looks like a smaller one, except for its end.
     #[error("`{path}` {end}")]
     NoEnd { path: String, end: ArchiveEnd },
-    #[error("`{path}` is compressed by {compression:?}, which cannot be read")]
+    #[error("`{path}` is compressed by {compression}, which cannot be read")]
     Compression { path: String, compression: Compression },
     /// A Zstandard stream that is damaged, or ends early.
-    #[error("`{path}` cannot be decompressed behind {decompressed} bytes: {source}")]
-    Decompress {
-        path: String,
-        decompressed: u64,
-        #[source]
-        source: io::Error,
-    },
-    /// Two members of a sample would be the same column.
+    #[error("`{path}` cannot be decompressed after {decompressed} bytes: {source}")]
+    Decompress { path: String, decompressed: u64, source: io::Error },
+    /// Two members of a sample belong to the same column.
     #[error("Member `{member}` of `{path}`, at byte {offset}, repeats the extension `{extension}` of its sample{}", earlier(.first))]
     RepeatedExtension { path: String, member: String, offset: u64, extension: String, first: Option<u64> },
-    /// The parts of a sample do not follow one another. As rows of their own, each would lack what the others have.
+    /// The members of a sample are not adjacent. As separate rows, each would lack the values of the others.
     #[error(
         "Member `{member}` of `{path}`, at byte {offset}, belongs to the sample `{key}` at byte {first}, and members of other samples lie between them"
     )]
@@ -45,54 +36,44 @@ pub enum Error {
     #[error("Member `{member}` of `{path}`, at byte {offset}, is not valid UTF-8")]
     NotText { path: String, member: String, offset: u64 },
     #[error("Member `{member}` of `{path}`, at byte {offset}, is not valid JSON: {source}")]
-    NotJson {
-        path: String,
-        member: String,
-        offset: u64,
-        #[source]
-        source: serde_json::Error,
-    },
+    NotJson { path: String, member: String, offset: u64, source: serde_json::Error },
     #[error("Member `{member}` of `{path}`, at byte {offset}, is not a whole number of 64 bits: {value}")]
     NotInteger { path: String, member: String, offset: u64, value: String },
-    /// The archive is not the one that was walked when the file was opened.
+    /// The archive differs from the one that was walked when the file was opened.
     #[error("`{path}` changed after it was opened: it ends before byte {offset}")]
     Changed { path: String, offset: u64 },
     #[error("`{path}` has no block or column {index}")]
     NoSuchPart { path: String, index: usize },
-    #[error("The samples of `{path}` do not make a table: {source}")]
-    Arrow {
-        path: String,
-        #[source]
-        source: ArrowError,
-    },
+    #[error("The samples of `{path}` cannot be combined into a table: {source}")]
+    Arrow { path: String, source: ArrowError },
 }
 
 impl Error {
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Archive { .. } | Self::Decompress { .. } => Some(
-                "fetch or write the file again; `shardmill verify` lists all that is wrong with it, and on_bad_file=\"skip\" leaves such files out",
+                "fetch or write the file again; `shardmill verify` lists all faults, and errors=sm.ErrorPolicy(files=\"skip\") leaves such files out",
             ),
             Self::NoEnd { end: ArchiveEnd::Followed { .. }, .. } => Some(
-                "ignore_zeros=True of sm.Dataset (--ignore-zeros) reads archives that were joined to their last member, as `tar -i`; else fetch or write the file again, or leave it out by on_bad_file=\"skip\"",
+                "ignore_zeros=True of sm.Dataset (--ignore-zeros) reads archives that were joined to their last member, as `tar -i`; else fetch or write the file again, or leave it out by errors=sm.ErrorPolicy(files=\"skip\")",
             ),
             Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::NoEnd { .. } => Some(
-                "fetch or write the file again, or leave it out by on_bad_file=\"skip\"; if you know that nothing is missing, `truncate -s +1024 FILE` ends it",
+                "fetch or write the file again, or leave it out by errors=sm.ErrorPolicy(files=\"skip\"); if you know that nothing is missing, `truncate -s +1024 FILE` adds the end",
             ),
             Self::Compression { .. } => Some("decompress it, or compress it by gzip or zstd"),
             Self::RepeatedExtension { .. } => Some("names of members may differ in case only before the first dot; rename one of the two"),
             Self::TornSample { .. } => {
-                Some("write the archive again so that the members of a sample follow one another, for instance by `tar --sort=name`")
+                Some("write the archive again so that the members of a sample are adjacent, for instance by `tar --sort=name`")
             }
             Self::TooLong { .. } => Some("values of 2 GiB and more do not fit an Arrow array; leave the column out by `columns`"),
             Self::NotText { .. } | Self::NotInteger { .. } | Self::NotJson { .. } => Some(
-                "the extension says what a member holds (txt: text, json: JSON, cls and id: a number); rename such members, leave the column out by `columns`, or the sample by on_bad_rows=\"skip\" of a Loader",
+                "the extension says what a member holds (txt: text, json: JSON, cls and id: a number); rename such members, leave the column out by `columns`, or the sample by errors=sm.ErrorPolicy(rows=\"skip\") of a Loader",
             ),
-            Self::Changed { .. } => Some("leave the files alone while they are read"),
+            Self::Changed { .. } => Some("do not change files while they are read"),
             Self::NoSuchPart { .. } | Self::Arrow { .. } => None,
         }
     }

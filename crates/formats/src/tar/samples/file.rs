@@ -1,4 +1,4 @@
-//! One archive as blocks of samples.
+//! An archive as blocks of samples.
 
 use super::Error;
 use super::columns::{Arrays, Cell, schema};
@@ -7,7 +7,7 @@ use super::index::{self, Index};
 use super::payload::Reading;
 use super::stream;
 use crate::limit::DecodeLimit;
-use crate::table::{Block, TableError, TableFile};
+use crate::table::{Block, TableError, TableFile, runs_of};
 use crate::tar::{Compression, sniff_compression};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
@@ -16,7 +16,7 @@ use shardmill_storage::RangeRead;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A block of a plain archive ends before it has more bytes than this in the file, unless a single sample does.
+/// Maximal stored size of a block of an uncompressed archive, unless a single sample is larger.
 const BLOCK_BYTES: u64 = 4 << 20;
 
 const MAGIC_LEN: u64 = 16;
@@ -36,11 +36,11 @@ pub struct WebDatasetFile {
 }
 
 impl WebDatasetFile {
-    /// Reads the headers of `object`; all of it, where it is compressed. When it `ignores_zeros`, archives that were joined are read to their last member.
+    /// Reads the headers of `object`, or all of it if it is compressed. With `ignores_zeros`, concatenated archives are read to their last member.
     ///
     /// # Errors
-    /// When the archive is damaged or ends early, is compressed by something else than gzip or zstd, two members of a sample have one extension, or the
-    /// members of a sample do not follow one another.
+    /// When the archive is damaged or ends early, is compressed by something other than gzip or zstd, two members of a sample have the same
+    /// extension, or the members of a sample are not adjacent.
     pub fn open(object: Arc<dyn RangeRead>, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self, Error> {
         Self::open_with_blocks(object, ignores_zeros, BLOCK_BYTES, limit)
     }
@@ -62,7 +62,8 @@ impl WebDatasetFile {
         }
         let is_everywhere: Vec<bool> = counts.iter().map(|count| *count == index.len()).collect();
         let samples = match compression {
-            Compression::None => cut(&index, block_bytes),
+            // The span includes the headers between members.
+            Compression::None => runs_of(index.len(), |samples| span(&index, samples) <= block_bytes),
             _ => std::iter::once(0..index.len()).filter(|all| !all.is_empty()).collect(),
         };
         let mut file = Self {
@@ -109,7 +110,7 @@ impl WebDatasetFile {
             None => block.clone().collect(),
             Some(selection) => selection.set_indices().map(|row| block.start + row).filter(|sample| block.contains(sample)).collect(),
         };
-        // A column that is asked for twice is read once.
+        // A column that is requested twice is read once.
         let mut distinct = columns.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -144,22 +145,6 @@ impl WebDatasetFile {
         let options = RecordBatchOptions::new().with_row_count(Some(samples.len()));
         RecordBatch::try_new_with_options(schema, columns.iter().filter_map(place).collect(), &options).map_err(|source| arrays.arrow(source))
     }
-}
-
-/// Runs of samples that span at most so many bytes of the archive, headers between members included.
-fn cut(index: &Index, block_bytes: u64) -> Vec<Range<usize>> {
-    let mut blocks = Vec::new();
-    let mut start = 0;
-    for sample in 0..index.len() {
-        if sample > start && span(index, start..sample + 1) > block_bytes {
-            blocks.push(start..sample);
-            start = sample;
-        }
-    }
-    if start < index.len() {
-        blocks.push(start..index.len());
-    }
-    blocks
 }
 
 /// Bytes from the first member of some samples to the end of their last.

@@ -1,6 +1,6 @@
-//! Samples of an archive, from its headers: their keys, and where their parts lie.
+//! The samples of an archive, from its headers: their keys, and the positions of their parts.
 //!
-//! Members enter in the order of the archive, an [`Index`] leaves. Offsets count in the decompressed archive.
+//! Members are added in the order of the archive. Offsets refer to the decompressed archive.
 
 use super::Error;
 use super::key::{is_meta, split};
@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// An Arrow view counts in so many bits.
+/// Arrow views have lengths of 31 bits.
 const MAX_VALUE_BYTES: u64 = (1 << 31) - 1;
 
-/// A walk that finds header after header nearby reads so much at once.
+/// Maximal number of bytes that a walk reads together when headers are close to each other.
 const MAX_WINDOW_BYTES: u64 = 256 << 10;
 
 /// One member of a sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
-    /// By number in [`Index::extensions`].
+    /// Index in [`Index::extensions`].
     pub(super) extension: usize,
     pub(super) offset: u64,
     pub(super) size: u64,
@@ -32,7 +32,7 @@ pub(super) struct Index {
     /// In byte order.
     pub(super) extensions: Vec<String>,
     parts: Vec<Part>,
-    /// Of each sample: where its key ends in `keys`, and its parts in `parts`.
+    /// For each sample, the end of its key in `keys`, and of its parts in `parts`.
     ends: Vec<(usize, usize)>,
     keys: Buffer,
     pub(super) digest: u128,
@@ -49,7 +49,7 @@ impl Index {
         self.parts.get(start..end).unwrap_or_default()
     }
 
-    /// Where the keys of some samples lie in [`Index::keys`], the first and the last included.
+    /// Range in [`Index::keys`] of the keys from the first to the last sample.
     pub(super) fn key_range(&self, sample: usize) -> Range<usize> {
         let start = sample.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(end, _)| *end);
         start..self.ends.get(sample).map_or(start, |(end, _)| *end)
@@ -63,13 +63,13 @@ impl Index {
         self.keys.as_slice().get(self.key_range(sample)).and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default()
     }
 
-    /// The name of a part for messages; its extension is in lower case here.
+    /// The name of a part for messages; its extension is lower case here.
     pub(super) fn name(&self, sample: usize, part: &Part) -> String {
         format!("{}.{}", self.key(sample), self.extensions.get(part.extension).map_or("", String::as_str))
     }
 }
 
-/// Makes samples of members.
+/// Groups members into samples.
 pub(super) struct Grouping {
     path: String,
     numbers: HashMap<String, usize>,
@@ -78,20 +78,20 @@ pub(super) struct Grouping {
     keys: Vec<u8>,
     /// The last sample of each key, by the hash of the key.
     samples: HashMap<u128, usize>,
-    /// The sample that had the key of the open one before, and the first member of the open one: until both have a member of one extension.
+    /// The earlier sample with the same key as the open one, and the first member of the open one: until both have a member with the same extension.
     torn: Option<(usize, Member)>,
     hash: Xxh3,
     limit: DecodeLimit,
 }
 
 impl Grouping {
-    /// All that is kept of the members takes at most what `limit` says.
+    /// `limit` bounds the memory for the members.
     pub(super) fn new(path: &str, limit: DecodeLimit) -> Self {
         let (numbers, parts, ends, keys, samples) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new(), HashMap::new());
         Self { path: path.to_owned(), numbers, parts, ends, keys, samples, torn: None, hash: Xxh3::new(), limit }
     }
 
-    /// The next member.
+    /// Adds the next member.
     pub(super) fn add(&mut self, member: &Member) -> Result<(), Error> {
         if is_meta(&member.name) {
             return Ok(());
@@ -131,7 +131,7 @@ impl Grouping {
         Ok(())
     }
 
-    /// What the walk says of the archive. A member that cannot be offered would be missing from its sample.
+    /// Handles a result of the walk. A member that cannot be read would be missing from its sample.
     pub(super) fn take(&mut self, walked: Result<Option<Member>, TarError>) -> Result<(), Error> {
         match walked {
             Ok(Some(member)) => self.add(&member),
@@ -140,13 +140,13 @@ impl Grouping {
         }
     }
 
-    /// The walk is over.
+    /// Called at the end of the walk.
     pub(super) fn end(&self, end: ArchiveEnd) -> Result<(), Error> {
         if end.is_sound() { self.close() } else { Err(Error::NoEnd { path: self.path.clone(), end }) }
     }
 
-    /// A key that comes back is another sample when it has an extension of the earlier one again, as for the `webdataset` package. When it has none, the
-    /// two are parts of one sample.
+    /// A repeated key is a new sample if it repeats an extension of the earlier one, as in the `webdataset` package. Otherwise the two are parts of
+    /// one sample.
     fn close(&self) -> Result<(), Error> {
         let Some((earlier, member)) = &self.torn else { return Ok(()) };
         let key = split(&member.name).map_or("", |(key, _)| key).to_owned();
@@ -188,7 +188,7 @@ impl Grouping {
     }
 }
 
-/// Walks a plain archive.
+/// Walks an uncompressed archive.
 pub(super) fn index(object: &dyn RangeRead, ignores_zeros: bool, limit: DecodeLimit) -> Result<Index, Error> {
     let mut walk = Walk::new(object.size()).reading_on(ignores_zeros);
     let mut grouping = Grouping::new(object.path(), limit);
@@ -201,7 +201,7 @@ pub(super) fn index(object: &dyn RangeRead, ignores_zeros: bool, limit: DecodeLi
     Ok(grouping.finish())
 }
 
-/// Headers of small members stand close together: then several are read at once.
+/// Headers of small members are close together, so several are read with one request.
 struct Window<'a> {
     object: &'a dyn RangeRead,
     start: u64,

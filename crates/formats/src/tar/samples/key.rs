@@ -1,8 +1,8 @@
-//! Which sample a member belongs to, by its name.
+//! Derives the sample of a member from its name.
 //!
 //! The rule of WebDataset is the pattern `^((?:.*/|)[^.]+)[.]([^/]*)$`, where `.*` stops at a newline: the key, a dot, the extension.
 
-/// Key and extension; `None` for a name that belongs to no sample.
+/// Key and extension; `None` for a name that does not belong to a sample.
 pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     let last_component = name.rfind('/').map_or(0, |slash| slash + 1);
     let dot = last_component + name.get(last_component..)?.find('.')?;
@@ -10,7 +10,7 @@ pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     is_key(key).then_some((key, extension))
 }
 
-/// Whether `key` is nothing or directories, and then something without dots. That may be a directory itself: the key of `d/.hidden` is `d/`.
+/// Whether `key` is an optional directory path followed by text without dots. The text may be a directory itself: the key of `d/.hidden` is `d/`.
 fn is_key(key: &str) -> bool {
     let Some(dot) = key.rfind('.') else { return !key.is_empty() };
     let behind_dot = key.get(dot..).unwrap_or_default();
@@ -19,7 +19,7 @@ fn is_key(key: &str) -> bool {
     !rest.is_empty() && !directories.contains('\n')
 }
 
-/// Whether the first component is of the kind `__…__`: members about the archive, such as an index.
+/// Whether the first component has the form `__…__`: members about the archive, such as an index.
 pub(super) fn is_meta(name: &str) -> bool {
     let first = name.split('/').next().unwrap_or_default();
     first.len() >= 4 && first.starts_with("__") && first.ends_with("__")

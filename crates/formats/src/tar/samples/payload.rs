@@ -1,6 +1,6 @@
-//! Members of a block, in as few reads as possible.
+//! Reads the members of a block with as few requests as possible.
 //!
-//! Members that stand close together are one run, headers between them included; values are views into runs, so nothing is copied.
+//! Members that are close together form one run, including headers between them; values are views into runs, so nothing is copied.
 
 use super::Error;
 use super::stream;
@@ -12,10 +12,10 @@ use std::ops::Range;
 /// Offsets of views have 32 bits.
 const MAX_RUN_BYTES: u64 = 1 << 30;
 
-/// Arrays of many small buffers are slow to work with.
+/// Arrays with many small buffers are slow.
 const MAX_BUFFERS: usize = 8;
 
-/// Where the bytes of a value are, once the runs are read.
+/// Position of the bytes of a value, once the runs are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     run: usize,
@@ -23,7 +23,7 @@ pub(super) struct Place {
     len: usize,
 }
 
-/// What is to be read.
+/// The runs to read.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     runs: Vec<Range<u64>>,
@@ -37,7 +37,7 @@ impl Reading {
 
     /// Members come in the order of the archive.
     pub(super) fn add(&mut self, offset: u64, size: u64) -> Place {
-        // What is empty is nowhere.
+        // Empty values need no bytes.
         if size == 0 {
             return Place { run: 0, start: 0, len: 0 };
         }
@@ -94,7 +94,7 @@ impl Payload {
         Self { buffers: buffers.into_iter().map(Buffer::from_vec).collect(), runs: places }
     }
 
-    /// The bytes of a value, and the buffer and offset where they are.
+    /// The bytes of a value, with their buffer and offset.
     pub(super) fn get(&self, place: Place) -> Option<(&[u8], u32, u32)> {
         if place.len == 0 {
             return Some((&[], 0, 0));

@@ -1,7 +1,7 @@
-//! Compressed archives, which can only be read from their start to their end.
+//! Compressed archives, which can only be read sequentially.
 //!
-//! The decompressor pushes bytes into a [`Write`]; what these bytes are for decides which of the two sinks here takes them. Memory holds headers and wanted
-//! members alone, whatever a stream claims to become.
+//! The decompressor pushes bytes into a [`Write`]; one of the two sinks here receives them, depending on their purpose. Memory holds only headers and
+//! selected members, regardless of the decompressed size.
 
 use super::Error;
 use super::index::{Grouping, Index};
@@ -57,15 +57,15 @@ fn decompress(object: &dyn RangeRead, compression: Compression, sink: &mut impl 
 }
 
 trait Sink: Write {
-    /// Bytes that were taken so far.
+    /// Number of bytes consumed so far.
     fn position(&self) -> u64;
 }
 
-/// Takes what the walk asks for.
+/// Receives the bytes that the walk requests.
 struct Headers {
     walk: Walk,
     grouping: Grouping,
-    /// The start of what the walk wants next.
+    /// The start of the range that the walk needs next.
     window: Vec<u8>,
     position: u64,
     failure: Option<Error>,
@@ -123,7 +123,7 @@ impl Sink for Headers {
 /// Keeps some ranges.
 struct Wanted<'a> {
     runs: &'a [Range<u64>],
-    /// The last one may still grow.
+    /// The last one may be incomplete.
     read: Vec<Vec<u8>>,
     position: u64,
 }

@@ -1,4 +1,4 @@
-//! Blocks, selections, compression, and archives that are not sound.
+//! Blocks, selections, compression, and damaged archives.
 
 use super::{DECODING, Error, WebDatasetFile};
 use crate::limit::DecodeLimit;
@@ -126,7 +126,7 @@ fn stream_that_ends_inside_a_member_says_which() {
     }
 }
 
-/// Reads all that can be read; whatever it is, it must not panic.
+/// Reads everything readable; must not panic.
 fn exhaust(bytes: &[u8]) -> Option<usize> {
     let file = open(bytes).ok()?;
     rows(&file).ok().map(|rows| rows.num_rows())
@@ -166,7 +166,7 @@ fn archive_cut_between_two_members_says_where_it_ends() {
 fn bytes_after_the_end_are_an_error_and_joined_archives_are_read_on() {
     let (first, second) = (archive(&mixed()), archive(&[member("b/9.txt", b"9")]));
     let end = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
-    // The last member is empty: its header is all there is of it.
+    // The last member is empty: it consists of its header only.
     for zeros in [512, 1024] {
         let joined = [&first[..end], &vec![0; zeros], &second].concat();
         for bytes in [joined.clone(), gzip(&joined), zstd::encode_all(joined.as_slice(), 3).unwrap()] {
@@ -189,13 +189,13 @@ fn parts_of_a_sample_that_lie_apart_are_an_error_with_both_offsets() {
     assert!(matches!(&error, Error::TornSample { member, offset: 2560, first: 512, .. } if member == "a.txt"), "{error:?}");
     let last = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3")];
     assert!(matches!(open(&archive(&last)).unwrap_err(), Error::TornSample { .. }));
-    // As for the `webdataset` package, a key that comes back with an extension that it had is another sample.
+    // As in the `webdataset` package, a repeated key with a repeated extension is another sample.
     let again = [member("a.jpg", b"1"), member("b.jpg", b"2"), member("a.txt", b"3"), member("a.jpg", b"4")];
     assert_eq!(rows(&open(&archive(&again)).unwrap()).unwrap().num_rows(), 3);
 }
 
 #[test]
-fn json_that_is_none_names_member_offset_and_what_is_wrong() {
+fn invalid_json_names_member_offset_and_fault() {
     let file = open(&archive(&[member("a.json", b"[NaN]"), member("b.json", b"{\"x\": }")])).unwrap();
     let error = file.read(0, &[1], None).unwrap_err().to_string();
     assert_eq!(error, "Member `b.json` of `a.tar`, at byte 1536, is not valid JSON: expected value at line 1 column 7");

@@ -1,4 +1,4 @@
-//! Archives that are cut, overwritten or end oddly.
+//! Archives that are truncated, overwritten or end in unusual ways.
 
 use super::super::{Fault, TarError, Walk};
 use super::{archive_of, ended, entry, plain, record, walk};
@@ -21,7 +21,7 @@ fn empty_archive_is_not_tar() {
 }
 
 #[test]
-fn first_block_that_is_no_header_is_not_tar() {
+fn first_block_that_is_not_a_header_is_not_tar() {
     for archive in [&b"{}"[..], &[b'x'; 511], &[b'x'; 512], &[b'x'; 20_000], &[0; 511]] {
         assert!(matches!(walk(archive).damage, Some(TarError::NotTar { .. })));
     }
@@ -48,7 +48,7 @@ fn payload_past_the_end_reports_the_member() {
 }
 
 #[test]
-fn garbage_behind_members_is_a_bad_header() {
+fn garbage_after_members_is_a_bad_header() {
     let archive = [plain(b'0', "a", b"body"), vec![b'x'; 512], ended(plain(b'0', "b", b""))].concat();
     let walked = walk(&archive);
     assert_eq!(walked.names(), ["a"]);

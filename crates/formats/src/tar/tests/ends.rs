@@ -1,4 +1,4 @@
-//! How archives end: marked, missing, followed by other bytes; read to the end, read on, and as a stream.
+//! Ends of archives: marked, missing, followed by other bytes; with and without ignored zeros, and as a stream.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::super::{ArchiveEnd, TarError, Walk};
 use super::{archive_of, ended, plain, record, walk, walk_on};
 
-/// The end that the walk of a stream of unknown length states, and the names that it gave.
+/// The end that the walk of a stream of unknown length reports, and the names that it returned.
 fn streamed(archive: &[u8], ignores_zeros: bool) -> Result<(Vec<String>, ArchiveEnd), TarError> {
     let mut walk = Walk::new(u64::MAX).reading_on(ignores_zeros);
     let mut names = Vec::new();
@@ -54,7 +54,7 @@ fn zeros_alone_are_an_empty_archive_and_one_block_is_a_cut_one() {
     }
 }
 
-/// Python's `tarfile` and GNU tar stop at a block of zeros unless told otherwise.
+/// Python's `tarfile` and GNU tar stop at a block of zeros by default.
 #[test]
 fn members_after_zeros_are_not_given_and_the_end_says_that_there_are_some() {
     let more = ended(plain(b'0', "b", b""));
@@ -72,7 +72,7 @@ fn members_after_zeros_are_not_given_and_the_end_says_that_there_are_some() {
 }
 
 #[test]
-fn one_byte_after_the_end_is_told_with_its_offset() {
+fn one_byte_after_the_end_is_reported_with_its_offset() {
     let mut archive = archive_of(&[("a", "body")]);
     archive.resize(200_000, 0);
     for offset in [2048, 2049, 70_000, 199_999] {
@@ -88,7 +88,7 @@ fn one_byte_after_the_end_is_told_with_its_offset() {
 }
 
 #[test]
-fn long_name_that_was_overwritten_with_zeros_is_no_member() {
+fn long_name_that_was_overwritten_with_zeros_is_not_a_member() {
     let extension = |kind: u8, body: &[u8]| ended([plain(kind, "extension", body), plain(b'0', "short", b"body")].concat());
     let long = [&[b'n'; 1500][..], b"\0"].concat();
     let path = record("path", &[b'n'; 1500]);
@@ -111,7 +111,7 @@ fn members() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
 }
 
 proptest! {
-    /// Harm to whole blocks loses no member of an archive that looks whole.
+    /// Damage to whole blocks never removes a member from an archive that looks complete.
     #[test]
     fn joined_zeroed_or_cut_archive_gives_all_members_or_says_what_is_wrong(
         members in members(),
@@ -127,7 +127,7 @@ proptest! {
             archive.extend(archive_of(more));
             expected.extend(more.iter().map(|(name, _)| name.as_str()));
         }
-        // Who passes over zeros passes over what was overwritten with them.
+        // A walk that ignores zeros also ignores members overwritten with them.
         if let Some(zeroed) = zeroed.filter(|_| !ignores_zeros) {
             let at = zeroed % (archive.len() / 512) * 512;
             archive[at..at + 512].fill(0);
@@ -135,13 +135,13 @@ proptest! {
         if let Some(cut) = cut {
             archive.truncate(cut % (archive.len() / 512 + 1) * 512);
         }
-        // Cut where the second one begins, or in the zeros before it, the first one is whole.
+        // Truncated where the second member begins, or in the zeros before it, the first one is complete.
         if archive.len() <= first_len {
             expected.truncate(members.len());
         }
         let walked = walk_on(&archive, ignores_zeros);
         let names = walked.names();
-        // Zeros in place of the last header, of a file without a body, are the end of an archive.
+        // Zeros in place of the last header, of a file without a body, are a valid end.
         let last = archive.iter().rposition(|byte| *byte != 0).map_or(0, |at| at / 512 + 1);
         let is_erased = zeroed.is_some() && archive.len() - last * 512 >= 1024 && expected.starts_with(&names);
         if walked.damage.is_none() && walked.unreadable.is_empty() && walked.end.is_some_and(|end| end.is_sound()) {

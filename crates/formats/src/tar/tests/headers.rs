@@ -1,4 +1,4 @@
-//! Each header form that the walk reads, and the forms on which other readers went wrong.
+//! Each header form that the walk supports, and forms that other readers handled wrongly.
 
 use super::super::{Fault, Reason, TarError};
 use super::{BLOCK_LEN, ended, entry, payload, plain, record, seal, walk};
@@ -42,7 +42,7 @@ fn signed_checksum_is_accepted() {
 }
 
 #[test]
-fn entries_that_are_no_files_are_passed_over() {
+fn entries_that_are_not_files_are_skipped() {
     let mut archive = Vec::new();
     for kind in [b'1', b'2', b'3', b'4', b'5', b'6'] {
         // Hard links may state the size of their target, and old directories a quota: no payload follows.
@@ -119,7 +119,7 @@ fn empty_extension_bodies_are_read() {
     assert_eq!(walk(&ended(archive)).names(), ["a"]);
 }
 
-/// https://rustsec.org/advisories/RUSTSEC-2026-0068 (CVE-2026-33055): a header size of 0 beside a PAX size.
+/// https://rustsec.org/advisories/RUSTSEC-2026-0068 (CVE-2026-33055): a header size of 0 with a PAX size.
 #[test]
 fn pax_size_governs_how_far_is_skipped() {
     let smuggled = plain(b'0', "smuggled", b"");
@@ -132,7 +132,7 @@ fn pax_size_governs_how_far_is_skipped() {
     assert_eq!(walk(&ended(archive)).names(), ["outer", "last"]);
 }
 
-/// https://github.com/advisories/GHSA-3pv8-6f4r-ffg2: the PAX size was taken for that of the long-name entry between.
+/// https://github.com/advisories/GHSA-3pv8-6f4r-ffg2: the PAX size was applied to the long-name entry in between.
 #[test]
 fn pax_size_is_not_applied_to_extension_headers_between() {
     for between in
@@ -221,7 +221,7 @@ fn size_fields_of_all_writers_are_read() {
 }
 
 #[test]
-fn size_fields_that_are_no_number_are_refused() {
+fn size_fields_that_are_not_numbers_are_refused() {
     for field in [
         &b"0000000008\0"[..],
         b"-0000000017\0",

@@ -1,4 +1,4 @@
-//! Lengths made to overflow, exhaust or mislead; arbitrary bytes.
+//! Lengths crafted to overflow, exhaust or mislead; arbitrary bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

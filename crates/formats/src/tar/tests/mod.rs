@@ -10,7 +10,7 @@ mod write;
 
 use super::{ArchiveEnd, BLOCK_LEN, Member, TarError, Walk, end_of_archive, member_header, padding};
 
-/// What a whole walk gave: members and unreadable members in order, and the error that ended it.
+/// The result of a whole walk: members and unreadable members in order, and the error that ended it.
 #[derive(Debug, Default)]
 struct Walked {
     members: Vec<Member>,
@@ -30,12 +30,12 @@ impl Walked {
     }
 }
 
-/// Walks an archive in memory and holds the walk to its promises.
+/// Walks an archive in memory and checks the guarantees of the walk.
 fn walk(archive: &[u8]) -> Walked {
     walk_on(archive, false)
 }
 
-/// The same, over blocks of zeros when `ignores_zeros`.
+/// As [`walk`], skipping blocks of zeros if `ignores_zeros`.
 fn walk_on(archive: &[u8], ignores_zeros: bool) -> Walked {
     let len = archive.len() as u64;
     let mut walk = Walk::new(len).reading_on(ignores_zeros);
@@ -72,7 +72,7 @@ fn payload(archive: &[u8], member: &Member) -> Vec<u8> {
     archive[start..start + usize::try_from(member.size).unwrap()].to_vec()
 }
 
-/// An archive of our writer.
+/// An archive written by this crate.
 fn archive_of<N: AsRef<str>, B: AsRef<[u8]>>(members: &[(N, B)]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, body) in members {
@@ -85,7 +85,7 @@ fn archive_of<N: AsRef<str>, B: AsRef<[u8]>>(members: &[(N, B)]) -> Vec<u8> {
     archive
 }
 
-/// An entry made by hand: any type, any name bytes, any size field; the body is padded.
+/// A handmade entry: any type, any name bytes, any size field; the body is padded.
 fn entry(kind: u8, name: &[u8], size: &[u8], body: &[u8]) -> Vec<u8> {
     let mut block = vec![0; BLOCK_LEN];
     block[..name.len()].copy_from_slice(name);
@@ -99,7 +99,7 @@ fn entry(kind: u8, name: &[u8], size: &[u8], body: &[u8]) -> Vec<u8> {
     block
 }
 
-/// An entry whose size field is that of its body.
+/// An entry whose size field matches its body.
 fn plain(kind: u8, name: &str, body: &[u8]) -> Vec<u8> {
     let size = format!("{:011o}\0", body.len());
     entry(kind, name.as_bytes(), size.as_bytes(), body)

@@ -1,4 +1,4 @@
-//! The same archives through the `tar` crate: what we write it reads, what it writes we read.
+//! Round trips with the `tar` crate: it reads what this crate writes, and the reverse.
 
 use std::io::Read;
 
@@ -11,9 +11,9 @@ use super::{archive_of, payload, walk};
 type Files = Vec<(String, Vec<u8>)>;
 
 fn files() -> impl Strategy<Value = Files> {
-    // Lengths on both sides of the name fields (100, 155 + 1 + 100) and of a block.
+    // Lengths around the sizes of the name fields (100, 155 + 1 + 100) and of a block.
     let name = prop_oneof![
-        // Not `..`, nor a leading `./`: the `tar` crate refuses the one and drops the other.
+        // Not `..` or a leading `./`: the `tar` crate rejects the one and drops the other.
         "[a-z0-9][a-z0-9._-]{0,20}",
         "[a-z]{1,9}/[äöü日本🦀a-z ]{1,60}",
         "[a-z]{95,105}",
@@ -83,7 +83,7 @@ proptest! {
         let mut stored = Vec::new();
         for (name, body) in files {
             let mut header = Header::new_ustar();
-            // Names that cannot be cut into prefix and name have no ustar form.
+            // Names that cannot be split into prefix and name have no ustar form.
             if header.set_path(&name).is_err() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The writer's blocks: their exact form, and sizes that no test archive can have.
+//! The writer's blocks: their exact form, and sizes that are too large for a test archive.
 
 use super::super::{BLOCK_LEN, Walk};
 use super::{archive_of, end_of_archive, member_header, padding};

@@ -1,4 +1,4 @@
-//! Damaged chunks: each is an error or some records, and soon.
+//! Damaged chunks: each quickly returns an error or records.
 
 use super::super::decode;
 use super::original::{Case, hex};
@@ -10,7 +10,7 @@ fn decode_hex(text: &str, num_records: usize, decoded_size: usize) -> Result<(Ve
     decode(&hex(text), num_records, decoded_size, &mut Zstd::default())
 }
 
-/// What is delivered is whole, whatever the chunk was.
+/// A successful result must be complete, regardless of the chunk.
 fn decode_damaged(data: &[u8], num_records: usize, decoded_size: usize, zstd: &mut Zstd) -> bool {
     let Ok((bytes, ends)) = decode(data, num_records, decoded_size, zstd) else { return false };
     assert_eq!((bytes.len(), ends.len()), (decoded_size, num_records));
@@ -56,7 +56,7 @@ fn other_promises_of_the_chunk_header_are_refused() {
     }
 }
 
-/// A header without buckets, its states as pairs of tag and next, and transitions, uncompressed.
+/// An uncompressed header without buckets, with states as pairs of tag and next, and transitions.
 fn machine(states: &[(u64, u64)], first: u64, transitions: &[u8]) -> Vec<u8> {
     let tags = states.iter().map(|state| state.0);
     let nexts = states.iter().map(|state| state.1);
@@ -73,11 +73,11 @@ fn states_that_lead_nowhere_are_refused() {
     let zstd = &mut Zstd::default();
     let mut decode = |states: &[(u64, u64)], first, transitions: &[u8]| decode(&machine(states, first, transitions), 1, 0, zstd).unwrap_err();
     let malformed = Fault::Malformed;
-    assert_eq!(decode(&[(3, 2)], 0, &[]), malformed("state leads to no state"));
+    assert_eq!(decode(&[(3, 2)], 0, &[]), malformed("state leads to a missing state"));
     assert_eq!(decode(&[(3, 0)], 1, &[]), malformed("no first state"));
-    assert_eq!(decode(&[(3, 0)], 0, &[4]), malformed("transition to no state"));
-    assert_eq!(decode(&[(0, 1)], 0, &[]), malformed("states lead in a circle"));
-    assert_eq!(decode(&[(0, 3), (0, 2)], 0, &[]), malformed("states lead in a circle"));
+    assert_eq!(decode(&[(3, 0)], 0, &[4]), malformed("transition to a missing state"));
+    assert_eq!(decode(&[(0, 1)], 0, &[]), malformed("states form a cycle"));
+    assert_eq!(decode(&[(0, 3), (0, 2)], 0, &[]), malformed("states form a cycle"));
     assert_eq!(decode(&[], 0, &[]), malformed("no first state"));
     for tag in [4, 5, 6, 7, 15] {
         assert_eq!(decode(&[(tag, 0)], 0, &[]), malformed("unknown state of a transposed chunk"));
@@ -89,7 +89,7 @@ fn submessages_and_records_that_do_not_nest_are_refused() {
     let zstd = &mut Zstd::default();
     let mut decode = |states: &[(u64, u64)], decoded_size, transitions: &[u8]| decode(&machine(states, 0, transitions), 1, decoded_size, zstd);
     let malformed = |text| Err(Fault::Malformed(text));
-    assert_eq!(decode(&[(2, 0)], 0, &[]), malformed("start of a submessage that has no end"));
+    assert_eq!(decode(&[(2, 0)], 0, &[]), malformed("submessage start without an end"));
     assert_eq!(decode(&[(14, 1), (3, 0)], 2, &[0]), malformed("record begins inside of a submessage"));
     assert_eq!(decode(&[(14, 0)], 4, &[0, 0]), malformed("more submessages than there is room for"));
     assert_eq!(decode(&[(14, 1), (2, 2), (3, 0)], 2, &[1]), Ok((vec![10, 0], vec![2])));
@@ -99,19 +99,19 @@ fn submessages_and_records_that_do_not_nest_are_refused() {
 
 #[test]
 fn machine_that_is_idle_for_long_is_stopped() {
-    // Each byte leads through all states, which do nothing.
+    // Each byte leads through all states, which are idle.
     let decode = |num_states: u64| {
         let implicit = (1..num_states).map(|next| (0, num_states + next));
         let states: Vec<(u64, u64)> = implicit.chain([(0, 0)]).collect();
         decode(&machine(&states, 0, &[0; 1000]), 0, 0, &mut Zstd::default())
     };
     assert_eq!(decode(64), Ok((Vec::new(), Vec::new())));
-    assert_eq!(decode(65), Err(Fault::Malformed("states that do nothing lead from one to the other")));
+    assert_eq!(decode(65), Err(Fault::Malformed("too many idle states in a row")));
 }
 
 #[test]
 fn claims_are_refused_before_anything_is_allocated() {
-    // So many buckets, buffers, states; and a snappy header, buckets and transitions of so many bytes.
+    // Huge numbers of buckets, buffers and states, and huge lengths of a snappy header, buckets and transitions.
     for text in ["0007ffffffff0f0000", "00070affffffff0f00", "000700 00ffffffff0f", "7307ffffffffff7f00"] {
         let text = text.replace(' ', "");
         assert!(matches!(decode_hex(&text, 1, 0), Err(Fault::Truncated { .. } | Fault::TooLarge { .. })), "{text}");

@@ -1,4 +1,4 @@
-//! Chunks of the original's making, ours, and damaged ones.
+//! Chunks written by the original, by this crate, and damaged ones.
 
 mod hostile;
 mod original;

@@ -1,9 +1,9 @@
-//! Chunks that array_record 0.8.6 wrote, and the one of the format's description.
+//! Chunks written by array_record 0.8.6, and the example of the format's specification.
 
 use super::super::decode;
 use crate::arrayrecord::codec::{Codec, Zstd};
 
-/// Records, and the chunks that hold just these.
+/// Records, and chunks that contain exactly these.
 pub(super) struct Case {
     pub records: Vec<Vec<u8>>,
     pub chunks: Vec<Vec<u8>>,
@@ -14,7 +14,7 @@ impl Case {
         Self::read(include_bytes!("original.bin"))
     }
 
-    /// Numbers are of four bytes. A case is its records and its chunks; each list begins with its length, as does each of its elements.
+    /// Numbers have four bytes. A case is a list of records and a list of chunks; lists and their elements start with their length.
     fn read(mut bytes: &[u8]) -> Vec<Self> {
         fn number(bytes: &mut &[u8]) -> usize {
             let (number, rest) = bytes.split_first_chunk::<4>().unwrap();

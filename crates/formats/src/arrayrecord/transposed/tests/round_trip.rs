@@ -1,4 +1,4 @@
-//! What we write, read back.
+//! Round trips of encoded chunks.
 
 use super::super::encode;
 use super::original::records;

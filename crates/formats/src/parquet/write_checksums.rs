@@ -1,8 +1,8 @@
-//! Page checksums, which the writer of the `parquet` crate leaves out.
+//! Adds page checksums, which the writer of the `parquet` crate omits.
 //!
-//! The crate hands each page to a [`PageStore`] as a header and then its data. This store hashes the data and inserts the checksum into the header. The
-//! crate counted the shorter header, so sizes and offsets of the column chunk are corrected before the chunk goes into the file. The invariant: footer
-//! and offset index describe the bytes that are written; a header of a shape that is not known is an error, never a file without checksums.
+//! The crate passes each page to a [`PageStore`] as a header and then its data. This store hashes the data and inserts the checksum into the header.
+//! The crate counted the shorter header, so sizes and offsets of the column chunk are corrected before it is written. The invariant: footer and
+//! offset index describe the written bytes; a header of unknown shape is an error, never a file without checksums.
 
 use bytes::{Buf, Bytes};
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, PageKey, PageStore, PageStoreArgs, PageStoreFactory};
@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// `i32` as a field that follows directly on the one before, in the compact protocol of Thrift.
+/// An `i32` in the field directly after the preceding one, in Thrift's compact protocol.
 const NEXT_I32: u8 = 0x15;
 const STRUCT: u8 = 0x0c;
 /// `PageType::DICTIONARY_PAGE` as a zigzag number.
 const DICTIONARY: u8 = 4;
 
-/// Makes the stores of one file, and hands out what they hold.
+/// Creates the stores of one file, and hands out their content.
 #[derive(Debug, Default)]
 pub(super) struct ChecksumStores {
     made: Mutex<Vec<(usize, ChunkPages)>>,
@@ -32,17 +32,17 @@ pub(super) struct ChunkPages(Arc<Mutex<Pages>>);
 
 #[derive(Debug, Default)]
 struct Pages {
-    /// Header and data of each page in turn, in the order in which they were encoded.
+    /// Header and data of each page in turn, in encoding order.
     parts: Vec<Bytes>,
     resident: usize,
-    /// By how much the headers of data pages grew, in order.
+    /// Growth of the headers of data pages, in order.
     growth: Vec<usize>,
-    /// Where the header of the dictionary is, and by how much it grew.
+    /// Index of the dictionary's header, and its growth.
     dictionary: Option<(usize, usize)>,
 }
 
 impl ChecksumStores {
-    /// The stores that were made since the last call, in the order of the columns.
+    /// The stores created since the last call, in column order.
     pub(super) fn take(&self) -> Vec<ChunkPages> {
         let mut made = std::mem::take(&mut *locked(&self.made));
         made.sort_by_key(|(column, _)| *column);
@@ -84,7 +84,7 @@ impl PageStore for ChunkPages {
 }
 
 impl Pages {
-    /// Puts the checksum of `data` into the header that came last.
+    /// Inserts the checksum of `data` into the last header.
     fn seal(&mut self, data: &[u8]) -> Result<()> {
         let index = self.parts.len() - 1;
         let Some(header) = self.parts.last_mut() else { return Ok(()) };
@@ -100,7 +100,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Sizes as they are with the checksums, and offsets of data pages from the first one.
+    /// Corrects sizes and the offsets of data pages for the inserted checksums.
     fn correct(&self, close: &mut ColumnCloseResult) -> Result<()> {
         let growth = self.growth.iter().sum::<usize>() + self.dictionary.map_or(0, |(_, growth)| growth);
         close.bytes_written += growth as u64;
@@ -122,7 +122,7 @@ impl Pages {
         Ok(())
     }
 
-    /// All pages, the dictionary first.
+    /// All pages, with the dictionary first.
     fn take_parts(&mut self, dictionary: usize) -> Parts {
         self.resident = 0;
         let mut parts = std::mem::take(&mut self.parts);
@@ -132,7 +132,7 @@ impl Pages {
     }
 }
 
-/// A column chunk in pieces. Joining them first would copy all pages once more.
+/// A column chunk in pieces. Joining them would copy all pages again.
 struct Parts(Vec<Bytes>);
 
 impl Length for Parts {
@@ -184,7 +184,7 @@ impl Read for PartsRead {
 }
 
 impl ChunkPages {
-    /// Puts the chunk that was encoded into this store into the row group.
+    /// Appends the chunk encoded into this store to the row group.
     pub(super) fn append<W: Write + Send>(&self, mut chunk: ArrowColumnChunk, row_group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
         let mut pages = locked(&self.0);
         pages.correct(chunk.close_mut())?;
@@ -192,7 +192,7 @@ impl ChunkPages {
             drop(pages);
             return chunk.append_to_row_group(row_group);
         };
-        // The chunk counted its dictionary without the checksum and would place all pages after it wrongly.
+        // The chunk counted its dictionary without the checksum, and would misplace all pages after it.
         let dictionary_len = pages.parts.iter().skip(dictionary).take(2).map(Bytes::len).sum();
         let close = chunk.close().clone().update_dictionary_location(dictionary_len)?;
         let parts = pages.take_parts(dictionary);
@@ -201,10 +201,10 @@ impl ChunkPages {
     }
 }
 
-/// The header with the checksum as its field 4, and whether it is that of a dictionary.
+/// The header with the checksum as its field 4, and whether it belongs to a dictionary.
 ///
-/// Fields 1 to 3 (type, two sizes) are always there. The next field is the structure of the page type, whose number is written as the distance from the
-/// field before.
+/// Fields 1 to 3 (type, two sizes) are always present. The next field is the structure for the page type, whose number is encoded as the difference
+/// to the preceding field.
 fn with_checksum(header: &[u8], checksum: u32) -> Option<(Vec<u8>, bool)> {
     let mut at = 0;
     for _ in 0..3 {
@@ -219,7 +219,7 @@ fn with_checksum(header: &[u8], checksum: u32) -> Option<(Vec<u8>, bool)> {
     let mut sealed = Vec::with_capacity(header.len() + 6);
     sealed.extend_from_slice(header.get(..at)?);
     sealed.push(NEXT_I32);
-    // Zigzag of the checksum as a signed number.
+    // The checksum as a signed number, in zigzag encoding.
     let mut number = (checksum << 1) ^ if checksum >> 31 == 1 { u32::MAX } else { 0 };
     loop {
         let [low, ..] = number.to_le_bytes();
@@ -236,7 +236,7 @@ fn with_checksum(header: &[u8], checksum: u32) -> Option<(Vec<u8>, bool)> {
 }
 
 fn foreign_header() -> ParquetError {
-    ParquetError::General("a page header that cannot take a checksum".to_owned())
+    ParquetError::General("a page header without room for a checksum".to_owned())
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

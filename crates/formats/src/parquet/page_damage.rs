@@ -1,11 +1,12 @@
-//! The pages of a file one by one, to find the one that is damaged.
+//! Checks the pages of a file one by one, to find a damaged one.
 //!
-//! The decoder of rows compares checksums, but does not say of which column. This walk runs after a failure, and for checks that look at every page.
+//! The row decoder verifies checksums, but does not report the column. This walk runs after a failure, and for checks of all pages.
 
 use super::layout::unsigned;
-use super::object::ObjectReader;
+use super::object_reader::ObjectReader;
 use super::read::unpanicked;
 use super::{Error, ParquetFile};
+use parquet::arrow::ProjectionMask;
 use parquet::column::page::PageReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -14,7 +15,7 @@ use shardmill_storage::Error as StorageError;
 use std::sync::Arc;
 
 impl ParquetFile {
-    /// What is wrong with the pages of one column chunk: the first that cannot be read or whose checksum differs. `None` when all are sound.
+    /// The first page of a column chunk that cannot be read or whose checksum differs. `None` when all are sound.
     ///
     /// # Errors
     /// When the storage fails.
@@ -43,11 +44,10 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// The damaged page that made reading `row_group` fail, if it is one of the top-level `columns`.
-    pub(super) fn damaged_page_of(&self, row_group: usize, columns: &[usize]) -> Option<Error> {
-        let schema = self.footer.file_metadata().schema_descr();
-        let leaves = (0..schema.num_columns()).filter(|leaf| columns.contains(&schema.get_column_root_idx(*leaf)));
-        // A storage that fails is not what the reader ran into.
+    /// The damaged page that made reading `row_group` fail, if it is in one of the leaves of `mask`.
+    pub(super) fn damaged_page_of(&self, row_group: usize, mask: &ProjectionMask) -> Option<Error> {
+        let leaves = (0..self.num_leaves()).filter(|leaf| mask.leaf_included(*leaf));
+        // A storage failure is not the damage that the reader hit.
         leaves.map(|leaf| self.page_damage(row_group, leaf)).find_map(|damage| damage.ok().flatten())
     }
 

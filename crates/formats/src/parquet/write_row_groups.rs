@@ -1,9 +1,12 @@
-//! One Parquet file in pieces, so that threads encode its row groups and one writes them in order.
+//! Writes a Parquet file in pieces: threads encode row groups, and one thread writes them in order.
 
 use super::Error;
-use super::page_checksums::{ChecksumStores, ChunkPages};
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use super::stored_types::stored_schema;
+use super::write_checksums::{ChecksumStores, ChunkPages};
+use crate::caught::{Panicked, caught};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{FieldRef, SchemaRef};
 use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
 };
@@ -13,17 +16,18 @@ use parquet::file::writer::SerializedFileWriter;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Makes the encoders of the row groups of one file, in their order.
+/// Creates the encoders of the row groups of one file, in order.
 pub struct RowGroupEncoders {
     path: String,
+    /// With the stored types.
     schema: SchemaRef,
     factory: ArrowRowGroupWriterFactory,
-    /// `None` when pages get no checksums.
+    /// `None` for pages without checksums.
     stores: Option<Arc<ChecksumStores>>,
     made: usize,
 }
 
-/// Takes the rows of one row group.
+/// Encodes the rows of one row group.
 pub struct RowGroupEncoder {
     path: String,
     schema: SchemaRef,
@@ -31,14 +35,14 @@ pub struct RowGroupEncoder {
     pages: Vec<ChunkPages>,
 }
 
-/// A row group whose place in the file is still open.
+/// An encoded row group without a position in the file yet.
 pub struct EncodedRowGroup {
     chunks: Vec<ArrowColumnChunk>,
-    /// One for each chunk, none when pages have no checksums.
+    /// One for each chunk; empty for pages without checksums.
     pages: Vec<ChunkPages>,
 }
 
-/// The file that row groups are put into.
+/// The file that row groups are written to.
 pub struct RowGroupFile<W: Write + Send> {
     path: String,
     writer: SerializedFileWriter<W>,
@@ -52,6 +56,7 @@ pub(super) fn pieces<W: Write + Send>(
     properties: WriterProperties,
     has_checksums: bool,
 ) -> Result<(RowGroupFile<W>, RowGroupEncoders), Error> {
+    let schema = stored_schema(schema)?;
     let stores = has_checksums.then(|| Arc::new(ChecksumStores::default()));
     let options = ArrowWriterOptions::new().with_properties(properties);
     let options = match &stores {
@@ -65,7 +70,7 @@ pub(super) fn pieces<W: Write + Send>(
 }
 
 impl RowGroupEncoders {
-    /// That of the next row group.
+    /// The encoder of the next row group.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -81,18 +86,18 @@ impl RowGroupEncoder {
     /// # Errors
     /// [`Error::Write`].
     pub fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let failed = |source| Error::Write { path: self.path.clone(), source };
         let mut columns = self.columns.iter_mut();
         for (field, array) in self.schema.fields().iter().zip(rows.columns()) {
-            for leaf in compute_leaves(field, array).map_err(failed)? {
-                let Some(column) = columns.next() else { return Ok(()) };
-                column.write(&leaf).map_err(failed)?;
-            }
+            let refused =
+                |Panicked| Err(ParquetError::General(format!("the encoder failed on column `{}` of type {}", field.name(), array.data_type())));
+            caught(|| write_column(field, array, &mut columns))
+                .unwrap_or_else(refused)
+                .map_err(|source| Error::Write { path: self.path.clone(), source })?;
         }
         Ok(())
     }
 
-    /// About how many bytes the row group will have.
+    /// Approximate size of the row group.
     pub(super) fn encoded_bytes(&self) -> usize {
         self.columns.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
     }
@@ -107,8 +112,17 @@ impl RowGroupEncoder {
     }
 }
 
+/// Writes one column, which has an encoder for each leaf.
+fn write_column<'a>(field: &FieldRef, array: &ArrayRef, encoders: &mut impl Iterator<Item = &'a mut ArrowColumnWriter>) -> Result<(), ParquetError> {
+    let stored = match array.data_type().equals_datatype(field.data_type()) {
+        true => ArrayRef::clone(array),
+        false => cast_with_options(array, field.data_type(), &CastOptions { safe: false, ..CastOptions::default() })?,
+    };
+    compute_leaves(field, &stored)?.iter().zip(encoders).try_for_each(|(leaf, encoder)| encoder.write(leaf))
+}
+
 impl<W: Write + Send> RowGroupFile<W> {
-    /// Row groups come in the order of their encoders.
+    /// Row groups must come in the order of their encoders.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -128,12 +142,36 @@ impl<W: Write + Send> RowGroupFile<W> {
         place.close().map(|_metadata| ())
     }
 
-    /// Writes the footer and gives the sink back.
+    /// Writes the footer and returns the sink.
     ///
     /// # Errors
     /// [`Error::Write`].
     pub fn finish(self) -> Result<W, Error> {
         let path = self.path;
         self.writer.into_inner().map_err(|source| Error::Write { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{DictionaryArray, Int32Array, StringViewArray};
+    use arrow_schema::{DataType, Field, Schema};
+
+    #[test]
+    fn panic_of_the_encoder_becomes_an_error_that_names_the_column() -> Result<(), Box<dyn std::error::Error>> {
+        let words = DictionaryArray::<Int32Type>::new(Int32Array::from(vec![0]), Arc::new(StringViewArray::from(vec!["a"])));
+        let field = Field::new("word", words.data_type().clone(), true);
+        let schema = Arc::new(Schema::new(vec![field]));
+        let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(words)])?;
+        let (_file, mut encoders) = pieces("a.parquet", Vec::new(), Arc::clone(&schema), WriterProperties::default(), false)?;
+        // The stored type would be supported.
+        assert_eq!(encoders.schema.field(0).data_type(), &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)));
+        let mut encoder = encoders.next_row_group()?;
+        encoder.schema = schema;
+        let message = encoder.write(&rows).unwrap_err().to_string();
+        assert!(message.contains("a.parquet") && message.contains("failed on column `word` of type Dictionary(Int32, Utf8View)"), "{message}");
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Text in quotes.
+//! Quoted JSON strings.
 
 const WIDTH: usize = 32;
 
@@ -6,7 +6,7 @@ const fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// How many bytes at the start need no escape.
+/// Length of the prefix that needs no escape.
 fn plain_len(text: &[u8]) -> usize {
     let (blocks, rest) = text.as_chunks::<WIDTH>();
     let whole = blocks.iter().take_while(|block| !block.iter().fold(false, |found, byte| found | is_special(*byte))).count();
@@ -15,8 +15,8 @@ fn plain_len(text: &[u8]) -> usize {
     start + tail.iter().position(|byte| is_special(*byte)).unwrap_or(tail.len())
 }
 
-/// `text` as a JSON string. Characters beyond ASCII stay as they are.
-pub(super) fn quote(text: &str, out: &mut Vec<u8>) {
+/// `text` as a JSON string. Non-ASCII characters stay as they are.
+pub(crate) fn quote(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
@@ -27,6 +27,24 @@ pub(super) fn quote(text: &str, out: &mut Vec<u8>) {
         rest = behind;
     }
     out.push(b'"');
+}
+
+/// `text` as an ASCII-only JSON string.
+pub(super) fn quote_ascii(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    write_ascii(text, out);
+    out.push(b'"');
+}
+
+/// The content of an ASCII-only string.
+pub(super) fn write_ascii(text: &str, out: &mut Vec<u8>) {
+    for character in text.chars() {
+        match u8::try_from(character) {
+            Ok(byte @ b' '..=b'~') if !is_special(byte) => out.push(byte),
+            Ok(byte) if byte < 0x80 => escape(byte, out),
+            _ => character.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.extend_from_slice(format!("\\u{unit:04x}").as_bytes())),
+        }
+    }
 }
 
 fn escape(byte: u8, out: &mut Vec<u8>) {

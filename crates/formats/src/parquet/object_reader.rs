@@ -1,4 +1,4 @@
-//! Lets the decoder read ranges of a storage object.
+//! Adapts a storage object to the decoder's reads of ranges.
 
 use super::gauge::Gauge;
 use super::thrift::{Verdict, judge_page_header};
@@ -11,28 +11,28 @@ use std::io::{self, BufReader, Chain, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A page header is some tens of bytes, statistics included.
+/// A page header has some tens of bytes, including statistics.
 const HEADER_BUFFER_LEN: usize = 512;
 
-/// Statistics of long texts make it longer; writers cut them to some kilobytes.
+/// Statistics of long texts enlarge it; writers truncate them to some kilobytes.
 const MAX_HEADER_LEN: usize = 1 << 20;
 
-/// Read at once from the end of a file: most footers are smaller. Another read of a local file costs less than the bytes of a long one.
+/// Read together from the end of a file: most footers are smaller. A second read of a local file is cheaper than always reading a long tail.
 const TAIL_READ: u64 = 64 << 10;
 const LOCAL_TAIL_READ: u64 = 16 << 10;
 
 /// The last bytes of a file: the length of the footer, and the magic number.
 const TAIL_LEN: u64 = 8;
 
-/// Ranges with a smaller gap between them are read together: a request costs more than the bytes of the gap.
+/// Ranges with a smaller gap are read together: a request costs more than the bytes of the gap.
 const MERGED_GAP: u64 = 64 << 10;
 
-/// The object itself, and the parts of it that are in memory.
+/// The object, and the parts of it that are in memory.
 #[derive(Debug, Clone)]
 pub(super) struct ObjectReader {
     object: Arc<dyn RangeRead>,
     spans: Arc<[Span]>,
-    /// Of a reader of pages.
+    /// Set for readers of pages.
     gauge: Option<Arc<Gauge>>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Cursor {
     refusal: Option<Refusal>,
 }
 
-/// Why bytes are kept from the decoder.
+/// Why bytes are withheld from the decoder.
 enum Refusal {
     UnsupportedField,
     TooLarge(TooLarge),
@@ -64,7 +64,7 @@ impl ObjectReader {
         Self { gauge: Some(gauge), ..self }
     }
 
-    /// Reads `ranges` in as few requests as is sensible; the decoder will find them in memory.
+    /// Reads `ranges` with few requests, and keeps them in memory for the decoder.
     pub(super) fn fetch(object: Arc<dyn RangeRead>, mut ranges: Vec<Range<u64>>) -> Result<Self> {
         ranges.sort_unstable_by_key(|range| range.start);
         let gap = MERGED_GAP.max(object.gap_bytes());
@@ -78,7 +78,7 @@ impl ObjectReader {
         merged.retain(|range| !range.is_empty());
         let reader = Self::new(object);
         let bytes = match merged.as_slice() {
-            // Together, for a store that answers several requests in the time of one.
+            // Together, because a store can answer several requests in the time of one.
             [_, _, ..] if reader.object.is_remote() => reader.object.read_ranges(&merged).map_err(|error| ParquetError::External(Box::new(error)))?,
             _ => merged.iter().map(|range| reader.get_bytes(range.start, usize::try_from(range.end - range.start)?)).collect::<Result<_>>()?,
         };
@@ -113,8 +113,8 @@ impl ObjectReader {
         }
     }
 
-    /// With the end of the object in memory: the footer, in one request where it is not large, and no byte of it twice.
-    /// A longer footer than the limit is not fetched.
+    /// Reads the end of the object into memory: the footer, with one request if it is not large, and without reading a byte twice. A footer above the
+    /// limit is not fetched.
     pub(super) fn with_footer(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self> {
         let size = object.size();
         let reader = Self::new(object);
@@ -144,7 +144,7 @@ impl ObjectReader {
         Ok(tail.iter().rev().fold(0u64, |len, byte| len << 8 | u64::from(*byte)))
     }
 
-    /// The bytes of the footer, none when the file is too short to have one.
+    /// The bytes of the footer, empty when the file is too short to have one.
     pub(super) fn footer(&self) -> Result<Bytes> {
         let Some(end) = self.object.size().checked_sub(TAIL_LEN) else { return Ok(Bytes::new()) };
         let len = self.footer_len(end)?;
@@ -203,9 +203,9 @@ impl ChunkReader for ObjectReader {
     fn get_read(&self, start: u64) -> Result<Self::T> {
         let is_page_header = start.saturating_add(TAIL_LEN) < self.object.size();
         let mut len = HEADER_BUFFER_LEN;
-        // The last header of a column ends with its page: what is in memory is enough, unless the file is damaged.
+        // The last header of a column is followed by its page: the bytes in memory suffice, unless the file is damaged.
         let mut known = self.span_from(start).map(|bytes| bytes.get(..len).unwrap_or(bytes).to_vec());
-        // Not an error yet: the decoder also comes here with the place behind a header that it knows, and then reads nothing.
+        // Not an error yet: the decoder also calls this for the position after a header that it already has, and then reads nothing.
         let refused = |refusal| Ok(io::Cursor::new(Vec::new()).chain(self.cursor(start, Some(refusal))));
         let header = loop {
             let (is_known, header) = (known.is_some(), known.take().map_or_else(|| self.prefix(start, len), Ok)?);
@@ -240,7 +240,7 @@ impl ObjectReader {
         if let Some(bytes) = self.in_memory(start, length) {
             return Ok(bytes);
         }
-        // A length from a damaged header must not become an allocation.
+        // A length from a damaged header must not cause an allocation.
         let Some(end) = start.checked_add(length as u64).filter(|end| *end <= self.object.size()) else {
             return Err(ParquetError::EOF(format!("{length} bytes at {start} lie beyond the file's {} bytes", self.object.size())));
         };
