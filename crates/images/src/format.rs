@@ -1,8 +1,8 @@
-//! Names the format of a payload from its first bytes.
+//! Detects the format of a payload from its first bytes.
 //!
-//! A prefix enters, a format leaves; file names are never believed. Invariant: no answer depends on more than the first 64 bytes.
+//! File names are ignored. Invariant: the result depends only on the first 64 bytes.
 
-/// What the magic number says the payload is.
+/// The format that the magic number indicates.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageFormat {
@@ -13,7 +13,7 @@ pub enum ImageFormat {
     Gif,
     Bmp,
     Avif,
-    /// An image of a format that we only measure: HEIC, JPEG XL, PNM, ICO, …
+    /// A format of which only the size is read: HEIC, JPEG XL, PNM, ICO, …
     Other,
 }
 
@@ -21,35 +21,30 @@ impl ImageFormat {
     /// The MIME type.
     #[must_use]
     pub fn mime(&self) -> &'static str {
-        match self {
-            Self::Jpeg => "image/jpeg",
-            Self::Png => "image/png",
-            Self::Tiff => "image/tiff",
-            Self::Webp => "image/webp",
-            Self::Gif => "image/gif",
-            Self::Bmp => "image/bmp",
-            Self::Avif => "image/avif",
-            Self::Other => "application/octet-stream",
-        }
+        self.names().0
     }
 
     /// The usual file name extension, without the dot.
     #[must_use]
     pub fn extension(&self) -> &'static str {
+        self.names().1
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Jpeg => "jpg",
-            Self::Png => "png",
-            Self::Tiff => "tiff",
-            Self::Webp => "webp",
-            Self::Gif => "gif",
-            Self::Bmp => "bmp",
-            Self::Avif => "avif",
-            Self::Other => "bin",
+            Self::Jpeg => ("image/jpeg", "jpg"),
+            Self::Png => ("image/png", "png"),
+            Self::Tiff => ("image/tiff", "tiff"),
+            Self::Webp => ("image/webp", "webp"),
+            Self::Gif => ("image/gif", "gif"),
+            Self::Bmp => ("image/bmp", "bmp"),
+            Self::Avif => ("image/avif", "avif"),
+            Self::Other => ("application/octet-stream", "bin"),
         }
     }
 }
 
-/// The format of the payload that starts with `prefix`; `None` when it is no image that we recognise. 64 bytes are enough.
+/// The format of the payload that starts with `prefix`; `None` if it is not a recognized image. 64 bytes are enough.
 #[must_use]
 pub fn sniff(prefix: &[u8]) -> Option<ImageFormat> {
     let prefix = prefix.get(..64).unwrap_or(prefix);
@@ -73,7 +68,7 @@ pub fn sniff(prefix: &[u8]) -> Option<ImageFormat> {
     }
 }
 
-/// `BM` alone begins many a text; the size of the second header is one of few numbers.
+/// Many texts begin with `BM`; the size of the second header has few possible values.
 fn has_bmp_header(prefix: &[u8]) -> bool {
     prefix
         .get(14..)
@@ -109,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_no_image() {
+    fn text_is_not_an_image() {
         assert_eq!(sniff(b"BMW is a car maker in Munich"), None);
         assert_eq!(sniff(b"RIFF\0\0\0\0WAVEfmt "), None);
         assert_eq!(sniff(b""), None);

@@ -1,8 +1,8 @@
-//! Says how large an image is and copies one page out of a TIFF, without decoding a pixel.
+//! Reads the size of an image and copies one page out of a TIFF, without decoding pixels.
 //!
-//! Bytes of one payload enter, by ranges that the state machines ask for; sizes and copy plans leave. The engine drives them over local files,
-//! tar members and object stores; [`image_size`] and [`extract_page`] drive them over memory. Invariant: every requested range lies inside the
-//! payload, and no number found in a payload is used before it was checked against the payload length.
+//! State machines request ranges of one payload, and return sizes and copy plans. The engine drives them over local files, tar members and object
+//! stores; [`image_size`] and [`extract_page`] drive them over memory. Invariant: every requested range is inside of the payload, and no number in a
+//! payload is used before it was checked against the payload length.
 
 mod endian;
 mod error;

@@ -1,7 +1,6 @@
-//! A piece of the payload that knows where it lies.
+//! A piece of the payload with its offset.
 //!
-//! Pushed bytes enter with their offset; parsers ask by payload offset and do not care how the piece was cut. Invariant: an answer is complete
-//! or absent, never short.
+//! Parsers read by payload offset, regardless of how the payload was divided. Invariant: a result is complete or missing, never short.
 
 use std::ops::Range;
 
@@ -15,10 +14,10 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The answer to a request; surplus bytes are ignored.
+    /// The response to a request; surplus bytes are ignored.
     ///
     /// # Errors
-    /// [`Error::ShortBytes`] when the answer is shorter than the request.
+    /// [`Error::ShortBytes`] when the response is shorter than the request.
     pub(crate) fn answer(request: &Range<u64>, bytes: &'a [u8]) -> Result<Self> {
         let needed = request.end.saturating_sub(request.start);
         let short = || Error::ShortBytes { offset: request.start, needed, found: bytes.len() as u64 };
@@ -26,7 +25,7 @@ impl<'a> Window<'a> {
         Ok(Self { start: request.start, bytes: bytes.get(..len).ok_or_else(short)? })
     }
 
-    /// `len` bytes at payload offset `offset`, if the window holds them all.
+    /// `len` bytes at payload offset `offset`, if the window contains all of them.
     pub(crate) fn get(&self, offset: u64, len: u64) -> Option<&'a [u8]> {
         let from = usize::try_from(offset.checked_sub(self.start)?).ok()?;
         let to = from.checked_add(usize::try_from(len).ok()?)?;
@@ -40,17 +39,17 @@ impl<'a> Window<'a> {
     }
 }
 
-/// `len` bytes of `payload_len` at `offset`, cut at the end of the payload; `None` when nothing is left.
+/// `len` bytes of `payload_len` at `offset`, clipped at the end of the payload; `None` if nothing remains.
 pub(crate) fn clipped(offset: u64, len: u64, payload_len: u64) -> Option<Range<u64>> {
     (offset < payload_len).then(|| offset..offset.saturating_add(len).min(payload_len))
 }
 
-/// The bytes of a range that lies in memory; empty when it does not.
+/// The bytes of a range of the payload; empty if it is out of bounds.
 pub(crate) fn slice<'a>(payload: &'a [u8], range: &Range<u64>) -> &'a [u8] {
     usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok()).and_then(|(start, end)| payload.get(start..end)).unwrap_or_default()
 }
 
-/// What a step of a state machine came to.
+/// The result of a step of a state machine.
 #[derive(Debug)]
 pub(crate) enum Progress<T, N = Range<u64>> {
     Needs(N),

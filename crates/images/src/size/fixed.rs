@@ -1,6 +1,6 @@
-//! Sizes that stand at a fixed place: PNG, GIF, BMP and WebP.
+//! Sizes at a fixed position: PNG, GIF, BMP and WebP.
 //!
-//! The first bytes of a payload enter, its size leaves; called by the probe once the format is known. Invariant: nothing beyond byte 30 is read.
+//! Called by the probe once the format is known. Invariant: nothing beyond byte 30 is read.
 
 use crate::endian::Endian;
 use crate::error::{Error, Result};
@@ -60,13 +60,13 @@ fn png(header: &Header<'_>) -> Result<(u32, u32)> {
 }
 
 fn bmp(header: &Header<'_>) -> Result<(u32, u32)> {
-    // The OS/2 1.x header has 16-bit sides and no sign.
+    // The OS/2 1.x header has unsigned 16-bit sides.
     if header.u32(14, Endian::Little)? == 12 {
         return Ok((u32::from(header.u16(18)?), u32::from(header.u16(20)?)));
     }
     let width = header.u32(18, Endian::Little)?.cast_signed();
     let height = header.u32(22, Endian::Little)?.cast_signed();
-    // A negative height says that the rows run downwards.
+    // A negative height means that the rows are stored top-down.
     let width = u32::try_from(width).map_err(|_| header.unknown())?;
     Ok((width, height.unsigned_abs()))
 }

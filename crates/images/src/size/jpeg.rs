@@ -1,19 +1,19 @@
 //! Walks the markers of a JPEG up to the frame header.
 //!
-//! Windows of the payload enter, the size in the SOF segment leaves; EXIF and ICC segments before it are jumped over, not read. Invariant: the
-//! position grows with every marker and with every request, and requests are counted.
+//! Returns the size in the SOF segment; EXIF and ICC segments before it are skipped, not read. Invariant: the position grows with every marker and
+//! with every request, and requests are counted.
 
 use crate::error::{Error, Result};
 use crate::format::ImageFormat;
 use crate::size::ImageSize;
 use crate::window::{Progress, Window, clipped};
 
-/// Behind a jumped segment only the next few headers are of interest.
+/// After a skipped segment only the next few headers are needed.
 const STEP_REQUEST: u64 = 1024;
-/// A segment has at most 64 KiB, so this many jumps cross 256 MiB of metadata; ICC profiles and extended XMP need a few hundred.
+/// A segment has at most 64 KiB, so this many requests cross 256 MiB of metadata; ICC profiles and extended XMP need a few hundred.
 const MAX_REQUESTS: u32 = 4096;
 
-/// The place in the marker chain.
+/// The position in the marker chain.
 #[derive(Debug)]
 pub(crate) struct JpegWalk {
     position: u64,
@@ -21,12 +21,12 @@ pub(crate) struct JpegWalk {
 }
 
 impl JpegWalk {
-    /// Behind the SOI marker.
+    /// After the SOI marker.
     pub(crate) fn new() -> Self {
         Self { position: 2, requests: 0 }
     }
 
-    /// Goes on through `window`, which holds the current position.
+    /// Continues in `window`, which contains the current position.
     pub(crate) fn step(&mut self, window: Window<'_>, payload_len: u64) -> Result<Progress<ImageSize>> {
         loop {
             match self.marker(window)? {
@@ -37,12 +37,12 @@ impl JpegWalk {
         }
     }
 
-    /// One marker; `None` when the window does not hold enough of it.
+    /// Reads one marker; `None` if the window does not contain enough of it.
     fn marker(&mut self, window: Window<'_>) -> Result<Option<Progress<ImageSize, ()>>> {
         let Some(rest) = window.tail(self.position) else {
             return Ok(None);
         };
-        // Stray bytes between segments are skipped as libjpeg does.
+        // Stray bytes between segments are skipped, as in libjpeg.
         let Some(skipped) = rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff))) else {
             self.position += (rest.len() as u64).saturating_sub(1);
             return Ok(None);
@@ -77,7 +77,7 @@ impl JpegWalk {
     }
 
     fn request(&mut self, payload_len: u64) -> Result<std::ops::Range<u64>> {
-        // Marker, length, precision and both sides are nine bytes; a request that could not hold them would never end.
+        // Marker, length, precision and both sides are nine bytes; a shorter request would never succeed.
         let needed = self.position.saturating_add(9);
         if needed > payload_len {
             return Err(Error::TruncatedHeader { format: ImageFormat::Jpeg, needed, found: payload_len });
@@ -94,7 +94,7 @@ fn unknown() -> Error {
     Error::UnknownSize { format: ImageFormat::Jpeg }
 }
 
-/// SOF0 to SOF15 without DHT, JPG and DAC, which share the range.
+/// SOF0 to SOF15 without DHT, JPG and DAC, which are in the same range.
 fn is_frame_header(code: u8) -> bool {
     matches!(code, 0xc0..=0xcf) && !matches!(code, 0xc4 | 0xc8 | 0xcc)
 }

@@ -1,7 +1,7 @@
-//! Finds the size of an image in its header.
+//! Reads the size of an image from its header.
 //!
-//! The ranges that [`SizeProbe`] asks for enter, an [`ImageSize`] leaves; the aspect ratio filter calls it once per image. Invariant: the probe
-//! ends for any bytes, because each step of the JPEG walk moves forward and the other formats ask at most twice.
+//! The aspect ratio filter runs a [`SizeProbe`] once per image. Invariant: the probe ends for any bytes, because each step of the JPEG walk advances
+//! and the other formats make at most two requests.
 
 mod fixed;
 mod jpeg;
@@ -16,12 +16,12 @@ use crate::tiff::FirstPage;
 use crate::window::{Progress, Window, clipped, slice};
 use jpeg::JpegWalk;
 
-/// Holds every fixed header, and the SOF of a JPEG without large metadata.
+/// Covers every fixed header, and the SOF of a JPEG without large metadata.
 const FIRST_REQUEST: u64 = 4096;
-/// AVIF and HEIC keep their size in the `meta` box, which precedes the pixels and is rarely larger.
+/// AVIF and HEIC store their size in the `meta` box, which precedes the pixels and is rarely larger.
 const LONG_PREFIX: u64 = 64 * 1024;
 
-/// Width and height in pixels, as a viewer that ignores EXIF would show them.
+/// Width and height in pixels, as shown by a viewer that ignores EXIF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ImageSize {
     pub width: u32,
@@ -29,13 +29,13 @@ pub struct ImageSize {
 }
 
 impl ImageSize {
-    /// Width divided by height; `None` when a side is zero.
+    /// Width divided by height; `None` if a side is zero.
     #[must_use]
     pub fn aspect_ratio(&self) -> Option<f64> {
         (self.width > 0 && self.height > 0).then(|| f64::from(self.width) / f64::from(self.height))
     }
 
-    /// Refuses sizes without pixels.
+    /// Rejects sizes without pixels.
     pub(crate) fn new(width: u32, height: u32) -> Result<Self> {
         if width == 0 || height == 0 {
             return Err(Error::ZeroSize { width, height });
@@ -44,7 +44,7 @@ impl ImageSize {
     }
 }
 
-/// Asks for header ranges of one payload until the size is known.
+/// Requests header ranges of one payload until the size is known.
 #[derive(Debug)]
 pub struct SizeProbe {
     payload_len: u64,
@@ -61,7 +61,7 @@ enum State {
 }
 
 impl SizeProbe {
-    /// A probe of a payload of which nothing is known but the length.
+    /// A probe of a payload with a known length.
     #[must_use]
     pub fn new(payload_len: u64) -> Self {
         let state = match clipped(0, FIRST_REQUEST, payload_len) {
@@ -71,7 +71,7 @@ impl SizeProbe {
         Self { payload_len, state }
     }
 
-    /// The range to push next; `None` when the probe is finished.
+    /// The range to push next; `None` if the probe is finished.
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
         match &self.state {
@@ -80,7 +80,7 @@ impl SizeProbe {
         }
     }
 
-    /// Takes the bytes of the range that [`needs`](Self::needs) named. Errors are kept for [`finish`](Self::finish).
+    /// Consumes the bytes of the range that [`needs`](Self::needs) returned. Errors are returned by [`finish`](Self::finish).
     pub fn push(&mut self, bytes: &[u8]) {
         let Some(request) = self.needs() else { return };
         // A placeholder: every path below sets the next state.
@@ -94,7 +94,7 @@ impl SizeProbe {
     /// The size.
     ///
     /// # Errors
-    /// When the payload is no image, its header is damaged or has a zero side, or not all bytes were pushed.
+    /// When the payload is not an image, its header is damaged or has a zero side, or not all bytes were pushed.
     pub fn finish(self) -> Result<ImageSize> {
         let request = self.needs();
         match self.state {
@@ -159,7 +159,7 @@ impl SizeProbe {
     }
 }
 
-/// The size of an image in memory; of page 0 when it is a TIFF.
+/// The size of an image in memory; for a TIFF that of page 0.
 ///
 /// # Errors
 /// As [`SizeProbe::finish`].

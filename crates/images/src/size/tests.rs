@@ -1,4 +1,4 @@
-//! Headers by hand: sides, requests, damage.
+//! Handmade headers: sides, requests, damage.
 #![expect(clippy::cast_possible_truncation, reason = "the headers are small and built here")]
 
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ fn jpeg(segments: &[(u8, usize)]) -> Vec<u8> {
     bytes
 }
 
-/// The size and how many bytes and requests it took.
+/// The size, and the numbers of bytes and requests.
 fn probe(payload: &[u8]) -> (Result<ImageSize>, u64, usize) {
     let mut probe = SizeProbe::new(payload.len() as u64);
     let (mut bytes, mut requests) = (0, 0);
@@ -34,7 +34,7 @@ fn probe(payload: &[u8]) -> (Result<ImageSize>, u64, usize) {
 }
 
 #[test]
-fn jpeg_frame_header_behind_large_segments_is_found_with_few_bytes() {
+fn jpeg_frame_header_after_large_segments_is_found_with_few_bytes() {
     let payload = jpeg(&[(0xe1, 65_000), (0xe2, 65_535), (0xe2, 65_535), (0xdb, 67)]);
     let (found, bytes, requests) = probe(&payload);
     assert_eq!(found, size(0x304, 0x102));
@@ -101,7 +101,7 @@ fn header_cut_before_the_size_is_refused() {
 }
 
 #[test]
-fn payload_that_is_no_image_has_an_unknown_size() {
+fn payload_that_is_not_an_image_has_an_unknown_size() {
     for payload in [&b""[..], b"x", &[b'{'; 100]] {
         let error = image_size(payload).unwrap_err();
         assert!(error.to_string().starts_with("Unknown size"), "{error}");

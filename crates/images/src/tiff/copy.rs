@@ -1,7 +1,6 @@
-//! The plan of a copied page, and its execution in memory.
+//! The plan for copying a page, and its execution in memory.
 //!
-//! A plan leaves the extraction; files execute it by copying ranges, tests and bindings by [`extract_page`]. Invariant: the length of the copy is
-//! known from the plan alone.
+//! Files execute a plan by copying ranges, tests and bindings with [`extract_page`]. Invariant: the length of the copy is known from the plan alone.
 
 use std::ops::Range;
 
@@ -12,17 +11,17 @@ use crate::tiff::extract::PageExtraction;
 use crate::tiff::walk::tiff_index;
 use crate::window::slice;
 
-/// How to make the file of one page.
+/// How to create the file of one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageCopy {
-    /// The payload has one page: it is the copy.
+    /// The payload has one page: it is copied unchanged.
     Whole,
     /// `head`, then the ranges of the payload in this order.
     Pieces { head: Bytes, segments: Vec<Range<u64>> },
 }
 
 impl PageCopy {
-    /// Bytes of the copy, known before a pixel is read.
+    /// Size of the copy, known before pixels are read.
     #[must_use]
     pub fn len(&self, payload_len: u64) -> u64 {
         match self {
@@ -34,7 +33,7 @@ impl PageCopy {
     }
 }
 
-/// Page `page` of a TIFF in memory, as a TIFF of its own.
+/// Page `page` of a TIFF in memory, as a separate TIFF.
 ///
 /// # Errors
 /// As [`TiffWalk`](crate::TiffWalk) and [`PageExtraction`].

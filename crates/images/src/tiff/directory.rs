@@ -1,15 +1,15 @@
 //! Reads one directory from a window of the payload.
 //!
-//! A window enters; the raw entries and the offset of the next directory leave, or the range that is missing. Called for pages and for nested
-//! directories alike. Invariant: the entry count is believed only after the payload is known to be that long.
+//! Returns the raw entries and the offset of the next directory, or the missing range. Called for pages and nested directories. Invariant: the entry
+//! count is trusted only after it was checked against the length of the payload.
 
 use crate::tiff::layout::Layout;
 use crate::window::{Progress, Window, clipped};
 
-/// One request suffices for 84 entries; writers make 10 to 30.
+/// One request suffices for 84 entries; writers use 10 to 30.
 const REQUEST: u64 = 1024;
 
-/// A directory that lies inside the payload.
+/// A directory inside of the payload.
 #[derive(Debug)]
 pub(crate) struct Directory<'a> {
     pub(crate) entries: &'a [u8],
@@ -19,14 +19,14 @@ pub(crate) struct Directory<'a> {
     pub(crate) next: u64,
 }
 
-/// A directory that does not lie inside the payload.
+/// A directory outside of the payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutOfFile {
     pub(crate) offset: u64,
     pub(crate) needed: u64,
 }
 
-/// The directory at `offset`, if `window` holds it.
+/// The directory at `offset`, if `window` contains it.
 pub(crate) fn read_directory<'a>(layout: Layout, window: Window<'a>, offset: u64, payload_len: u64) -> Result<Progress<Directory<'a>>, OutOfFile> {
     let count_len = layout.count_len();
     let out_of_file = |needed: u64| OutOfFile { offset, needed };
@@ -36,7 +36,7 @@ pub(crate) fn read_directory<'a>(layout: Layout, window: Window<'a>, offset: u64
     };
     let count = layout.entry_count(count).ok_or(out_of_file(count_len))?;
     let len = layout.directory_len(count).ok_or(out_of_file(u64::MAX))?;
-    // A file that is cut off behind the last entry ends the chain, as in libtiff.
+    // A file that ends after the last entry ends the chain, as in libtiff.
     let entries_len = len - count_len - layout.offset_len();
     let next_at = entries_at.checked_add(entries_len).filter(|end| *end <= payload_len).ok_or(out_of_file(len))?;
     let has_next = payload_len - next_at >= layout.offset_len();

@@ -1,7 +1,6 @@
-//! Writes everything of a copy that stands in front of its segments.
+//! Writes the part of a copy before its segments.
 //!
-//! The directories of a page with all values enter, the bytes of the head leave. Invariant: directories and out-of-line values begin at even
-//! offsets, and the head has an even length.
+//! Invariant: directories and out-of-line values begin at even offsets, and the head has an even length.
 
 use std::iter::zip;
 
@@ -9,17 +8,17 @@ use crate::tiff::layout::Layout;
 use crate::tiff::plan::{Item, Value};
 use crate::tiff::tags;
 
-/// Where the parts of the head stand.
+/// Positions of the parts of the head.
 struct Places {
     directories: Vec<u64>,
-    /// One place per item; that of an inline value is not used.
+    /// One position per item; unused for inline values.
     values: Vec<Vec<u64>>,
     head_len: u64,
 }
 
-/// The head of a page whose first directory is `directories[0]`; `None` when it does not fit the offsets of its flavour.
+/// The head of a page whose first directory is `directories[0]`; `None` if it does not fit the offsets of its flavour.
 pub(crate) fn encode_head(layout: Layout, directories: &mut [Vec<Item>]) -> Option<Vec<u8>> {
-    // An offset that does not fit its type makes the head longer, which moves the offsets; two steps lead from SHORT to LONG8.
+    // Widening an offset type makes the head longer, which moves the offsets; two steps lead from SHORT to LONG8.
     let mut places = lay_out(layout, directories)?;
     while widen(layout, directories, places.head_len) {
         places = lay_out(layout, directories)?;
@@ -54,7 +53,7 @@ fn lay_out(layout: Layout, directories: &[Vec<Item>]) -> Option<Places> {
     Some(Places { directories: starts, values, head_len: cursor })
 }
 
-/// Gives the next larger type to offsets that do not fit theirs; true when there was one.
+/// Widens the type of offsets that do not fit; returns whether there were any.
 fn widen(layout: Layout, directories: &mut [Vec<Item>], head_len: u64) -> bool {
     let mut widened = false;
     for item in directories.iter_mut().flatten() {
@@ -106,7 +105,7 @@ fn put_directory(layout: Layout, items: &[Item], values: &[u64], places: &Places
         } else {
             let end = out.len().checked_add(usize::try_from(layout.offset_len()).ok()?)?;
             put_value(layout, item, places, out)?;
-            // An inline field brings its own padding, others are shorter than the room.
+            // An inline field includes its padding, others are shorter than the field.
             out.resize(end, 0);
         }
     }
@@ -145,7 +144,7 @@ fn put_value(layout: Layout, item: &Item, places: &Places, out: &mut Vec<u8>) ->
     }
 }
 
-/// Fills up with zeros; `None` when more was written than laid out.
+/// Pads with zeros; `None` if more was written than laid out.
 fn pad_to(out: &mut Vec<u8>, place: u64) -> Option<()> {
     let place = usize::try_from(place).ok()?;
     (out.len() <= place).then(|| out.resize(place, 0))

@@ -1,19 +1,19 @@
-//! One entry of a directory, as it stands in the file.
+//! One raw entry of a directory.
 //!
-//! Twelve or twenty bytes enter; tag, type, count and value field leave. Invariant: nothing here trusts the count.
+//! Invariant: the count is never trusted here.
 
 use std::ops::Range;
 
 use crate::tiff::layout::Layout;
 use crate::tiff::tags;
 
-/// An entry whose value is not yet looked at.
+/// An entry whose value has not been read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) tag: u16,
     pub(crate) kind: u16,
     pub(crate) count: u64,
-    /// The value when it is short enough, else its offset; four bytes of it in classic TIFF.
+    /// The value if it is short enough, otherwise its offset; classic TIFF uses four bytes of it.
     pub(crate) field: [u8; 8],
 }
 
@@ -30,12 +30,12 @@ impl Entry {
         Some(Self { tag: endian.u16(bytes)?, kind: endian.u16(bytes.get(2..)?)?, count, field })
     }
 
-    /// Bytes of the value; `None` for unknown types and for counts that overflow.
+    /// Size of the value; `None` for unknown types and for counts that overflow.
     pub(crate) fn value_len(&self) -> Option<u64> {
         tags::kind_len(self.kind)?.checked_mul(self.count)
     }
 
-    /// Where the value lies when it is out of line.
+    /// Position of the value if it is out of line.
     pub(crate) fn out_of_line(&self, layout: Layout) -> Option<Range<u64>> {
         let len = self.value_len()?;
         let offset = layout.offset(&self.field)?;

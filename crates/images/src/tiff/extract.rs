@@ -1,8 +1,7 @@
 //! Plans the copy of one page.
 //!
-//! An index and the out-of-line tag values of one page enter; the head of a one-page TIFF and the source ranges behind it leave. The steps are:
-//! nested directories, tag values, Huffman counts of old-style JPEG, then the layout. Invariant: everything fetched or copied for a page is
-//! bounded by the payload length.
+//! Produces the head of a one-page TIFF and the source ranges after it. The steps are: nested directories, tag values, Huffman counts of old-style
+//! JPEG, then the layout. Invariant: everything fetched or copied for a page is bounded by the payload length.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,12 +22,12 @@ use crate::window::{Progress, Window, clipped};
 /// Nested directories are small.
 const NESTED_REQUEST: u64 = 1024;
 
-/// Asks for the tag values of one page until its copy is planned.
+/// Requests the tag values of one page until its copy is planned.
 #[derive(Debug)]
 pub struct PageExtraction {
     page: Page,
     is_old_jpeg: bool,
-    /// The page first, then what hangs on it.
+    /// The page first, then its nested directories.
     directories: Vec<Vec<Item>>,
     directory_bytes: u64,
     state: State,
@@ -47,7 +46,7 @@ impl PageExtraction {
     /// An extraction of page `page` of the indexed payload.
     ///
     /// # Errors
-    /// When the page does not exist, or a tag that is needed for decoding lies outside the payload.
+    /// When the page does not exist, or a tag that is needed for decoding is outside of the payload.
     pub fn new(index: &TiffIndex, page: usize) -> Result<Self> {
         let source = index.page(page)?;
         let payload_len = index.payload_len;
@@ -67,7 +66,7 @@ impl PageExtraction {
         Ok(extraction)
     }
 
-    /// The range to push next; `None` when the copy is planned.
+    /// The range to push next; `None` once the copy is planned.
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
         match &self.state {
@@ -77,10 +76,10 @@ impl PageExtraction {
         }
     }
 
-    /// Takes the bytes of the range that [`needs`](Self::needs) named.
+    /// Consumes the bytes of the range that [`needs`](Self::needs) returned.
     ///
     /// # Errors
-    /// When the page cannot be copied without decoding: segments outside the payload, unknown lengths, tables without an end.
+    /// When the page cannot be copied without decoding: segments outside of the payload, unknown lengths, unterminated tables.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let step = self.take(bytes).and_then(|()| self.advance());
         if let Err(error) = &step {
@@ -126,7 +125,7 @@ impl PageExtraction {
         }
     }
 
-    /// Reads the directory at the front of the queue. One that cannot be read is left out: the pixels do not need it.
+    /// Reads the directory at the front of the queue. An unreadable one is skipped, because pixels do not depend on it.
     fn take_nested(&mut self, mut queue: VecDeque<Nested>, window: Window<'_>) -> Result<()> {
         let Some(nested) = queue.front().copied() else {
             return Ok(());
@@ -172,7 +171,7 @@ impl PageExtraction {
         State::Nested(queue, 0..0)
     }
 
-    /// Goes through the steps that have all their bytes.
+    /// Executes the steps that have all their bytes.
     fn advance(&mut self) -> Result<()> {
         loop {
             self.state = match &mut self.state {
@@ -241,13 +240,13 @@ impl PageExtraction {
         if !has_pixels {
             return Err(no_segments);
         }
-        // Reserved at once: a hostile page has millions of segments, and doubling would double them.
+        // Reserved exactly: a hostile page has millions of segments, and growth would double the memory.
         let mut ranges = Vec::with_capacity(found.iter().map(|found| found.ranges.len()).sum());
         for segments in &found {
             ranges.extend_from_slice(&segments.ranges);
         }
         let relocation = Relocation::new(ranges);
-        // The tables of an old-style JPEG hold its strips; any other page of which the segments exceed the payload is an attack.
+        // The tables of an old-style JPEG contain its strips; on other pages, segments larger than the payload are an attack.
         if relocation.distinct_bytes > page.payload_len && !self.is_old_jpeg {
             return Err(Error::OverlappingSegments { page: page.number, segment_bytes: relocation.distinct_bytes, payload_len: page.payload_len });
         }

@@ -1,7 +1,6 @@
 //! Fetches scattered small ranges with few requests.
 //!
-//! Ranges enter, their bytes leave once every request was answered. Invariant: requests are disjoint and ascending, so together they are never
-//! larger than the payload.
+//! Invariant: requests are disjoint and ascending, so together they are never larger than the payload.
 
 use std::ops::Range;
 
@@ -10,10 +9,10 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::window::Window;
 
-/// Values of one directory lie side by side; reading a small gap is cheaper than a second request.
+/// Values of one directory are close together; reading a small gap is cheaper than a second request.
 const MAX_GAP: u64 = 1024;
 
-/// Requests and the answers so far.
+/// Requests and the responses so far.
 #[derive(Debug, Default)]
 pub(crate) struct Fetch {
     requests: Vec<Range<u64>>,
@@ -36,12 +35,12 @@ impl Fetch {
         Self { requests, answers: Vec::new() }
     }
 
-    /// The next request; `None` when all are answered.
+    /// The next request; `None` if all were answered.
     pub(crate) fn needs(&self) -> Option<&Range<u64>> {
         self.requests.get(self.answers.len())
     }
 
-    /// Takes the answer to the next request.
+    /// Consumes the response to the next request.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some(request) = self.needs() {
             let window = Window::answer(request, bytes)?;

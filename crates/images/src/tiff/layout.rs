@@ -1,11 +1,11 @@
 //! Byte order and flavour of one TIFF.
 //!
-//! The header enters; sizes of the other structures and numbers in file order leave. Invariant: BigTIFF is accepted only with 8-byte offsets.
+//! Derived from the header. Invariant: BigTIFF is accepted only with 8-byte offsets.
 
 use crate::endian::Endian;
 use crate::tiff::tags;
 
-/// What the first eight or sixteen bytes say.
+/// Decoded from the first eight or sixteen bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) endian: Endian,
@@ -13,7 +13,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Layout and offset of the first directory; `None` when this is no TIFF header.
+    /// Layout and offset of the first directory; `None` if this is not a TIFF header.
     pub(crate) fn parse(header: &[u8]) -> Option<(Self, u64)> {
         let endian = match header.get(..2)? {
             b"II" => Endian::Little,
@@ -37,7 +37,7 @@ impl Layout {
         if self.is_big { 16 } else { 8 }
     }
 
-    /// The field in front of a directory that counts its entries.
+    /// Size of the entry count at the start of a directory.
     pub(crate) fn count_len(self) -> u64 {
         if self.is_big { 8 } else { 2 }
     }
@@ -46,12 +46,12 @@ impl Layout {
         if self.is_big { 20 } else { 12 }
     }
 
-    /// An offset, and also the room for an inline value.
+    /// Size of an offset, and of an inline value.
     pub(crate) fn offset_len(self) -> u64 {
         if self.is_big { 8 } else { 4 }
     }
 
-    /// A directory with `entries` entries and the offset of the next one.
+    /// Size of a directory with `entries` entries and the offset of the next one.
     pub(crate) fn directory_len(self, entries: u64) -> Option<u64> {
         entries.checked_mul(self.entry_len())?.checked_add(self.count_len() + self.offset_len())
     }
@@ -79,7 +79,7 @@ impl Layout {
         }
     }
 
-    /// Appends `value` as an offset type; `None` when it does not fit.
+    /// Appends `value` as an offset type; `None` if it does not fit.
     pub(crate) fn put_unsigned(self, out: &mut Vec<u8>, kind: u16, value: u64) -> Option<()> {
         match kind {
             tags::SHORT => self.endian.put_u16(out, u16::try_from(value).ok()?),

@@ -1,8 +1,8 @@
-//! Finds the pages of a TIFF and copies one of them into a TIFF of its own.
+//! Finds the pages of a TIFF and copies one of them into a separate TIFF.
 //!
-//! Ranges of one payload enter; [`TiffWalk`] makes the index of its pages once per document, [`PageExtraction`] plans the copy of one page. No
-//! strip or tile is read to plan: the caller copies them. Invariant: byte order and flavour of the source are kept, because tag values and
-//! samples wider than a byte are in file order.
+//! [`TiffWalk`] creates the index of the pages once per document, [`PageExtraction`] plans the copy of one page. Planning reads no strips or tiles:
+//! the caller copies them. Invariant: byte order and flavour of the source are kept, because tag values and samples wider than a byte are in file
+//! order.
 //!
 //! # Copy of a page
 //!

@@ -1,7 +1,7 @@
-//! Delimits the tables of an old-style JPEG page (compression 6).
+//! Determines the extents of the tables of an old-style JPEG page (compression 6).
 //!
-//! Items with fetched values enter, source ranges leave: the interchange stream by its length tag, quantisation tables by their fixed size,
-//! Huffman tables by the sixteen counts in front of them. Invariant: a table whose end is not known refuses the page.
+//! The length of the interchange stream is given by its length tag, that of quantization tables is fixed, and that of Huffman tables follows from the
+//! sixteen counts at their start. Invariant: a page with a table of unknown length is rejected.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::tiff::tags;
 const Q_TABLE_LEN: u64 = 64;
 const HUFFMAN_COUNTS_LEN: u64 = 16;
 
-/// The counts of the Huffman tables, which must be fetched to know how long the tables are.
+/// The counts of the Huffman tables, which determine the lengths of the tables.
 pub(crate) fn huffman_counts(page: Page, items: &[Item]) -> Result<Vec<Range<u64>>> {
     let mut ranges = Vec::new();
     for tag in [tags::JPEG_DC_TABLES, tags::JPEG_AC_TABLES] {
@@ -27,7 +27,7 @@ pub(crate) fn huffman_counts(page: Page, items: &[Item]) -> Result<Vec<Range<u64
     Ok(ranges)
 }
 
-/// Everything that the old-style tags point at.
+/// All ranges that the old-style tags refer to.
 pub(crate) fn find_tables(page: Page, items: &[Item], counts: &Fetch) -> Result<Vec<Segments>> {
     let mut found = Vec::new();
     for tag in [tags::JPEG_INTERCHANGE, tags::JPEG_Q_TABLES, tags::JPEG_DC_TABLES, tags::JPEG_AC_TABLES] {
@@ -36,7 +36,7 @@ pub(crate) fn find_tables(page: Page, items: &[Item], counts: &Fetch) -> Result<
         }
         let mut ranges = Vec::new();
         for offset in offsets(page, items, tag)? {
-            // A null offset means that the table is absent, or that of the component before.
+            // A null offset means that the table is missing, or is that of the preceding component.
             if offset == 0 {
                 ranges.push(0..0);
                 continue;

@@ -1,7 +1,6 @@
-//! One page: its raw directory, and the size in it.
+//! One page: its raw directory, and its size.
 //!
-//! The entries of a directory enter, the size of the page leaves without another byte of the payload. Invariant: the first entry of a tag
-//! counts, as in libtiff.
+//! The size is read from the directory alone. Invariant: the first entry of a tag counts, as in libtiff.
 
 use std::ops::Range;
 
@@ -24,15 +23,15 @@ pub struct TiffPage {
 }
 
 impl TiffPage {
-    /// Width and height, swapped when the orientation tag turns the page by 90°.
+    /// Width and height, swapped if the orientation tag rotates the page by 90°.
     ///
     /// # Errors
-    /// When the size is absent, out of line, negative or zero.
+    /// When the size is missing, out of line, negative or zero.
     pub fn size(&self) -> Result<ImageSize> {
         size_of(self.number, self.layout, &self.entries)
     }
 
-    /// True when the tables of the page may lie anywhere in the file.
+    /// Whether the tables of the page may be anywhere in the file.
     pub(crate) fn is_old_jpeg(&self) -> bool {
         raw_entries(self.layout, &self.entries)
             .filter_map(|bytes| Entry::parse(self.layout, bytes))
@@ -75,7 +74,7 @@ fn size_of(page: usize, layout: Layout, entries: &[u8]) -> Result<ImageSize> {
     if turned { ImageSize::new(height, width) } else { ImageSize::new(width, height) }
 }
 
-/// The size of page 0, without an index of the others.
+/// Reads the size of page 0, without an index of the others.
 #[derive(Debug)]
 pub(crate) struct FirstPage {
     payload_len: u64,
@@ -87,7 +86,7 @@ impl FirstPage {
         Self { payload_len, place: None }
     }
 
-    /// Goes on in `window`; the first window must begin the payload.
+    /// Continues in `window`; the first window must begin at the start of the payload.
     pub(crate) fn step(&mut self, window: Window<'_>) -> Result<Progress<ImageSize, Range<u64>>> {
         let payload_len = self.payload_len;
         let (layout, offset) = match self.place {

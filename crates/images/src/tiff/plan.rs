@@ -1,7 +1,7 @@
 //! Decides for each tag of a directory whether and how it is copied.
 //!
-//! Raw entries enter, [`Item`]s leave in ascending order of tags; the extraction then fetches what lies out of line. Invariant: every range in an
-//! item lies inside the payload, so nothing is allocated for a count that the payload cannot hold.
+//! The [`Item`]s are in ascending order of tags; the extraction then fetches their out-of-line values. Invariant: every range in an item is inside of
+//! the payload, so nothing is allocated for a count that the payload cannot contain.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::tiff::layout::Layout;
 use crate::tiff::page::raw_entries;
 use crate::tiff::tags;
 
-/// Page, EXIF, interop: nothing legitimate is deeper.
+/// Page, EXIF, interop: valid files are not nested deeper.
 const MAX_DEPTH: u8 = 2;
 
 /// One tag of the copy.
@@ -27,18 +27,18 @@ pub(crate) struct Item {
 
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// The value field as it is.
+    /// The unchanged value field.
     Inline([u8; 8]),
-    /// Still to be fetched.
+    /// Not fetched yet.
     At(Range<u64>),
     Fetched(Bytes),
-    /// A nested directory, by its number among the directories of the page; `None` when it cannot be copied.
+    /// A nested directory, by its index among the directories of the page; `None` if it cannot be copied.
     Child(Option<usize>),
-    /// Places in the copied segments, counted from the first of them; `None` stays a null offset.
+    /// Positions in the copied segments, counted from the first of them; `None` stays a null offset.
     Placed(Vec<Option<u64>>),
 }
 
-/// A directory that hangs on an item.
+/// A directory referenced by an item.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nested {
     pub(crate) parent: usize,
@@ -47,13 +47,13 @@ pub(crate) struct Nested {
     pub(crate) depth: u8,
 }
 
-/// What the raw entries of one directory belong to.
+/// The origin of the raw entries of a directory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) page: usize,
     pub(crate) layout: Layout,
     pub(crate) payload_len: u64,
-    /// Number among the directories of the page; 0 is the page itself.
+    /// Index among the directories of the page; 0 is the page itself.
     pub(crate) directory: usize,
     pub(crate) depth: u8,
     pub(crate) is_old_jpeg: bool,
@@ -72,22 +72,22 @@ impl Item {
         bytes.get(..len.checked_mul(count)?)?.chunks_exact(len).map(|bytes| layout.unsigned(self.kind, bytes)).collect()
     }
 
-    /// Bytes of the value in the copy.
+    /// Size of the value in the copy.
     pub(crate) fn value_len(&self) -> Option<u64> {
         tags::kind_len(self.kind)?.checked_mul(self.count)
     }
 }
 
-/// The item of `tag`, if the directory has it.
+/// The item of `tag`, if the directory contains it.
 pub(crate) fn find(items: &[Item], tag: u16) -> Option<&Item> {
     items.binary_search_by_key(&tag, |item| item.tag).ok().and_then(|k| items.get(k))
 }
 
-/// The items of a directory, and the directories that hang on it.
+/// The items of a directory, and its nested directories.
 pub(crate) fn plan_directory(origin: Origin, entries: &[u8]) -> Result<(Vec<Item>, Vec<Nested>)> {
     let layout = origin.layout;
     let mut parsed: Vec<Entry> = raw_entries(layout, entries).filter_map(|bytes| Entry::parse(layout, bytes)).collect();
-    // Stable, so that the first entry of a tag stays the one that counts.
+    // Stable, so that the first entry of a tag still counts.
     parsed.sort_by_key(|entry| entry.tag);
     parsed.dedup_by_key(|entry| entry.tag);
 
@@ -105,7 +105,7 @@ pub(crate) fn plan_directory(origin: Origin, entries: &[u8]) -> Result<(Vec<Item
     Ok((items, nested))
 }
 
-/// How a value is copied; `None` when the tag is left out.
+/// How a value is copied; `None` if the tag is dropped.
 fn plan_value(origin: Origin, entry: &Entry) -> Result<Option<Value>> {
     let Origin { page, layout, payload_len, .. } = origin;
     let tag = entry.tag;
@@ -130,7 +130,7 @@ fn plan_value(origin: Origin, entry: &Entry) -> Result<Option<Value>> {
     if is_old_jpeg_pointer && !(is_page && origin.is_old_jpeg) {
         return Ok(None);
     }
-    // TIFF 6.0 tells readers to skip types that they do not know, and a directory offset under any other tag would point at nothing in the copy.
+    // TIFF 6.0 tells readers to skip unknown types, and a directory offset under any other tag would be invalid in the copy.
     let is_unknown = tags::kind_len(entry.kind).is_none();
     let is_directory = matches!(entry.kind, tags::IFD | tags::IFD8);
     if is_unknown || (is_directory && !is_segment_pointer && !is_old_jpeg_pointer) {

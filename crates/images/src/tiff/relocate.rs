@@ -1,27 +1,27 @@
-//! Maps places in the source to places in the copy.
+//! Maps positions in the source to positions in the copy.
 //!
-//! The ranges to be copied enter; the pieces of the source in ascending order leave, and the new place of every old one. Invariant: no byte of
-//! the source is copied twice, also when ranges are equal, overlap or touch, and the bytes of a range keep their neighbours.
+//! The ranges to copy are merged to ascending pieces of the source. Invariant: no byte of the source is copied twice, even if ranges are equal,
+//! overlap or touch, and the bytes of a range stay contiguous.
 
 use std::ops::Range;
 
-/// Disjoint pieces of the source, laid one behind the other.
+/// Disjoint, concatenated pieces of the source.
 #[derive(Debug, Default)]
 pub(crate) struct Relocation {
     pieces: Vec<Piece>,
-    /// Bytes of the different ranges, overlaps counted again.
+    /// Total size of the distinct ranges, counting overlaps repeatedly.
     pub(crate) distinct_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Piece {
     source: Range<u64>,
-    /// Bytes of the pieces in front of this one.
+    /// Total size of the preceding pieces.
     place: u64,
 }
 
 impl Relocation {
-    /// Joins `ranges` where they overlap or touch; empty ranges are ignored.
+    /// Merges `ranges` that overlap or touch; empty ranges are ignored.
     pub(crate) fn new(mut ranges: Vec<Range<u64>>) -> Self {
         ranges.retain(|range| range.start < range.end);
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -42,7 +42,7 @@ impl Relocation {
         Self { pieces, distinct_bytes }
     }
 
-    /// The new place of a source offset, counted from the first piece; `None` when it is not copied.
+    /// The new position of a source offset, counted from the first piece; `None` if it is not copied.
     pub(crate) fn place(&self, offset: u64) -> Option<u64> {
         let after = self.pieces.partition_point(|piece| piece.source.start <= offset);
         let piece = self.pieces.get(after.checked_sub(1)?)?;

@@ -1,7 +1,6 @@
 //! Finds the strips and tiles of a page.
 //!
-//! Items with fetched values enter, one source range per strip or tile leaves. Invariant: every range lies inside the payload, or is
-//! empty.
+//! Returns one source range per strip or tile. Invariant: every range is inside of the payload, or empty.
 
 use std::ops::Range;
 
@@ -10,14 +9,14 @@ use crate::tiff::layout::Layout;
 use crate::tiff::plan::{Item, Value, find};
 use crate::tiff::tags;
 
-/// The segments that one offset tag points at.
+/// The segments of one offset tag.
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub(crate) tag: u16,
     pub(crate) ranges: Vec<Range<u64>>,
 }
 
-/// The page whose items are looked at.
+/// The page of the items.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page {
     pub(crate) number: usize,
@@ -26,7 +25,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The values of an integer tag; `None` when the tag is absent.
+    /// The values of an integer tag; `None` if the tag is missing.
     pub(crate) fn numbers(&self, items: &[Item], tag: u16) -> Result<Option<Vec<u64>>> {
         let Some(item) = find(items, tag) else {
             return Ok(None);
@@ -35,13 +34,13 @@ impl Page {
         Ok(Some(numbers))
     }
 
-    /// The first value of an integer tag, or what TIFF says of an absent one.
+    /// The first value of an integer tag, or the TIFF default of a missing one.
     fn number(&self, items: &[Item], tag: u16, default: Option<u64>) -> Result<u64> {
         let number = self.numbers(items, tag)?.and_then(|numbers| numbers.first().copied());
         number.or(default).ok_or(Error::MissingTag { page: self.number, tag })
     }
 
-    /// A range of the source, if it lies inside the payload.
+    /// A range of the source, if it is inside of the payload.
     pub(crate) fn range(&self, offset: u64, len: u64) -> Result<Range<u64>> {
         offset.checked_add(len).filter(|end| *end <= self.payload_len).map(|end| offset..end).ok_or(Error::SegmentOutOfFile {
             page: self.number,
@@ -52,7 +51,7 @@ impl Page {
     }
 }
 
-/// The strips and tiles of a page. A byte count that was inferred is put into `items`.
+/// The strips and tiles of a page. An inferred byte count is added to `items`.
 pub(crate) fn find_segments(page: Page, items: &mut Vec<Item>) -> Result<Vec<Segments>> {
     let mut found = Vec::new();
     for (tag, counts_tag) in [(tags::STRIP_OFFSETS, tags::STRIP_BYTE_COUNTS), (tags::TILE_OFFSETS, tags::TILE_BYTE_COUNTS)] {
@@ -79,7 +78,7 @@ pub(crate) fn find_segments(page: Page, items: &mut Vec<Item>) -> Result<Vec<Seg
         let ranges = offsets
             .into_iter()
             .zip(counts)
-            // Nothing is read at an empty segment, wherever it says to be.
+            // The offset of an empty segment is irrelevant.
             .map(|(offset, len)| match len {
                 0 => Ok(offset..offset),
                 _ => page.range(offset, len),
@@ -90,7 +89,7 @@ pub(crate) fn find_segments(page: Page, items: &mut Vec<Item>) -> Result<Vec<Seg
     Ok(found)
 }
 
-/// Offsets must be of a type in which new ones can be written.
+/// Offsets must have a type that new offsets can be written in.
 pub(crate) fn check_kind(page: Page, items: &[Item], tag: u16) -> Result<()> {
     match find(items, tag) {
         Some(item) if !tags::is_offset_kind(item.kind) => Err(Error::UnusableTag { page: page.number, tag, kind: item.kind, count: item.count }),
@@ -104,7 +103,7 @@ fn infer_strip_len(page: Page, items: &[Item]) -> Result<u64> {
     let compression = page.number(items, tags::COMPRESSION, Some(tags::UNCOMPRESSED))?;
     let samples = page.number(items, tags::SAMPLES_PER_PIXEL, Some(1))?;
     let is_planar = page.number(items, tags::PLANAR_CONFIG, Some(1))? == 2 && samples > 1;
-    // Subsampled YCbCr has fewer bytes than its samples say.
+    // Subsampled YCbCr has fewer bytes than its number of samples suggests.
     let is_ycbcr = page.number(items, tags::PHOTOMETRIC, Some(0))? == tags::YCBCR;
     if compression != tags::UNCOMPRESSED || is_planar || is_ycbcr {
         return Err(unknown);

@@ -1,6 +1,6 @@
-//! Tag and type numbers, and which of them mean something to a copy.
+//! Tag and type numbers, and those with a special meaning for a copy.
 //!
-//! Numbers enter, verdicts leave. Invariant: a tag that no function here names is copied as it is.
+//! Invariant: a tag that is named by no function here is copied unchanged.
 
 pub(crate) const NEW_SUBFILE_TYPE: u16 = 254;
 pub(crate) const SUBFILE_TYPE: u16 = 255;
@@ -40,7 +40,7 @@ pub(crate) const IFD: u16 = 13;
 pub(crate) const LONG8: u16 = 16;
 pub(crate) const IFD8: u16 = 18;
 
-/// Bytes of one value; `None` for a type that TIFF does not know.
+/// Size of one value; `None` for a type that is not defined in TIFF.
 pub(crate) fn kind_len(kind: u16) -> Option<u64> {
     match kind {
         1 | 2 | 6 | 7 => Some(1),
@@ -56,23 +56,23 @@ pub(crate) fn is_offset_kind(kind: u16) -> bool {
     matches!(kind, SHORT | LONG | IFD | LONG8 | IFD8)
 }
 
-/// Directories that hang on a page and are copied with it.
+/// Nested directories that are copied with a page.
 pub(crate) fn is_nested_directory(tag: u16) -> bool {
     matches!(tag, EXIF_IFD | GPS_IFD | INTEROP_IFD)
 }
 
-/// Tags that describe the multi-page file or point at what is not copied.
+/// Tags that describe the multi-page file or refer to parts that are not copied.
 pub(crate) fn is_dropped(tag: u16) -> bool {
     matches!(tag, NEW_SUBFILE_TYPE | SUBFILE_TYPE | PAGE_NUMBER | FREE_OFFSETS | FREE_BYTE_COUNTS | SUB_IFDS | GLOBAL_PARAMETERS_IFD)
 }
 
-/// Old-style JPEG tags that hold file offsets.
+/// Old-style JPEG tags with file offsets.
 pub(crate) fn is_old_jpeg_pointer(tag: u16) -> bool {
     matches!(tag, JPEG_INTERCHANGE | JPEG_INTERCHANGE_LENGTH | JPEG_Q_TABLES | JPEG_DC_TABLES | JPEG_AC_TABLES)
 }
 
-/// Without these the pixels or their meaning change, so a value that cannot be read refuses the page; any other such tag is left out, as readers
-/// leave it out of the source page.
+/// Without these the pixels or their meaning change, so an unreadable value rejects the page; other unreadable tags are dropped, as readers drop them
+/// when they read the source page.
 pub(crate) fn is_needed_for_decoding(tag: u16) -> bool {
     matches!(
         tag,

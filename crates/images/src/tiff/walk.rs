@@ -1,7 +1,7 @@
 //! Walks the main chain of directories once.
 //!
-//! Ranges of a payload enter, a [`TiffIndex`] of its pages leaves; each document is walked once, whatever number of its pages is used. Invariant:
-//! the directories that are kept are together not larger than the payload, so overlapping ones cannot multiply memory.
+//! Each document is walked once, regardless of how many of its pages are used. Invariant: the stored directories together are not larger than the
+//! payload, so overlapping ones cannot multiply memory.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use crate::tiff::layout::Layout;
 use crate::tiff::page::TiffPage;
 use crate::window::{Progress, Window, clipped, slice};
 
-/// Many writers put the first directory right behind the header.
+/// Many writers put the first directory directly after the header.
 const FIRST_REQUEST: u64 = 1024;
 
-/// Asks for directory after directory of one payload.
+/// Requests directory after directory of one payload.
 #[derive(Debug)]
 pub struct TiffWalk {
     payload_len: u64,
@@ -37,7 +37,7 @@ enum State {
 
 #[derive(Debug)]
 enum ChainEnd {
-    /// Offset 0, or the payload ends where it would stand.
+    /// Offset 0, or the payload ends where it would be.
     Proper,
     /// The next directory was already visited.
     Loop,
@@ -51,7 +51,7 @@ enum ChainEnd {
 }
 
 impl TiffWalk {
-    /// A walk through a payload of which nothing is known but the length.
+    /// A walk through a payload with a known length.
     #[must_use]
     pub fn new(payload_len: u64) -> Self {
         let state = match clipped(0, FIRST_REQUEST, payload_len) {
@@ -61,7 +61,7 @@ impl TiffWalk {
         Self { payload_len, pages: Vec::new(), visited: HashSet::new(), directory_bytes: 0, state }
     }
 
-    /// The range to push next; `None` when the walk is finished.
+    /// The range to push next; `None` if the walk is finished.
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
         match &self.state {
@@ -70,11 +70,11 @@ impl TiffWalk {
         }
     }
 
-    /// Takes the bytes of the range that [`needs`](Self::needs) named.
+    /// Consumes the bytes of the range that [`needs`](Self::needs) returned.
     ///
     /// # Errors
-    /// [`Error::NotTiff`], and [`Error::ShortBytes`] when fewer bytes come than were asked for. A broken chain is no error here: the pages in front
-    /// of the break are usable.
+    /// [`Error::NotTiff`], and [`Error::ShortBytes`] when fewer bytes were pushed than requested. A broken chain is not an error here: the pages
+    /// before the break are usable.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let step = self.step(bytes);
         if let Err(error) = &step {
@@ -114,7 +114,7 @@ impl TiffWalk {
             State::Done(_) => return Ok(()),
             State::Failed(error) => return Err(error.clone()),
         };
-        // One window may hold several directories.
+        // One window may contain several directories.
         let end = loop {
             let directory = match read_directory(layout, window, offset, payload_len) {
                 Ok(Progress::Ready(directory)) => directory,
@@ -153,13 +153,13 @@ pub struct TiffIndex {
 }
 
 impl TiffIndex {
-    /// How many pages can be reached.
+    /// Number of pages that can be reached.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// True when no page can be reached.
+    /// Whether no page can be reached.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
@@ -168,7 +168,7 @@ impl TiffIndex {
     /// Page `k`, counted from 0.
     ///
     /// # Errors
-    /// [`Error::PageBeyondEnd`], or what broke the chain in front of the page.
+    /// [`Error::PageBeyondEnd`], or the fault that broke the chain before the page.
     pub fn page(&self, k: usize) -> Result<&TiffPage> {
         let pages = self.pages.len();
         let payload_len = self.payload_len;
@@ -179,7 +179,7 @@ impl TiffIndex {
         })
     }
 
-    /// True when the payload is a sound TIFF of one page, which needs no copy.
+    /// Whether the payload is a sound TIFF with one page, which needs no copy.
     pub(crate) fn is_single_page(&self) -> bool {
         self.pages.len() == 1 && matches!(self.end, ChainEnd::Proper)
     }

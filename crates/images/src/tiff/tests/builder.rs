@@ -1,4 +1,4 @@
-//! Builds TIFFs byte by byte and reads copies back, independently of the code under test as far as the header goes.
+//! Builds TIFFs byte by byte and reads copies back. Beyond the header this is independent of the code under test.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ impl Builder {
         builder
     }
 
-    /// Appends bytes and says where.
+    /// Appends bytes and returns their offset.
     pub(super) fn data(&mut self, bytes: &[u8]) -> u64 {
         let at = self.bytes.len() as u64;
         self.bytes.extend_from_slice(bytes);
@@ -92,7 +92,7 @@ impl Builder {
     }
 }
 
-/// Tags of a grey page of `width` x `height` whose strips lie at `offsets`.
+/// Tags of a grey page of `width` x `height` with strips at `offsets`.
 pub(super) fn grey(width: u64, height: u64, offsets: &[u64], counts: &[u64]) -> Vec<Tag> {
     vec![
         (tags::WIDTH, tags::SHORT, vec![width]),
@@ -148,7 +148,7 @@ fn inside<'a>(payload: &'a [u8], range: &Range<u64>) -> &'a [u8] {
     &payload[range.start as usize..range.end as usize]
 }
 
-/// Type and values of a tag in the directory at `offset`; `None` when absent.
+/// Type and values of a tag in the directory at `offset`; `None` if it is missing.
 pub(super) fn read(payload: &[u8], offset: u64, tag: u16) -> Option<(u16, Vec<u64>)> {
     let (layout, _) = Layout::parse(payload)?;
     let at = offset as usize;

@@ -1,4 +1,4 @@
-//! Honest pages: layout, order, sharing, sizes.
+//! Valid pages: layout, order, sharing, sizes.
 
 use super::LAYOUTS;
 use super::builder::*;
@@ -68,7 +68,7 @@ fn equal_strips_are_copied_once_and_stay_shared() -> Result<()> {
     assert_eq!((pieces.len(), &pieces[0]), (1, &(at..at + 100)));
     let copy = extract_page(&builder.bytes, 0)?;
     assert_eq!(strips(&copy), vec![vec![7; 100]; 50]);
-    // Shared with another page, too.
+    // Shared with another page as well.
     assert_eq!(strips(&extract_page(&builder.bytes, 1)?), [[7; 100]]);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Files that no honest writer makes.
+//! Files that no valid writer produces.
 
 use super::LAYOUTS;
 use super::builder::*;
@@ -109,7 +109,7 @@ fn huge_value_counts_are_refused_before_allocation() {
             set_count(&mut payload, tags::STRIP_OFFSETS, count);
             let error = extract_page(&payload, 0).unwrap_err();
             assert!(matches!(error, Error::ValueOutOfFile { page: 0, tag: 273, .. }), "{error}");
-            // The other page does not suffer.
+            // The other page is not affected.
             assert!(extract_page(&payload, 1).is_ok());
         }
     }
@@ -221,7 +221,7 @@ fn overlapping_values_cannot_multiply_the_payload() {
 
 #[test]
 fn overlapping_directories_cannot_multiply_the_payload() -> Result<()> {
-    // A directory every 14 bytes, each of which claims most of the file; the next offset is the same place read at a shifted position.
+    // A directory every 14 bytes, each of which claims most of the file; the next offset is the same position read with a shift.
     let mut payload = b"II*\0\x08\0\0\0".to_vec();
     for k in 0..4000_u16 {
         payload.extend_from_slice(&300_u16.to_le_bytes());
@@ -253,7 +253,7 @@ fn unequal_numbers_of_offsets_and_counts_are_refused() {
 }
 
 #[test]
-fn payload_that_is_no_tiff_says_so() {
+fn payload_that_is_not_a_tiff_is_refused() {
     for payload in [&b""[..], b"II", b"II*\0", b"IM*\0\x08\0\0\0", b"II+\0\x04\0\0\0\0\0\0\0\0\0\0\0", b"\x89PNG\r\n\x1a\n"] {
         assert_eq!(tiff_index(payload).err(), Some(Error::NotTiff { payload_len: payload.len() as u64 }));
     }

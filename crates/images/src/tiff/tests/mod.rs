@@ -1,4 +1,4 @@
-//! Pages of hand-built TIFFs, honest and hostile.
+//! Pages of handmade TIFFs, valid and hostile.
 #![expect(clippy::cast_possible_truncation, reason = "the files are small and built here")]
 
 mod builder;

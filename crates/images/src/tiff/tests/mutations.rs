@@ -1,4 +1,4 @@
-//! Arbitrary bytes and damaged TIFFs: no panic, no request outside, no copy larger than its source and head.
+//! Arbitrary bytes and damaged TIFFs: no panic, no request outside of the payload, no copy larger than its source and head.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::builder::*;
 use crate::size::{SizeProbe, image_size};
 use crate::tiff::{PageCopy, extract_page, tags, tiff_index};
 
-/// A file with everything that the extraction follows.
+/// A file with all features that the extraction supports.
 fn rich(layout: usize) -> Vec<u8> {
     let mut builder = Builder::new(LAYOUTS[layout]);
     let at = builder.data(&[5; 300]);
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_behind_a_magic_number_do_no_harm(
+    fn arbitrary_bytes_after_a_magic_number_do_no_harm(
         magic in prop::sample::select(vec![
             &b"II*\0\x08\0\0\0"[..], b"MM\0*\0\0\0\x08", b"II+\0\x08\0\0\0\x10\0\0\0\0\0\0\0", b"\xff\xd8\xff",
             b"GIF89a", b"BM", b"RIFF\0\0\0\0WEBPVP8 ", b"RIFF\0\0\0\0WEBPVP8L", b"RIFF\0\0\0\0WEBPVP8X",

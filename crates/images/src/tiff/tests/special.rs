@@ -1,4 +1,4 @@
-//! Tags that point at more than pixels: EXIF, SubIFDs, old-style JPEG, absent byte counts.
+//! Tags that refer to more than pixels: EXIF, SubIFDs, old-style JPEG, missing byte counts.
 
 use super::LAYOUTS;
 use super::builder::*;
@@ -103,7 +103,7 @@ fn byte_count_of_one_uncompressed_strip_is_inferred() -> Result<()> {
             let mut builder = Builder::new(layout);
             let at = builder.data(&[5; 24]);
             let mut tags = grey(3, 2, &[at], &[0]);
-            // Three samples of 10 bits: 90 bits, so 12 bytes a row.
+            // Three samples of 10 bits: 90 bits, so 12 bytes per row.
             tags[2] = (tags::BITS_PER_SAMPLE, tags::SHORT, vec![10, 10, 10]);
             tags[5].2 = vec![3];
             if !zero {
