@@ -1,4 +1,4 @@
-//! Finds the files of a data set, and what they are called below its root.
+//! Lists the files of a data set, with their names below its root.
 
 use crate::Result;
 use shardmill_storage::{RealNames, resolved_path, store_of};
@@ -8,18 +8,18 @@ use std::collections::HashSet;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFile {
     pub path: String,
-    /// Below the root of the path that the user gave: part of the identity of the data set, wherever it lies.
+    /// Path below the user's path: part of the identity of the data set, wherever it is located.
     pub relative: String,
 }
 
-/// What a path leads to.
+/// The files of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
     /// In byte order of their relative paths.
     pub files: Vec<DataFile>,
-    /// Files that describe or accompany data, or that nothing reads on purpose.
+    /// Files that describe or accompany data, or that are deliberately ignored.
     pub side_cars: Vec<SideCar>,
-    /// The path is that of one file, which was named and not found.
+    /// The path names a single file explicitly.
     pub is_named: bool,
 }
 
@@ -30,15 +30,15 @@ pub struct SideCar {
     pub reason: &'static str,
 }
 
-/// Names of files that data sets are accompanied by. They are data only for who names them.
+/// Names of files that accompany data sets. They are data only if they are named explicitly.
 pub const SIDE_CARS: [&str; 8] =
     ["dataset_dict.json", "dataset_info.json", "dataset_infos.json", "index.json", "metadata.json", "state.json", "LICENSE", "README.md"];
 
-/// Ends of the names of files that accompany the file of the name before: checksums, and indexes of MosaicML Streaming and Energon.
+/// Name suffixes of files that accompany the file with the remaining name: checksums, and indexes of MosaicML Streaming and Energon.
 pub const SIDE_CAR_SUFFIXES: [&str; 5] = [".crc", ".json.meta", ".csv.meta", ".tsv.meta", ".tar.idx"];
 
-/// All files at or below `paths`: those of a directory or a glob in byte order of their relative path, an explicit list in its own order. A file that is
-/// found twice counts once.
+/// All files at or below `paths`: those of a directory or a glob in byte order of their relative path, an explicit list in its own order. A file that
+/// is found twice counts once.
 ///
 /// # Errors
 /// As [`listing`].
@@ -53,8 +53,8 @@ pub fn data_files(paths: &[String]) -> Result<Vec<DataFile>> {
 
 /// All files at or below a path.
 ///
-/// A segment below the root that starts with `_` or `.`, [`SIDE_CARS`] and files with [`SIDE_CAR_SUFFIXES`] are not data, unless the path names them so
-/// itself.
+/// A path segment below the root that starts with `_` or `.`, [`SIDE_CARS`] and files with [`SIDE_CAR_SUFFIXES`] are not data, unless the path names
+/// them itself.
 ///
 /// # Errors
 /// [`crate::Error::Storage`] for a path that does not exist or cannot be listed.
@@ -69,7 +69,7 @@ pub fn listing(path: &str) -> Result<Listing> {
         match side_car(pattern, &file) {
             Some(reason) => listing.side_cars.push(SideCar { path: file, reason }),
             None => {
-                // A single file is called by its own name.
+                // A single file has its own name.
                 let relative = if below.is_empty() { file.rsplit('/').next().unwrap_or(&file) } else { below };
                 listing.files.push(DataFile { relative: relative.to_owned(), path: file });
             }
@@ -83,7 +83,7 @@ pub fn listing(path: &str) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Refuses a path that is listed twice, by any of its names.
+/// Rejects a path that is listed twice, by any of its names.
 ///
 /// # Errors
 /// [`crate::Error::ListedTwice`].
@@ -177,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn data_set_below_a_hidden_folder_is_found() {
+    fn data_set_below_a_hidden_directory_is_found() {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("_data/.v1");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("a"), b"x").unwrap();
-        assert_eq!(data_files(&[folder.display().to_string()]).unwrap().len(), 1);
+        let directory = root.path().join("_data/.v1");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("a"), b"x").unwrap();
+        assert_eq!(data_files(&[directory.display().to_string()]).unwrap().len(), 1);
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Finds the input files below the paths that a user gives.
+//! Finds the input files below the user's paths.
 
 use crate::Result;
 use serde::{Deserialize, Serialize};
 use shardmill_storage::store_of;
 
-/// One file to read, and which version of it was seen.
+/// A file to read, and the version that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     pub path: String,
     pub size: u64,
     pub modified_ns: i64,
-    /// Only these blocks of the file; all of it when `None`.
+    /// Only these blocks of the file; all if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<FilePart>,
 }
@@ -19,12 +19,12 @@ pub struct InputFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePart {
     pub first_block: usize,
-    /// One behind the last.
+    /// One past the last.
     pub end_block: usize,
 }
 
 impl InputFile {
-    /// The version of a file that is there now.
+    /// The current version of a file.
     ///
     /// # Errors
     /// [`Error::Storage`](crate::Error::Storage) for a file that cannot be opened.
@@ -34,7 +34,7 @@ impl InputFile {
     }
 }
 
-/// The files at or below a path, sorted. Hidden files, `_SUCCESS` markers and `.crc` side files are left out.
+/// The files at or below a path, sorted. Hidden files, `_SUCCESS` markers and `.crc` side files are skipped.
 ///
 /// # Errors
 /// [`Error::Storage`](crate::Error::Storage) for a path that does not exist or cannot be listed.
@@ -45,7 +45,7 @@ pub fn visible_files(path: &str) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Only the part below the user's own path is judged: a data set may well live below a hidden folder.
+/// Only the part below the user's own path is checked: a data set may be below a hidden directory.
 fn is_data(root: &str, path: &str) -> bool {
     let below = path.strip_prefix(root).unwrap_or(path);
     let name = path.rsplit('/').next().unwrap_or(path);

@@ -1,5 +1,7 @@
-//! Why a plan cannot be made.
+//! Errors of plans.
 
+use crate::Literal;
+use crate::predicate::names_zone;
 use arrow_schema::{ArrowError, DataType};
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -9,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     #[error(transparent)]
     Storage(#[from] shardmill_storage::Error),
-    /// The paths exist, but hold no file of the wanted kind.
+    /// The paths exist, but contain no file of the required kind.
     #[error("No {wanted} file in `{paths}`")]
     NoInput { paths: String, wanted: String },
     /// A job would process its rows twice.
@@ -20,22 +22,56 @@ pub enum Error {
     #[error("`{option}` must be positive")]
     NotPositive { option: &'static str },
     #[error("No column `{column}`; the data has {available}")]
-    UnknownColumn { column: String, available: String },
-    /// A literal that can never equal a value of its column is a mistake, not an empty result.
-    #[error("Column `{column}` is {data_type}; it cannot be compared with {literal}")]
-    LiteralType { column: String, data_type: DataType, literal: String },
-    #[error("Column `{left}` is {left_type} and `{right}` is {right_type}; they cannot be compared")]
+    UnknownColumn { column: String, available: String, hint: Option<String> },
+    /// A literal that can never equal a value of its column is an error, not an empty result.
+    #[error("{operand} is {data_type}; it cannot be compared with {literal}")]
+    LiteralType { operand: String, data_type: DataType, literal: Box<Literal> },
+    #[error("{left} is {left_type}; it cannot be compared with {right}, which is {right_type}")]
     ColumnTypes { left: String, left_type: DataType, right: String, right_type: DataType },
+    #[error("{operand} is {data_type}; `{function}` takes {wanted}")]
+    OperandType { operand: String, data_type: DataType, function: &'static str, wanted: &'static str },
     #[error("Partition key `{key}` is also a column of the files")]
     PartitionColumn { key: String },
     #[error("Partition key `{key}` is twice in `{path}`")]
     PartitionTwice { path: String, key: String },
-    #[error("A partition in `{path}` is no UTF-8 once it is URL-decoded")]
+    #[error("A partition in `{path}` is not valid UTF-8 after URL-decoding")]
     PartitionText { path: String },
-    #[error("Failed to evaluate a filter on column `{column}`")]
-    Evaluate {
-        column: String,
-        #[source]
-        source: ArrowError,
-    },
+    #[error("An integer in `{operand}` is out of range")]
+    Overflow { operand: String, source: ArrowError },
+    #[error("Failed to evaluate a filter on `{operand}`")]
+    Evaluate { operand: String, source: ArrowError },
+}
+
+impl Error {
+    /// What the user can do about the error.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Storage(error) => error.hint(),
+            Self::UnknownColumn { hint, .. } => hint.as_deref(),
+            Self::LiteralType { data_type, literal, .. } => match (data_type, literal.as_ref()) {
+                (DataType::Timestamp(_, None), Literal::Timestamp { .. }) => Some("the column has no time zone; give the time without one"),
+                (DataType::Timestamp(_, None), Literal::Text(text)) if names_zone(text) => {
+                    Some("the column has no time zone; give the time without one")
+                }
+                (DataType::Timestamp(_, Some(_)), Literal::Timestamp { .. }) => {
+                    Some("the column has a time zone; give the time one too, or write it as a string, which is in UTC")
+                }
+                (data_type, Literal::Text(_)) if data_type.is_temporal() => {
+                    Some("dates and times are written as ISO 8601, such as '2024-01-31', '2024-01-31T08:30:00' and '08:30:00'")
+                }
+                (data_type, Literal::Text(_)) if data_type.is_numeric() => Some("the column holds numbers; write the value without quotes"),
+                (data_type, Literal::Integer(_) | Literal::Unsigned(_) | Literal::Float(_)) if data_type.is_string() => {
+                    Some("the column holds strings; write the value in quotes")
+                }
+                (data_type, Literal::Date(_) | Literal::Timestamp { .. }) if data_type.is_string() => {
+                    Some("the column holds strings; compare it with a string, such as '2024-01-31'")
+                }
+                (_, Literal::Boolean(_)) => Some("only a boolean column is a condition by itself; compare others, such as `x != 0`"),
+                _ => None,
+            },
+            Self::Overflow { .. } => Some("multiply a column by 1.0 to compute with floats"),
+            _ => None,
+        }
+    }
 }

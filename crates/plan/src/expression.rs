@@ -1,7 +1,11 @@
-//! The filter tree: conditions on columns, combined by and / or / not, in three-valued logic.
+//! The filter tree: conditions on columns and computed values, combined by and / or / not, in three-valued logic.
 //!
-//! JSON of the binding enters; [`Expression::bind`] makes a [`Predicate`] of it for one schema. The invariant: an expression means what the same one means
-//! to `pyarrow.Table.filter`. A null compares as unknown, never as true; NaN compares as IEEE 754 says; membership is never unknown.
+//! Parsed from the binding's JSON; [`Expression::bind`] creates a [`Predicate`] for one schema. The invariant: an expression has the same meaning as
+//! in `pyarrow.Table.filter`. A comparison with null is unknown, never true; NaN follows IEEE 754; membership is unknown only where the tree says so.
+
+mod operand;
+
+pub use operand::{Arithmetic, Computed, Operand};
 
 use crate::{Literal, Predicate, Result};
 use arrow_array::{BooleanArray, RecordBatch};
@@ -26,39 +30,72 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
+impl Comparison {
+    /// True where this one is false.
+    pub(crate) fn negated(self) -> Self {
+        match self {
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::Less => Self::GreaterOrEqual,
+            Self::LessOrEqual => Self::Greater,
+            Self::Greater => Self::LessOrEqual,
+            Self::GreaterOrEqual => Self::Less,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expression {
     Compare {
-        column: String,
+        #[serde(rename = "column")]
+        operand: Operand,
         op: Comparison,
         value: Literal,
     },
     CompareColumns {
-        left: String,
+        left: Operand,
         op: Comparison,
-        right: String,
+        right: Operand,
     },
-    /// Where a value is one of `values`: floats bit by bit, so that NaN finds NaN and −0.0 does not find 0.0, as Arrow's `is_in` has it.
+    /// Whether a value is one of `values`: floats are compared bitwise, so that NaN matches NaN and −0.0 does not match 0.0, as in Arrow's `is_in`.
     IsIn {
-        column: String,
+        #[serde(rename = "column")]
+        operand: Operand,
         values: Vec<Literal>,
-        /// Whether a null counts as found. It is not found otherwise, which is no unknown.
+        /// Whether a null counts as found. Otherwise it is not found, which is not the same as unknown.
         #[serde(default, skip_serializing_if = "is_false")]
         matches_null: bool,
+        /// Whether the membership of a null is unknown, as in SQL.
+        #[serde(default, skip_serializing_if = "is_false")]
+        null_is_unknown: bool,
     },
     IsNull {
-        column: String,
+        #[serde(rename = "column")]
+        operand: Operand,
         /// Whether NaN counts as null.
         #[serde(default, skip_serializing_if = "is_false")]
         nan_is_null: bool,
     },
     IsNan {
-        column: String,
+        #[serde(rename = "column")]
+        operand: Operand,
     },
     StartsWith {
-        column: String,
+        #[serde(rename = "column")]
+        operand: Operand,
         prefix: Literal,
+    },
+    EndsWith {
+        #[serde(rename = "column")]
+        operand: Operand,
+        suffix: Literal,
+    },
+    /// Whether a value contains `part`, taken literally.
+    Contains {
+        #[serde(rename = "column")]
+        operand: Operand,
+        part: Literal,
     },
     /// The same for each row; `None` is unknown.
     Constant(Option<bool>),
@@ -77,19 +114,21 @@ impl Expression {
     #[must_use]
     pub fn columns(&self) -> BTreeSet<&str> {
         match self {
-            Self::Compare { column, .. }
-            | Self::IsIn { column, .. }
-            | Self::IsNull { column, .. }
-            | Self::IsNan { column }
-            | Self::StartsWith { column, .. } => BTreeSet::from([column.as_str()]),
-            Self::CompareColumns { left, right, .. } => BTreeSet::from([left.as_str(), right.as_str()]),
+            Self::Compare { operand, .. }
+            | Self::IsIn { operand, .. }
+            | Self::IsNull { operand, .. }
+            | Self::IsNan { operand }
+            | Self::StartsWith { operand, .. }
+            | Self::EndsWith { operand, .. }
+            | Self::Contains { operand, .. } => operand.columns(),
+            Self::CompareColumns { left, right, .. } => &left.columns() | &right.columns(),
             Self::Constant(_) => BTreeSet::new(),
             Self::And(parts) | Self::Or(parts) => parts.iter().flat_map(Self::columns).collect(),
             Self::Not(inner) => inner.columns(),
         }
     }
 
-    /// The tree made ready for rows of `schema`: literals are placed among the values of their columns, once.
+    /// Prepares the tree for rows of `schema`: literals are located among the values of their columns once.
     ///
     /// # Errors
     /// As [`Expression::check`].
@@ -100,7 +139,7 @@ impl Expression {
     /// Whether the tree can be evaluated over rows of `schema`.
     ///
     /// # Errors
-    /// [`crate::Error::UnknownColumn`], [`crate::Error::LiteralType`] and [`crate::Error::ColumnTypes`].
+    /// [`crate::Error::UnknownColumn`], [`crate::Error::LiteralType`], [`crate::Error::ColumnTypes`] and [`crate::Error::OperandType`].
     pub fn check(&self, schema: &Schema) -> Result<()> {
         self.bind(schema).map(drop)
     }
@@ -113,7 +152,7 @@ impl Expression {
         self.bind(rows.schema_ref())?.evaluate(rows)
     }
 
-    /// The rows that stay, one bit each.
+    /// The selected rows, one bit each.
     ///
     /// # Errors
     /// As [`Expression::evaluate`].
@@ -121,7 +160,7 @@ impl Expression {
         self.bind(rows.schema_ref())?.selection(rows)
     }
 
-    /// The rows that stay.
+    /// The selected rows.
     ///
     /// # Errors
     /// As [`Expression::evaluate`].

@@ -1,13 +1,14 @@
-//! What will be read, decided before a byte of data is.
+//! Plans what is read, before any data is read.
 //!
-//! Paths and options enter; [`Split`]s and [`Expression`]s leave. Called once by the driver of a run; the splits then go to the engine. The invariant:
-//! the same files and options give the same splits, in the same order, on any machine.
+//! [`Split`]s and [`Expression`]s are created from paths and options. Called once by the driver of a run; the splits are then passed to the engine.
+//! The invariant: the same files and options give the same splits, in the same order, on any machine.
 
 mod data_files;
 mod discover;
 mod error;
 mod expression;
 mod literal;
+pub mod names;
 pub mod order;
 pub mod packing;
 mod partitions;
@@ -18,8 +19,8 @@ mod split;
 pub use data_files::{DataFile, Listing, SIDE_CAR_SUFFIXES, SIDE_CARS, SideCar, data_files, listing, refuse_repeated};
 pub use discover::{FilePart, InputFile, visible_files};
 pub use error::{Error, Result};
-pub use expression::{Comparison, Expression};
-pub use literal::Literal;
+pub use expression::{Arithmetic, Comparison, Computed, Expression, Operand};
+pub use literal::{Literal, unit_name};
 pub use partitions::Partitions;
 pub use predicate::Predicate;
 pub use split::{Partitioning, Replaced, Split, Unit, partition};

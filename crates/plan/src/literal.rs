@@ -1,6 +1,7 @@
 //! Constants of a filter: exact values, each with its own type.
 //!
-//! JSON enters ([`wire`]); the predicate places a literal among the values of a column's type. The invariant: no literal is rounded on its way here.
+//! Parsed from JSON ([`wire`]); the predicate locates a literal among the values of a column's type. The invariant: a literal is never rounded when
+//! it is parsed.
 
 mod wire;
 
@@ -16,7 +17,7 @@ pub enum Literal {
     Integer(i64),
     Unsigned(u64),
     Float(f64),
-    /// Of a string column; a date or time column reads it as ISO 8601.
+    /// For a string column; a date or time column parses it as ISO 8601.
     Text(String),
     Binary(Vec<u8>),
     /// `unscaled` × 10^-`scale`
@@ -24,7 +25,7 @@ pub enum Literal {
         unscaled: i256,
         scale: i8,
     },
-    /// Since 1970-01-01. With a zone an instant, without one what a clock on a wall shows.
+    /// Since 1970-01-01. With a zone an instant, without one a local time.
     Timestamp {
         value: i64,
         unit: TimeUnit,
@@ -62,7 +63,9 @@ impl fmt::Display for Literal {
     }
 }
 
-fn unit_name(unit: TimeUnit) -> &'static str {
+/// The unit as Arrow and pyarrow abbreviate it.
+#[must_use]
+pub fn unit_name(unit: TimeUnit) -> &'static str {
     match unit {
         TimeUnit::Second => "s",
         TimeUnit::Millisecond => "ms",

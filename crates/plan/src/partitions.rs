@@ -1,15 +1,16 @@
-//! Columns that the folders of a data set name: `year=2024/region=us/part-0.parquet`.
+//! Columns from directory names of a data set: `year=2024/region=us/part-0.parquet`.
 //!
-//! The root and the files below it enter, one constant for each file and key leaves; called when a data set is opened with hive partitions. The invariant: a
-//! key has one type over the whole data set, whatever the format and the order of the files.
+//! Each key has a constant for each file. Used when a data set is opened with hive partitions. The invariant: a key has one type over the whole data
+//! set, regardless of the format and the order of the files.
 
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, StringArray};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
+use percent_encoding::percent_decode_str;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What Hive writes for a null.
+/// Hive's name for a null.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The partition columns of a data set.
@@ -21,11 +22,11 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// Looks for `key=value` in the folders between `root` and each file. Keys come in the order in which they are first met. A file whose folders lack a
-    /// key has a null for it.
+    /// Finds `key=value` in the directories between `root` and each file. Keys are in order of first appearance. A file without a key has a null for
+    /// it.
     ///
     /// # Errors
-    /// [`Error::PartitionText`] for a name that is no UTF-8 once it is decoded, [`Error::PartitionTwice`] for a path with one key twice.
+    /// [`Error::PartitionText`] for a name that is not UTF-8 after decoding, [`Error::PartitionTwice`] for a path with a repeated key.
     pub fn infer(root: &str, files: &[impl AsRef<str>]) -> Result<Self> {
         let mut keys: Vec<String> = Vec::new();
         let mut found: Vec<BTreeMap<String, Option<String>>> = Vec::with_capacity(files.len());
@@ -61,13 +62,13 @@ impl Partitions {
         self.fields.is_empty()
     }
 
-    /// One array of one value for each field; `None` when there is no such file.
+    /// One array of length one for each field; `None` if the file does not exist.
     #[must_use]
     pub fn values(&self, file: usize) -> Option<&[ArrayRef]> {
         self.values.get(file).map(Vec::as_slice)
     }
 
-    /// Refuses a key that is also a column of the files: one of the two would be hidden.
+    /// Rejects a key that is also a column of the files, because one would hide the other.
     ///
     /// # Errors
     /// [`Error::PartitionColumn`].
@@ -82,13 +83,13 @@ impl Partitions {
 fn segments(root: &str, file: &str) -> Result<Vec<(String, Option<String>)>> {
     let root = root.trim_end_matches('/');
     let below = match file.strip_prefix(root) {
-        // `data` is no folder above `database/x`.
+        // `data` is not a parent directory of `database/x`.
         Some(below) if root.is_empty() || below.starts_with('/') => below,
         Some(_) | None => return Ok(Vec::new()),
     };
-    let Some((folders, _name)) = below.rsplit_once('/') else { return Ok(Vec::new()) };
+    let Some((directories, _name)) = below.rsplit_once('/') else { return Ok(Vec::new()) };
     let refused = || Error::PartitionText { path: file.to_owned() };
-    let pairs = folders.split('/').filter_map(|folder| folder.split_once('=')).filter(|(key, _)| !key.is_empty());
+    let pairs = directories.split('/').filter_map(|directory| directory.split_once('=')).filter(|(key, _)| !key.is_empty());
     pairs
         .map(|(key, value)| {
             let value = if value == NULL { None } else { Some(decoded(value).ok_or_else(refused)?) };
@@ -97,27 +98,12 @@ fn segments(root: &str, file: &str) -> Result<Vec<(String, Option<String>)>> {
         .collect()
 }
 
-/// `%20` becomes a space; a `%` without two digits stands for itself.
+/// `%20` becomes a space; a `%` without two digits is kept.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let digit = |index: usize| tail.get(index).and_then(|digit| char::from(*digit).to_digit(16)).and_then(|digit| u8::try_from(digit).ok());
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(high << 4 | low);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
+    Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
 }
 
-/// Digits with nothing to lose: no leading zero, no plus, no minus zero.
+/// Canonical digits: no leading zero, no plus, no minus zero.
 fn integer_of(text: &str) -> Option<i64> {
     text.parse().ok().filter(|value: &i64| value.to_string() == text)
 }
@@ -167,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_that_is_no_canonical_integer_makes_a_key_a_string() {
+    fn one_non_canonical_integer_makes_a_key_a_string() {
         for other in ["007", "+1", "-0", "1.0", "9223372036854775808", " 1", ""] {
             let found = infer(&["/k=above/data/n=1/a", &format!("/k=above/data/n={other}/b")]);
             assert_eq!(types(&found), [("n".to_owned(), DataType::Utf8)], "{other:?}");

@@ -1,28 +1,28 @@
-//! Cuts a list of files into splits, the units of work.
+//! Divides a list of files into splits, the units of work.
 
 use crate::{Error, InputFile, Result};
 use serde::{Deserialize, Serialize};
 
-/// One unit of work: consecutive files that are read together.
+/// A unit of work: consecutive files that are read together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     pub index: usize,
     pub files: Vec<InputFile>,
-    /// What a journal calls it; `None` in a job without one.
+    /// Its unit in a journal; `None` in a job without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<Unit>,
 }
 
-/// A split as the journal of its job knows it.
+/// A split as a unit of a job's journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
     pub name: String,
-    /// Number of the part of the plan that it belongs to.
+    /// Index of its segment of the plan.
     pub segment: usize,
-    /// Files that were planned with it and are not there now.
+    /// Files that were planned with it and are missing now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// An earlier part of the plan has a file of it, in another version or when it was away: then its outputs need names of their own.
+    /// An earlier segment has one of its files, in another version or while it was missing: its outputs then need different names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reread: bool,
     /// The record of an earlier run, whose outputs are replaced.
@@ -30,17 +30,17 @@ pub struct Unit {
     pub replaces: Option<Replaced>,
 }
 
-/// What an earlier run published of a split that is run again.
+/// Published outputs of a split that is run again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     pub generation: u64,
-    /// Of its files.
+    /// Names of its files.
     pub names: Vec<String>,
-    /// Names that must not be given again.
+    /// Names that must not be used again.
     pub retired: Vec<String>,
     pub rows_out: u64,
     pub quarantined: u64,
-    /// It has read the very files that are there now.
+    /// It has read exactly the current files.
     pub is_same_input: bool,
 }
 
@@ -51,12 +51,12 @@ impl Split {
     }
 }
 
-/// How many files make a split.
+/// How files are divided into splits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Partitioning {
-    /// This many consecutive files. One, when neither field is set.
+    /// This many consecutive files. One, if neither field is set.
     pub files_per_partition: Option<usize>,
-    /// Files packed greedily by size up to so many bytes.
+    /// Files packed greedily by size up to this many bytes.
     pub blocksize_bytes: Option<u64>,
 }
 

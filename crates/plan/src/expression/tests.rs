@@ -14,7 +14,7 @@ fn rows() -> RecordBatch {
 }
 
 fn compare(column: &str, op: Comparison, value: Literal) -> Expression {
-    Expression::Compare { column: column.to_owned(), op, value }
+    Expression::Compare { operand: column.into(), op, value }
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn null_is_unknown_and_stays_unknown_under_not() {
 }
 
 #[test]
-fn integers_beyond_the_floats_precision_are_told_apart() {
+fn integers_beyond_the_floats_precision_are_distinguished() {
     let big = compare("n", Comparison::Equal, Literal::Integer(1 << 60));
     assert_eq!(big.keep(&rows()).unwrap(), [false, false, true, false]);
 }
@@ -51,10 +51,14 @@ fn unknown_column_is_named_beside_the_known_ones() {
 
 #[test]
 fn membership_and_null_tests_combine() {
-    let in_list =
-        Expression::IsIn { column: "s".to_owned(), values: vec![Literal::Text("a".to_owned()), Literal::Text(String::new())], matches_null: false };
+    let in_list = Expression::IsIn {
+        operand: "s".into(),
+        values: vec![Literal::Text("a".to_owned()), Literal::Text(String::new())],
+        matches_null: false,
+        null_is_unknown: false,
+    };
     assert_eq!(in_list.keep(&rows()).unwrap(), [true, false, false, true]);
-    let either = Expression::Or(vec![in_list, Expression::IsNull { column: "s".to_owned(), nan_is_null: false }]);
+    let either = Expression::Or(vec![in_list, Expression::IsNull { operand: "s".into(), nan_is_null: false }]);
     assert_eq!(either.keep(&rows()).unwrap(), [true, false, true, true]);
 }
 
@@ -65,7 +69,11 @@ fn floats_compare_as_ieee_754_and_are_found_bit_by_bit() {
     let is_nan = compare("f", Comparison::Equal, Literal::Float(f64::NAN));
     assert_eq!(is_nan.keep(&rows()).unwrap(), [false; 4]);
     assert_eq!(compare("f", Comparison::Less, Literal::Float(9.0)).keep(&rows()).unwrap(), [true, false, true, true]);
-    let found = |value| Expression::IsIn { column: "f".to_owned(), values: vec![Literal::Float(value)], matches_null: false }.keep(&rows()).unwrap();
+    let found = |value| {
+        Expression::IsIn { operand: "f".into(), values: vec![Literal::Float(value)], matches_null: false, null_is_unknown: false }
+            .keep(&rows())
+            .unwrap()
+    };
     assert_eq!(found(f64::NAN), [false, true, false, false]);
     assert_eq!(found(0.0), [false; 4]);
 }
@@ -75,7 +83,7 @@ fn check_tells_a_wrong_literal_before_any_row_is_read() {
     let schema = rows().schema();
     assert!(matches!(compare("s", Comparison::Less, Literal::Integer(1)).check(&schema), Err(Error::LiteralType { .. })));
     assert!(matches!(compare("x", Comparison::Less, Literal::Integer(1)).check(&schema), Err(Error::UnknownColumn { .. })));
-    let columns = Expression::CompareColumns { left: "s".to_owned(), op: Comparison::Less, right: "n".to_owned() };
+    let columns = Expression::CompareColumns { left: "s".into(), op: Comparison::Less, right: "n".into() };
     assert!(matches!(columns.check(&schema), Err(Error::ColumnTypes { .. })));
     assert!(compare("n", Comparison::Less, Literal::Integer(1)).check(&schema).is_ok());
 }
@@ -87,7 +95,7 @@ fn trees_of_two_boxed_sides_are_read_as_before() {
     assert_eq!(serde_json::to_string(&tree).unwrap(), text);
 }
 
-/// Figures of the machine at hand: `cargo test --release -p shardmill-plan -- --ignored --nocapture milliseconds`
+/// Prints timings on this machine: `cargo test --release -p shardmill-plan -- --ignored --nocapture milliseconds`
 #[test]
 #[ignore = "a measurement"]
 fn milliseconds_over_a_million_rows() {
@@ -97,7 +105,7 @@ fn milliseconds_over_a_million_rows() {
         ("s", Arc::new((0..1 << 20).map(|row| Some(format!("value {}", row % 1000))).collect::<StringArray>())),
     ])
     .unwrap();
-    let is_in = |values: Vec<Literal>, column: &str| Expression::IsIn { column: column.to_owned(), values, matches_null: false };
+    let is_in = |values: Vec<Literal>, column: &str| Expression::IsIn { operand: column.into(), values, matches_null: false, null_is_unknown: false };
     let cases = [
         ("int32 == 5", compare("i", Comparison::Equal, Literal::Integer(5))),
         ("5 <= int32 < 70000", {

@@ -1,8 +1,8 @@
 //! Literals as JSON.
 //!
-//! Booleans, numbers and strings stand for themselves; an integer beyond 64 bits is a decimal. What JSON has no form for is an object with one key:
-//! `{"float": "nan"}`, `{"binary": "6869"}` (hexadecimal), `{"decimal": {"unscaled": "110", "scale": 2}}`,
-//! `{"timestamp": {"value": 0, "unit": "us", "zone": "UTC"}}`, `{"date": 0}` (days), `{"time": {…}}`, `{"duration": {…}}`.
+//! Booleans, numbers and strings are plain JSON; an integer beyond 64 bits is a decimal. Other literals are objects with one key: `{"float": "nan"}`,
+//! `{"binary": "6869"}` (hexadecimal), `{"decimal": {"unscaled": "110", "scale": 2}}`, `{"timestamp": {"value": 0, "unit": "us", "zone": "UTC"}}`,
+//! `{"date": 0}` (days), `{"time": {…}}`, `{"duration": {…}}`.
 
 use super::{Literal, unit_name};
 use arrow_buffer::i256;
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn integer_beyond_64_bits_is_a_decimal_and_no_float() {
+    fn integer_beyond_64_bits_is_a_decimal_and_not_a_float() {
         let literal: Literal = serde_json::from_str("18446744073709551616").unwrap();
         assert_eq!(literal, Literal::Decimal { unscaled: i256::from_i128(1 << 64), scale: 0 });
     }
 
     #[test]
-    fn what_is_no_literal_is_refused() {
+    fn invalid_literals_are_refused() {
         for text in ["null", "[1]", "{}", r#"{"date": 1, "time": 2}"#, r#"{"binary": "abc"}"#, r#"{"time": {"value": 1, "unit": "d"}}"#, "1e999"] {
             assert!(serde_json::from_str::<Literal>(text).is_err(), "{text}");
         }

@@ -1,14 +1,14 @@
-//! How many rows of each source an epoch has, and how they spread over it.
+//! The number of rows of each source in an epoch, and their distribution over it.
 //!
-//! Either the counts are fixed, and each stretch of an epoch wants its even part of them; or weights follow the number of the row, counted over all
-//! epochs. All of it is exact arithmetic on whole numbers, so that every machine finds the same.
+//! Either the counts are fixed, and each part of an epoch gets its even share of them; or weights depend on the number of the row, counted over all
+//! epochs. All arithmetic is exact on integers, so that every machine computes the same result.
 
 use std::cmp::Reverse;
 
-/// Weights of a stage add up to this.
+/// The weights of a stage add up to this.
 const SCALE: u64 = 1 << 40;
 
-/// What an epoch is blended of.
+/// The proportions of the sources in an epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blend {
     rows: u64,
@@ -22,7 +22,7 @@ enum Shape {
     Fixed(Vec<u64>),
     Stages {
         stages: Vec<Stage>,
-        /// Weights move evenly from one stage to the next; otherwise they jump.
+        /// Interpolate weights linearly between stages; otherwise they change abruptly.
         is_linear: bool,
     },
 }
@@ -42,19 +42,19 @@ pub(super) struct SpacedRows {
 }
 
 impl Blend {
-    /// So many rows of each source in every epoch.
+    /// Fixed counts for each source in every epoch.
     #[must_use]
     pub fn fixed(counts: Vec<u64>) -> Self {
         Self { rows: counts.iter().sum(), sources: counts.len(), shape: Shape::Fixed(counts) }
     }
 
-    /// `rows` in every epoch, shared out by weight.
+    /// `rows` in every epoch, divided by weight.
     #[must_use]
     pub fn weighted(rows: u64, weights: &[u64]) -> Self {
         Self::fixed(apportioned(rows, weights))
     }
 
-    /// `rows` in every epoch; the weights of a stage hold from the row on that it names, or are reached there. Those of the first one hold before it too.
+    /// `rows` in every epoch; the weights of a stage apply from its row on, or are reached there. Those of the first stage also apply before it.
     #[must_use]
     pub fn staged(rows: u64, stages: &[(u64, Vec<u64>)], is_linear: bool) -> Self {
         let sources = stages.first().map_or(0, |(_, weights)| weights.len());
@@ -62,7 +62,7 @@ impl Blend {
         Self { rows, sources, shape: Shape::Stages { stages, is_linear } }
     }
 
-    /// Of one epoch.
+    /// Number of rows of one epoch.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
@@ -90,7 +90,7 @@ impl Blend {
     pub fn counts_before(&self, epoch: u64) -> Vec<u128> {
         let times = |counts: Vec<u64>, epochs: u64| -> Vec<u128> { counts.into_iter().map(|count| u128::from(count) * u128::from(epochs)).collect() };
         let Shape::Stages { stages, .. } = &self.shape else { return times(self.counts(0), epoch) };
-        // Behind the last stage all epochs are alike.
+        // After the last stage all epochs are alike.
         let settled = stages.last().map_or(0, |last| last.start.div_ceil(self.rows.max(1)));
         let mut before = times(self.counts(settled), epoch.saturating_sub(settled));
         for earlier in 0..epoch.min(settled) {
@@ -99,7 +99,7 @@ impl Blend {
         before
     }
 
-    /// The largest part of the rows that each source ever has, over [`Blend::scale`].
+    /// The largest share of each source at any time, over [`Blend::scale`].
     pub(super) fn largest_parts(&self) -> Vec<u64> {
         match &self.shape {
             Shape::Fixed(counts) => counts.clone(),
@@ -110,7 +110,7 @@ impl Blend {
         }
     }
 
-    /// The unit of quotas: so much is one row.
+    /// The unit of quotas: this much is one row.
     pub(super) fn scale(&self) -> u64 {
         match &self.shape {
             Shape::Fixed(_) => self.rows.max(1),
@@ -118,7 +118,7 @@ impl Blend {
         }
     }
 
-    /// Runs of one length and one key have the same quotas; `None` promises nothing.
+    /// Runs with equal length and key have equal quotas; `None` guarantees nothing.
     pub(super) fn key(&self, rows: SpacedRows) -> Option<usize> {
         let Shape::Stages { stages, is_linear } = &self.shape else { return Some(0) };
         let last = rows.first + u128::from(rows.step) * u128::from(rows.len.saturating_sub(1));
@@ -127,7 +127,7 @@ impl Blend {
         (first == last && (!is_linear || last >= stages.len())).then_some(last)
     }
 
-    /// What each source should have of these rows, over [`Blend::scale`]; together that is exactly their number.
+    /// The quota of each source of these rows, over [`Blend::scale`]; the sum is exactly their number.
     pub(super) fn quotas(&self, rows: SpacedRows) -> Vec<u128> {
         match &self.shape {
             Shape::Fixed(counts) => counts.iter().map(|count| u128::from(*count) * u128::from(rows.len)).collect(),
@@ -155,7 +155,7 @@ impl Stage {
             quotas.iter_mut().zip(&self.weights).for_each(|(quota, weight)| *quota += u128::from(*weight) * u128::from(rows.len));
             return;
         };
-        // How far the rows lie behind the start, added up.
+        // The summed distances of the rows from the start.
         let first = rows.first.saturating_sub(u128::from(start));
         let len = u128::from(rows.len);
         let offsets = first.saturating_mul(len).saturating_add((len * (len - 1) / 2).saturating_mul(u128::from(rows.step)));
@@ -164,12 +164,12 @@ impl Stage {
         for ((quota, from), to) in quotas.iter_mut().zip(&self.weights).zip(&next.weights) {
             let moved = offsets.saturating_mul(u128::from(from.abs_diff(*to)));
             let flat = len * u128::from(*from);
-            // Rounded down either way, so that never more is given out than there is.
+            // Always rounded down, so that the sum never exceeds the total.
             let part = if to >= from { flat + moved / width } else { flat.saturating_sub(moved.div_ceil(width)) }.min(left);
             *quota += part;
             left -= part;
         }
-        // What rounding left goes to the heaviest, which it cannot wake up from nothing.
+        // The rounding remainder goes to the largest source, so a source with weight zero gets nothing.
         let heaviest =
             (0..quotas.len()).max_by_key(|source| self.weights.get(*source).copied().unwrap_or(0) + next.weights.get(*source).copied().unwrap_or(0));
         if let Some(quota) = heaviest.and_then(|source| quotas.get_mut(source)) {
@@ -179,7 +179,7 @@ impl Stage {
 }
 
 impl SpacedRows {
-    /// How many of the rows come before row `bound`.
+    /// The number of rows before row `bound`.
     fn before(self, bound: u64) -> u64 {
         let places = u128::from(bound).saturating_sub(self.first).div_ceil(u128::from(self.step.max(1)));
         u64::try_from(places).unwrap_or(u64::MAX).min(self.len)
@@ -190,7 +190,7 @@ impl SpacedRows {
     }
 }
 
-/// `total` shared out by weight: whole parts first, and what is left to the largest remainders, the earlier first.
+/// Divides `total` by weight: integer parts first, then the rest by the largest remainders, the earlier first.
 fn apportioned(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
     let scaled: Vec<u128> = weights.iter().map(|weight| u128::from(*weight) * u128::from(total)).collect();

@@ -1,7 +1,7 @@
-//! Plan order → rows of one data set: the identity, or a shuffle within windows of whole blocks.
+//! Maps plan order to rows of one data set: the identity, or a shuffle within windows of whole blocks.
 //!
-//! Blocks are what is decoded at once. Their order is permuted; consecutive ones form windows of bounded decoded bytes; the rows of a window are
-//! permuted. So one pass with room for a window decodes each block once. The invariant: a position maps to exactly one row, and each row to one position.
+//! Blocks are the unit of decoding. Their order is permuted; consecutive blocks form windows of bounded decoded size; the rows of a window are
+//! permuted. So one pass with memory for a window decodes each block once. The invariant: the mapping from positions to rows is a bijection.
 
 use super::permutation::{Permutation, Purpose};
 use super::row_range::RowRange;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Positions that are permuted together.
 const PLACES_AT_ONCE: usize = 1024;
 
-/// What is decoded at once: a row group, a stripe, a shard.
+/// The unit of decoding: a row group, a stripe, a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     pub rows: u64,
@@ -22,9 +22,9 @@ pub struct Block {
 #[derive(Debug, Clone)]
 pub(super) struct BlockOrder {
     rows: u64,
-    /// First plan position of each block, in the order of the schedule.
+    /// First plan position of each scheduled block.
     starts: Vec<u64>,
-    /// Block at each place of the order of the schedule.
+    /// The block of each scheduled block.
     blocks: Vec<usize>,
     shuffle: Option<Shuffle>,
 }
@@ -33,7 +33,7 @@ pub(super) struct BlockOrder {
 struct Shuffle {
     seed: i64,
     epoch: u64,
-    /// First plan position of each window, and the place of its first block.
+    /// First plan position of each window, and the index of its first scheduled block.
     windows: Vec<(u64, usize)>,
 }
 
@@ -65,7 +65,7 @@ impl BlockOrder {
     }
 
     fn scheduling(blocks: &[Block], scheduled_blocks: Vec<usize>, shuffle: Option<Shuffle>) -> Self {
-        // Blocks without rows have no position; leaving them out keeps the starts strictly ascending.
+        // Blocks without rows have no position; skipping them keeps the starts strictly ascending.
         let scheduled_blocks: Vec<usize> =
             scheduled_blocks.into_iter().filter(|block| blocks.get(*block).is_some_and(|block| block.rows > 0)).collect();
         let mut rows = 0;
@@ -85,13 +85,13 @@ impl BlockOrder {
         self.rows
     }
 
-    /// How many windows are mixed separately; without shuffle, none.
+    /// The number of separately mixed windows; zero without a shuffle.
     #[must_use]
     pub(super) fn num_windows(&self) -> usize {
         self.shuffle.as_ref().map_or(0, |shuffle| shuffle.windows.len())
     }
 
-    /// How many blocks are visited; a scheduled block is one of these.
+    /// The number of blocks that are visited; a scheduled block is an index below it.
     #[must_use]
     pub(super) fn num_scheduled(&self) -> usize {
         self.blocks.len()
@@ -135,7 +135,7 @@ impl BlockOrder {
         }
     }
 
-    /// Calls `row` with each row at these plan positions, in order: its scheduled block, and its place within the block.
+    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its index within the block.
     pub(super) fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         let end = positions.end.min(self.rows);
         let mut position = positions.start;
@@ -169,7 +169,7 @@ impl BlockOrder {
         }
     }
 
-    /// The rows at consecutive plan positions, run by run. For orders without windows: neighbours are known there without looking at each row.
+    /// The rows at consecutive plan positions, run by run. For orders without windows, whose adjacent rows are known without looking up each row.
     pub(super) fn whole_ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
         let mut ranges: Vec<RowRange> = Vec::new();
         let end = positions.end.min(self.rows);
@@ -188,7 +188,7 @@ impl BlockOrder {
     }
 }
 
-/// One window, with the permutation of its rows.
+/// A window, with the permutation of its rows.
 struct Window {
     positions: Range<u64>,
     permutation: Permutation,
@@ -215,7 +215,7 @@ mod tests {
         fn a_window_draws_from_its_own_blocks_only(rows in prop::collection::vec(1u64..40, 1..12), window in 1u64..800, seed: i64) {
             let blocks: Vec<Block> = rows.iter().map(|rows| Block { rows: *rows, decoded_bytes: rows * 8 }).collect();
             let order = BlockOrder::shuffled(&blocks, window, seed, 0);
-            // Walking the positions, a block that was left for another window never comes back.
+            // In the order of positions, a block that was left for another window never occurs again.
             let windows = order.shuffle.as_ref().unwrap().windows.clone();
             for (number, (start, _)) in windows.iter().enumerate() {
                 let end = windows.get(number + 1).map_or(order.num_rows(), |(start, _)| *start);

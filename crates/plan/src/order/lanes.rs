@@ -1,8 +1,9 @@
-//! Plan order → global sequence: equal runs, one row of each in turn.
+//! Maps plan order to the global sequence: equal runs, one row of each in turn.
 //!
-//! The rows in plan order are cut into lanes whose lengths differ by at most one, longer ones first. The global sequence takes one row from each lane in
-//! turn; exhausted lanes drop out. So place p of the sequence is row p / lanes of lane p % lanes, and a rank that takes a contiguous slice of a batch
-//! sorted by lane meets few lanes. Where something else than rows is dealt out, packs of them, lanes have the lengths that they happen to have.
+//! The rows in plan order are divided into lanes whose lengths differ by at most one, longer ones first. The global sequence takes one row from each
+//! lane in turn; exhausted lanes drop out. So position p of the sequence is row p / lanes of lane p % lanes, and a rank that takes a contiguous slice
+//! of a batch sorted by lane needs few lanes. If packs are dealt out instead of rows, lanes have arbitrary lengths, or they are a part of a longer
+//! sequence, which may start with any lane.
 
 use super::uneven::UnevenLanes;
 use std::ops::Range;
@@ -12,28 +13,30 @@ use std::sync::Arc;
 pub struct Lanes {
     rows: u64,
     lanes: u64,
-    /// `None` where lengths differ by at most one.
+    /// The lane of the first row of the sequence.
+    first: u64,
+    /// `None` if lengths differ by at most one.
     uneven: Option<Arc<UnevenLanes>>,
 }
 
 impl Lanes {
-    /// `lanes` of zero count as one.
+    /// Zero `lanes` count as one.
     #[must_use]
     pub fn new(rows: u64, lanes: u64) -> Self {
-        Self { rows, lanes: lanes.max(1), uneven: None }
+        Self { rows, lanes: lanes.max(1), first: 0, uneven: None }
     }
 
-    /// Lanes of any lengths; their positions are numbered lane after lane.
+    /// Of the `rows` places from `start` on of a sequence in which no lane ends.
+    #[must_use]
+    pub fn part(start: u64, rows: u64, lanes: u64) -> Self {
+        Self { first: start % lanes.max(1), ..Self::new(rows, lanes) }
+    }
+
+    /// Lanes of arbitrary lengths; their positions are numbered lane after lane.
     #[must_use]
     pub fn of_lengths(lengths: &[u64]) -> Self {
         let lengths = if lengths.is_empty() { &[0] } else { lengths };
-        Self { rows: lengths.iter().sum(), lanes: lengths.len() as u64, uneven: Some(Arc::new(UnevenLanes::new(lengths))) }
-    }
-
-    /// Whether lengths may differ by more than one.
-    #[must_use]
-    pub fn is_uneven(&self) -> bool {
-        self.uneven.is_some()
+        Self { rows: lengths.iter().sum(), lanes: lengths.len() as u64, first: 0, uneven: Some(Arc::new(UnevenLanes::new(lengths))) }
     }
 
     #[must_use]
@@ -52,9 +55,20 @@ impl Lanes {
         if let Some(uneven) = &self.uneven {
             return uneven.positions(lane);
         }
+        let start = self.start_of(lane);
+        start..start + self.rows / self.lanes + u64::from(self.turn_of(lane) < self.rows % self.lanes)
+    }
+
+    /// How many lanes come before a lane in each turn.
+    fn turn_of(&self, lane: u64) -> u64 {
+        if lane >= self.first { lane - self.first } else { lane + (self.lanes - self.first) }
+    }
+
+    fn start_of(&self, lane: u64) -> u64 {
         let (each, longer) = (self.rows / self.lanes, self.rows % self.lanes);
-        let start = lane * each + lane.min(longer);
-        start..start + each + u64::from(lane < longer)
+        // Longer lanes follow the first one, and continue with lane 0 after the last.
+        let wrapped = longer.saturating_sub(self.lanes - self.first).min(self.first);
+        lane * each + lane.min(wrapped) + lane.saturating_sub(self.first).min(longer)
     }
 
     /// The lane that holds a plan position.
@@ -63,22 +77,30 @@ impl Lanes {
         if let Some(uneven) = &self.uneven {
             return uneven.lane_of(position);
         }
+        if self.first > 0 {
+            let (mut low, mut high) = (0, self.lanes - 1);
+            while low < high {
+                let middle = low + (high - low).div_ceil(2);
+                if self.start_of(middle) <= position { low = middle } else { high = middle - 1 }
+            }
+            return low;
+        }
         let (each, longer) = (self.rows / self.lanes, self.rows % self.lanes);
         let in_longer = longer * (each + 1);
         if position < in_longer { position / (each + 1) } else { longer + (position - in_longer).checked_div(each).unwrap_or(0) }
     }
 
-    /// The plan position at which a lane goes on when `consumed` rows of the sequence were delivered.
+    /// The plan position at which a lane continues after `consumed` rows of the sequence were delivered.
     #[must_use]
     pub fn cursor(&self, lane: u64, consumed: u64) -> u64 {
         if let Some(uneven) = &self.uneven {
             let cursor = usize::try_from(lane).ok().and_then(|lane| uneven.cursors(consumed.min(self.rows)).nth(lane));
             return cursor.unwrap_or(self.rows);
         }
-        self.positions(lane).start + consumed.min(self.rows).saturating_sub(lane).div_ceil(self.lanes)
+        self.positions(lane).start + consumed.min(self.rows).saturating_sub(self.turn_of(lane)).div_ceil(self.lanes)
     }
 
-    /// The places `sequence` of the global sequence, sorted by lane: a run of plan positions for each lane that they meet.
+    /// The positions `sequence` of the global sequence, sorted by lane: a run of plan positions for each of their lanes.
     #[must_use]
     pub fn runs(&self, sequence: Range<u64>) -> Vec<Range<u64>> {
         let sequence = sequence.start.min(self.rows)..sequence.end.min(self.rows);
@@ -90,11 +112,11 @@ impl Lanes {
             return runs.filter(|run| !run.is_empty()).collect();
         }
         let meets = (sequence.end - sequence.start).min(self.lanes);
-        let first = sequence.start % self.lanes;
+        let first = (sequence.start % self.lanes + self.first) % self.lanes;
         let mut lanes: Vec<u64> = (first..first + meets).map(|lane| lane % self.lanes).collect();
         lanes.sort_unstable();
-        // The turns in which a lane stands inside of the range: those with start <= turn * lanes + lane < end.
-        let turns = |bound: u64, lane: u64| bound.saturating_sub(lane).div_ceil(self.lanes);
+        // The turns of a lane inside of the range: those with start <= turn * lanes + turn_of(lane) < end.
+        let turns = |bound: u64, lane: u64| bound.saturating_sub(self.turn_of(lane)).div_ceil(self.lanes);
         let run = |lane: u64| {
             let start = self.positions(lane).start;
             start + turns(sequence.start, lane)..start + turns(sequence.end, lane)
@@ -125,6 +147,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn part_of_a_sequence_has_its_places(start in 0u64..100, rows in 0u64..80, lanes in 1u64..9, from in 0u64..80, len in 0u64..60) {
+            let part = Lanes::part(start, rows, lanes);
+            let places: Vec<(u64, u64)> = (start..start + rows).map(|place| (place % lanes, place / lanes)).collect();
+            let mut numbered = places.clone();
+            numbered.sort_unstable();
+            for (number, (lane, _)) in (0..).zip(&numbered) {
+                prop_assert_eq!(part.lane_of(number), *lane);
+                prop_assert!(part.positions(*lane).contains(&number));
+            }
+            let (from, to) = (from.min(rows), (from + len).min(rows));
+            let (from_index, to_index) = (usize::try_from(from).unwrap(), usize::try_from(to).unwrap());
+            let mut expected = places[from_index..to_index].to_vec();
+            expected.sort_unstable();
+            let found: Vec<(u64, u64)> = part.runs(from..to).into_iter().flatten().map(|number| numbered[usize::try_from(number).unwrap()]).collect();
+            prop_assert_eq!(found, expected);
+            for lane in 0..lanes {
+                let consumed = places[..from_index].iter().filter(|(of, _)| *of == lane).count() as u64;
+                prop_assert_eq!(part.cursor(lane, from), part.positions(lane).start + consumed);
+            }
+        }
+
         #[test]
         fn runs_equal_the_definition(rows in 0u64..200, lanes in 1u64..12, start in 0u64..210, len in 0u64..60) {
             let sequence = by_turns(rows, lanes);

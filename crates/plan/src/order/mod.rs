@@ -1,7 +1,7 @@
-//! Which row comes when: row set → order → lanes → global batches → the slice of a rank.
+//! Determines the order of rows: row set → order → lanes → global batches → the slice of a rank.
 //!
-//! A seed, an epoch and block sizes enter; the rows of any step leave, evaluated on demand. The invariant: the sequence of global batches depends on the
-//! row set, seed, epoch, shuffle settings, lanes and batch size, and on nothing else — not on ranks, threads or what was read before.
+//! The rows of any step are computed on demand from seed, epoch and block sizes. The invariant: the sequence of global batches depends only on the
+//! row set, seed, epoch, shuffle settings, lanes and batch size — not on ranks, threads or earlier reads.
 //!
 //! ```text
 //! row set --RowOrder--> plan order --Lanes--> global sequence --Steps--> slice of a rank
@@ -9,11 +9,12 @@
 //! several row sets --Pattern--> a draw from one of them --BlockOrder of its pass--> row
 //! ```
 //!
-//! Nothing here needs memory for each row: a permutation is a function, a window plan has one entry a block, a mixture one a
-//! source for each window of its pattern.
+//! Memory does not grow with the number of rows: a permutation is a function, a window plan has one entry per block, a mixture one per source for
+//! each window of its pattern.
 
 mod blend;
 mod blocks;
+mod endless;
 mod lanes;
 mod mixture;
 mod pattern;
@@ -30,4 +31,4 @@ pub use mixture::{MixtureOptions, MixtureOrder};
 pub use permutation::{ORDER_VERSION, Permutation, Purpose};
 pub use row_order::{RowOrder, ScheduledBlocks};
 pub use row_range::RowRange;
-pub use steps::{RankSlice, StepRows, Steps, Tail};
+pub use steps::{RankSlice, StepRows, Steps, Tail, part_of};

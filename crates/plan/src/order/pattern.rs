@@ -1,8 +1,8 @@
-//! Place of an epoch → source of its row.
+//! Maps positions of an epoch to the sources of their rows.
 //!
-//! Each lane is cut into windows. A window has of each source what its weight asks for, rounded up or down; what rounding kept from a source is owed to it
-//! in the windows that follow, so an epoch ends with exactly the counts of the [`Blend`]. Within a window a keyed permutation mixes the sources. The
-//! invariant: the source of a place follows from blend, seed, epoch and lanes, and looking it up costs one window.
+//! Each lane is divided into windows. A window contains each source according to its weight, rounded up or down; the rounding error is carried over
+//! to the following windows, so an epoch ends with exactly the counts of the [`Blend`]. Within a window a keyed permutation mixes the sources. The
+//! invariant: the source of a position depends only on blend, seed, epoch and lanes, and looking it up costs one window.
 
 use super::blend::{Blend, SpacedRows};
 use super::{Lanes, Permutation, Purpose};
@@ -10,17 +10,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Rows of a window. Frozen: another number is another order.
+/// Rows of a window. Must never change: another number gives another order.
 pub(super) const WINDOW_ROWS: u64 = 1024;
 
-/// Which source each place of one epoch draws from.
+/// The source of each position of one epoch.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     grid: Grid,
     sources: usize,
     seed: i64,
     epoch: u64,
-    /// Rows of each source before each window, window after window, and behind the last one.
+    /// Rows of each source before each window, window after window, and after the last one.
     drawn: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Pattern {
         self.drawn.get(window * self.sources..(window + 1) * self.sources).unwrap_or_default()
     }
 
-    /// The source of each place of a window.
+    /// The source of each position of a window.
     pub(super) fn sources(&self, window: usize) -> Vec<usize> {
         let positions = self.positions(window);
         let len = positions.end - positions.start;
@@ -93,7 +93,7 @@ impl Pattern {
     }
 }
 
-/// Windows of all lanes, numbered in plan order. They begin anew with each lane.
+/// Windows of all lanes, numbered in plan order. They start again with each lane.
 #[derive(Debug, Clone)]
 struct Grid {
     lanes: Lanes,
@@ -138,25 +138,25 @@ impl Grid {
     }
 }
 
-/// Gives each window its rows, and remembers what rounding owes to the sources.
+/// Assigns rows to each window, and tracks the rounding errors of the sources.
 struct Ledger<'a> {
     blend: &'a Blend,
     epoch: u64,
     grid: Grid,
     drawn: Vec<u64>,
-    /// Of each source, over the scale of the blend: what it should have so far, less what it has.
+    /// For each source, over the scale of the blend: what it should have so far minus what it has.
     owed: Vec<i128>,
-    /// Windows of one length and one key are shared out from the same parts.
+    /// Windows with equal length and key have the same shares.
     known: BTreeMap<(usize, u64), Parts>,
 }
 
-/// What the sources should have of a window.
+/// The shares of the sources in a window.
 #[derive(Debug, Clone)]
 struct Parts {
     whole: Vec<u64>,
-    /// Beyond the whole rows, over the scale of the blend.
+    /// Fractional parts, over the scale of the blend.
     rest: Vec<u64>,
-    /// Rows that the rests add up to.
+    /// Number of rows in the sum of the fractional parts.
     extra: usize,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Takes rows from sources that ended with too many and gives them to those with too few: where both are rounded, the one up and the other down.
+    /// Moves rows from sources that ended with too many to those with too few, in windows where one was rounded up and the other down.
     fn settle(&mut self) {
         let windows = self.grid.num_windows();
         let wanted = self.blend.counts(self.epoch);
@@ -224,7 +224,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Swaps of a row, each in one window, that lead from a source to one of `goals`; the fewest.
+    /// The shortest chain of row swaps, each within one window, that leads from a source to one of `goals`.
     fn way(&mut self, from: usize, goals: &[usize]) -> Option<Vec<(usize, usize, usize)>> {
         let mut reached: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
         let mut waiting = VecDeque::from([from]);
@@ -257,7 +257,7 @@ impl<'a> Ledger<'a> {
         is_up(from) && !is_up(to) && parts.rest.get(to).is_some_and(|rest| *rest > 0)
     }
 
-    /// Counts come before evenness.
+    /// Exact counts take precedence over evenness.
     fn last_resort(&self, from: usize, goals: &[usize]) -> Option<Vec<(usize, usize, usize)>> {
         let to = *goals.first()?;
         let window = (0..self.grid.num_windows()).rev().find(|window| self.count(*window..window + 1, from) > 0)?;
@@ -366,7 +366,7 @@ mod tests {
         let grid = Grid { lanes: Lanes::new(blend.rows(), 1) };
         let mut ledger = Ledger::new(&blend, 0, grid.clone());
         (0..grid.num_windows()).for_each(|window| ledger.add(window));
-        // As if the last windows had been rounded to the good of one source.
+        // As if the last windows had been rounded in favour of one source.
         let swap = (0..grid.num_windows()).find(|window| ledger.can_swap(*window, 0, 3)).unwrap();
         for later in swap + 1..=grid.num_windows() {
             ledger.change(later, 0, -1);

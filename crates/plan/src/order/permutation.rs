@@ -1,16 +1,16 @@
-//! A keyed bijection of [0, n) that is evaluated at single places, for n up to 2^63.
+//! A keyed bijection of [0, n) that can be evaluated at single positions, for n up to 2^63.
 //!
 //! A balanced Feistel network over the next even number of bits, walked along its cycle until it lands inside [0, n) (Black and Rogaway, "Ciphers with
 //! Arbitrary Finite Domains", 2002). The round function is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 //! generators", 2014). The algorithm is frozen: its number is part of every saved state, and its vectors are pinned by a test.
 
-/// Number of this algorithm. A change of one bit of its output needs a new number, and the old one stays.
+/// Version of this algorithm. Any change of its output needs a new version, and the old one stays.
 pub const ORDER_VERSION: u32 = 1;
 
-/// Enough rounds that neighbours, seeds and epochs leave no visible pattern; six is the least that the literature accepts.
+/// Enough rounds that neighbours, seeds and epochs leave no visible pattern; six is the minimum in the literature.
 const ROUNDS: usize = 8;
 
-/// What a permutation is for. Each use has an order of its own under one seed.
+/// The use of a permutation. Each use has a separate order under one seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The order of blocks.
@@ -19,7 +19,7 @@ pub enum Purpose {
     Window { number: u64 },
     /// The choice of rows that replace bad ones.
     Replacement,
-    /// The sources of the places in window `window` of a mixture.
+    /// The sources of the positions in window `window` of a mixture.
     Pattern { window: u64 },
 }
 
@@ -41,7 +41,7 @@ impl Permutation {
             Purpose::Replacement => (3, 0),
             Purpose::Pattern { window } => (4, window),
         };
-        // One word after the other goes through the mixer, so that (seed 1, epoch 0) and (seed 0, epoch 1) have nothing in common.
+        // The words are mixed one after another, so that (seed 1, epoch 0) and (seed 0, epoch 1) are unrelated.
         let mut state = mixed(u64::from(ORDER_VERSION));
         for word in [seed.cast_unsigned(), epoch, tag, number] {
             state = mixed(state ^ mixed(word.wrapping_add(GOLDEN)));
@@ -78,7 +78,8 @@ impl Permutation {
         Some(id)
     }
 
-    /// The ids at consecutive positions from `start` on. Many are computed at once: the rounds of one wait for each other, those of several do not.
+    /// The ids at consecutive positions from `start` on. Computing many together is faster: the rounds of one depend on each other, those of several
+    /// do not.
     pub fn fill(&self, start: u64, ids: &mut [u64]) {
         for (offset, chunk) in ids.chunks_mut(CHUNK).enumerate() {
             let first = start + (offset * CHUNK) as u64;
@@ -90,7 +91,7 @@ impl Permutation {
             for (id, value) in chunk.iter_mut().zip(values) {
                 *id = value;
             }
-            // Those that fell outside go on along their cycles, together.
+            // Values outside continue along their cycles, together.
             let mut outside: Vec<usize> = (0..chunk.len()).filter(|place| chunk.get(*place).is_some_and(|id| *id >= self.len)).collect();
             while !outside.is_empty() {
                 for (value, place) in values.iter_mut().zip(&outside) {
@@ -128,10 +129,10 @@ impl Permutation {
     }
 }
 
-/// Enough independent values to keep a multiplier busy, few enough to stay in registers and the first cache.
+/// Enough independent values to keep a multiplier busy, few enough for registers and the first cache.
 const CHUNK: usize = 64;
 
-/// The seed of one source of a mixture: sources of the same size have orders of their own.
+/// The seed of one source of a mixture: sources of the same size have different orders.
 pub(super) fn source_seed(seed: i64, source: u64) -> i64 {
     mixed(mixed(seed.cast_unsigned().wrapping_add(GOLDEN)) ^ source.wrapping_add(1).wrapping_mul(GOLDEN)).cast_signed()
 }
@@ -200,7 +201,8 @@ mod tests {
         assert_eq!(permutation.at(1 << 63), None);
     }
 
-    /// These numbers are a promise: a run that was saved under version 1 continues in this order. They were computed by a second implementation, in Python.
+    /// These numbers must never change: a run saved under version 1 continues in this order. They were computed by a second implementation, in
+    /// Python.
     #[test]
     fn vectors_of_version_1_are_pinned() {
         assert_eq!(ORDER_VERSION, 1);

@@ -1,9 +1,10 @@
-//! Plan order → rows, of one data set or of several.
+//! Maps plan order to rows, of one data set or of several.
 //!
-//! A scheduled block is one turn of a block in memory. The invariant: a position maps to exactly one row, and [`RowOrder::scheduled_blocks`] and [`RowOrder::span`] agree on
-//! which positions need which scheduled blocks.
+//! A scheduled block is one residence of a block in memory. The invariant: a position maps to exactly one row, and [`RowOrder::scheduled_blocks`] and
+//! [`RowOrder::span`] agree on which positions need which scheduled blocks.
 
 use super::blocks::{Block, BlockOrder};
+use super::endless::EndlessOrder;
 use super::mixture::{MixtureOptions, MixtureOrder};
 use super::row_range::RowRange;
 use std::ops::Range;
@@ -17,13 +18,22 @@ pub struct RowOrder(Kind);
 enum Kind {
     Blocks(BlockOrder),
     Mixture(Arc<MixtureOrder>),
+    Endless(Arc<EndlessOrder>),
 }
 
-/// Numbers of scheduled blocks: mostly one run of them.
+/// Indices of scheduled blocks, usually a single run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ScheduledBlocks {
-    Run(Range<usize>),
-    Runs(Vec<Range<usize>>),
+pub struct ScheduledBlocks(pub(super) Vec<Range<usize>>);
+
+/// Calls the method that both kinds of orders have.
+macro_rules! of_kind {
+    ($self:expr, $method:ident($($argument:expr),*)) => {
+        match &$self.0 {
+            Kind::Blocks(order) => order.$method($($argument),*),
+            Kind::Mixture(order) => order.$method($($argument),*),
+            Kind::Endless(order) => order.$method($($argument),*),
+        }
+    };
 }
 
 impl RowOrder {
@@ -45,78 +55,80 @@ impl RowOrder {
         Self(Kind::Mixture(Arc::new(MixtureOrder::new(options, epoch))))
     }
 
+    /// The orders of all epochs, one after another, each with `rows`.
+    #[must_use]
+    pub fn endless(rows: u64, of_pass: impl Fn(u64) -> Arc<Self> + Send + Sync + 'static) -> Self {
+        Self(Kind::Endless(Arc::new(EndlessOrder::new(rows, Box::new(of_pass)))))
+    }
+
     /// Of several sources.
     #[must_use]
     pub fn mixture(&self) -> Option<&MixtureOrder> {
         match &self.0 {
-            Kind::Blocks(_) => None,
+            Kind::Blocks(_) | Kind::Endless(_) => None,
             Kind::Mixture(order) => Some(order),
         }
     }
 
     #[must_use]
     pub fn num_rows(&self) -> u64 {
-        match &self.0 {
-            Kind::Blocks(order) => order.num_rows(),
-            Kind::Mixture(order) => order.num_rows(),
-        }
+        of_kind!(self, num_rows())
     }
 
-    /// How many windows are mixed separately; without shuffle, none.
+    /// The number of separately mixed windows; zero without a shuffle.
     #[must_use]
     pub fn num_windows(&self) -> usize {
-        match &self.0 {
-            Kind::Blocks(order) => order.num_windows(),
-            Kind::Mixture(order) => order.num_windows(),
-        }
+        of_kind!(self, num_windows())
     }
 
-    /// Whether neighbours in this order mostly come from different places.
+    /// Whether adjacent rows in this order usually come from different places.
     #[must_use]
     pub fn is_scattered(&self) -> bool {
         match &self.0 {
             Kind::Blocks(order) => order.num_windows() > 0,
             Kind::Mixture(_) => true,
+            Kind::Endless(order) => order.is_scattered(),
         }
     }
 
-    /// How many scheduled blocks there are; a scheduled block is one of these.
+    /// Number of epochs whose rows have positions.
+    #[must_use]
+    pub fn num_passes(&self) -> u64 {
+        match &self.0 {
+            Kind::Blocks(_) | Kind::Mixture(_) => 1,
+            Kind::Endless(order) => order.num_passes(),
+        }
+    }
+
+    /// The number of scheduled blocks; a scheduled block is an index below it.
     #[must_use]
     pub fn num_scheduled(&self) -> usize {
-        match &self.0 {
-            Kind::Blocks(order) => order.num_scheduled(),
-            Kind::Mixture(order) => order.num_scheduled(),
-        }
+        of_kind!(self, num_scheduled())
     }
 
     /// The block of a scheduled block.
     #[must_use]
     pub fn block(&self, scheduled: usize) -> Option<usize> {
-        match &self.0 {
-            Kind::Blocks(order) => order.block(scheduled),
-            Kind::Mixture(order) => order.block(scheduled),
-        }
+        of_kind!(self, block(scheduled))
     }
 
     /// The plan positions whose rows may come from a scheduled block.
     #[must_use]
     pub fn span(&self, scheduled: usize) -> Range<u64> {
-        match &self.0 {
-            Kind::Blocks(order) => order.span(scheduled),
-            Kind::Mixture(order) => order.span(scheduled),
-        }
+        of_kind!(self, span(scheduled))
     }
 
     /// The scheduled blocks that the rows at these plan positions may come from.
     #[must_use]
     pub fn scheduled_blocks(&self, positions: Range<u64>) -> ScheduledBlocks {
-        match &self.0 {
-            Kind::Blocks(order) => ScheduledBlocks::Run(order.scheduled_blocks(positions)),
-            Kind::Mixture(order) => ScheduledBlocks::Runs(order.scheduled_blocks(positions)),
-        }
+        ScheduledBlocks(match &self.0 {
+            Kind::Blocks(order) => vec![order.scheduled_blocks(positions)],
+            Kind::Mixture(order) => order.scheduled_blocks(positions),
+            Kind::Endless(order) => order.scheduled_blocks(positions),
+        })
     }
 
-    /// The row at a plan position: its block, and its place within the block.
+    /// The row at a plan position: its block, and its index within the block.
     #[must_use]
     pub fn at(&self, position: u64) -> Option<(usize, u64)> {
         let mut found = None;
@@ -124,15 +136,16 @@ impl RowOrder {
         found
     }
 
-    /// Calls `row` with each row at these plan positions, in order: its scheduled block, and its place within the block.
-    pub fn for_each(&self, positions: Range<u64>, row: impl FnMut(usize, u64)) {
+    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its index within the block.
+    pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         match &self.0 {
             Kind::Blocks(order) => order.for_each(positions, row),
             Kind::Mixture(order) => order.for_each(positions, row),
+            Kind::Endless(order) => order.for_each(positions, &mut row),
         }
     }
 
-    /// The rows at consecutive plan positions, runs of neighbours put together.
+    /// The rows at consecutive plan positions, with adjacent rows merged.
     #[must_use]
     pub fn ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
         if let Kind::Blocks(order) = &self.0
@@ -150,10 +163,10 @@ impl RowOrder {
 }
 
 impl ScheduledBlocks {
-    /// The scheduled block, when it is only one.
+    /// The scheduled block, if there is only one.
     #[must_use]
     pub fn only(&self) -> Option<usize> {
-        let mut runs = self.runs().iter().filter(|run| !run.is_empty());
+        let mut runs = self.0.iter().filter(|run| !run.is_empty());
         match (runs.next(), runs.next()) {
             (Some(run), None) if run.len() == 1 => Some(run.start),
             _ => None,
@@ -162,27 +175,16 @@ impl ScheduledBlocks {
 
     #[must_use]
     pub fn contains(&self, scheduled: usize) -> bool {
-        self.runs().iter().any(|run| run.contains(&scheduled))
-    }
-
-    fn runs(&self) -> &[Range<usize>] {
-        match self {
-            Self::Run(run) => std::slice::from_ref(run),
-            Self::Runs(runs) => runs,
-        }
+        self.0.iter().any(|run| run.contains(&scheduled))
     }
 }
 
 impl IntoIterator for ScheduledBlocks {
     type Item = usize;
-    type IntoIter = std::iter::Flatten<std::iter::Chain<std::option::IntoIter<Range<usize>>, std::vec::IntoIter<Range<usize>>>>;
+    type IntoIter = std::iter::Flatten<std::vec::IntoIter<Range<usize>>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        let (run, runs) = match self {
-            Self::Run(run) => (Some(run), Vec::new()),
-            Self::Runs(runs) => (None, runs),
-        };
-        run.into_iter().chain(runs).flatten()
+        self.0.into_iter().flatten()
     }
 }
 
@@ -226,7 +228,8 @@ mod tests {
         let order = RowOrder::sequential(&blocks(&[3, 0, 4]));
         let range = |scheduled, start, len| RowRange { scheduled, start, len };
         assert_eq!(order.ranges(1..100), [range(0, 1, 2), range(1, 0, 4)]);
-        assert_eq!((order.block(1), order.span(1), order.scheduled_blocks(2..4)), (Some(2), 3..7, ScheduledBlocks::Run(0..2)));
+        assert_eq!((order.block(1), order.span(1)), (Some(2), 3..7));
+        assert!(order.scheduled_blocks(2..4).into_iter().eq(0..2));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Rows that lie one after another in a block.
+//! A run of rows in a block.
 
 /// Consecutive rows of one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowRange {
-    /// The place of the block in the order of the schedule.
+    /// Index of the block in the schedule.
     pub scheduled: usize,
     pub start: u64,
     pub len: u64,

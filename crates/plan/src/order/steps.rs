@@ -1,17 +1,17 @@
-//! Global sequence → steps → the slice of a rank, with the three ways to end an epoch.
+//! Maps the global sequence to steps and to the slice of a rank, with three ways to end an epoch.
 //!
-//! The step that starts at place c covers the next batch_size × world_size rows; each rank takes its contiguous part of them, sorted by lane. Equal step
-//! counts follow from the row count alone, never from what a rank has read.
+//! The step that starts at position c covers the next batch_size × world_size rows; each rank takes a contiguous part of them, sorted by lane. Step
+//! counts depend only on the row count, never on what a rank has read, so they are equal on all ranks.
 
 use super::Lanes;
 use std::ops::Range;
 
-/// What happens to the rows of an epoch that fill no whole step.
+/// How rows at the end of an epoch that do not fill a step are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
     /// They are not delivered.
     Drop,
-    /// The step is filled with rows from the start of the epoch, which are marked.
+    /// The step is padded with rows from the start of the epoch, which are marked.
     Pad,
     /// Ranks share them as evenly as possible; a rank may get none.
     Uneven,
@@ -30,19 +30,19 @@ pub struct Steps {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankSlice {
     pub rows: Vec<Range<u64>>,
-    /// Rows of the step that lower ranks get.
+    /// Rows of the step for lower ranks.
     pub offset: u64,
-    /// How many of them, at the end, repeat rows that the epoch has delivered already.
+    /// Number of rows at the end that repeat rows already delivered in the epoch.
     pub repeats: u64,
 }
 
-/// One step: who gets what, and where the epoch stands after it.
+/// One step: its rows, and the position in the epoch after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepRows {
-    /// Places of the global sequence that are new in this step.
+    /// Positions of the global sequence that are new in this step.
     pub start: u64,
     pub len: u64,
-    /// Places repeated from the start of the epoch.
+    /// Positions repeated from the start of the epoch.
     pub repeats: u64,
 }
 
@@ -52,7 +52,7 @@ impl Steps {
         self.batch_size.max(1).saturating_mul(self.world_size.max(1))
     }
 
-    /// The lanes that a rank may draw from: its own ones, where lanes and batches divide evenly, else all.
+    /// The lanes that a rank may draw from: its own ones if lanes and batches divide evenly, otherwise all.
     #[must_use]
     pub fn lanes_of(&self, rank: u64) -> Range<u64> {
         let (lanes, world_size) = (self.lanes.num_lanes(), self.world_size.max(1));
@@ -61,13 +61,13 @@ impl Steps {
         if is_local { rank * each..(rank + 1) * each } else { 0..lanes }
     }
 
-    /// Rows of the epoch that are delivered when it ends, begun at `consumed`.
+    /// Number of rows delivered at the end of an epoch that is resumed at `consumed`.
     #[must_use]
     pub fn end(&self, consumed: u64) -> u64 {
         consumed.saturating_add(self.remaining(consumed).saturating_mul(self.global_batch())).min(self.lanes.num_rows().max(consumed))
     }
 
-    /// Steps that are left when `consumed` rows of the epoch were delivered.
+    /// The remaining steps after `consumed` rows of the epoch were delivered.
     #[must_use]
     pub fn remaining(&self, consumed: u64) -> u64 {
         let left = self.lanes.num_rows().saturating_sub(consumed);
@@ -77,7 +77,7 @@ impl Steps {
         }
     }
 
-    /// Batches that are left for `rank`: it may have none in the last step.
+    /// The remaining batches of `rank`: it may have none in the last step.
     #[must_use]
     pub fn batches(&self, consumed: u64, rank: u64) -> u64 {
         let left = self.remaining(consumed);
@@ -86,7 +86,7 @@ impl Steps {
         left.saturating_sub(u64::from(is_idle))
     }
 
-    /// The step that starts when `consumed` rows were delivered; `None` at the end of the epoch.
+    /// The step that starts after `consumed` rows were delivered; `None` at the end of the epoch.
     #[must_use]
     pub fn step(&self, consumed: u64) -> Option<StepRows> {
         if self.remaining(consumed) == 0 {
@@ -97,7 +97,7 @@ impl Steps {
         Some(StepRows { start: consumed, len, repeats })
     }
 
-    /// What `rank` gets in `step`.
+    /// The rows of `rank` in `step`.
     #[must_use]
     pub fn slice(&self, step: StepRows, rank: u64) -> RankSlice {
         let (start, end) = if self.tail == Tail::Uneven && step.len < self.global_batch() {
@@ -107,10 +107,10 @@ impl Steps {
         } else {
             (rank * self.batch_size, (rank + 1) * self.batch_size)
         };
-        let rows = cut(self.lanes.runs(step.start..step.start + step.len), start..end.min(step.len));
+        let rows = part_of(&self.lanes.runs(step.start..step.start + step.len), start..end.min(step.len));
         let mut slice = RankSlice { rows, offset: start, repeats: 0 };
         if end > step.len && step.repeats > 0 {
-            // A small epoch may be repeated several times over within one step.
+            // A small epoch may repeat several times within one step.
             let rows = self.lanes.num_rows();
             for place in start.max(step.len) - step.len..(end - step.len).min(step.repeats) {
                 slice.rows.extend(self.lanes.runs(place % rows..place % rows + 1));
@@ -122,7 +122,8 @@ impl Steps {
 }
 
 /// The part `wanted` of the concatenation of `runs`.
-fn cut(runs: Vec<Range<u64>>, wanted: Range<u64>) -> Vec<Range<u64>> {
+#[must_use]
+pub fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>> {
     let mut passed = 0;
     let mut parts = Vec::new();
     for run in runs {

@@ -1,23 +1,23 @@
-//! Lanes whose lengths anybody may choose: what [`super::Lanes`] falls back on where they do not follow from a count.
+//! Lanes of arbitrary lengths, used by [`super::Lanes`] if the lengths do not follow from a count.
 //!
-//! Between two lengths that lanes have, the same lanes take part in every turn, so a place of the sequence is found by one division after a search among
-//! those lengths. The invariant: the sequence is the one that is defined by taking from each lane in turn.
+//! Between two adjacent lane lengths, the same lanes take part in every turn, so a position of the sequence is found by a search among those lengths
+//! and one division. The invariant: the sequence is defined by taking from each lane in turn.
 
 use std::ops::Range;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnevenLanes {
-    /// First position of each lane, and behind them the end of the last one.
+    /// First position of each lane, followed by the end of the last one.
     starts: Vec<u64>,
     /// Ascending by turn; the first one is that of turn 0.
     stages: Vec<Stage>,
 }
 
-/// Turns in which the same lanes take part.
+/// Turns with the same participating lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stage {
     turn: u64,
-    /// Places of the sequence before that turn.
+    /// Positions of the sequence before that turn.
     place: u64,
     lanes: u64,
 }
@@ -54,13 +54,13 @@ impl UnevenLanes {
         (self.starts.partition_point(|start| *start <= position).saturating_sub(1)).min(lanes.saturating_sub(1)) as u64
     }
 
-    /// The position at which each lane goes on when `consumed` places of the sequence were delivered.
+    /// The position at which each lane continues after `consumed` positions of the sequence were delivered.
     pub(super) fn cursors(&self, consumed: u64) -> impl Iterator<Item = u64> {
         let stage = self.stages.partition_point(|stage| stage.place <= consumed).checked_sub(1).and_then(|stage| self.stages.get(stage));
         let stage = stage.copied().unwrap_or(Stage { turn: 0, place: 0, lanes: 0 });
         let passed = consumed.saturating_sub(stage.place);
         let turn = stage.turn + passed.checked_div(stage.lanes).unwrap_or_default();
-        // Lanes of the turn under way that have given theirs.
+        // Lanes that have already contributed to the current turn.
         let mut given = passed.checked_rem(stage.lanes).unwrap_or_default();
         self.starts.windows(2).map(move |bounds| {
             let (start, end) = if let [start, end] = bounds { (*start, *end) } else { (0, 0) };

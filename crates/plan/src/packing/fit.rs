@@ -1,25 +1,25 @@
-//! Rows that stay whole, in a bounded number of open packs.
+//! Packs whole rows, with a bounded number of open packs.
 //!
-//! A pack is closed when it is full; when a new one has to be opened and too many are open, the fullest; and when it has been open for too long. The last
-//! rule bounds how far apart the rows of a pack lie, and with it the blocks that have to stay in memory for an open one. At the end of a lane, open packs are
-//! closed in the order in which they were opened.
+//! A pack is closed when it is full, when a new one has to be opened and too many are open (the fullest is closed), and when it has been open for too
+//! long. The last rule bounds the distance between the rows of a pack, and with it the blocks that have to stay in memory for an open one. At the end
+//! of a lane, open packs are closed in the order in which they were opened.
 
 use super::{Choice, Long, Refused};
 use std::ops::Range;
 
-/// A pack stays open while fewer than so many times the number of open packs were opened after it.
+/// A pack is closed after this many times the number of open packs were opened after it.
 const MOST_OPENED_SINCE: u64 = 4;
 
-/// What was packed, packs in the order in which they were closed.
-#[derive(Debug, Default)]
+/// The packs in the order in which they were closed.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Fitted {
     /// Number of pieces before each pack.
     starts: Vec<u64>,
     /// The row of each piece.
     rows: Vec<u32>,
-    /// First tokens of pieces that do not begin with their row, by the number of the piece; ascending.
+    /// First tokens of pieces that do not start with their row, by the index of the piece; ascending.
     later: Vec<(u64, u32)>,
-    /// The lowest row that each pack or a later one needs.
+    /// The lowest row needed by each pack or a later one.
     lowest: Vec<u32>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Fitting {
     open: Vec<OpenPack>,
     /// Row and first token of each piece, by the slot of an open pack.
     pieces: Vec<Vec<(u32, u32)>>,
-    /// Slots that no pack has.
+    /// Unused slots.
     free: Vec<u32>,
     opened: u32,
     closed: Fitted,
@@ -90,9 +90,9 @@ pub(super) struct Fitting {
 
 #[derive(Debug, Clone, Copy)]
 struct OpenPack {
-    /// Tokens that still fit.
+    /// Number of tokens that still fit.
     room: u32,
-    /// How many were opened before.
+    /// Number of packs opened before it.
     number: u32,
     slot: u32,
 }
@@ -104,7 +104,7 @@ impl Fitting {
         Self { length, choice, open_packs, long, row: 0, open, pieces, free, opened: 0, closed: Fitted::default() }
     }
 
-    /// The next row. Returns how many of its tokens are packed.
+    /// Packs the next row. Returns how many of its tokens are packed.
     pub(super) fn push(&mut self, tokens: u32) -> Result<u32, Refused> {
         let row = self.row;
         self.row += 1;
@@ -167,7 +167,7 @@ impl Fitting {
         }
     }
 
-    /// The fullest pack is tried first, the older of two that are equally full. One that became fuller goes where it belongs.
+    /// The fullest pack is tried first, of equally full ones the older. Moves a pack that became fuller to its new position.
     fn move_forward(&mut self, place: usize) {
         let Some(pack) = self.open.get(place).copied() else { return };
         let to = self.open.get(..place).unwrap_or_default().partition_point(|other| (other.room, other.number) < (pack.room, pack.number));
@@ -193,10 +193,10 @@ impl Fitting {
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(Vec::new());
-            // No more than there are open packs.
+            // At most the number of open packs.
             u32::try_from(self.pieces.len() - 1).unwrap_or(u32::MAX)
         });
-        // The emptiest and the youngest: the last one in either order.
+        // The emptiest and youngest one is last in either order.
         self.open.push(OpenPack { room: self.length, number: self.opened, slot });
         self.opened += 1;
         self.open.len() - 1

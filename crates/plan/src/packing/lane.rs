@@ -1,4 +1,4 @@
-//! The packs of one lane, in few bytes.
+//! The packs of one lane, in a compact form.
 
 use super::Piece;
 use super::fit::Fitted;
@@ -14,19 +14,15 @@ pub(super) struct LanePacks {
 }
 
 #[derive(Debug)]
-enum Packs {
-    /// First row and first token of each pack. The others of its pieces are what comes next.
+pub(super) enum Packs {
+    /// First row and first token of each pack. Its other pieces follow consecutively.
     Consecutive(Vec<(u32, u32)>),
     Fitted(Fitted),
 }
 
 impl LanePacks {
-    pub(super) fn consecutive(start: u64, rows: u32, length: u32, starts: Vec<(u32, u32)>) -> Self {
-        Self { start, rows, length, packs: Packs::Consecutive(starts) }
-    }
-
-    pub(super) fn fitted(start: u64, rows: u32, length: u32, fitted: Fitted) -> Self {
-        Self { start, rows, length, packs: Packs::Fitted(fitted) }
+    pub(super) fn new(start: u64, rows: u32, length: u32, packs: Packs) -> Self {
+        Self { start, rows, length, packs }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -36,12 +32,12 @@ impl LanePacks {
         }
     }
 
-    /// Plan positions of the rows in these packs: ascending runs that do not touch.
+    /// Plan positions of the rows in these packs: ascending, non-adjacent runs.
     pub(super) fn positions(&self, packs: Range<usize>) -> Vec<Range<u64>> {
         match &self.packs {
             Packs::Consecutive(starts) => {
                 let first = starts.get(packs.start).map(|(row, _)| *row);
-                // The row that goes on in the next pack belongs to both.
+                // A row that continues in the next pack belongs to both.
                 let end = starts.get(packs.end).map_or(self.rows, |(row, token)| row + u32::from(*token > 0));
                 first.filter(|_| !packs.is_empty()).map(|first| self.at(first)..self.at(end)).into_iter().collect()
             }
@@ -61,7 +57,7 @@ impl LanePacks {
         }
     }
 
-    /// Calls `piece` with the pieces of a pack in their order. `tokens_of` tells how many tokens the row at a plan position has.
+    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens of the row at a plan position.
     pub(super) fn for_each_piece(&self, pack: usize, tokens_of: &impl Fn(u64) -> u32, mut piece: impl FnMut(Piece)) {
         match &self.packs {
             Packs::Consecutive(starts) => {
@@ -126,6 +122,6 @@ impl Consecutive {
 
     pub(super) fn finish(mut self, start: u64, rows: u32) -> LanePacks {
         self.starts.shrink_to_fit();
-        LanePacks::consecutive(start, rows, self.length, self.starts)
+        LanePacks::new(start, rows, self.length, Packs::Consecutive(self.starts))
     }
 }

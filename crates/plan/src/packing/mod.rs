@@ -1,25 +1,29 @@
-//! Which tokens of which rows stand together: rows in plan order → packs of at most `length` tokens.
+//! Decides which tokens of which rows are packed together: rows in plan order → packs of at most `length` tokens.
 //!
-//! The token counts of rows in plan order enter, a [`PackPlan`] of one epoch leaves; asked by the pass, by `explain` and by `len`. Each lane of rows is
-//! packed for itself, so its packs make a lane again, and packs are dealt out as rows are. The invariant: the packs follow from the token counts, the order
-//! of the rows, the lanes and the [`Packing`], and from nothing else; and each token of a row is in at most one pack.
+//! A [`PackPlan`] of one epoch is computed from the token counts of rows in plan order; used by the pass, by `explain` and by `len`. Each lane of
+//! rows is packed separately, so its packs form a lane again, and packs are dealt out like rows. The invariant: the packs depend only on the token
+//! counts, the order of the rows, the lanes and the [`Packing`]; and each token of a row is in at most one pack.
 //!
 //! | strategy | a row | packs |
 //! |---|---|---|
-//! | [`Strategy::Concat`] | goes on in the next pack where it does not fit | all full, but for the last of a lane |
-//! | [`Strategy::Fit`] | stays whole, if it is no longer than a pack | as full as some open packs allow |
+//! | [`Strategy::Concat`] | continues in the next pack if it does not fit | all full, except the last of a lane |
+//! | [`Strategy::Fit`] | stays whole, if it is not longer than a pack | as full as the open packs allow |
 //!
-//! Nothing is kept for each row where packs follow one another ([`Strategy::Concat`]), else four bytes.
+//! [`Strategy::Concat`] needs no memory per row, other strategies need four bytes.
+//!
+//! A [`LaneCursor`] needs no count of a whole epoch: its lane never ends, and it computes one pack after another.
 
+mod ahead;
 mod fit;
 mod lane;
 mod plan;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::{LaneCursor, LanePiece, LaneRows, Mark, NoPack};
 pub use plan::{PackPlan, Totals};
 
-/// How rows become packs.
+/// How rows are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
     /// Tokens of a pack; at least one.
@@ -29,13 +33,13 @@ pub struct Packing {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// The tokens of all rows one after another, cut every `length` tokens.
+    /// The tokens of all rows are concatenated, and cut every `length` tokens.
     Concat,
-    /// A row goes into one of the open packs that have room for it.
+    /// A row is added to an open pack with room for it.
     Fit { choice: Choice, open_packs: usize, long: Long },
 }
 
-/// Into which open pack.
+/// Which open pack is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// The fullest one.
@@ -44,10 +48,10 @@ pub enum Choice {
     First,
 }
 
-/// What becomes of a row that is longer than a pack.
+/// How a row that is longer than a pack is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Long {
-    /// It fills whole packs, and what is left of it is packed like a row.
+    /// It fills whole packs, and the rest is packed like a row.
     Split,
     /// Its first tokens fill a pack.
     Truncate,
@@ -58,9 +62,9 @@ pub enum Long {
 /// Tokens of one row in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Of the row, in plan order.
+    /// Plan position of the row.
     pub position: u64,
-    /// Token of the row.
+    /// Index of the first token in the row.
     pub first: u32,
     /// At least one.
     pub count: u32,

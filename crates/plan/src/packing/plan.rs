@@ -1,7 +1,7 @@
-//! All packs of one epoch, and how they are dealt out.
+//! All packs of one epoch, and their distribution.
 
 use super::fit::Fitting;
-use super::lane::{Consecutive, LanePacks};
+use super::lane::{Consecutive, LanePacks, Packs};
 use super::{Packing, Piece, Refused, Strategy};
 use crate::order::Lanes;
 use std::ops::Range;
@@ -10,30 +10,31 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct PackPlan {
     length: u32,
-    /// Of the rows that were packed.
+    /// Lanes of the packed rows.
     row_lanes: Lanes,
     lanes: Lanes,
     packs: Vec<LanePacks>,
     totals: Totals,
 }
 
-/// What an epoch holds.
+/// Statistics of an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// In packs.
     pub tokens: u64,
     /// Cut off of long rows.
     pub truncated_tokens: u64,
-    /// Of rows that are in no pack.
+    /// Tokens of rows that are in no pack.
     pub dropped_tokens: u64,
     pub dropped_rows: u64,
 }
 
 impl PackPlan {
-    /// Packs the rows of each lane. `tokens_of` is called with the plan positions of a lane, and calls back with the tokens of each of its rows, in order.
+    /// Packs the rows of each lane. `tokens_of` is called with the plan positions of a lane, and calls back with the token count of each of its rows,
+    /// in order.
     ///
     /// # Errors
-    /// For a row that is longer than a pack, if the packing says so, and for a lane of 2³² rows.
+    /// For a row that is longer than a pack, if the packing rejects it, and for a lane of 2³² rows.
     pub fn build(packing: Packing, rows: &Lanes, mut tokens_of: impl FnMut(Range<u64>, &mut dyn FnMut(u32))) -> Result<Self, Refused> {
         let packing = Packing { length: packing.length.max(1), ..packing };
         let mut totals = Totals::default();
@@ -45,7 +46,7 @@ impl PackPlan {
         Ok(Self { length: packing.length, row_lanes: rows.clone(), lanes: Lanes::of_lengths(&lengths), packs, totals })
     }
 
-    /// Tokens that fit into a pack.
+    /// Number of tokens that fit into a pack.
     #[must_use]
     pub fn length(&self) -> u32 {
         self.length
@@ -73,7 +74,7 @@ impl PackPlan {
         self.totals
     }
 
-    /// Plan positions of the rows that are in the packs `runs`: ascending runs that do not touch.
+    /// Plan positions of the rows in the packs `runs`: ascending, non-adjacent runs.
     #[must_use]
     pub fn positions(&self, runs: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut positions: Vec<Range<u64>> = runs.iter().flat_map(|run| self.positions_of(run.clone())).collect();
@@ -88,14 +89,14 @@ impl PackPlan {
         positions
     }
 
-    /// Calls `piece` with the pieces of a pack in their order. `tokens_of` tells how many tokens the row at a plan position has.
+    /// Calls `piece` with the pieces of a pack in order. `tokens_of` returns the number of tokens of the row at a plan position.
     pub fn for_each_piece(&self, pack: u64, tokens_of: impl Fn(u64) -> u32, piece: impl FnMut(Piece)) {
         if let Some((lane, pack)) = self.found(pack) {
             lane.for_each_piece(pack, &tokens_of, piece);
         }
     }
 
-    /// The first plan position that a lane needs when it goes on with the pack `cursor`; the end of its rows if that is behind its last pack.
+    /// The first plan position that a lane needs when it continues with the pack `cursor`; the end of its rows if that is past its last pack.
     #[must_use]
     pub fn needed_from(&self, lane: u64, cursor: u64) -> u64 {
         let packs = usize::try_from(lane).ok().and_then(|lane| self.packs.get(lane));
@@ -128,7 +129,7 @@ fn pack_lane(
     totals: &mut Totals,
 ) -> Result<LanePacks, Refused> {
     let (start, rows) = (positions.start, positions.end - positions.start);
-    // One less than can be counted: the end of a lane is a number too.
+    // The end of a lane is a number too, so the maximum is excluded.
     let rows = u32::try_from(rows).ok().filter(|rows| *rows < u32::MAX).ok_or(Refused::LongLane { rows })?;
     match packing.strategy {
         Strategy::Concat => {
@@ -156,7 +157,7 @@ fn pack_lane(
             match refused {
                 Some(Refused::LongRow { position, tokens }) => Err(Refused::LongRow { position: start + position, tokens }),
                 Some(other) => Err(other),
-                None => Ok(LanePacks::fitted(start, rows, packing.length, packs.finish())),
+                None => Ok(LanePacks::new(start, rows, packing.length, Packs::Fitted(packs.finish()))),
             }
         }
     }

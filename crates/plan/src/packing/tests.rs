@@ -97,7 +97,7 @@ proptest! {
         for (row, first, count) in packs(&plan, &rows).into_iter().flatten() {
             let tokens = rows[usize::try_from(row).unwrap()];
             prop_assert!(tokens > length || (first, count) == (0, tokens));
-            // A long one is cut where packs end, and nowhere else.
+            // A long row is split at the ends of packs, and nowhere else.
             prop_assert!(first % length == 0 && count == length.min(tokens - first));
         }
     }
@@ -113,7 +113,7 @@ proptest! {
         let runs = plan.positions(&[run]);
         let found: BTreeSet<u64> = runs.iter().cloned().flatten().collect();
         prop_assert!(found.is_superset(&needed));
-        // Rows without tokens are in no pack; they may lie between those that are.
+        // Rows without tokens are in no pack; they may be between those that are.
         prop_assert!(found.difference(&needed).all(|row| rows[usize::try_from(*row).unwrap()] == 0));
         prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
         for lane in 0..lanes {
@@ -129,7 +129,7 @@ proptest! {
     #[test]
     fn rows_of_a_fitted_pack_are_not_far_apart(rows in prop::collection::vec(1u32..9, 0..400), open_packs in 1usize..5) {
         let plan = plan(&rows, 1, 10, Strategy::Fit { choice: Choice::Best, open_packs, long: Long::Split });
-        // Nine tokens at most open a pack, and so many are opened while one stays open; rows that fit without opening one fill up those that are open.
+        // A pack is opened by at most nine tokens, and a bounded number is opened while one stays open; rows that fit are added to open ones.
         let most = (4 * open_packs as u64 + open_packs as u64) * 10;
         for pack in packs(&plan, &rows) {
             let (first, last) = (pack.first().unwrap().0, pack.last().unwrap().0);
@@ -142,7 +142,7 @@ proptest! {
 fn best_fit_takes_the_fullest_pack_with_room() {
     let rows = [6, 7, 3, 4, 9, 1];
     let plan = plan(&rows, 1, 10, BEST);
-    // 3 fits beside 7 better than beside 6; 4 then beside 6; 1 beside 9.
+    // 3 fits better with 7 than with 6; then 4 with 6; 1 with 9.
     assert_eq!(packs(&plan, &rows), [vec![(1, 0, 7), (2, 0, 3)], vec![(0, 0, 6), (3, 0, 4)], vec![(4, 0, 9), (5, 0, 1)]]);
 }
 
@@ -167,7 +167,7 @@ fn long_row_is_refused_with_its_place() {
 }
 
 #[test]
-fn nothing_is_no_pack() {
+fn no_rows_give_no_packs() {
     for strategy in [Strategy::Concat, BEST] {
         assert_eq!(plan(&[], 3, 8, strategy).num_packs(), 0);
         assert_eq!(plan(&[0, 0, 0], 2, 8, strategy).num_packs(), 0);

@@ -1,7 +1,9 @@
-//! A column beside a literal, or beside another column.
+//! Compares a column with a literal, or with another column.
 //!
-//! The kernels of arrow-rs put floats in total order, where −0.0 < 0.0 and NaN equals itself; floats are compared here as IEEE 754 does.
+//! The kernels of arrow-rs use total order for floats, where −0.0 < 0.0 and NaN equals itself; here floats are compared according to IEEE 754.
 
+use super::arithmetic::digits;
+use super::cast::unwrapped;
 use super::position::{Matching, Position};
 use crate::Comparison;
 use arrow_arith::boolean::and;
@@ -10,7 +12,7 @@ use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum, Scalar};
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::cmp;
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use num_traits::ToPrimitive;
 use std::cmp::Ordering;
 
@@ -20,8 +22,16 @@ pub(super) fn constant(array: &ArrayRef, truth: bool) -> BooleanArray {
     BooleanArray::new(values, array.logical_nulls())
 }
 
+pub(super) fn is_nan(array: &ArrayRef) -> BooleanArray {
+    match array.data_type() {
+        DataType::Float32 => BooleanArray::from_unary(array.as_primitive::<Float32Type>(), f32::is_nan),
+        DataType::Float64 => BooleanArray::from_unary(array.as_primitive::<Float64Type>(), f64::is_nan),
+        _ => constant(array, false),
+    }
+}
+
 pub(super) fn with_literal(array: &ArrayRef, op: Comparison, literal: &Position) -> Result<BooleanArray, ArrowError> {
-    // What is not below the first value at or above a literal is not below the literal.
+    // A value is below the literal exactly if it is below the first value at or above the literal.
     let (bound, op, without_bound) = match (op, literal.matching) {
         (Comparison::Less | Comparison::GreaterOrEqual, _) => (&literal.first, op, op == Comparison::Less),
         (Comparison::Greater | Comparison::LessOrEqual, _) => (&literal.last, op, op == Comparison::Greater),
@@ -73,7 +83,7 @@ fn kernel(op: Comparison) -> Kernel {
     }
 }
 
-/// Types in which two columns are compared. They differ only for a 64-bit integer beside a float.
+/// The types in which two columns are compared. They differ only for a 64-bit integer and a float.
 pub(super) fn common_types(left: &DataType, right: &DataType) -> Option<(DataType, DataType)> {
     use DataType::{
         Binary, BinaryView, Boolean, Date32, Date64, Duration, Float16, Float32, Float64, Int64, LargeBinary, LargeUtf8, Time32, Time64, Timestamp,
@@ -101,18 +111,26 @@ pub(super) fn common_types(left: &DataType, right: &DataType) -> Option<(DataTyp
         }
         (Duration(first), Duration(second)) => same(Duration((*first).max(*second))),
         _ if left.is_decimal() && left == right => same(left.clone()),
+        (Float16 | Float32 | Float64, other) | (other, Float16 | Float32 | Float64) if other.is_decimal() => same(Float64),
+        _ if is_exact(left) && is_exact(right) => {
+            let ((left_digits, left_scale), (right_digits, right_scale)) = (digits(left), digits(right));
+            let scale = left_scale.max(right_scale);
+            let whole = (i16::from(left_digits) - i16::from(left_scale)).max(i16::from(right_digits) - i16::from(right_scale));
+            match u8::try_from(whole + i16::from(scale)).ok()? {
+                precision @ ..=DECIMAL128_MAX_PRECISION => same(DataType::Decimal128(precision, scale)),
+                precision @ ..=DECIMAL256_MAX_PRECISION => same(DataType::Decimal256(precision, scale)),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
 
-fn unwrapped(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Dictionary(_, value) => value,
-        other => other,
-    }
+fn is_exact(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_decimal()
 }
 
-pub(super) fn columns(left: &ArrayRef, op: Comparison, right: &ArrayRef) -> Result<BooleanArray, ArrowError> {
+pub(crate) fn columns(left: &ArrayRef, op: Comparison, right: &ArrayRef) -> Result<BooleanArray, ArrowError> {
     let holds = |order: Option<Ordering>| match op {
         Comparison::Equal => order == Some(Ordering::Equal),
         Comparison::NotEqual => order != Some(Ordering::Equal),
@@ -140,7 +158,7 @@ pub(super) fn columns(left: &ArrayRef, op: Comparison, right: &ArrayRef) -> Resu
     })
 }
 
-/// By value, without rounding the integer.
+/// Compares by value, without rounding the integer.
 fn beside_float(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;

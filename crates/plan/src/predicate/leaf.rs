@@ -1,25 +1,27 @@
-//! One condition on one column.
+//! One condition on one column or computed value.
 
-use super::membership::Members;
+use super::arithmetic::is_number;
+use super::cast::{cast_checked, unwrapped};
+use super::membership::{Members, each_bytes};
 use super::position::{Matching, Place, compared_as, place};
-use super::{cast, compare, constant};
-use crate::{Comparison, Error, Expression, Literal, Result};
+use super::{compare, constant};
+use crate::{Comparison, Error, Expression, Literal, Operand, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::take::take;
+use memchr::memmem::Finder;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Leaf {
-    pub(crate) column: String,
-    /// Of the column, by the schema.
+    pub(crate) operand: Operand,
+    /// Type of the values for rows of the schema.
     data_type: DataType,
-    /// In which its values are compared.
+    /// Type in which its values are compared.
     compared: DataType,
     pub(crate) test: Test,
-    /// For a batch whose column has another type than the schema said, such as a dictionary.
+    /// For a batch whose column has another type than in the schema, such as a dictionary.
     expression: Expression,
 }
 
@@ -29,19 +31,22 @@ pub(crate) enum Test {
     Range(Limit, Option<Limit>),
     IsIn {
         members: Box<Members>,
-        matches_null: bool,
+        /// `None`: unknown.
+        of_null: Option<bool>,
     },
+    EndsWith(Vec<u8>),
+    Contains(Box<Finder<'static>>),
     IsNull {
         nan_is_null: bool,
     },
     IsNan,
-    /// True for no row, also not for a null.
+    /// True for no row, including nulls.
     Never,
-    /// A column of nothing but nulls has no values to compare.
+    /// An all-null column has no values to compare.
     Unknown,
 }
 
-/// A literal as its column sees it.
+/// A literal converted for its column.
 #[derive(Debug, Clone)]
 pub(crate) struct Limit(Place);
 
@@ -53,7 +58,7 @@ impl Limit {
         }
     }
 
-    /// The one value of the column's type that equals the literal; an empty list when there is none.
+    /// The only value of the column's type that equals the literal; an empty list if there is none.
     pub(crate) fn only_value(&self) -> Option<ArrayRef> {
         match &self.0 {
             Place::NotANumber => None,
@@ -63,50 +68,54 @@ impl Limit {
 }
 
 impl Leaf {
-    pub(super) fn new(expression: &Expression, column: &str, data_type: &DataType) -> Result<Self> {
+    pub(super) fn new(expression: &Expression, operand: &Operand, data_type: &DataType) -> Result<Self> {
         let refused =
-            |literal: &Literal| Error::LiteralType { column: column.to_owned(), data_type: data_type.clone(), literal: literal.to_string() };
+            |literal: &Literal| Error::LiteralType { operand: operand.subject(), data_type: data_type.clone(), literal: Box::new(literal.clone()) };
+        let unsuitable = |function, wanted| Error::OperandType { operand: operand.subject(), data_type: data_type.clone(), function, wanted };
         let limit = |literal: &Literal, compared: &DataType| place(literal, compared).map(Limit).ok_or_else(|| refused(literal));
+        let bytes = |literal: &Literal, function| match literal {
+            _ if !(unwrapped(data_type).is_string() || unwrapped(data_type).is_binary()) => Err(unsuitable(function, "strings and binary values")),
+            Literal::Text(text) => Ok(text.as_bytes().to_vec()),
+            Literal::Binary(bytes) => Ok(bytes.clone()),
+            other => Err(refused(other)),
+        };
         let mut compared = compared_as(data_type, None);
         let test = match expression {
             Expression::IsNull { nan_is_null, .. } => Test::IsNull { nan_is_null: *nan_is_null },
-            Expression::IsNan { .. } => Test::IsNan,
             Expression::IsIn { matches_null: true, .. } if compared.is_null() => Test::IsNull { nan_is_null: false },
-            Expression::IsIn { .. } if compared.is_null() => Test::Never,
+            Expression::IsIn { null_is_unknown: false, .. } if compared.is_null() => Test::Never,
             _ if compared.is_null() => Test::Unknown,
+            Expression::IsNan { .. } if is_number(data_type) => Test::IsNan,
+            Expression::IsNan { .. } => return Err(unsuitable("is_nan", "numbers")),
             Expression::Compare { op, value, .. } => {
                 compared = compared_as(data_type, Some(value));
                 Test::Compare(*op, limit(value, &compared)?)
             }
             Expression::StartsWith { prefix, .. } => {
-                let bytes = match prefix {
-                    Literal::Text(text) => text.as_bytes().to_vec(),
-                    Literal::Binary(bytes) => bytes.clone(),
-                    other => return Err(refused(other)),
-                };
-                let first = Literal::Binary(bytes);
+                let first = Literal::Binary(bytes(prefix, "starts_with")?);
                 compared = compared_as(data_type, Some(&first));
                 Test::Range(limit(&first, &compared)?, successor(&first).map(|behind| limit(&behind, &compared)).transpose()?)
             }
-            Expression::IsIn { values, matches_null, .. } => {
+            Expression::EndsWith { suffix, .. } => Test::EndsWith(bytes(suffix, "ends_with")?),
+            Expression::Contains { part, .. } => Test::Contains(Box::new(Finder::new(&bytes(part, "contains")?).into_owned())),
+            Expression::IsIn { values, matches_null, null_is_unknown, .. } => {
                 let binary = values.iter().find(|value| matches!(value, Literal::Binary(_)));
                 compared = compared_as(data_type, binary);
-                let failed = |source| Error::Evaluate { column: column.to_owned(), source };
-                let members = Members::new(values, &compared).map_err(failed)?.map_err(refused)?;
-                Test::IsIn { members: Box::new(members), matches_null: *matches_null }
+                let members = Members::new(values, &compared).map_err(|source| operand.failed(source))?.map_err(refused)?;
+                Test::IsIn { members: Box::new(members), of_null: (!null_is_unknown).then_some(*matches_null) }
             }
             _ => Test::Unknown,
         };
-        Ok(Self { column: column.to_owned(), data_type: data_type.clone(), compared, test, expression: expression.clone() })
+        Ok(Self { operand: operand.clone(), data_type: data_type.clone(), compared, test, expression: expression.clone() })
     }
 
     pub(super) fn evaluate(&self, array: &ArrayRef) -> Result<BooleanArray> {
         if *array.data_type() != self.data_type {
-            return Self::new(&self.expression, &self.column, array.data_type())?.evaluate(array);
+            return Self::new(&self.expression, &self.operand, array.data_type())?.evaluate(array);
         }
-        let failed = |source| Error::Evaluate { column: self.column.clone(), source };
+        let failed = |source| self.operand.failed(source);
         match array.as_any_dictionary_opt() {
-            // Each value is judged once, unless there are fewer rows than values.
+            // Each value is compared once, unless there are fewer rows than values.
             Some(dictionary) if dictionary.values().len() <= array.len() => {
                 let values = self.test_values(dictionary.values())?;
                 let truth = take(&values, dictionary.keys(), None).map_err(failed)?;
@@ -121,22 +130,19 @@ impl Leaf {
 
     /// The array in the type in which the leaf compares.
     pub(crate) fn comparable(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        cast(array, &self.compared, &self.column)
+        cast_checked(array, &self.compared).map_err(|source| self.operand.failed(source))
     }
 
     pub(crate) fn compared(&self) -> &DataType {
         &self.compared
     }
 
-    /// Whether bounds of that type are bounds of this column.
-    pub(crate) fn is_of_type(&self, bounds: &DataType) -> bool {
-        match &self.data_type {
-            DataType::Dictionary(_, value) => bounds == &self.data_type || bounds == value.as_ref(),
-            own => bounds == own,
-        }
+    /// Of the values, for rows of the schema.
+    pub(crate) fn data_type(&self) -> &DataType {
+        &self.data_type
     }
 
-    /// Compared values in the type that the column stores, a dictionary's in that of its values. `None` where that would change them.
+    /// Compared values in the stored type of the column, for a dictionary in its value type. `None` if that would change them.
     pub(crate) fn as_stored(&self, values: &ArrayRef) -> Option<ArrayRef> {
         let stored = match &self.data_type {
             DataType::Dictionary(_, value) => value.as_ref(),
@@ -145,15 +151,15 @@ impl Leaf {
         if matches!(stored, DataType::Float16) {
             return None;
         }
-        cast(values, stored, &self.column).ok()
+        cast_checked(values, stored).ok()
     }
 
     pub(crate) fn is_float(&self) -> bool {
         self.compared.is_floating()
     }
 
-    fn test_values(&self, array: &ArrayRef) -> Result<BooleanArray> {
-        let failed = |source| Error::Evaluate { column: self.column.clone(), source };
+    pub(crate) fn test_values(&self, array: &ArrayRef) -> Result<BooleanArray> {
+        let failed = |source| self.operand.failed(source);
         match &self.test {
             Test::Unknown => Ok(constant(array.len(), None)),
             Test::Never => Ok(constant(array.len(), Some(false))),
@@ -166,20 +172,22 @@ impl Leaf {
                     None => Ok(from),
                 }
             }
-            Test::IsIn { members, matches_null } => {
+            Test::IsIn { members, of_null } => {
                 let array = self.comparable(array)?;
                 let found = BooleanArray::new(members.find(&array).map_err(failed)?, array.logical_nulls());
-                Ok(filled(&found, *matches_null))
+                Ok(of_null.map_or_else(|| found.clone(), |of_null| filled(&found, of_null)))
             }
+            Test::EndsWith(suffix) => test_bytes(&self.comparable(array)?, |bytes| bytes.ends_with(suffix)).map_err(failed),
+            Test::Contains(part) => test_bytes(&self.comparable(array)?, |bytes| part.find(bytes).is_some()).map_err(failed),
             Test::IsNull { nan_is_null } => {
                 let is_null = array.logical_nulls().map_or_else(|| BooleanBuffer::new_unset(array.len()), |nulls| !nulls.inner());
                 if !(*nan_is_null && self.is_float()) {
                     return Ok(BooleanArray::new(is_null, None));
                 }
-                let is_nan = filled(&is_nan(&self.comparable(array)?), false);
+                let is_nan = filled(&compare::is_nan(&self.comparable(array)?), false);
                 Ok(BooleanArray::new(&is_null | is_nan.values(), None))
             }
-            Test::IsNan => Ok(is_nan(&self.comparable(array)?)),
+            Test::IsNan => Ok(compare::is_nan(&self.comparable(array)?)),
         }
     }
 }
@@ -188,12 +196,18 @@ impl Test {
     /// `None`: unknown.
     fn truth_of_null(&self) -> Option<bool> {
         match self {
-            Self::Compare(..) | Self::Range(..) | Self::IsNan | Self::Unknown => None,
-            Self::IsIn { matches_null, .. } => Some(*matches_null),
+            Self::Compare(..) | Self::Range(..) | Self::EndsWith(_) | Self::Contains(_) | Self::IsNan | Self::Unknown => None,
+            Self::IsIn { of_null, .. } => *of_null,
             Self::IsNull { .. } => Some(true),
             Self::Never => Some(false),
         }
     }
+}
+
+fn test_bytes(array: &ArrayRef, holds: impl Fn(&[u8]) -> bool) -> std::result::Result<BooleanArray, ArrowError> {
+    let mut truth = Vec::with_capacity(array.len());
+    each_bytes(array, &mut |bytes| truth.push(holds(bytes)))?;
+    Ok(BooleanArray::new(BooleanBuffer::from(truth), array.logical_nulls()))
 }
 
 /// Nulls become `truth`.
@@ -206,15 +220,7 @@ fn filled(array: &BooleanArray, truth: bool) -> BooleanArray {
     BooleanArray::new(values, None)
 }
 
-fn is_nan(array: &ArrayRef) -> BooleanArray {
-    match array.data_type() {
-        DataType::Float32 => BooleanArray::from_unary(array.as_primitive::<Float32Type>(), f32::is_nan),
-        DataType::Float64 => BooleanArray::from_unary(array.as_primitive::<Float64Type>(), f64::is_nan),
-        _ => compare::constant(array, false),
-    }
-}
-
-/// The first string of bytes behind all that start with these.
+/// The smallest byte string after all that start with `prefix`.
 fn successor(prefix: &Literal) -> Option<Literal> {
     let Literal::Binary(bytes) = prefix else { return None };
     let mut bytes = bytes.clone();

@@ -1,10 +1,10 @@
-//! Which values are in a list of literals, in constant time for each.
+//! Tests in constant time which values are in a list of literals.
 
+use super::compare::is_nan;
 use super::position::{Matching, Place, place};
 use crate::Literal;
 use ahash::AHashSet;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, Float32Array, new_empty_array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, i256};
 use arrow_ord::sort::sort;
@@ -14,7 +14,7 @@ use num_traits::ToPrimitive;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Bits of a table that takes the place of a set where the values are close together.
+/// Bits of a table that replaces a set for values that are close together.
 const DENSE_SPAN: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ enum Set {
 }
 
 impl Members {
-    /// `Err` holds the literal that is of another kind than the type.
+    /// `Err` contains a literal whose kind does not match the type.
     pub(super) fn new<'a>(literals: &'a [Literal], data_type: &DataType) -> Result<Result<Self, &'a Literal>, ArrowError> {
         let mut values = vec![new_empty_array(data_type)];
         let mut has_nan = false;
@@ -49,7 +49,7 @@ impl Members {
                 Some(Place::NotANumber) => has_nan = true,
                 Some(Place::Among(position)) => values.extend(position.first.filter(|_| position.matching != Matching::None)),
             }
-            // Arrow casts the list to the type of the column, here alone to a rounded value.
+            // Arrow casts the list to the type of the column, which rounds only in this case.
             if let (DataType::Float32, Literal::Float(value)) = (data_type, literal) {
                 values.extend(value.to_f32().filter(|value| !value.is_nan()).map(|value| Arc::new(Float32Array::from(vec![value])) as ArrayRef));
             }
@@ -60,19 +60,10 @@ impl Members {
         Ok(Ok(Self { sorted, has_nan, set }))
     }
 
-    /// One bit for each value; that of a null means nothing.
+    /// One bit per value; undefined for nulls.
     pub(super) fn find(&self, array: &ArrayRef) -> Result<BooleanBuffer, ArrowError> {
-        match array.data_type() {
-            DataType::Float32 if self.has_nan => {
-                let is_nan = BooleanBuffer::collect_bool(array.len(), |row| array.as_primitive::<Float32Type>().value(row).is_nan());
-                Ok(&is_nan | &self.set.find(array)?)
-            }
-            DataType::Float64 if self.has_nan => {
-                let is_nan = BooleanBuffer::collect_bool(array.len(), |row| array.as_primitive::<Float64Type>().value(row).is_nan());
-                Ok(&is_nan | &self.set.find(array)?)
-            }
-            _ => self.set.find(array),
-        }
+        let found = self.set.find(array)?;
+        Ok(if self.has_nan { &found | is_nan(array).values() } else { found })
     }
 }
 
@@ -154,8 +145,8 @@ fn lookup<T: ArrowNativeType>(array: &ArrayRef, is_in: impl Fn(T) -> bool) -> Bo
     BooleanBuffer::collect_bool(array.len(), |row| values.get(row).is_some_and(|value| is_in(*value)))
 }
 
-/// Calls `see` for each value, also for what lies under a null.
-fn each_bytes(array: &ArrayRef, see: &mut dyn FnMut(&[u8])) -> Result<(), ArrowError> {
+/// Calls `see` for each value, including those under nulls.
+pub(super) fn each_bytes(array: &ArrayRef, see: &mut dyn FnMut(&[u8])) -> Result<(), ArrowError> {
     macro_rules! each {
         ($array:expr) => {{
             let array = $array;

@@ -1,30 +1,30 @@
-//! Where a literal lies among the values of a column's type.
+//! Locates a literal among the values of a column's type.
 //!
-//! The invariant: a comparison is never made on a rounded value. A literal that the type cannot hold lies between two of its values, below or above all of
-//! them, and comparing with it becomes comparing with those neighbours. Only decimals and floats meet as floats, as they do in Arrow.
+//! The invariant: values are never rounded for a comparison. A literal that the type cannot represent lies between two of its values, or below or
+//! above all of them, and a comparison with it becomes one with those neighbours. Only decimals and floats are compared as floats, as in Arrow.
 
 use super::scaled::{Scaled, in_domain, parts_of};
 use crate::Literal;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type};
 use arrow_array::{
-    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray, PrimitiveArray, StringArray, StringViewArray,
-    make_array,
+    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Float64Array, LargeBinaryArray, LargeStringArray, PrimitiveArray, StringArray,
+    StringViewArray, make_array,
 };
 use arrow_buffer::{Buffer, i256};
 use arrow_data::ArrayData;
-use arrow_schema::DataType;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 use num_traits::{Float, ToPrimitive, Zero};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// A literal as seen from a column.
+/// A literal relative to a column.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     NotANumber,
     Among(Position),
 }
 
-/// Arrays of one value each.
+/// Arrays of length one.
 #[derive(Debug, Clone)]
 pub(super) struct Position {
     /// The first value that is not below the literal.
@@ -39,7 +39,7 @@ pub(super) struct Position {
 pub(super) enum Matching {
     None,
     One,
-    /// From `first` to `last`: decimals finer than the floats near them.
+    /// From `first` to `last`: decimals that are finer than the floats near them.
     Many,
 }
 
@@ -49,7 +49,7 @@ impl Position {
     }
 }
 
-/// The type in which a column is compared with a literal, where that is not its own.
+/// The type in which a column is compared with a literal, if it differs from its own.
 pub(super) fn compared_as(data_type: &DataType, literal: Option<&Literal>) -> DataType {
     let is_binary = matches!(literal, Some(Literal::Binary(_)));
     match data_type {
@@ -63,7 +63,7 @@ pub(super) fn compared_as(data_type: &DataType, literal: Option<&Literal>) -> Da
     }
 }
 
-/// `None` when values of the type and the literal have nothing to do with each other. `data_type` is one that [`compared_as`] gives.
+/// `None` if values of the type and the literal are not comparable. `data_type` is returned by [`compared_as`].
 pub(super) fn place(literal: &Literal, data_type: &DataType) -> Option<Place> {
     let position = match (data_type, literal) {
         (DataType::Boolean, Literal::Boolean(value)) => Position::exact(Arc::new(BooleanArray::from(vec![*value]))),
@@ -87,6 +87,34 @@ pub(super) fn place(literal: &Literal, data_type: &DataType) -> Option<Place> {
     Some(Place::Among(position))
 }
 
+impl Literal {
+    /// One value of the literal's own type. `None` if it is out of the type's range.
+    pub(crate) fn to_array(&self) -> Option<ArrayRef> {
+        let own = match self {
+            Self::Boolean(_) => DataType::Boolean,
+            Self::Integer(_) => DataType::Int64,
+            Self::Unsigned(_) => DataType::UInt64,
+            Self::Float(value) => return Some(Arc::new(Float64Array::from(vec![*value]))),
+            Self::Text(_) => DataType::Utf8,
+            Self::Binary(_) => DataType::Binary,
+            Self::Decimal { unscaled, scale } => {
+                let digits = unscaled.to_string().trim_start_matches('-').len();
+                let precision = u8::try_from(digits).ok()?.max(scale.unsigned_abs());
+                if precision <= DECIMAL128_MAX_PRECISION { DataType::Decimal128(precision, *scale) } else { DataType::Decimal256(precision, *scale) }
+            }
+            Self::Timestamp { unit, zone, .. } => DataType::Timestamp(*unit, zone.as_deref().map(Arc::from)),
+            Self::Date(_) => DataType::Date32,
+            Self::Time { unit: unit @ (TimeUnit::Second | TimeUnit::Millisecond), .. } => DataType::Time32(*unit),
+            Self::Time { unit, .. } => DataType::Time64(*unit),
+            Self::Duration { unit, .. } => DataType::Duration(*unit),
+        };
+        match place(self, &own)? {
+            Place::Among(position) => position.first.filter(|_| position.matching == Matching::One),
+            Place::NotANumber => None,
+        }
+    }
+}
+
 fn bytes(literal: &Literal, data_type: &DataType) -> Option<ArrayRef> {
     let bytes = match literal {
         Literal::Binary(bytes) => bytes.as_slice(),
@@ -106,7 +134,7 @@ fn discrete(literal: &Scaled, scale: i16, data_type: &DataType) -> Option<Positi
     neighbours(floor, ceiling, matching, data_type)
 }
 
-/// `last` and `first` cut to what the type can hold.
+/// `last` and `first`, clamped to the range of the type.
 fn neighbours(last: i256, first: i256, matching: Matching, data_type: &DataType) -> Option<Position> {
     let domain = in_domain(data_type)?;
     let (min, max) = (*domain.start(), *domain.end());
@@ -120,7 +148,7 @@ fn neighbours(last: i256, first: i256, matching: Matching, data_type: &DataType)
     Some(Position { first: value(first)?, last: value(last)?, matching })
 }
 
-/// Integers are exact beside a float; decimals are compared as the floats next to them.
+/// Integers are compared exactly with a float; decimals are compared as the nearest floats.
 fn among_decimals(literal: f64, data_type: &DataType) -> Option<Position> {
     let saturated = |value: f64| i256::from_f64(value).unwrap_or(if value > 0.0 { i256::MAX } else { i256::MIN });
     if data_type.is_integer() {
@@ -133,7 +161,7 @@ fn among_decimals(literal: f64, data_type: &DataType) -> Option<Position> {
     };
     let domain = in_domain(data_type)?;
     let exponent = -i16::from(*scale);
-    // Text is the one correctly rounded way from a decimal to a float.
+    // Parsing text is the correctly rounded conversion from a decimal to a float.
     let as_float = |unscaled: i256| format!("{unscaled}e{exponent}").parse::<f64>().unwrap_or(f64::NAN);
     let first_where = |holds: &dyn Fn(f64) -> bool| {
         let one = i256::from_i128(1);

@@ -1,4 +1,4 @@
-//! Integers, decimals, dates and times as one thing: a whole number of steps of some size.
+//! Represents integers, decimals, dates and times uniformly, as an integer multiple of a step.
 
 use crate::Literal;
 use arrow_array::cast::AsArray;
@@ -7,17 +7,18 @@ use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_buffer::i256;
 use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 const DAY_NS: i128 = 86_400_000_000_000;
 
-/// `unscaled` × 10^-`scale`, or so many nanoseconds.
+/// `unscaled` × 10^-`scale`, or nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scaled {
     unscaled: i256,
     scale: i16,
-    /// Of the steps that the literal is to be counted in.
+    /// The step in which the literal is counted.
     step: i128,
 }
 
@@ -41,7 +42,7 @@ impl Scaled {
         format!("{}e{}", self.unscaled, -self.scale).parse().ok()
     }
 
-    /// The whole numbers of steps of 10^-`scale` next below and above; equal when the literal is one itself. Cut to 256 bits.
+    /// The numbers of steps of 10^-`scale` directly below and above; equal if the literal is exact. Clamped to 256 bits.
     pub(super) fn at_scale(&self, scale: i16) -> (i256, i256) {
         let shift = scale - self.scale;
         let power = i256::from_i128(10).checked_pow(u32::from(shift.unsigned_abs()));
@@ -54,7 +55,7 @@ impl Scaled {
         }
         let divisor = if self.step == 1 { power } else { Some(i256::from_i128(self.step)) };
         let Some(divisor) = divisor else {
-            // Nearer to zero than to any other step.
+            // Closer to zero than to any other step.
             return if self.unscaled == i256::ZERO {
                 (i256::ZERO, i256::ZERO)
             } else if is_negative {
@@ -92,7 +93,7 @@ pub(super) fn parts_of(literal: &Literal, data_type: &DataType) -> Option<(Scale
             let moment = match literal {
                 Literal::Timestamp { value, unit, zone } if zone.is_some() == is_zoned => i128::from(*value) * nanoseconds(*unit),
                 Literal::Date(days) => i128::from(*days) * DAY_NS,
-                Literal::Text(text) => parse_moment(text)?,
+                Literal::Text(text) => parse_moment(text, is_zoned)?,
                 _ => return None,
             };
             Some((Scaled::of_nanoseconds(moment, step), 0))
@@ -113,7 +114,7 @@ pub(super) fn parts_of(literal: &Literal, data_type: &DataType) -> Option<(Scale
     }
 }
 
-/// The numbers of steps that a type can hold.
+/// The range of steps of a type.
 pub(super) fn in_domain(data_type: &DataType) -> Option<RangeInclusive<i256>> {
     let range = |min: i128, max: i128| i256::from_i128(min)..=i256::from_i128(max);
     Some(match data_type {
@@ -144,16 +145,40 @@ fn nanoseconds(unit: TimeUnit) -> i128 {
     }
 }
 
-/// An instant where the text names a zone; the same clock time in UTC otherwise.
-fn parse_moment(text: &str) -> Option<i128> {
+/// For a column with a time zone, a text without one is in UTC. For a column without one, a text with one has no meaning.
+fn parse_moment(text: &str, is_zoned: bool) -> Option<i128> {
+    if !is_zoned && names_zone(text) {
+        return None;
+    }
+    let text = with_seconds(text);
     let parsed = |unit: TimeUnit| {
-        let array: ArrayRef = Arc::new(StringArray::from(vec![text]));
+        let array: ArrayRef = Arc::new(StringArray::from(vec![text.as_ref()]));
         let array = cast(&array, &DataType::Timestamp(unit, Some("+00:00".into()))).ok()?;
         array.is_valid(0).then_some(array)
     };
     // 64 bits of nanoseconds end in 2262.
     let exact = parsed(TimeUnit::Nanosecond).map(|array| i128::from(array.as_primitive::<TimestampNanosecondType>().value(0)));
     exact.or_else(|| Some(i128::from(parsed(TimeUnit::Microsecond)?.as_primitive::<TimestampMicrosecondType>().value(0)) * 1_000))
+}
+
+/// Bytes of `2024-01-31` and of `2024-01-31T08:30`.
+const DATE_LEN: usize = 10;
+const MINUTE_LEN: usize = 16;
+
+/// Whether a date and time ends with a time zone.
+pub(crate) fn names_zone(text: &str) -> bool {
+    text.get(DATE_LEN..).is_some_and(|time| time.contains(['Z', 'z', '+', '-']))
+}
+
+/// `2024-01-31 08:30` with seconds.
+fn with_seconds(text: &str) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let has_minutes =
+        bytes.get(DATE_LEN + 3) == Some(&b':') && bytes.get(MINUTE_LEN - 2..MINUTE_LEN).is_some_and(|minutes| minutes.iter().all(u8::is_ascii_digit));
+    match text.split_at_checked(MINUTE_LEN) {
+        Some((start, zone)) if has_minutes && !zone.starts_with(':') => Cow::Owned(format!("{start}:00{zone}")),
+        _ => Cow::Borrowed(text),
+    }
 }
 
 fn parse_time(text: &str) -> Option<i128> {

@@ -1,20 +1,20 @@
-//! Blocks that a set of values, such as a bloom filter, rules out.
+//! Excludes blocks by sets of values, such as bloom filters.
 
 use crate::predicate::{Leaf, Node, Test};
-use crate::{Comparison, Predicate};
+use crate::{Comparison, Operand, Predicate};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array};
 use arrow_schema::DataType;
 use std::sync::Arc;
 
-/// Clears the entry of each block that is still kept and certainly holds none of the values that a row needs in some column.
+/// Clears the entry of each block that is still kept but certainly contains none of the values required in some column.
 ///
-/// `may_contain` gets a block, a column and an array of the column's type without nulls, as `TableFile::may_contain` does; it is asked only of the conditions
-/// that every kept row fulfils: `column == literal` and `column.is_in(literals)` at the top of the tree, joined by "and".
+/// `may_contain` receives a block, a column and an array of the column's type without nulls, as `TableFile::may_contain` does; it is only called for
+/// conditions that every kept row satisfies: `column == literal` and `column.is_in(literals)` at the top of the tree, joined by "and".
 ///
 /// # Errors
-/// What `may_contain` returns.
+/// Errors of `may_contain`.
 pub fn prune_by_members<E>(
     predicate: &Predicate,
     keep: &mut [bool],
@@ -33,7 +33,11 @@ pub fn prune_by_members<E>(
 fn add_needed<'a>(node: &'a Node, needed: &mut Vec<(&'a str, ArrayRef)>) {
     match node {
         Node::And(parts) => parts.iter().for_each(|part| add_needed(part, needed)),
-        Node::Leaf(leaf) => needed.extend(values_of(leaf).and_then(|values| Some((leaf.column.as_str(), leaf.as_stored(&values)?)))),
+        Node::Leaf(leaf) => {
+            if let Operand::Column(column) = &leaf.operand {
+                needed.extend(values_of(leaf).and_then(|values| Some((column.as_str(), leaf.as_stored(&values)?))));
+            }
+        }
         _ => {}
     }
 }
@@ -41,12 +45,12 @@ fn add_needed<'a>(node: &'a Node, needed: &mut Vec<(&'a str, ArrayRef)>) {
 fn values_of(leaf: &Leaf) -> Option<ArrayRef> {
     match &leaf.test {
         Test::Compare(Comparison::Equal, limit) => Some(with_both_zeros(limit.only_value()?)),
-        Test::IsIn { members, matches_null: false } if !members.has_nan && !members.sorted.is_empty() => Some(Arc::clone(&members.sorted)),
+        Test::IsIn { members, of_null: None | Some(false) } if !members.has_nan && !members.sorted.is_empty() => Some(Arc::clone(&members.sorted)),
         _ => None,
     }
 }
 
-/// Equal by value, yet not by their bits.
+/// Zeros of both signs are equal by value, but not bitwise.
 fn with_both_zeros(value: ArrayRef) -> ArrayRef {
     match value.data_type() {
         DataType::Float32 if value.as_primitive::<Float32Type>().value(0) == 0.0 => Arc::new(Float32Array::from(vec![-0.0, 0.0])),

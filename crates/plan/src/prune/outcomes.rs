@@ -1,18 +1,17 @@
-//! What a part of a predicate can be for the rows of each block.
+//! The possible outcomes of a part of a predicate for the rows of each block.
 
+use super::bounds::{only_value, only_where, sound, with_zero};
 use crate::Comparison;
-use crate::predicate::{Leaf, Limit, Members, Test};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Float64Array};
-use arrow_buffer::{BooleanBuffer, NullBuffer};
-use arrow_ord::cmp;
+use crate::predicate::{Leaf, Limit, Members, Sides, Test};
+use arrow_arith::boolean::not;
+use arrow_array::{Array, ArrayRef, BooleanArray, new_null_array};
+use arrow_buffer::BooleanBuffer;
 use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType, SortOptions};
 use shardmill_formats::table::Statistics;
 use std::sync::Arc;
 
-/// One bit a block; set where that outcome cannot be ruled out for some row.
+/// One bit per block, set if the outcome is possible for some row.
 #[derive(Debug, Clone)]
 pub(super) struct Outcomes {
     pub can_be_true: BooleanBuffer,
@@ -21,7 +20,7 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Nothing is ruled out.
+    /// Nothing is excluded.
     pub(super) fn open(blocks: usize) -> Self {
         let all = BooleanBuffer::new_set(blocks);
         Self { can_be_true: all.clone(), can_be_false: all.clone(), can_be_unknown: all }
@@ -49,38 +48,75 @@ impl Outcomes {
     pub(super) fn or(&self, other: &Self) -> Self {
         self.clone().not().and(&other.clone().not()).not()
     }
+
+    /// Of a comparison of two sides. `None` if their bounds cannot be compared.
+    pub(super) fn of_sides(sides: &Sides, left: &Blocks, right: &Blocks) -> Option<Self> {
+        let not_ruled_out = |left: &ArrayRef, op, right: &ArrayRef| Some(or_unknown(&sides.compare(left, op, right).ok()?));
+        let (low, high) = (|op| not_ruled_out(&left.min, op, &right.max), |op| not_ruled_out(&left.max, op, &right.min));
+        let (can_be_true, can_be_false) = possible(sides.op, sides.is_float(), low, high)?;
+        let both_may_have_values = &left.may_have_values & &right.may_have_values;
+        Some(Self {
+            can_be_true: &can_be_true & &both_may_have_values,
+            can_be_false: &can_be_false & &both_may_have_values,
+            can_be_unknown: &left.may_have_nulls | &right.may_have_nulls,
+        })
+    }
 }
 
-/// The statistics of one column, checked and in the type in which its leaf compares.
+/// Whether a comparison can be true and can be false, given where `low` and `high` do not rule an operator out: for the smallest value, which is the
+/// most likely to be below, and for the largest. Bounds exclude NaN, which is unequal to everything and neither below nor above it.
+fn possible(
+    op: Comparison,
+    is_float: bool,
+    low: impl Fn(Comparison) -> Option<BooleanBuffer>,
+    high: impl Fn(Comparison) -> Option<BooleanBuffer>,
+) -> Option<(BooleanBuffer, BooleanBuffer)> {
+    let holds = |op| match op {
+        Comparison::Less | Comparison::LessOrEqual => low(op),
+        Comparison::Greater | Comparison::GreaterOrEqual => high(op),
+        Comparison::Equal => Some(&low(Comparison::LessOrEqual)? & &high(Comparison::GreaterOrEqual)?),
+        Comparison::NotEqual => Some(&low(op)? | &high(op)?),
+    };
+    let (can_be_true, can_be_false) = (holds(op)?, holds(op.negated())?);
+    let all = BooleanBuffer::new_set(can_be_true.len());
+    Some(match (is_float, op) {
+        (false, _) => (can_be_true, can_be_false),
+        (true, Comparison::NotEqual) => (all, can_be_false),
+        (true, _) => (can_be_true, all),
+    })
+}
+
+/// The statistics of one operand, validated and converted to the type in which its leaf compares.
 pub(super) struct Blocks {
-    /// Null where nothing is known.
+    /// Null if unknown.
     min: ArrayRef,
     max: ArrayRef,
-    /// Rows that hold a value may exist.
+    /// Whether rows with a value may exist.
     may_have_values: BooleanBuffer,
     may_have_nulls: BooleanBuffer,
 }
 
 impl Blocks {
-    /// `None` when the statistics are not of these blocks or of this column's type.
-    pub(super) fn new(leaf: &Leaf, statistics: &Statistics, row_counts: &[u64]) -> Option<Self> {
+    /// With the types of the values and of their comparison, if bounds are needed. `None` if the statistics do not match these blocks.
+    pub(super) fn new(statistics: &Statistics, row_counts: &[u64], types: Option<(&DataType, &DataType)>) -> Option<Self> {
         let blocks = row_counts.len();
         let lengths = [statistics.min.len(), statistics.max.len(), statistics.null_counts.len(), statistics.row_counts.len()];
         if lengths.iter().any(|length| *length != blocks) || statistics.row_counts != row_counts {
             return None;
         }
-        // More nulls than rows is a damaged count.
+        // A count of more nulls than rows is damaged.
         let counts = statistics.null_counts.iter().zip(row_counts).map(|(nulls, rows)| (nulls.filter(|nulls| nulls <= rows), *rows));
         let may_have_values = counts.clone().map(|(nulls, rows)| nulls != Some(rows)).collect();
         let may_have_nulls = counts.map(|(nulls, rows)| nulls != Some(0) && rows > 0).collect();
-        let (min, max) = bounds(leaf, statistics).unwrap_or_else(|| {
-            let unknown = arrow_array::new_null_array(leaf.compared(), blocks);
+        let known = types.and_then(|(data_type, compared)| sound(&statistics.min, &statistics.max, data_type, compared));
+        let (min, max) = known.unwrap_or_else(|| {
+            let unknown = new_null_array(types.map_or(&DataType::Null, |(_, compared)| compared), blocks);
             (Arc::clone(&unknown), unknown)
         });
         Some(Self { min, max, may_have_values, may_have_nulls })
     }
 
-    /// `None` when the bounds cannot be compared.
+    /// `None` if the bounds cannot be compared.
     pub(super) fn outcomes(&self, leaf: &Leaf) -> Option<Outcomes> {
         let none = BooleanBuffer::new_unset(self.may_have_values.len());
         let values = &self.may_have_values;
@@ -90,10 +126,19 @@ impl Blocks {
             Test::Range(first, Some(behind)) => {
                 self.compared(Comparison::GreaterOrEqual, first, false)?.and(&self.compared(Comparison::Less, behind, false)?)
             }
-            Test::IsIn { members, matches_null } => {
+            Test::IsIn { members, of_null } => {
                 let (can_be_in, can_be_out) = self.found(members, leaf.is_float())?;
-                let (nulls_in, nulls_out) = if *matches_null { (&self.may_have_nulls, &none) } else { (&none, &self.may_have_nulls) };
-                Outcomes { can_be_true: &can_be_in | nulls_in, can_be_false: &can_be_out | nulls_out, can_be_unknown: none }
+                let nulls = |truth: Option<bool>| if *of_null == truth { &self.may_have_nulls } else { &none };
+                Outcomes {
+                    can_be_true: &can_be_in | nulls(Some(true)),
+                    can_be_false: &can_be_out | nulls(Some(false)),
+                    can_be_unknown: nulls(None).clone(),
+                }
+            }
+            Test::EndsWith(_) | Test::Contains(_) => {
+                let truth = leaf.test_values(&only_where(&self.min, &only_value(&self.min, &self.max)?)?).ok()?;
+                let (can_be_true, can_be_false) = (or_unknown(&truth), or_unknown(&not(&truth).ok()?));
+                Outcomes { can_be_true: &can_be_true & values, can_be_false: &can_be_false & values, can_be_unknown: self.may_have_nulls.clone() }
             }
             Test::IsNull { nan_is_null: true } if leaf.is_float() => {
                 Outcomes { can_be_true: &self.may_have_nulls | values, can_be_false: values.clone(), can_be_unknown: none }
@@ -110,25 +155,7 @@ impl Blocks {
 
     fn compared(&self, op: Comparison, limit: &Limit, is_float: bool) -> Option<Outcomes> {
         let not_ruled_out = |bound: &ArrayRef, op: Comparison| Some(or_unknown(&limit.compare(bound, op).ok()?));
-        let (can_be_true, can_be_false) = match op {
-            // The smallest value is the likeliest to be below, the largest the likeliest not to be.
-            Comparison::Less => (not_ruled_out(&self.min, op)?, not_ruled_out(&self.max, Comparison::GreaterOrEqual)?),
-            Comparison::LessOrEqual => (not_ruled_out(&self.min, op)?, not_ruled_out(&self.max, Comparison::Greater)?),
-            Comparison::Greater => (not_ruled_out(&self.max, op)?, not_ruled_out(&self.min, Comparison::LessOrEqual)?),
-            Comparison::GreaterOrEqual => (not_ruled_out(&self.max, op)?, not_ruled_out(&self.min, Comparison::Less)?),
-            Comparison::Equal | Comparison::NotEqual => {
-                let spans = &not_ruled_out(&self.min, Comparison::LessOrEqual)? & &not_ruled_out(&self.max, Comparison::GreaterOrEqual)?;
-                let strays = &not_ruled_out(&self.min, Comparison::NotEqual)? | &not_ruled_out(&self.max, Comparison::NotEqual)?;
-                if op == Comparison::Equal { (spans, strays) } else { (strays, spans) }
-            }
-        };
-        // Bounds say nothing of NaN, which is unequal to everything and neither below nor above it.
-        let all = BooleanBuffer::new_set(can_be_true.len());
-        let (can_be_true, can_be_false) = match (is_float, op) {
-            (false, _) => (can_be_true, can_be_false),
-            (true, Comparison::NotEqual) => (all, can_be_false),
-            (true, _) => (can_be_true, all),
-        };
+        let (can_be_true, can_be_false) = possible(op, is_float, |op| not_ruled_out(&self.min, op), |op| not_ruled_out(&self.max, op))?;
         Some(Outcomes {
             can_be_true: &can_be_true & &self.may_have_values,
             can_be_false: &can_be_false & &self.may_have_values,
@@ -136,7 +163,7 @@ impl Blocks {
         })
     }
 
-    /// Where a value can be among the members, and where one can be none of them.
+    /// Where a value can be a member, and where one can be a non-member.
     fn found(&self, members: &Members, is_float: bool) -> Option<(BooleanBuffer, BooleanBuffer)> {
         let (min, max) =
             if is_float { (with_zero(&self.min, false), with_zero(&self.max, true)) } else { (Arc::clone(&self.min), Arc::clone(&self.max)) };
@@ -164,59 +191,7 @@ impl Blocks {
     }
 }
 
-/// Bounds in the leaf's type, null where they contradict themselves.
-fn bounds(leaf: &Leaf, statistics: &Statistics) -> Option<(ArrayRef, ArrayRef)> {
-    if matches!(leaf.test, Test::IsNull { .. } | Test::IsNan | Test::Never | Test::Unknown) || !leaf.is_of_type(statistics.min.data_type()) {
-        return None;
-    }
-    let (min, max) = (without_nan(&leaf.comparable(&statistics.min).ok()?), without_nan(&leaf.comparable(&statistics.max).ok()?));
-    if min.data_type() != max.data_type() {
-        return None;
-    }
-    // Zeros of both signs are one value.
-    let is_float = min.data_type().is_floating();
-    let is_inverted = if is_float { cmp::gt(&with_zero(&min, false), &with_zero(&max, true)) } else { cmp::gt(&min, &max) }.ok()?;
-    let is_sound = NullBuffer::new(!&(is_inverted.values() & is_inverted.nulls().map_or(&BooleanBuffer::new_set(min.len()), NullBuffer::inner)));
-    Some((only_where(&min, &is_sound)?, only_where(&max, &is_sound)?))
-}
-
-fn only_where(array: &ArrayRef, condition: &NullBuffer) -> Option<ArrayRef> {
-    if condition.null_count() == 0 {
-        return Some(Arc::clone(array));
-    }
-    let nulls = NullBuffer::union(array.nulls(), Some(condition));
-    Some(arrow_array::make_array(array.to_data().into_builder().nulls(nulls).build().ok()?))
-}
-
-/// A NaN among the bounds tells nothing.
-fn without_nan(array: &ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Float32 => {
-            Arc::new(Float32Array::from_iter(array.as_primitive::<Float32Type>().iter().map(|bound| bound.filter(|bound| !bound.is_nan()))))
-        }
-        DataType::Float64 => {
-            Arc::new(Float64Array::from_iter(array.as_primitive::<Float64Type>().iter().map(|bound| bound.filter(|bound| !bound.is_nan()))))
-        }
-        _ => Arc::clone(array),
-    }
-}
-
-/// Zeros of the sign that lies further out, for an order that tells them apart.
-fn with_zero(array: &ArrayRef, is_positive: bool) -> ArrayRef {
-    match array.data_type() {
-        DataType::Float32 => {
-            let zero = if is_positive { 0.0 } else { -0.0 };
-            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|bound| if bound == 0.0 { zero } else { bound }))
-        }
-        DataType::Float64 => {
-            let zero = if is_positive { 0.0 } else { -0.0 };
-            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|bound| if bound == 0.0 { zero } else { bound }))
-        }
-        _ => Arc::clone(array),
-    }
-}
-
-/// True also where a comparison with a bound that is not known is unknown.
+/// Also true where a comparison with an unknown bound is unknown.
 fn or_unknown(truth: &BooleanArray) -> BooleanBuffer {
     match truth.nulls() {
         Some(nulls) => truth.values() | &!nulls.inner(),

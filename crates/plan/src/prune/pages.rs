@@ -1,4 +1,4 @@
-//! Which rows of a block can be kept, told from what is known of its pages.
+//! Determines from page statistics which rows of a block can be kept.
 
 use super::prune;
 use crate::Predicate;
@@ -6,10 +6,10 @@ use shardmill_formats::table::{BlockPages, Statistics};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Runs of rows of one block outside of which no row is kept, ascending and apart from each other. `pages` is asked once for each column.
+/// Ascending, separate runs of rows of one block outside of which no row is kept. `pages` is called once for each column.
 ///
 /// # Errors
-/// What `pages` returns.
+/// Errors of `pages`.
 pub fn prune_pages<E>(
     predicate: &Predicate,
     row_count: u64,
@@ -21,7 +21,7 @@ pub fn prune_pages<E>(
             known.insert(column.to_owned(), pages);
         }
     }
-    // Pages of different columns end at different rows: the block is cut wherever one does.
+    // Pages of different columns end at different rows, so the block is split at every border.
     let mut borders: Vec<u64> = known.values().flat_map(|pages| pages.first_rows.iter().copied()).chain([0]).collect();
     borders.sort_unstable();
     borders.dedup();
@@ -41,7 +41,7 @@ pub fn prune_pages<E>(
     Ok(kept)
 }
 
-/// Pages must begin at row 0, one behind the other, inside of the block.
+/// Pages must begin at row 0, be contiguous, and lie inside of the block.
 fn is_sound(pages: &BlockPages, row_count: u64) -> bool {
     let first_rows = &pages.first_rows;
     first_rows.first() == Some(&0)
@@ -50,7 +50,7 @@ fn is_sound(pages: &BlockPages, row_count: u64) -> bool {
         && pages.statistics.null_counts.len() == first_rows.len()
 }
 
-/// Each piece knows what the page knows that it is cut from.
+/// Each piece gets the statistics of its page.
 fn of_pieces(pages: &BlockPages, pieces: &[Range<u64>], row_counts: &[u64]) -> Option<Statistics> {
     let page_of = |piece: &Range<u64>| pages.first_rows.partition_point(|first| *first <= piece.start).checked_sub(1);
     let of_piece = pieces.iter().map(page_of).collect::<Option<Vec<usize>>>()?;

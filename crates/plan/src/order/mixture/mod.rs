@@ -1,8 +1,8 @@
-//! Several row sets → one order: each place draws the next row of a source, and every source goes round by itself.
+//! Combines several row sets into one order: each position draws the next row of a source, and every source cycles independently.
 //!
-//! A source is an endless stream: all of its rows in the order of pass 0, then those of pass 1, and so on. An epoch goes on where the one before left off. So
-//! no row of a source is drawn again before all of its rows were. The invariant: a place maps to exactly one draw of one source, and the draws of an epoch
-//! follow those of the epoch before without gap.
+//! A source is an endless stream: all of its rows in the order of pass 0, then those of pass 1, and so on. An epoch continues where the preceding one
+//! ended, so no row of a source is drawn again before all of its rows were drawn. The invariant: a position maps to exactly one draw of one source,
+//! and the draws of an epoch directly follow those of the preceding epoch.
 
 use super::blend::Blend;
 use super::blocks::{Block, BlockOrder};
@@ -13,25 +13,25 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Windows whose rows are kept at hand.
+/// Number of windows whose rows are cached.
 const KEPT_WINDOWS: usize = 512;
 
-/// Blocks of all passes whose order is kept at hand.
+/// Number of blocks of all passes whose order is cached.
 const KEPT_BLOCKS: usize = 4 << 20;
 
-/// Sources of fewer decoded bytes stay in memory when an epoch goes round them more than once.
+/// Smaller sources stay in memory when an epoch cycles through them more than once.
 const RESIDENT_BYTES: u64 = 4 << 20;
 
-/// Everything that an order of several sources follows from, apart from the epoch.
+/// The parameters of an order of several sources, apart from the epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct MixtureOptions<'a> {
     pub blend: &'a Blend,
-    /// Blocks of each source. One whose blend is nothing may have none.
+    /// Blocks of each source. A source with weight zero may have none.
     pub sources: &'a [Vec<Block>],
-    /// For all sources together; `None` keeps each in the order of its blocks.
+    /// For all sources together; `None` keeps each source in block order.
     pub window_bytes: Option<u64>,
     pub seed: i64,
-    /// The pattern of sources begins anew with each lane.
+    /// The pattern of sources starts again with each lane.
     pub lanes: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct MixtureOrder {
 #[derive(Debug)]
 struct Source {
     blocks: Vec<Block>,
-    /// In the order of blocks.
+    /// In block order.
     sequential: Arc<BlockOrder>,
     rows: u64,
     /// Drawn in earlier epochs.
@@ -57,10 +57,10 @@ struct Source {
     draws: u64,
     seed: i64,
     window_bytes: Option<u64>,
-    /// Number of its first block among those of all sources.
+    /// Index of its first block among those of all sources.
     first_block: usize,
     first_scheduled: usize,
-    /// A scheduled block is a block, whichever pass needs it; otherwise each pass scheduled blocks it anew.
+    /// Each scheduled block is a block, shared by all passes; otherwise each pass has its own scheduled blocks.
     is_resident: bool,
 }
 
@@ -75,7 +75,7 @@ struct Passes {
 struct WindowRows {
     start: u64,
     sources: Vec<usize>,
-    /// ScheduledBlock, and place within its block.
+    /// Scheduled block, and index within its block.
     rows: Vec<(usize, u64)>,
 }
 
@@ -88,7 +88,7 @@ impl MixtureOrder {
         let (mut sources, mut first_block, mut scheduled_blocks) = (Vec::with_capacity(blocks.len()), 0, 0usize);
         for (number, blocks) in blocks.iter().enumerate() {
             let part = u128::from(parts.get(number).copied().unwrap_or_default());
-            // The windows of all sources together take what one window may.
+            // The windows of all sources together have the size of one window.
             let share = |bytes: u64| u64::try_from(u128::from(bytes) * part / scale).unwrap_or(u64::MAX);
             let sequential = Arc::new(BlockOrder::sequential(blocks));
             let (rows, draws) = (sequential.num_rows(), counts.get(number).copied().unwrap_or_default());
@@ -118,7 +118,7 @@ impl MixtureOrder {
         self.pattern.num_rows()
     }
 
-    /// How many windows of all sources and passes are mixed separately; without shuffle, none.
+    /// The number of separately mixed windows of all sources and passes; zero without a shuffle.
     #[must_use]
     pub fn num_windows(&self) -> usize {
         let of_source = |number: usize, source: &Source| -> usize {
@@ -165,7 +165,7 @@ impl MixtureOrder {
         self.pattern.span(number, draws)
     }
 
-    /// The scheduled blocks that the rows at these plan positions may come from: runs of them.
+    /// The scheduled blocks that the rows at these plan positions may come from, as runs.
     #[must_use]
     pub fn scheduled_blocks(&self, positions: Range<u64>) -> Vec<Range<usize>> {
         if positions.is_empty() || positions.start >= self.num_rows() {
@@ -187,7 +187,7 @@ impl MixtureOrder {
         scheduled_blocks
     }
 
-    /// Calls `row` with each row at these plan positions, in order: its scheduled block, and its place within the block.
+    /// Calls `row` for each row at these plan positions, in order, with its scheduled block and its index within the block.
     pub fn for_each(&self, positions: Range<u64>, mut row: impl FnMut(usize, u64)) {
         let end = positions.end.min(self.num_rows());
         let mut position = positions.start;
@@ -245,7 +245,7 @@ impl MixtureOrder {
         Some((number, self.sources.get(number).filter(|_| scheduled < self.scheduled_blocks)?))
     }
 
-    /// The order of a pass; made when it is first needed.
+    /// The order of a pass, created on first use.
     fn order(&self, number: usize, source: &Source, pass: u64) -> Arc<BlockOrder> {
         let Some(window_bytes) = source.window_bytes else { return Arc::clone(&source.sequential) };
         if let Some(known) = lock(&self.passes).orders.get(&(number, pass)) {
@@ -292,7 +292,7 @@ impl MixtureOrder {
     }
 }
 
-/// Where a scheduled block of a source stands: in one pass, or in the order of blocks.
+/// The position of a scheduled block of a source: in one pass, or in block order.
 struct Place {
     scheduled: usize,
     pass: Option<u64>,
@@ -344,7 +344,7 @@ impl Source {
         self.first_scheduled_of(pass).saturating_add(scheduled)
     }
 
-    /// Draws of this epoch → places of each pass.
+    /// Maps draws of this epoch to positions of each pass.
     fn each_pass(&self, draws: Range<u64>, mut rows: impl FnMut(u64, Range<u64>)) {
         let mut draw = draws.start;
         while draw < draws.end && self.rows > 0 {
@@ -356,7 +356,7 @@ impl Source {
         }
     }
 
-    /// Places of a pass → draws of this epoch.
+    /// Maps positions of a pass to draws of this epoch.
     fn draws_of(&self, pass: u64, places: Range<u64>) -> Range<u64> {
         let draw = |place: u64| {
             let absolute = u128::from(pass) * u128::from(self.rows) + u128::from(place);

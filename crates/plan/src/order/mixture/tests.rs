@@ -11,7 +11,7 @@ fn order(blend: &Blend, sources: &[Vec<u64>], window_bytes: Option<u64>, seed: i
     RowOrder::mixed(MixtureOptions { blend, sources: &blocks(sources), window_bytes, seed, lanes }, epoch)
 }
 
-/// (source, row of it) at each plan position.
+/// (source, row) at each plan position.
 fn rows(order: &RowOrder, sources: &[Vec<u64>]) -> Vec<(u64, u64)> {
     let mut starts = Vec::new();
     for (number, blocks) in sources.iter().enumerate() {
@@ -30,7 +30,7 @@ fn rows(order: &RowOrder, sources: &[Vec<u64>]) -> Vec<(u64, u64)> {
 }
 
 fn sources() -> impl Strategy<Value = Vec<Vec<u64>>> {
-    // Large sources go through many windows of the pattern, small ones round and round.
+    // Large sources span many windows of the pattern, small ones repeat.
     prop::collection::vec(prop_oneof![prop::collection::vec(1u64..30, 1..6), prop::collection::vec(200u64..900, 1..6)], 1..4)
 }
 
@@ -104,7 +104,7 @@ proptest! {
         let order = order(&blend, &sources, None, 0, lanes, 0);
         let found = rows(&order, &sources);
         let plan = Lanes::new(4_000, lanes);
-        // What comes before the turn in the global sequence is of the first source, to within a window of each lane.
+        // Rows before the turn in the global sequence come from the first source, up to a window of each lane.
         for lane in 0..lanes {
             let positions = plan.positions(lane);
             let before = plan.cursor(lane, turn).saturating_sub(1_024).max(positions.start);
@@ -124,13 +124,13 @@ fn small_source_that_is_repeated_is_visited_once() {
 }
 
 #[test]
-fn source_that_nobody_draws_from_may_be_empty() {
+fn source_without_draws_may_be_empty() {
     let order = order(&Blend::fixed(vec![3, 0]), &[vec![2], vec![]], None, 0, 1, 0);
     assert_eq!(order.num_rows(), 3);
     assert_eq!(order.mixture().unwrap().drawn(3), [3, 0]);
 }
 
-/// These rows are a promise, as those of the permutation are. They were computed by a second implementation, in Python.
+/// These rows must never change, like those of the permutation. They were computed by a second implementation, in Python.
 #[test]
 fn vectors_of_version_1_are_pinned() {
     let (two, three) = ([vec![3, 2], vec![4]], [vec![2, 2, 2], vec![3, 3]]);
