@@ -1,0 +1,128 @@
+//! What a template can use.
+
+use super::date::Date;
+use super::python_json::dumps;
+use crate::error::{Error as TokensError, Result};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, Value};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde_json::Value as Json;
+use std::cell::Cell;
+
+/// Steps of one rendering.
+const FUEL: u64 = 10_000_000;
+
+/// The function that brackets what an assistant writes. No template names it.
+pub(super) const BRACKET: &str = "shardmill_generation";
+
+thread_local! {
+    static BRACKETS: Cell<Option<Brackets>> = const { Cell::new(None) };
+}
+
+/// Characters around what an assistant writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Brackets {
+    pub(super) open: char,
+    pub(super) close: char,
+}
+
+impl Brackets {
+    /// Two noncharacters that are in none of the values.
+    pub(super) fn unused(values: &[&Json]) -> Result<Self> {
+        let mut free = ('\u{fdd0}'..='\u{fdef}').filter(|candidate| !values.iter().any(|value| contains(value, *candidate)));
+        match (free.next(), free.next()) {
+            (Some(open), Some(close)) => Ok(Self { open, close }),
+            _ => Err(TokensError::TemplateSpans),
+        }
+    }
+}
+
+fn contains(value: &Json, character: char) -> bool {
+    match value {
+        Json::String(text) => text.contains(character),
+        Json::Array(items) => items.iter().any(|item| contains(item, character)),
+        Json::Object(entries) => entries.iter().any(|(key, value)| key.contains(character) || contains(value, character)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
+}
+
+/// Renders with brackets, or without.
+pub(super) fn with_brackets<T>(brackets: Option<Brackets>, render: impl FnOnce() -> T) -> T {
+    let before = BRACKETS.replace(brackets);
+    let rendered = render();
+    BRACKETS.set(before);
+    rendered
+}
+
+pub(super) fn syntax() -> SyntaxConfig {
+    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().unwrap_or_default()
+}
+
+pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_syntax(syntax());
+    environment.set_fuel(Some(FUEL));
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_unknown_method_callback(unknown_method_callback);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function(BRACKET, bracket);
+    environment.add_filter("tojson", tojson);
+    environment.add_test("iterable", is_iterable);
+    if let Some(now) = now {
+        environment.add_function("strftime_now", move |format: String| now.format(&format));
+    }
+    environment
+}
+
+/// As `iter` of Python: an undefined value is empty, and none is not iterable.
+#[expect(clippy::needless_pass_by_value, reason = "the signature of a test")]
+fn is_iterable(value: Value) -> bool {
+    matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
+}
+
+fn raise_exception(message: String) -> std::result::Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+/// The bracket where a generation block begins or ends; nothing unless brackets are wanted.
+fn bracket(is_start: bool) -> String {
+    BRACKETS.get().map_or_else(String::new, |Brackets { open, close }| if is_start { open } else { close }.to_string())
+}
+
+/// `json.dumps(value, ensure_ascii, indent, separators, sort_keys)`, all but the first with defaults.
+#[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
+fn tojson(value: Value, positional: Rest<Value>, named: Kwargs) -> std::result::Result<Value, Error> {
+    let mut positional = positional.iter();
+    let mut option = |name: &str| -> std::result::Result<Option<Value>, Error> {
+        let value = match positional.next() {
+            Some(value) => Some(value.clone()),
+            None => named.get::<Option<Value>>(name)?,
+        };
+        Ok(value.filter(|value| !value.is_none() && !value.is_undefined()))
+    };
+    let (ensure_ascii, indent) = (option("ensure_ascii")?, option("indent")?);
+    let (separators, sort_keys) = (option("separators")?, option("sort_keys")?);
+    named.assert_all_used()?;
+    let is_set = |value: Option<Value>| value.is_some_and(|value| value.is_true());
+    Ok(Value::from(dumps(&value, is_set(ensure_ascii), indent.as_ref(), separators.as_ref(), is_set(sort_keys))?))
+}
+
+/// A value of a template, with keys in their order.
+pub(super) fn value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(value) => Value::from(*value),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => Value::from(items.iter().map(value).collect::<Vec<_>>()),
+        Json::Object(entries) => Value::from_pairs(entries.iter().map(|(key, item)| (key.as_str(), value(item)))),
+        Json::Number(number) => {
+            let text = number.to_string();
+            let is_whole = !text.contains(['.', 'e', 'E']);
+            match text.parse::<i128>() {
+                Ok(whole) if is_whole => i64::try_from(whole).map_or_else(|_| Value::from(whole), Value::from),
+                _ => Value::from(number.as_f64().unwrap_or(f64::NAN)),
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `{% generation %}` … `{% endgeneration %}`: what an assistant writes.
+//!
+//! The engine has no such tag, so a function writes a bracket where it begins and ends. Tags are found by the lexer: their names may also be in text, in strings
+//! and in comments.
+
+use super::Rendered;
+use super::environment::{BRACKET, Brackets, syntax};
+use crate::error::{Error, Result};
+use minijinja::machinery::{Token, tokenize};
+use std::ops::Range;
+
+pub(super) struct Rewritten {
+    pub(super) template: String,
+    pub(super) has_generation: bool,
+    /// Whether the template calls for the date.
+    pub(super) names_date: bool,
+}
+
+/// A scope of its own, as in Jinja, with a bracket at both ends. The names of tags are replaced, so what trims white space around a tag stays.
+const START: &str = "with %}{% if true %}{{ FUNCTION(true) }}{% endif";
+const END: &str = "if true %}{{ FUNCTION(false) }}{% endif %}{% endwith";
+
+pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
+    let mut tags: Vec<(Range<usize>, bool)> = Vec::new();
+    let mut names_date = false;
+    let mut follows_start = false;
+    for token in tokenize(template, false, syntax()) {
+        let (token, span) = token.map_err(|error| super::template_error(&error))?;
+        if let (Token::Ident(name @ ("generation" | "endgeneration")), true) = (&token, follows_start) {
+            tags.push((span.start_offset as usize..span.end_offset as usize, *name == "generation"));
+        }
+        names_date |= matches!(token, Token::Ident("strftime_now"));
+        follows_start = matches!(token, Token::BlockStart);
+    }
+    let has_generation = !tags.is_empty();
+    let mut rewritten = template.to_owned();
+    for (range, is_start) in tags.into_iter().rev() {
+        if rewritten.get(range.clone()).is_none() {
+            return Err(Error::Template { line: None, reason: "a generation tag cannot be found".to_owned() });
+        }
+        rewritten.replace_range(range, &if is_start { START } else { END }.replace("FUNCTION", BRACKET));
+    }
+    Ok(Rewritten { template: rewritten, has_generation, names_date })
+}
+
+/// Takes the brackets out of a text.
+pub(super) fn spans(text: &str, brackets: Brackets) -> Result<Rendered> {
+    let mut rendered = Rendered { text: String::with_capacity(text.len()), spans: Vec::new() };
+    let mut open: Vec<usize> = Vec::new();
+    for character in text.chars() {
+        if character == brackets.open {
+            open.push(rendered.text.len());
+        } else if character == brackets.close {
+            let start = open.pop().ok_or(Error::TemplateSpans)?;
+            if open.is_empty() && start < rendered.text.len() {
+                rendered.spans.push(start..rendered.text.len());
+            }
+        } else {
+            rendered.text.push(character);
+        }
+    }
+    if open.is_empty() { Ok(rendered) } else { Err(Error::TemplateSpans) }
+}

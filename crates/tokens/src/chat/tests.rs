@@ -1,0 +1,119 @@
+//! Templates and conversations.
+
+use super::{ChatTemplate, Conversation};
+use crate::error::{Error, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+fn template(text: &str) -> Result<ChatTemplate> {
+    let roles = BTreeMap::from([("eos_token".to_owned(), "<eos>".to_owned())]);
+    ChatTemplate::new(text, &roles, None)
+}
+
+fn rendered(text: &str, messages: Value) -> Result<(String, Vec<String>)> {
+    let rendered = template(text)?.render(&Conversation { messages, ..Conversation::default() })?;
+    let spans = rendered.spans.iter().map(|span| rendered.text[span.clone()].to_owned()).collect();
+    Ok((rendered.text, spans))
+}
+
+fn reason(outcome: Result<(String, Vec<String>)>) -> String {
+    outcome.err().map_or_else(|| "no error".to_owned(), |error| error.to_string())
+}
+
+const TURNS: &str = "{% for message in messages %}
+    {%- if message.role == 'assistant' %}
+[A]{% generation %}{{ message.content }}{{ eos_token }}{%- endgeneration %}
+    {%- else %}
+[U]{{ message['content'] | trim }}
+    {%- endif %}
+{% endfor %}
+{# {% generation %} in a comment #}{{ '{% generation %}' }}";
+
+#[test]
+fn generation_blocks_become_spans() {
+    let messages = json!([{"role": "user", "content": " Hi "}, {"role": "assistant", "content": "Hello\u{fdd0}", "tool_calls": null}]);
+    let (text, spans) = rendered(TURNS, messages).unwrap();
+    assert_eq!(text, "[U]Hi[A]Hello\u{fdd0}<eos>{% generation %}");
+    assert_eq!(spans, ["Hello\u{fdd0}<eos>"]);
+}
+
+#[test]
+fn span_that_the_template_changes_is_refused() {
+    let text = "{% set turn %}{% generation %}{{ messages[0].content }}{% endgeneration %}{% endset %}{{ turn | length }}";
+    let outcome = rendered(text, json!([{"role": "assistant", "content": "abc"}]));
+    assert!(matches!(outcome, Err(Error::TemplateSpans)), "{outcome:?}");
+}
+
+#[test]
+fn failing_template_names_its_line() {
+    let user = || json!([{"role": "user", "content": "x"}]);
+    assert_eq!(reason(rendered("a\n{{ raise_exception('no tools') }}", user())), "The chat template fails on line 2: no tools");
+    assert!(reason(rendered("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", user())).contains("fuel"));
+    assert!(reason(rendered("\n{{ 'a'.nothing() }}", user())).starts_with("The chat template fails on line 2: "));
+    assert!(reason(rendered("{% if %}", user())).starts_with("The chat template fails on line 1: "));
+    let date = template("{{ strftime_now('%Y') }}").unwrap_err();
+    assert_eq!(date.hint().unwrap(), "pass now=\"2026-01-31\", or another date");
+    let dated = ChatTemplate::new("{{ strftime_now('%d %b %Y') }}", &BTreeMap::new(), Some("2026-01-31")).unwrap();
+    assert_eq!(dated.render(&Conversation { messages: json!([]), ..Conversation::default() }).unwrap().text, "31 Jan 2026");
+}
+
+#[test]
+fn invalid_message_is_named() {
+    let cases = [
+        (json!(null), "The messages are not a list"),
+        (json!(["x"]), "Message 0 is not an object"),
+        (json!([{"role": "user"}, {"role": null}]), "Message 1 has no role"),
+        (json!([{"role": "user", "content": [{"type": "image"}]}]), "Message 0 has a part of type \"image\", and only text has tokens"),
+    ];
+    for (messages, expected) in cases {
+        assert_eq!(reason(rendered("", messages)), expected);
+    }
+}
+
+#[test]
+fn values_are_written_as_by_json_dumps() {
+    let messages = json!([{"role": "user", "content": {"b": [1, 2.0, 1e20, true], "a": "é\"\n<"}}]);
+    let text = "{{ messages[0].content | tojson }}|{{ messages[0].content | tojson(indent=1, sort_keys=true) }}|{{ [] | tojson(indent=4) }}";
+    let expected =
+        "{\"b\": [1, 2.0, 1e+20, true], \"a\": \"é\\\"\\n<\"}|{\n \"a\": \"é\\\"\\n<\",\n \"b\": [\n  1,\n  2.0,\n  1e+20,\n  true\n ]\n}|[]";
+    assert_eq!(rendered(text, messages).unwrap().0, expected);
+}
+
+#[test]
+fn turns_follow_from_prefixes() {
+    let text = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]);
+    let template = template(text).unwrap();
+    let rendered = template.render_by_prefix(&Conversation { messages, ..Conversation::default() }).unwrap();
+    assert_eq!(rendered.spans.iter().map(|span| &rendered.text[span.clone()]).collect::<Vec<_>>(), ["b</>"]);
+    let changing = ChatTemplate::new("{{ messages | length }}{{ messages[0].content }}", &BTreeMap::new(), None).unwrap();
+    let messages = json!([{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]);
+    let error = changing.render_by_prefix(&Conversation { messages, ..Conversation::default() }).unwrap_err();
+    assert!(matches!(error, Error::TemplatePrefix { turn: 0 } | Error::Template { .. }), "{error}");
+}
+
+#[test]
+fn completion_begins_after_the_generation_prompt() {
+    let text = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    let prompt = Conversation { messages: json!([{"role": "user", "content": "a"}]), ..Conversation::default() };
+    let completion = json!([{"role": "assistant", "content": "b"}]);
+    let rendered = template(text).unwrap().render_completion(&prompt, &completion).unwrap();
+    assert_eq!(rendered.spans.iter().map(|span| &rendered.text[span.clone()]).collect::<Vec<_>>(), ["b</>"]);
+    let changing = template("{{ messages | length }}").unwrap();
+    assert!(matches!(changing.render_completion(&prompt, &completion), Err(Error::TemplateCompletion)));
+}
+
+#[test]
+fn generation_block_sees_all_variables_and_keeps_its_own() {
+    let cases = [
+        ("{% set s='hello' %}A{% generation %}{{ s[1:] }}{% endgeneration %}", "Aello"),
+        ("{% set s='hello' %}A{% generation %}{% set s = s ~ 'y' %}{{ s }}{% endgeneration %}{{ s }}", "Ahelloyhello"),
+        ("{% for m in messages %}{%- generation -%}  {{ m.content[loop.index0:] }}{% endgeneration %}\n|{% endfor %}", "ab|d|"),
+        ("{% set ns = namespace(n=1) %}{% generation %}{% set ns.n = 2 %}x{% endgeneration %}{{ ns.n }}", "x2"),
+        ("{% for m in messages %}{% generation %}{% for f in [loop.index] %}{{ f }}{% endfor %}{% endgeneration %}{% endfor %}", "12"),
+    ];
+    for (template, expected) in cases {
+        let messages = json!([{"role": "user", "content": "ab"}, {"role": "user", "content": "cd"}]);
+        assert_eq!(rendered(template, messages).unwrap().0, expected, "{template}");
+    }
+}

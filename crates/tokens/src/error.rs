@@ -1,0 +1,119 @@
+//! Errors of tokenizers and of chat templates.
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("`{path}` has no tokenizer; its files are: {files}")]
+    NoTokenizer { path: String, files: String },
+    #[error("`{path}` has several tokenizers: {files}")]
+    SeveralTokenizers { path: String, files: String },
+    #[error("`{path}` is not a tokenizer of a known type")]
+    UnknownType { path: String },
+    #[error("`{path}` is larger than 1 GiB")]
+    TooLarge { path: String },
+    #[error("`{path}` is not valid UTF-8 at byte {offset}")]
+    NotText { path: String, offset: usize },
+    #[error("`{path}` is not valid JSON: {reason}")]
+    NotJson { path: String, reason: String },
+    #[error("`{path}` is not valid: {problem}")]
+    Invalid { path: String, problem: String },
+    #[error("`{path}` line {line} is not valid: {problem}")]
+    InvalidLine { path: String, line: usize, problem: String },
+    #[error("`{path}` ends or breaks at byte {offset}: {problem}")]
+    Damaged { path: String, offset: usize, problem: &'static str },
+    #[error("`{path}` has id {id} for two tokens, {first:?} and {second:?}")]
+    DuplicateId { path: String, id: u64, first: String, second: String },
+    #[error("`{path}` has rank {rank} on line {line} and on line {first_line}")]
+    DuplicateRank { path: String, rank: u32, line: usize, first_line: usize },
+    #[error("`{path}` has token {token:?} twice, on line {line} too")]
+    DuplicateToken { path: String, token: String, line: usize },
+    #[error("`{path}` has a merge of unknown token {token:?} (merge {merge})")]
+    UnknownMergeToken { path: String, merge: usize, token: String },
+    #[error("`{path}` has a pattern that does not compile, {pattern:?}: {reason}")]
+    Pattern { path: String, pattern: String, reason: String },
+    #[error("`{path}` cannot be used: {what}")]
+    Unsupported { path: String, what: String },
+    #[error("`{path}` does not contain its {}", missing.replace('_', " "))]
+    MissingOption { path: String, missing: &'static str },
+    #[error("`{path}` contains its own {option}")]
+    UnusedOption { path: String, option: &'static str },
+    #[error("special_tokens has id {id} for {token:?}, which is the id of {other:?}")]
+    SpecialTokenId { token: String, id: u32, other: String },
+    #[error("special_tokens has {token:?} with id {id}; a token has text, and an id below 2^24")]
+    SpecialTokenOption { token: String, id: u32 },
+    #[error("pattern is \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not {name:?}")]
+    PatternName { name: String },
+    #[error("pattern does not compile, {pattern:?}: {reason}")]
+    PatternOption { pattern: String, reason: String },
+    #[error("{token:?} is not a token of `{path}`")]
+    UnknownToken { path: String, token: String, similar: Vec<String> },
+    #[error("Id {id} is not in the vocabulary of `{path}`, whose highest is {highest}")]
+    UnknownId { path: String, id: u64, highest: u32 },
+    #[error("Special token {token:?} is in the text at byte {offset}")]
+    SpecialToken { token: String, offset: usize },
+    #[error("The pattern of the tokenizer needs too many steps at byte {offset} of the text: {reason}")]
+    PatternLimit { offset: usize, reason: String },
+    #[error("The text cannot be encoded: {reason}")]
+    NotEncoded { reason: String },
+    #[error("The ids cannot be decoded: {reason}")]
+    NotDecoded { reason: String },
+    #[error("The chat template fails{}: {reason}", at_line(*.line))]
+    Template { line: Option<usize>, reason: String },
+    #[error("The chat template asks for the date, so its tokens would change from day to day")]
+    TemplateDate,
+    #[error("now is a date such as \"2026-01-31\", not {text:?}")]
+    Date { text: String },
+    /// The template works with the text inside of a generation block.
+    #[error("The chat template does not tell what an assistant writes: it changes the text of a generation block")]
+    TemplateSpans,
+    #[error("The template does not render message {turn} as an addition to the text before it, so assistant_spans=\"prefix\" cannot be used")]
+    TemplatePrefix { turn: usize },
+    #[error("The text of the prompt, with a generation prompt, is not the beginning of the text of prompt and completion")]
+    TemplateCompletion,
+    #[error("The chat template has no generation block, so it does not tell what an assistant writes")]
+    TemplateGeneration,
+    #[error("The messages {problem}")]
+    Messages { problem: String },
+    #[error("Message {turn} {problem}")]
+    Message { turn: usize, problem: String },
+    #[error("`{path}` cannot have labels: {what}")]
+    NoOffsets { path: String, what: String },
+    #[error("The tokens of the text cannot be aligned with it at byte {offset}")]
+    NotAligned { offset: usize },
+    #[error("Text {text}: {source}")]
+    InText { text: usize, source: Box<Error> },
+    /// A defect of the engine.
+    #[error("The tokenizer panicked: {message}")]
+    Panicked { message: String },
+}
+
+impl Error {
+    /// What the user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoTokenizer { .. } => Some("a tokenizer is tokenizer.json, tekken.json, a .tiktoken or a .model file".to_owned()),
+            Self::SeveralTokenizers { .. } => Some("pass the path of the file".to_owned()),
+            Self::MissingOption { missing: "pattern", .. } => {
+                Some("pass pattern=\"gpt2\", \"cl100k\", \"o200k\" or the regular expression".to_owned())
+            }
+            Self::MissingOption { .. } => Some("pass special_tokens={\"<|endoftext|>\": id, …}; {} means that there are none".to_owned()),
+            Self::UnusedOption { option, .. } => Some(format!("omit {option}=, which is for .tiktoken files")),
+            Self::UnknownToken { similar, .. } if !similar.is_empty() => Some(format!("similar tokens are {}", quoted(similar))),
+            Self::TemplateDate => Some("pass now=\"2026-01-31\", or another date".to_owned()),
+            Self::TemplateGeneration => Some("assistant_spans=\"prefix\" takes it from the texts of the messages up to each turn".to_owned()),
+            Self::InText { source, .. } => source.hint(),
+            _ => None,
+        }
+    }
+}
+
+fn quoted(tokens: &[String]) -> String {
+    tokens.iter().map(|token| format!("{token:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn at_line(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(" on line {line}"))
+}

@@ -1,0 +1,122 @@
+//! Tokens outside of the model: special ones, and others that are matched before it.
+
+use crate::error::{Error, Result};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Added {
+    pub(crate) content: String,
+    pub(crate) id: u32,
+    /// The id that the engine gives it, and the original library of `tokenizer.json` too.
+    pub(crate) assigned: u32,
+    /// The id in the file.
+    pub(crate) declared: u32,
+    pub(crate) is_special: bool,
+    pub(crate) is_normalized: bool,
+    /// It takes white space with it, or matches whole words only.
+    pub(crate) is_bounded: bool,
+}
+
+impl Added {
+    /// A special token of a format without flags.
+    pub(super) fn special(content: &str, id: u32) -> Self {
+        let content = content.to_owned();
+        Self { content, id, assigned: id, declared: id, is_special: true, is_normalized: false, is_bounded: false }
+    }
+
+    /// As an entry of `added_tokens`.
+    pub(super) fn declaration(&self) -> Value {
+        json!({
+            "id": self.id, "content": self.content, "special": self.is_special, "normalized": self.is_normalized,
+            "single_word": false, "lstrip": false, "rstrip": false,
+        })
+    }
+}
+
+/// The ids that the engine gives to added tokens, which are in the order of their ids: that of the model for a token of the model, else the next one from
+/// the size of the model's vocabulary on.
+pub(super) fn assign(added: &mut [Added], size: usize, known: impl Fn(&str) -> Option<u32>) {
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    let mut next = u32::try_from(size).unwrap_or(u32::MAX);
+    for token in added {
+        token.assigned = match seen.get(&token.content).copied().or_else(|| known(&token.content)) {
+            Some(id) => id,
+            None => {
+                next = next.saturating_add(1);
+                next - 1
+            }
+        };
+        seen.insert(token.content.clone(), token.assigned);
+    }
+}
+
+/// The added tokens of a file, each with the id that it gets.
+///
+/// As in the original library, a token of the model keeps the model's id, and others are numbered from the size of the model's vocabulary on; the id in
+/// the file decides about the order alone.
+pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u32>) -> Result<Vec<Added>> {
+    let Some(entries) = value.get("added_tokens").and_then(Value::as_array) else {
+        return Ok(Vec::new());
+    };
+    let mut declared = Vec::with_capacity(entries.len());
+    for (number, entry) in entries.iter().enumerate() {
+        let content = entry.get("content").and_then(Value::as_str);
+        let content = content.ok_or_else(|| invalid(path, format!("added token {number} has no content")))?;
+        let id = entry.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+        let id = id.ok_or_else(|| invalid(path, format!("added token {content:?} has no id below 2^32")))?;
+        let flag = |name: &str| entry.get(name).and_then(Value::as_bool).unwrap_or(false);
+        let is_bounded = flag("single_word") || flag("lstrip") || flag("rstrip");
+        declared.push((
+            id,
+            content,
+            Added {
+                content: content.to_owned(),
+                id,
+                assigned: id,
+                declared: id,
+                is_special: flag("special"),
+                is_normalized: flag("normalized"),
+                is_bounded,
+            },
+        ));
+    }
+    declared.sort_by_key(|(id, _, _)| *id);
+    for pair in declared.windows(2) {
+        if let [(id, first, _), (next, second, _)] = pair
+            && id == next
+            && first != second
+        {
+            let (first, second) = ((*first).to_owned(), (*second).to_owned());
+            return Err(Error::DuplicateId { path: path.to_owned(), id: u64::from(*id), first, second });
+        }
+    }
+    let mut tokens: Vec<Added> = declared.into_iter().map(|(_, _, added)| added).filter(|added| !added.content.is_empty()).collect();
+    assign(&mut tokens, model.len(), |token| model.get(token).copied());
+    tokens.iter_mut().for_each(|token| token.id = token.assigned);
+    Ok(tokens)
+}
+
+pub(super) fn check(path: &str, added: &[Added], by_id: &[(&str, u32)], known: &HashMap<&str, u32>) -> Result<()> {
+    let mut assigned: HashMap<u32, &str> = HashMap::new();
+    for token in added {
+        let duplicate = |other: &str| Error::DuplicateId {
+            path: path.to_owned(),
+            id: u64::from(token.declared),
+            first: other.to_owned(),
+            second: token.content.clone(),
+        };
+        let declared = by_id.binary_search_by_key(&token.declared, |(_, id)| *id).ok().and_then(|place| by_id.get(place));
+        if let Some((other, _)) = declared.filter(|(other, _)| *other != token.content && !known.contains_key(token.content.as_str())) {
+            return Err(duplicate(other));
+        }
+        if let Some(other) = assigned.insert(token.assigned, &token.content).filter(|other| *other != token.content) {
+            return Err(duplicate(other));
+        }
+    }
+    Ok(())
+}
+
+fn invalid(path: &str, problem: impl Into<String>) -> Error {
+    Error::Invalid { path: path.to_owned(), problem: problem.into() }
+}

@@ -1,0 +1,483 @@
+//! The engine, and the only file that uses the crate `tokenizers`.
+//!
+//! The stages are run here, one after another, rather than by `PipelineTokenizer::encode_into`, for three reasons. Its reader compiles no pattern
+//! outside of the native grammars, and its search stops at a backtracking limit without an error: see [`Splitter`]. It keeps the buffers of the largest
+//! document for good: see [`Scratches`]. And it does not tell where tokens come from: see [`Segment`].
+
+use super::engine::{Cut, Engine, Input, MARKERS, Normalizer, Place, Rewriting, Segment};
+use super::model::Model;
+use super::pattern::{Behavior, Pattern, translated};
+use crate::caught::caught;
+use crate::error::{Error, Result};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use tokenizers::normalizers::metaspace::PrependBehavior;
+use tokenizers::normalizers::replace::ReplacePattern;
+use tokenizers::pipeline::{
+    Model as _, PipelineModel, PipelineModelScratch, PipelineNormalizer, PipelinePatternMatcher as _, PipelinePreTokenizer, PipelineToken,
+    PipelineTokenizer, PreTokenizer as _, PreTokenizerScratch, Span, normalize_all, split_matches,
+};
+use tokenizers::utils::{Grammar, recognize};
+use tokenizers::{Decoder as _, SplitDelimiterBehavior};
+
+pub(crate) struct HuggingFace {
+    tokenizer: PipelineTokenizer,
+    splitter: Splitter,
+    normalizer: Option<Box<dyn Normalizer>>,
+    has_byte_tokens: bool,
+    /// Ids of added tokens that differ from those of the engine, which numbers them itself.
+    renumbered: HashMap<u32, u32>,
+    scratches: Scratches,
+}
+
+impl HuggingFace {
+    pub(crate) fn new(path: &str, model: Model) -> Result<(Self, super::vocabulary::Vocabulary)> {
+        let Model { text, splitter, normalizer, vocabulary, has_byte_tokens, .. } = model;
+        let splitter = splitter.filter(|value| kind(value) != MARKERS || vocabulary.marks_begin_words());
+        let none = || Ok(Splitter::Native(PipelinePreTokenizer::None));
+        caught(|| {
+            let splitter = splitter.as_ref().map_or_else(none, |value| Splitter::new(path, value))?;
+            let read = tokenizers::from_json(&text);
+            drop(text);
+            let tokenizer = read.map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() })?;
+            let renumbered = vocabulary.added().iter().filter(|added| added.id != added.assigned).map(|added| (added.assigned, added.id)).collect();
+            Ok((Self { tokenizer, splitter, normalizer, has_byte_tokens, renumbered, scratches: Scratches::new() }, vocabulary))
+        })
+    }
+
+    /// Rewrites a `tokenizer.json` of an earlier version to what the engine reads.
+    pub(crate) fn canonicalize(path: &str, document: &mut Value) -> Result<()> {
+        caught(|| tokenizers::canonicalize_value(document).map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() }))
+    }
+
+    fn run(&self, input: Input<'_>, scratch: &mut Scratch, out: &mut Vec<u32>, mut trace: Option<&mut Vec<Segment>>) -> Result<()> {
+        let mut from = 0;
+        // Control tokens are not a part of the text.
+        let mut is_first = input.position == 0;
+        while from < input.text.len() {
+            let found = self.next_written(input, from);
+            let (range, id) = found.map_or((input.text.len()..input.text.len(), None), |(range, id)| (range, Some(id)));
+            if let Some(chunk) = input.text.get(from..range.start).filter(|chunk| !chunk.is_empty()) {
+                let place = Place { is_first, is_last: input.is_last && range.start == input.text.len() };
+                self.run_chunk(chunk, from, place, input, scratch, out, trace.as_deref_mut())?;
+                is_first = false;
+            }
+            if let Some(id) = id {
+                self.push_added(id, range.clone(), out, trace.as_deref_mut());
+            }
+            from = range.end;
+        }
+        Ok(())
+    }
+
+    /// The next added token that is matched as written. The normalizer of SentencePiece keeps user-defined pieces itself, and they are found after it.
+    fn next_written(&self, input: Input<'_>, from: usize) -> Option<(Range<usize>, u32)> {
+        let added = self.tokenizer.get_added_vocabulary();
+        let mut from = from;
+        loop {
+            let ((start, end), id) = added.extract_next(input.text.as_bytes(), from, false, !input.special)?;
+            if self.normalizer.is_none() || self.is_special(id) {
+                return Some((start..end, id));
+            }
+            from = end;
+        }
+    }
+
+    /// What is between two added tokens of the input as written. Others are found after normalization.
+    #[expect(clippy::too_many_arguments, reason = "the state of one call")]
+    fn run_chunk(
+        &self,
+        chunk: &str,
+        start: usize,
+        place: Place,
+        input: Input<'_>,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+        mut trace: Option<&mut Vec<Segment>>,
+    ) -> Result<()> {
+        let normalized: Cow<'_, str> = match &self.normalizer {
+            Some(normalizer) => Cow::Owned(normalizer.normalize(chunk, place)),
+            None => normalize_all(self.tokenizer.get_normalizers(), chunk, input.position + start).map_err(not_encoded)?,
+        };
+        let added = self.tokenizer.get_added_vocabulary();
+        let is_engines = self.normalizer.is_none();
+        let whole = start..start + chunk.len();
+        let mut from = 0;
+        while from < normalized.len() {
+            let found = added.extract_next(normalized.as_bytes(), from, is_engines, !is_engines || !input.special);
+            let (range, id) = found.map_or((normalized.len()..normalized.len(), None), |((start, end), id)| (start..end, Some(id)));
+            if let Some(text) = normalized.get(from..range.start).filter(|text| !text.is_empty()) {
+                if let Some(trace) = trace.as_deref_mut() {
+                    trace.push(Segment { text: whole.clone(), normalized: Some(text.to_owned()), first: out.len() });
+                }
+                self.run_model(text, start, scratch, out)?;
+            }
+            if let Some(id) = id {
+                self.push_added(id, whole.clone(), out, trace.as_deref_mut());
+            }
+            from = range.end;
+        }
+        Ok(())
+    }
+
+    fn push_added(&self, id: u32, text: Range<usize>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) {
+        if let Some(trace) = trace {
+            trace.push(Segment { text, normalized: None, first: out.len() });
+        }
+        out.push(self.renumbered.get(&id).copied().unwrap_or(id));
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        let added = self.tokenizer.get_added_vocabulary();
+        added.simple_id_to_token(id).is_some_and(|token| added.is_special_token(&token))
+    }
+
+    /// Whether a special token is found after normalization.
+    fn has_normalized(&self, chunk: &str, start: usize) -> Result<bool> {
+        if self.normalizer.is_some() {
+            return Ok(false);
+        }
+        let added = self.tokenizer.get_added_vocabulary();
+        let normalized = normalize_all(self.tokenizer.get_normalizers(), chunk, start).map_err(not_encoded)?;
+        let mut from = 0;
+        while let Some(((_, end), id)) = added.extract_next(normalized.as_bytes(), from, true, false) {
+            if self.is_special(id) {
+                return Ok(true);
+            }
+            from = end;
+        }
+        Ok(false)
+    }
+
+    fn run_model(&self, text: &str, start: usize, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<()> {
+        if u32::try_from(text.len()).is_err() {
+            return Err(Error::NotEncoded { reason: format!("{} bytes without a place to cut are more than 4 GiB", text.len()) });
+        }
+        let Scratch { model, splitter, spans, tokens } = scratch;
+        spans.clear();
+        tokens.clear();
+        self.splitter.split(text, start, splitter, spans)?;
+        self.tokenizer.get_model().tokenize_spans(text, spans, model, tokens).map_err(not_encoded)?;
+        out.extend_from_slice(PipelineToken::cast_slice(tokens));
+        Ok(())
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape of map_err")]
+fn not_encoded(error: tokenizers::Error) -> Error {
+    Error::NotEncoded { reason: error.to_string() }
+}
+
+impl Engine for HuggingFace {
+    fn encode(&self, input: Input<'_>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) -> Result<()> {
+        caught(|| {
+            let mut scratch = self.scratches.take(self.tokenizer.get_model());
+            let done = self.run(input, &mut scratch, out, trace);
+            self.scratches.put(scratch, input.text.len());
+            done
+        })
+    }
+
+    fn find_special(&self, text: &str) -> Result<Option<Range<usize>>> {
+        let added = self.tokenizer.get_added_vocabulary();
+        caught(|| {
+            let mut from = 0;
+            while let Some(((start, end), id)) = added.extract_next(text.as_bytes(), from, false, false) {
+                if self.is_special(id) {
+                    return Ok(Some(start..end));
+                }
+                if self.has_normalized(text.get(from..start).unwrap_or_default(), from)? {
+                    return Ok(Some(from..start));
+                }
+                from = end;
+            }
+            Ok(self.has_normalized(text.get(from..).unwrap_or_default(), from)?.then_some(from..text.len()))
+        })
+    }
+
+    fn decode(&self, tokens: Vec<String>) -> Result<String> {
+        caught(|| match self.tokenizer.get_decoder() {
+            Some(decoder) => decoder.decode(tokens).map_err(|error| Error::NotDecoded { reason: error.to_string() }),
+            None => Ok(tokens.join(" ")),
+        })
+    }
+
+    fn cut(&self) -> Cut {
+        // Sums of scores depend on where they begin.
+        let has_scores = matches!(self.tokenizer.get_model(), PipelineModel::Unigram(_));
+        let is_split = self.splitter.ends_words();
+        if let Some(normalizer) = &self.normalizer {
+            let is_known = normalizer.is_spacing() && matches!(self.splitter, Splitter::Markers);
+            return if is_known { Cut::BeforeSpace } else { Cut::Never };
+        }
+        match self.tokenizer.get_normalizers() {
+            [] | [PipelineNormalizer::NFC(_) | PipelineNormalizer::Bert(_)] if is_split => Cut::BeforeSpace,
+            [PipelineNormalizer::Metaspace(metaspace)] if !metaspace.drop_whitespace() && (!has_scores || self.splitter.ends_at_marker()) => {
+                match metaspace.prepend() {
+                    PrependBehavior::Always => Cut::DropSpace,
+                    PrependBehavior::First | PrependBehavior::Never => Cut::BeforeSpace,
+                }
+            }
+            [PipelineNormalizer::Prepend(_), PipelineNormalizer::Replace(_)] if matches!(self.splitter, Splitter::Markers) => Cut::DropSpace,
+            _ => Cut::Never,
+        }
+    }
+
+    fn rewriting(&self) -> std::result::Result<Rewriting, String> {
+        if let PipelineModel::WordPiece(_) | PipelineModel::WordLevel(_) = self.tokenizer.get_model() {
+            return Err("its model has tokens that differ from the text they stand for".to_owned());
+        }
+        if let Some(normalizer) = &self.normalizer {
+            return if normalizer.is_spacing() { Ok(Rewriting::Markers) } else { Err("its normalizer changes characters or white space".to_owned()) };
+        }
+        if !self.splitter.keeps_all() {
+            return Err("its pre-tokenizer drops text".to_owned());
+        }
+        let is_replacement = |replace: &tokenizers::normalizers::replace::Replace| {
+            matches!(replace.pattern(), ReplacePattern::String(space) if space == " ") && replace.content == "\u{2581}"
+        };
+        let mut rewriting = Rewriting::None;
+        for normalizer in self.tokenizer.get_normalizers() {
+            rewriting = match (normalizer, rewriting) {
+                (PipelineNormalizer::Prepend(prepend), Rewriting::None | Rewriting::Markers) if prepend.prepend == "\u{2581}" => Rewriting::Markers,
+                (PipelineNormalizer::Replace(replace), Rewriting::None | Rewriting::Markers) if is_replacement(replace) => Rewriting::Markers,
+                (PipelineNormalizer::Metaspace(metaspace), Rewriting::None)
+                    if !metaspace.drop_whitespace() && metaspace.delimiter() == '\u{2581}' =>
+                {
+                    Rewriting::Markers
+                }
+                (PipelineNormalizer::NFC(_), Rewriting::None) => Rewriting::Nfc,
+                (other, _) => {
+                    let name = format!("{other:?}");
+                    return Err(format!("its normalizer {} changes the text", name.split(['(', ' ']).next().unwrap_or_default()));
+                }
+            };
+        }
+        Ok(rewriting)
+    }
+
+    fn has_byte_tokens(&self) -> bool {
+        self.has_byte_tokens
+    }
+
+    fn uses_marker(&self) -> bool {
+        self.normalizer.is_some()
+            || matches!(self.tokenizer.get_normalizers(), [PipelineNormalizer::Metaspace(_) | PipelineNormalizer::Prepend(_), ..])
+    }
+}
+
+/// Cuts text into the pieces that the model sees.
+enum Splitter {
+    Native(PipelinePreTokenizer),
+    Pattern(Pattern),
+    Markers,
+    Sequence(Vec<Splitter>),
+}
+
+impl Splitter {
+    fn new(path: &str, value: &Value) -> Result<Self> {
+        if kind(value) == MARKERS {
+            return Ok(Self::Markers);
+        }
+        let members = value.get("pretokenizers").and_then(Value::as_array).filter(|_| kind(value) == "Sequence");
+        let Some(members) = members else {
+            return match Self::pattern(path, value)? {
+                Some(pattern) => Ok(Self::Pattern(pattern)),
+                None => Self::native(path, value).map(Self::Native),
+            };
+        };
+        // The engine knows one composition of three patterns, and looks at no fourth member.
+        if members.len() == 3
+            && let Ok(PipelinePreTokenizer::Sequence(sequence)) = Self::native(path, value)
+            && sequence.is_deepseek()
+        {
+            return Ok(Self::Native(PipelinePreTokenizer::Sequence(sequence)));
+        }
+        let members = members.iter().map(|member| Self::new(path, member)).collect::<Result<Vec<_>>>()?;
+        Ok(Self::Sequence(members))
+    }
+
+    /// A pattern that the engine has no grammar for.
+    fn pattern(path: &str, value: &Value) -> Result<Option<Pattern>> {
+        let Some(pattern) = value.pointer("/pattern/Regex").and_then(Value::as_str).filter(|_| kind(value) == "Split") else {
+            return Ok(None);
+        };
+        let is_inverted = value.get("invert").and_then(Value::as_bool).unwrap_or(false);
+        let behavior = match value.get("behavior").and_then(Value::as_str).unwrap_or("Isolated") {
+            "Removed" => Behavior::Removed,
+            "Isolated" => Behavior::Isolated,
+            "MergedWithPrevious" => Behavior::MergedWithPrevious,
+            "MergedWithNext" => Behavior::MergedWithNext,
+            "Contiguous" => Behavior::Contiguous,
+            other => return Err(Error::Unsupported { path: path.to_owned(), what: format!("its pre-tokenizer has the unknown behavior {other:?}") }),
+        };
+        let covers = matches!((behavior, is_inverted), (Behavior::Isolated, false) | (Behavior::Removed, true));
+        if covers && has_grammar(pattern) {
+            return Ok(None);
+        }
+        // Of ranks, whose original library is written in Rust.
+        let is_rust = value.get("dialect").and_then(Value::as_str) == Some("rust");
+        let rust = if is_rust { Cow::Borrowed(pattern) } else { Cow::Owned(translated(pattern)) };
+        Pattern::new(&rust, behavior, is_inverted).map(Some).map_err(|reason| Error::Pattern {
+            path: path.to_owned(),
+            pattern: pattern.to_owned(),
+            reason,
+        })
+    }
+
+    /// The engine reads whole documents only.
+    fn native(path: &str, value: &Value) -> Result<PipelinePreTokenizer> {
+        let model = serde_json::json!({"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"});
+        let document = serde_json::json!({"version": "2.0", "model": model, "pre_tokenizer": value});
+        let read = tokenizers::from_json(&document.to_string());
+        let read = read.map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() })?;
+        Ok(read.get_pre_tokenizer().clone())
+    }
+
+    /// Whether a word ends between a letter and a single space before a letter.
+    fn ends_words(&self) -> bool {
+        match self {
+            Self::Native(PipelinePreTokenizer::Split(split)) => split.grammar().is_some(),
+            Self::Native(PipelinePreTokenizer::Sequence(sequence)) => sequence.is_deepseek(),
+            Self::Native(PipelinePreTokenizer::Bert(_) | PipelinePreTokenizer::Whitespace(_) | PipelinePreTokenizer::WhitespaceSplit(_)) => true,
+            Self::Sequence(members) => members.first().is_some_and(Self::ends_words),
+            Self::Native(_) | Self::Pattern(_) | Self::Markers => false,
+        }
+    }
+
+    /// Whether all text is in a word.
+    fn keeps_all(&self) -> bool {
+        match self {
+            Self::Native(PipelinePreTokenizer::None) | Self::Markers => true,
+            Self::Native(PipelinePreTokenizer::Split(split)) => split.grammar().is_some() || split.behavior != SplitDelimiterBehavior::Removed,
+            Self::Native(PipelinePreTokenizer::Sequence(sequence)) => sequence.is_deepseek(),
+            Self::Native(PipelinePreTokenizer::Digits(_)) => true,
+            Self::Native(PipelinePreTokenizer::Punctuation(_)) => true,
+            Self::Native(_) => false,
+            Self::Pattern(pattern) => pattern.behavior() != Behavior::Removed,
+            Self::Sequence(members) => members.iter().all(Self::keeps_all),
+        }
+    }
+
+    /// Whether a word ends before each space marker.
+    fn ends_at_marker(&self) -> bool {
+        matches!(self, Self::Native(PipelinePreTokenizer::Split(split)) if split.grammar().is_none())
+    }
+
+    fn split(&self, text: &str, start: usize, scratch: &mut PreTokenizerScratch, out: &mut Vec<Span>) -> Result<()> {
+        match self {
+            Self::Native(native) => native.pre_tokenize(text, scratch, out).map_err(not_encoded),
+            Self::Pattern(pattern) => {
+                split_matches(out, pattern.matches(text, start)?, behavior(pattern.behavior()));
+                Ok(())
+            }
+            Self::Markers => {
+                split_markers(text, out);
+                Ok(())
+            }
+            Self::Sequence(members) => {
+                let mut spans = vec![span(0, text.len())];
+                for member in members {
+                    let mut next = Vec::with_capacity(spans.len());
+                    for span in &spans {
+                        let first = next.len();
+                        let range = span.range();
+                        member.split(text.get(range.clone()).unwrap_or_default(), start + range.start, scratch, &mut next)?;
+                        for inner in next.iter_mut().skip(first) {
+                            inner.start += span.start;
+                            inner.end += span.start;
+                        }
+                    }
+                    spans = next;
+                }
+                out.append(&mut spans);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn split_markers(text: &str, out: &mut Vec<Span>) {
+    let mut start = 0;
+    let mut end = 0;
+    for (place, marker) in text.match_indices('\u{2581}') {
+        if place > end {
+            out.push(span(start, place));
+            start = place;
+        }
+        end = place + marker.len();
+    }
+    if start < text.len() {
+        out.push(span(start, text.len()));
+    }
+}
+
+/// Callers have checked that the text is shorter than 4 GiB.
+fn span(start: usize, end: usize) -> Span {
+    let short = |place| u32::try_from(place).unwrap_or(u32::MAX);
+    Span { start: short(start), end: short(end) }
+}
+
+fn kind(value: &Value) -> &str {
+    value.get("type").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The engine takes any number of digits for the cl100k family, but has grammars for groups of one and of three alone.
+fn has_grammar(pattern: &str) -> bool {
+    !matches!(recognize(pattern), None | Some(Grammar::Cl100k { digit_cap: 0 | 2 | 4.. }))
+}
+
+fn behavior(behavior: Behavior) -> SplitDelimiterBehavior {
+    match behavior {
+        Behavior::Removed => SplitDelimiterBehavior::Removed,
+        Behavior::Isolated => SplitDelimiterBehavior::Isolated,
+        Behavior::MergedWithPrevious => SplitDelimiterBehavior::MergedWithPrevious,
+        Behavior::MergedWithNext => SplitDelimiterBehavior::MergedWithNext,
+        Behavior::Contiguous => SplitDelimiterBehavior::Contiguous,
+    }
+}
+
+/// Buffers of one call.
+struct Scratch {
+    model: PipelineModelScratch,
+    splitter: PreTokenizerScratch,
+    spans: Vec<Span>,
+    tokens: Vec<PipelineToken>,
+}
+
+/// Buffers of earlier calls. No lock is waited for, so a child that was forked during a call does not hang.
+struct Scratches(Vec<Mutex<Option<Scratch>>>);
+
+const SCRATCHES: usize = 64;
+
+/// The buffers of a longer text are given back to the system.
+const LARGEST_KEPT_TEXT: usize = 2 << 20;
+
+impl Scratches {
+    fn new() -> Self {
+        Self((0..SCRATCHES).map(|_| Mutex::new(None)).collect())
+    }
+
+    fn take(&self, model: &PipelineModel) -> Scratch {
+        let kept = self.0.iter().find_map(|slot| slot.try_lock().ok()?.take());
+        kept.unwrap_or_else(|| Scratch {
+            model: model.init_scratch(),
+            splitter: PreTokenizerScratch::default(),
+            spans: Vec::new(),
+            tokens: Vec::new(),
+        })
+    }
+
+    fn put(&self, scratch: Scratch, text_bytes: usize) {
+        if text_bytes > LARGEST_KEPT_TEXT {
+            return;
+        }
+        let free = self.0.iter().find_map(|slot| slot.try_lock().ok().filter(|held| held.is_none()));
+        if let Some(mut slot) = free {
+            *slot = Some(scratch);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `tokenizer.json`: what it must keep to, beyond what the engine checks.
+
+use super::engine::MARKERS;
+use super::hugging_face::HuggingFace;
+use super::model::{Model, Template};
+use super::vocabulary::Vocabulary;
+use crate::error::{Error, Result};
+use serde_json::{Map, Value, json};
+
+/// A `tokenizer.json` in the form that the engine reads.
+pub(crate) struct Document {
+    pub(crate) model: Model,
+    /// Truncation and padding, which are not applied.
+    pub(crate) ignored: Vec<String>,
+    /// Tokens by role, such as `eos_token`.
+    pub(crate) roles: Vec<(String, String)>,
+}
+
+pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Value> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path: path.to_owned(), offset: error.valid_up_to() })?;
+    serde_json::from_str(text).map_err(|error| Error::NotJson { path: path.to_owned(), reason: error.to_string() })
+}
+
+impl Document {
+    pub(crate) fn new(path: &str, mut value: Value) -> Result<Self> {
+        let Some(root) = value.as_object_mut().filter(|root| root.get("model").is_some_and(Value::is_object)) else {
+            return Err(Error::UnknownType { path: path.to_owned() });
+        };
+        let ignored = ["truncation", "padding"]
+            .into_iter()
+            .filter_map(|key| root.remove(key).filter(|settings| !settings.is_null()).map(|settings| format!("{key} {settings}")))
+            .collect();
+        HuggingFace::canonicalize(path, &mut value)?;
+        let vocabulary = Vocabulary::read(path, &value)?;
+        check_unknown(path, &value, &vocabulary)?;
+        check_merges(path, &value, &vocabulary)?;
+        check_replacements(path, value.get("normalizer"))?;
+        let template = template(value.get("post_processor"));
+        let roles = value.get("role_to_token").and_then(Value::as_object).map_or_else(Vec::new, roles);
+        let splitter = value.get_mut("pre_tokenizer").map(Value::take).filter(|splitter| !splitter.is_null());
+        let splitter = splitter.or_else(|| marks_spaces(&value).then(|| json!({"type": MARKERS})));
+        let has_byte_tokens = value.pointer("/model/byte_fallback").and_then(Value::as_bool).unwrap_or(false);
+        let model = Model { text: value.to_string(), splitter, normalizer: None, has_byte_tokens, vocabulary, template };
+        Ok(Self { model, ignored, roles })
+    }
+}
+
+/// A BPE model with spaces as markers, and one before the text, whose pieces the engine would otherwise merge as one word.
+fn marks_spaces(value: &Value) -> bool {
+    let normalizer = |place: usize, key: &str| value.pointer(&format!("/normalizer/normalizers/{place}{key}")).and_then(Value::as_str);
+    let is_pair = value.pointer("/normalizer/normalizers").and_then(Value::as_array).is_some_and(|members| members.len() == 2);
+    let prepends = normalizer(0, "/type") == Some("Prepend") && normalizer(0, "/prepend") == Some("\u{2581}");
+    let replaces =
+        normalizer(1, "/type") == Some("Replace") && normalizer(1, "/pattern/String") == Some(" ") && normalizer(1, "/content") == Some("\u{2581}");
+    is_pair && prepends && replaces && value.pointer("/model/type").and_then(Value::as_str) == Some("BPE")
+}
+
+fn roles(roles: &Map<String, Value>) -> Vec<(String, String)> {
+    roles.iter().filter_map(|(role, token)| Some((role.clone(), token.as_str()?.to_owned()))).collect()
+}
+
+fn invalid(path: &str, problem: impl Into<String>) -> Error {
+    Error::Invalid { path: path.to_owned(), problem: problem.into() }
+}
+
+/// A model without an unknown token fails at the first text that needs it.
+fn check_unknown(path: &str, value: &Value, vocabulary: &Vocabulary) -> Result<()> {
+    let model = &value["model"];
+    match model.get("type").and_then(Value::as_str) {
+        Some(kind @ ("WordPiece" | "WordLevel")) => {
+            let token = model.get("unk_token").and_then(Value::as_str).unwrap_or_default();
+            if vocabulary.model_id(token).is_none() {
+                return Err(invalid(path, format!("the {kind} model has no token {token:?}, its unknown token")));
+            }
+        }
+        Some("Unigram") => {
+            let size = model.get("vocab").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+            if model.get("unk_id").and_then(Value::as_u64).is_none_or(|id| id >= size) {
+                return Err(invalid(path, "the Unigram model has no unknown token"));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn check_merges(path: &str, value: &Value, vocabulary: &Vocabulary) -> Result<()> {
+    let model = &value["model"];
+    let Some(merges) = model.get("merges").and_then(Value::as_array) else {
+        return Ok(());
+    };
+    let prefix = model.get("continuing_subword_prefix").and_then(Value::as_str).unwrap_or_default();
+    let mut joined = String::new();
+    for (number, merge) in merges.iter().enumerate() {
+        let (Some(left), Some(right)) = (merge.get(0).and_then(Value::as_str), merge.get(1).and_then(Value::as_str)) else {
+            return Err(invalid(path, format!("merge {number} is not a pair of tokens")));
+        };
+        let Some(tail) = right.get(prefix.len()..) else {
+            return Err(invalid(path, format!("merge {number} has {right:?}, which is shorter than the prefix {prefix:?}")));
+        };
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(tail);
+        if let Some(token) = [left, right, &joined].into_iter().find(|token| vocabulary.model_id(token).is_none()) {
+            return Err(Error::UnknownMergeToken { path: path.to_owned(), merge: number, token: token.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// The engine's search for a replaced pattern ends at a backtracking limit without an error; plain regular expressions have no such limit.
+fn check_replacements(path: &str, normalizer: Option<&Value>) -> Result<()> {
+    let Some(normalizer) = normalizer else {
+        return Ok(());
+    };
+    if let Some(members) = normalizer.get("normalizers").and_then(Value::as_array) {
+        return members.iter().try_for_each(|member| check_replacements(path, Some(member)));
+    }
+    match normalizer.pointer("/pattern/Regex").and_then(Value::as_str) {
+        Some(pattern) => match regex_syntax::parse(pattern) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::Pattern { path: path.to_owned(), pattern: pattern.to_owned(), reason: error.to_string() }),
+        },
+        None => Ok(()),
+    }
+}
+
+/// `single` of the canonical form: runs of ids around the text.
+fn template(processor: Option<&Value>) -> Template {
+    let mut template = Template::default();
+    let mut is_after = false;
+    let pieces = processor.and_then(|processor| processor.get("single")).and_then(Value::as_array);
+    for piece in pieces.into_iter().flatten() {
+        is_after |= piece.get("seq").is_some();
+        let ids = piece.get("ids").and_then(Value::as_array).into_iter().flatten();
+        let ids = ids.filter_map(|id| u32::try_from(id.as_u64()?).ok());
+        if is_after { template.suffix.extend(ids) } else { template.prefix.extend(ids) }
+    }
+    template
+}

@@ -1,0 +1,25 @@
+//! What every format becomes.
+
+use super::engine::Normalizer;
+use super::vocabulary::Vocabulary;
+use serde_json::Value;
+
+pub(crate) struct Model {
+    /// A canonical `tokenizer.json` without pre-tokenizer, truncation and padding.
+    pub(crate) text: String,
+    /// The pre-tokenizer.
+    pub(crate) splitter: Option<Value>,
+    /// In place of the normalizer of `text`.
+    pub(crate) normalizer: Option<Box<dyn Normalizer>>,
+    /// Whether unknown characters become tokens of their bytes.
+    pub(crate) has_byte_tokens: bool,
+    pub(crate) vocabulary: Vocabulary,
+    pub(crate) template: Template,
+}
+
+/// The ids that the file's post-processor adds around a text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Template {
+    pub(crate) prefix: Vec<u32>,
+    pub(crate) suffix: Vec<u32>,
+}

@@ -1,0 +1,239 @@
+//! Small tokenizers, whole and damaged.
+
+use super::{Options, PIECE_BYTES, Sources, SpecialInText, Tokenizer};
+use crate::error::{Error, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A byte-level BPE: all bytes, and the merges of "ab", "abc" and " a".
+fn byte_level() -> Value {
+    let mut vocabulary = serde_json::Map::new();
+    for (byte, id) in (0..=u8::MAX).zip(0_u32..) {
+        vocabulary.insert(super::bytes::spelled(&[byte]), id.into());
+    }
+    for (token, id) in [("ab", 256), ("abc", 257), ("Ġa", 258)] {
+        vocabulary.insert(token.to_owned(), id.into());
+    }
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null, "decoder": {"type": "ByteLevel"},
+        "added_tokens": [flags("<eos>", 259, true), flags("tool", 260, false)],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": ["a b", "ab c", "Ġ a"]},
+    })
+}
+
+/// Damages a document.
+type Change = fn(&mut Value);
+
+fn flags(content: &str, id: u32, is_special: bool) -> Value {
+    json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": is_special})
+}
+
+fn opened(document: &Value) -> Result<Tokenizer> {
+    Tokenizer::new(&Sources::file("tokenizer.json", document.to_string().into_bytes()), &Options::default())
+}
+
+fn encoded(tokenizer: &Tokenizer, text: &str, special: SpecialInText) -> Result<Vec<u32>> {
+    let mut ids = Vec::new();
+    tokenizer.encode_into(text, special, &mut ids).map(|()| ids)
+}
+
+fn refusal(change: impl FnOnce(&mut Value)) -> String {
+    let mut document = byte_level();
+    change(&mut document);
+    opened(&document).err().map_or_else(|| "no error".to_owned(), |error| error.to_string())
+}
+
+#[test]
+fn special_token_in_text_is_text_an_id_or_an_error() {
+    let tokenizer = opened(&byte_level()).unwrap();
+    assert!(!encoded(&tokenizer, "a<eos>b", SpecialInText::Text).unwrap().contains(&259));
+    assert_eq!(encoded(&tokenizer, "a<eos>b", SpecialInText::Id).unwrap(), [97, 259, 98]);
+    let error = encoded(&tokenizer, "a<eos>b", SpecialInText::Error).unwrap_err();
+    assert_eq!(error.to_string(), "Special token \"<eos>\" is in the text at byte 1");
+    assert_eq!(encoded(&tokenizer, "abtool", SpecialInText::Text).unwrap(), [256, 260]);
+    assert!(encoded(&tokenizer, "", SpecialInText::Id).unwrap().is_empty());
+}
+
+#[test]
+fn ids_become_text_and_unknown_ids_are_an_error() {
+    let tokenizer = opened(&byte_level()).unwrap();
+    assert_eq!(tokenizer.decode(&[257, 258, 259]).unwrap(), "abc a<eos>");
+    assert_eq!(tokenizer.decode(&[0xc3]).unwrap(), "\u{fffd}");
+    assert_eq!(tokenizer.decode(&[261]).unwrap_err().to_string(), "Id 261 is not in the vocabulary of `tokenizer.json`, whose highest is 260");
+    assert_eq!(
+        (tokenizer.vocab_size(), tokenizer.token_id(" a"), tokenizer.token_id("<eos>"), tokenizer.token(258)),
+        (261, Some(258), Some(259), Some("Ġa"))
+    );
+    assert_eq!(tokenizer.required_id("<EOS>").unwrap_err().hint().unwrap(), "similar tokens are \"<eos>\"");
+}
+
+#[test]
+fn fingerprint_survives_a_new_order_and_not_a_lost_merge() {
+    let fingerprint = |document: &Value| opened(document).unwrap().fingerprint().to_owned();
+    let known = fingerprint(&byte_level());
+    let mut other = byte_level();
+    let root = other.as_object_mut().unwrap();
+    let mut entries: Vec<_> = root.clone().into_iter().collect();
+    entries.reverse();
+    *root = entries.into_iter().collect();
+    root.insert("version".to_owned(), json!("2.0"));
+    root.insert("truncation".to_owned(), json!({"max_length": 16, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}));
+    assert_eq!(fingerprint(&other), known);
+    assert_eq!(opened(&other).unwrap().ignored().len(), 1);
+    other["model"]["merges"].as_array_mut().unwrap().pop();
+    assert_ne!(fingerprint(&other), known);
+    assert_eq!(known.len(), 32);
+}
+
+#[test]
+fn invalid_file_is_refused_when_it_is_opened() {
+    let open = |bytes: &[u8]| Tokenizer::new(&Sources::file("tokenizer.json", bytes.to_vec()), &Options::default());
+    assert!(matches!(open(b"{\"model\": "), Err(Error::NotJson { .. })));
+    assert!(matches!(open(b"\xff"), Err(Error::NotText { offset: 0, .. })));
+    assert!(matches!(open(b"{}"), Err(Error::UnknownType { .. })));
+    let path = "`tokenizer.json`";
+    let cases: [(Change, &str); 8] = [
+        (|document| document["model"]["dropout"] = json!(0.1), "cannot be used: BPE models with dropout not supported yet"),
+        (
+            |document| document["pre_tokenizer"]["add_prefix_space"] = json!(true),
+            "cannot be used: a `ByteLevel` pre-tokenizer with `add_prefix_space: true` is not supported",
+        ),
+        (|document| document["model"]["merges"][2] = json!("Ġ z"), "has a merge of unknown token \"Ġz\" (merge 2)"),
+        (|document| document["model"]["vocab"]["ab"] = json!(97), "has id 97 for two tokens, \"a\" and \"ab\""),
+        (|document| document["added_tokens"][1]["id"] = json!(259), "has id 259 for two tokens, \"<eos>\" and \"tool\""),
+        (|document| document["model"]["vocab"]["ab"] = json!(1 << 30), "is not valid: token \"ab\" has no id from 0 to 16777215"),
+        (
+            |document| document["pre_tokenizer"] = json!({"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": false}),
+            "has a pattern that does not compile, \"(a\": ",
+        ),
+        (|document| document["pre_tokenizer"] = json!({"type": "Nonsense"}), "cannot be used: "),
+    ];
+    for (change, expected) in cases {
+        let found = refusal(change);
+        assert!(found.starts_with(&format!("{path} {expected}")), "{found}");
+    }
+    let mut lacking = byte_level();
+    lacking["model"]["vocab"].as_object_mut().unwrap().remove("q");
+    assert!(opened(&lacking).is_err_and(|error| error.to_string().contains("no token for bytes 0x71")));
+}
+
+#[test]
+fn every_truncation_of_a_file_is_an_error() {
+    let whole = byte_level().to_string().into_bytes();
+    for end in (0..whole.len()).step_by(97) {
+        let sources = Sources::file("tokenizer.json", whole[..end].to_vec());
+        assert!(Tokenizer::new(&sources, &Options::default()).is_err(), "{end} bytes");
+    }
+}
+
+#[test]
+fn pattern_without_a_grammar_is_applied_and_its_limit_is_an_error() {
+    let mut document = byte_level();
+    document["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": "(?=b)"}, "behavior": "Isolated", "invert": false},
+        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+    ]});
+    assert_eq!(encoded(&opened(&document).unwrap(), "abc", SpecialInText::Text).unwrap(), [97, 98, 99]);
+    document["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!("(?:(x+x+)+)(?=y)(?<=x)");
+    let error = encoded(&opened(&document).unwrap(), &"x".repeat(200), SpecialInText::Text).unwrap_err();
+    assert!(matches!(error, Error::PatternLimit { .. }), "{error}");
+}
+
+#[test]
+fn word_characters_of_a_pattern_are_those_of_oniguruma() {
+    let mut document = byte_level();
+    document["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": "[\\w]+|\\W"}, "behavior": "Isolated", "invert": false},
+        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+    ]});
+    document["model"]["vocab"]["Â½a"] = json!(261);
+    document["model"]["vocab"]["Â½"] = json!(262);
+    document["model"]["merges"] = json!(["Â ½", "Â½ a"]);
+    document["added_tokens"] = json!([]);
+    assert_eq!(encoded(&opened(&document).unwrap(), "½a", SpecialInText::Text).unwrap(), [261]);
+}
+
+#[test]
+fn digits_in_groups_of_two_are_not_taken_for_groups_of_three() {
+    let mut document = byte_level();
+    let pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    document["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
+        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+    ]});
+    document["model"]["vocab"]["12"] = json!(261);
+    document["model"]["vocab"]["34"] = json!(262);
+    document["model"]["vocab"]["23"] = json!(263);
+    document["model"]["merges"] = json!(["2 3", "1 2", "3 4"]);
+    document["added_tokens"] = json!([]);
+    assert_eq!(encoded(&opened(&document).unwrap(), "1234", SpecialInText::Text).unwrap(), [261, 262]);
+}
+
+#[test]
+fn pieces_of_a_long_text_have_the_ids_of_the_whole() {
+    let tokenizer = opened(&byte_level()).unwrap();
+    let text = "abc ab, a1 b  abc\nab <eos> tool ab's ".repeat(70_000);
+    let pieces = tokenizer.pieces(&text);
+    assert!(pieces.len() > 2 && pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+    let whole = {
+        let mut ids = Vec::new();
+        tokenizer.encode_traced(&text, SpecialInText::Id, &mut ids, &mut Vec::new()).unwrap();
+        ids
+    };
+    assert_eq!(encoded(&tokenizer, &text, SpecialInText::Id).unwrap(), whole);
+    let mut threaded = Vec::new();
+    tokenizer.encode_long(&text, SpecialInText::Id, 4, &mut threaded).unwrap();
+    assert_eq!(threaded, whole);
+    let texts = [text.as_str(), "", "abc"];
+    let batch = tokenizer.encode_batch(&texts, SpecialInText::Id, 3).unwrap();
+    assert_eq!(batch, [whole, Vec::new(), vec![257]]);
+    let error = tokenizer.encode_batch(&["a", "<eos>"], SpecialInText::Error, 1).unwrap_err();
+    assert_eq!(error.to_string(), "Text 1: Special token \"<eos>\" is in the text at byte 0");
+}
+
+fn ranks(lines: &str, pattern: Option<&str>, special: Option<&[(&str, u32)]>) -> Result<Tokenizer> {
+    let special_tokens = special.map(|special| special.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect::<BTreeMap<_, _>>());
+    let options = Options { pattern: pattern.map(str::to_owned), special_tokens };
+    Tokenizer::new(&Sources::file("a.tiktoken", lines.as_bytes().to_vec()), &options)
+}
+
+fn all_bytes() -> String {
+    use base64::Engine as _;
+    let line = |rank: u32| format!("{} {rank}\n", base64::prelude::BASE64_STANDARD.encode([u8::try_from(rank).unwrap()]));
+    (0..256).map(line).collect()
+}
+
+#[test]
+fn ranks_need_a_pattern_and_special_tokens() {
+    let lines = format!("{}YWI= 256\n", all_bytes());
+    let tokenizer = ranks(&lines, Some("gpt2"), Some(&[("<|end|>", 300)])).unwrap();
+    assert_eq!(encoded(&tokenizer, "ab<|end|>", SpecialInText::Id).unwrap(), [256, 300]);
+    assert_eq!(tokenizer.decode(&[256, 300]).unwrap(), "ab<|end|>");
+    let message = |tokenizer: Result<Tokenizer>| tokenizer.err().map_or_else(|| "no error".to_owned(), |error| error.to_string());
+    assert_eq!(message(ranks(&lines, None, Some(&[]))), "`a.tiktoken` does not contain its pattern");
+    assert_eq!(message(ranks(&lines, Some("o200k"), None)), "`a.tiktoken` does not contain its special tokens");
+    assert_eq!(message(ranks(&lines, Some("p50k"), Some(&[]))), "pattern is \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not \"p50k\"");
+    assert_eq!(message(ranks(&lines, Some("gpt2"), Some(&[("x", 256)]))), "special_tokens has id 256 for \"x\", which is the id of \"ab\"");
+    let cases = [
+        ("!!! 257\n", "`a.tiktoken` line 258 is not valid: its token is not base64: "),
+        ("YWJj 256\n", "`a.tiktoken` has rank 256 on line 258 and on line 257"),
+        ("YWI= 257\n", "`a.tiktoken` has token \"ab\" twice, on line 258 too"),
+        ("YWJj\n", "`a.tiktoken` line 258 is not valid: it is not a token in base64 and a rank"),
+        ("YWJj -1\n", "`a.tiktoken` line 258 is not valid: its rank is not a number from 0 to 16777215"),
+    ];
+    for (line, expected) in cases {
+        let found = message(ranks(&format!("{lines}{line}"), Some("gpt2"), Some(&[])));
+        assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[test]
+fn labels_are_the_tokens_that_overlap_a_span() {
+    let tokenizer = opened(&byte_level()).unwrap();
+    let mut ids = Vec::new();
+    let mut labelled = Vec::new();
+    tokenizer.encode_labelled("abc a<eos>é", &[2..4, 10..11], SpecialInText::Id, &mut ids, &mut labelled).unwrap();
+    assert_eq!(ids, [257, 258, 259, 0xc3, 0xa9]);
+    assert_eq!(labelled, [true, true, false, true, false]);
+}
