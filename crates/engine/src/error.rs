@@ -1,20 +1,17 @@
-//! Why the engine stopped, apart from the errors of the work itself.
+//! Why the engine stopped, apart from errors of the work itself.
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The caller asked to stop, or walked away.
+    /// The caller stopped the run, or dropped it.
     #[error("Cancelled")]
     Cancelled,
-    /// The work panicked; the pool goes on.
+    /// The work panicked; the pool continues.
     #[error("Split {split} panicked: {message}")]
     Panicked { split: usize, message: String },
-    /// The operating system gave no thread.
+    /// The operating system provided no thread.
     #[error("Failed to start a thread")]
-    Spawn {
-        #[source]
-        source: std::io::Error,
-    },
+    Spawn { source: std::io::Error },
 }

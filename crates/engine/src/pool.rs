@@ -1,24 +1,25 @@
-//! One pool of plain threads a process, made at first use.
+//! One pool of plain threads per process, created on first use.
 //!
-//! A forked child inherits the pool's memory and none of its threads: work sent there would wait for ever (rayon's global pool does, see
-//! huggingface/tokenizers#187). So the pool remembers the process that made it, and a child makes its own; no lock that a thread of the parent may have
-//! held at the fork is ever waited for.
+//! A forked child inherits the pool's memory but none of its threads: work sent there would wait forever (as in rayon's global pool, see
+//! huggingface/tokenizers#187). So the pool stores the id of its process, and a child creates its own; a lock that a thread of the parent may have
+//! held at the fork is never waited for.
 
 use crate::{Error, Result};
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The lock is held for microseconds; half a second means for ever.
+/// The lock is held for microseconds; after half a second it will never be released.
 const LOCK_ATTEMPTS: usize = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 static POOL: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 
-/// Threads that take jobs in the order of their arrival.
+/// Threads that take jobs in order of arrival.
 #[derive(Debug)]
 pub struct Pool {
     process: u32,
@@ -27,7 +28,7 @@ pub struct Pool {
     load: Arc<Mutex<Load>>,
 }
 
-/// A job may wait for its consumer, and the consumer for another job: so each job that is queued or running has a thread of its own.
+/// A job may wait for its consumer, and the consumer for another job, so each queued or running job has a separate thread.
 #[derive(Debug, Default)]
 struct Load {
     jobs: usize,
@@ -56,7 +57,8 @@ impl Pool {
             std::mem::forget(pool.replace(Arc::clone(&fresh)));
             return fresh;
         }
-        // Whoever holds the lock for so long was forked away: it will never be released in this process. A pool of its own serves the caller as well.
+        // The holder of the lock does not exist in this forked process, so the lock will never be released. A separate pool serves the caller as
+        // well.
         Arc::new(Self::new(process))
     }
 
@@ -65,10 +67,10 @@ impl Pool {
         Self { process, jobs, waiting, load: Arc::default() }
     }
 
-    /// Queues `job`. A job must not panic; [`crate::run_in_order`] sees to that.
+    /// Queues `job`. A job must not panic; [`crate::run_in_order`] ensures that.
     ///
     /// # Errors
-    /// [`Error::Spawn`] when the system gives no thread.
+    /// [`Error::Spawn`] if the system provides no thread.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
         let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
         if load.threads <= load.jobs {
@@ -81,19 +83,30 @@ impl Pool {
         }
         load.jobs += 1;
         let shared = Arc::clone(&self.load);
-        // The pool holds a receiver itself, so the channel cannot be closed.
+        // The pool itself holds a receiver, so the channel cannot be closed.
         let _never_closed = self.jobs.send(Box::new(move || {
             job();
             shared.lock().unwrap_or_else(PoisonError::into_inner).jobs -= 1;
         }));
         Ok(())
     }
+
+    /// Runs `work` on a thread and returns a receiver for its result, or its panic.
+    ///
+    /// # Errors
+    /// As [`Pool::spawn`].
+    pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<Receiver<thread::Result<T>>> {
+        let (done, result) = bounded(1);
+        self.spawn(move || {
+            let _unwanted = done.send(catch_unwind(AssertUnwindSafe(work)));
+        })?;
+        Ok(result)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crossbeam_channel::bounded;
 
     #[test]
     fn lock_that_is_never_released_is_not_waited_for() {

@@ -1,24 +1,122 @@
-//! Slots for work that needs a core. A thread gives its slot away while it waits for the disk, so that another one computes meanwhile.
+//! Slots for work that needs a core. A thread releases its slot while it waits for the disk, so that another one can compute.
+//!
+//! Slots are granted in the order of requests, so a thread that requests repeatedly cannot starve others. A thread that holds a slot must not wait
+//! for another one.
 
-use crate::{ByteBudget, Cancel, Permit, Result};
+use crate::{Cancel, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// As many slots as cores may be busy at once.
+/// How often a waiting thread checks whether its run was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// As many slots as cores may be busy.
 #[derive(Debug, Clone)]
-pub struct CoreSlots(ByteBudget);
+pub struct CoreSlots(Arc<Shared>);
 
-/// The right to keep one core busy; dropping it passes the right on.
 #[derive(Debug)]
-pub struct CoreSlot(#[expect(dead_code, reason = "held for its drop")] Permit);
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    free: usize,
+    /// Turns of the waiting threads, the next one first.
+    waiting: VecDeque<u64>,
+    last_turn: u64,
+}
+
+/// The right to keep one core busy; dropping it releases the slot.
+#[derive(Debug)]
+pub struct CoreSlot(Arc<Shared>);
 
 impl CoreSlots {
     #[must_use]
     pub fn new(cores: usize) -> Self {
-        Self(ByteBudget::new(cores.max(1) as u64))
+        let state = State { free: cores.max(1), ..State::default() };
+        Self(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
     /// # Errors
-    /// [`crate::Error::Cancelled`] when the run is stopped meanwhile.
+    /// [`crate::Error::Cancelled`] if the run is stopped meanwhile.
     pub fn acquire(&self, cancel: &Cancel) -> Result<CoreSlot> {
-        Ok(CoreSlot(self.0.acquire(1, cancel)?))
+        let mut state = self.0.lock();
+        state.last_turn += 1;
+        let turn = state.last_turn;
+        state.waiting.push_back(turn);
+        while state.waiting.front() != Some(&turn) || state.free == 0 {
+            if let Err(cancelled) = cancel.check() {
+                state.waiting.retain(|waiting| *waiting != turn);
+                self.0.changed.notify_all();
+                return Err(cancelled);
+            }
+            state = self.0.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.waiting.pop_front();
+        state.free -= 1;
+        // There may be a slot for the next thread as well.
+        self.0.changed.notify_all();
+        Ok(CoreSlot(Arc::clone(&self.0)))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CoreSlot {
+    fn drop(&mut self) {
+        self.0.lock().free += 1;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    #[test]
+    fn no_more_threads_are_at_work_than_there_are_slots() {
+        let (slots, at_work) = (CoreSlots::new(3), Arc::new(AtomicUsize::new(0)));
+        let threads = (0..8).map(|_| {
+            let (slots, at_work) = (slots.clone(), Arc::clone(&at_work));
+            thread::spawn(move || {
+                for _ in 0..50 {
+                    let _slot = slots.acquire(&Cancel::default()).unwrap();
+                    assert!(at_work.fetch_add(1, Ordering::SeqCst) < 3);
+                    thread::yield_now();
+                    at_work.fetch_sub(1, Ordering::SeqCst);
+                }
+            })
+        });
+        threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(slots.0.lock().free, 3);
+    }
+
+    #[test]
+    fn cancelled_head_of_the_line_lets_the_next_one_pass() {
+        let (slots, cancel) = (CoreSlots::new(1), Cancel::default());
+        let held = slots.acquire(&Cancel::default()).unwrap();
+        let wait = |cancel: Cancel, line: usize| {
+            let waiting = slots.clone();
+            let thread = thread::spawn(move || waiting.acquire(&cancel).map(|_slot| ()));
+            while slots.0.lock().waiting.len() < line {
+                thread::yield_now();
+            }
+            thread
+        };
+        let (first, second) = (wait(cancel.clone(), 1), wait(Cancel::default(), 2));
+        cancel.cancel();
+        assert!(matches!(first.join().unwrap(), Err(Error::Cancelled)));
+        drop(held);
+        second.join().unwrap().unwrap();
     }
 }

@@ -1,19 +1,12 @@
-//! Runs jobs that are made one after the other, and hands their results back in that order.
+//! Runs jobs that are created one after another, and delivers their results in that order.
 //!
-//! Unlike a run over split numbers, nobody knows beforehand how many jobs there will be, and making one may wait: the source decides how far the work may
-//! be ahead of the consumer. Jobs are made under a lock, so the order of making is the order of delivery. Dropping the [`Stream`] cancels what has not
-//! finished.
+//! Unlike in a run over split numbers, the number of jobs is not known in advance, and creating one may block: the source limits how far the work is
+//! ahead of the consumer. Jobs are created under a lock, so the order of creation is the order of delivery. Dropping the [`Stream`] cancels
+//! unfinished work.
 
-use crate::run::panic_message;
-use crate::{Cancel, Error, Poll, Pool, Result, STOP_PATIENCE};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Makes the next job, or says that there is none. It may block, and must then look at the [`Cancel`] of its stream.
-type Source<J> = Box<dyn FnMut() -> Option<J> + Send>;
+use crate::ordered::{Ordered, Poll, STOP_PATIENCE, caught};
+use crate::{Cancel, Error, Result};
+use std::time::Duration;
 
 /// Results in the order of their jobs.
 #[derive(Debug)]
@@ -26,26 +19,19 @@ pub struct Stream<T> {
 enum Mode<T> {
     /// The consumer does the work.
     Inline(Box<dyn FnMut() -> Option<Result<T>> + Send>),
-    Threads {
-        results: Receiver<(u64, Result<T>)>,
-        early: BTreeMap<u64, Result<T>>,
-        next: u64,
-    },
+    Threads(Ordered<T>),
 }
 
 impl<T> std::fmt::Debug for Mode<T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Inline(_) => "Inline",
-            Self::Threads { .. } => "Threads",
-        })
+        formatter.write_str(if matches!(self, Self::Inline(_)) { "Inline" } else { "Threads" })
     }
 }
 
-/// Starts `work` on the jobs of `source` with so many threads; none means that the consumer's thread does it, when it asks for a result.
+/// Runs `work` on the jobs of `source` with `threads` threads; with none, the consumer's thread does the work when it polls for a result.
 ///
 /// # Errors
-/// [`Error::Spawn`] when the system gives no thread at all.
+/// [`Error::Spawn`] if the system provides no thread at all.
 pub fn stream_in_order<J, T>(
     threads: usize,
     cancel: &Cancel,
@@ -56,62 +42,22 @@ where
     J: Send + 'static,
     T: Send + 'static,
 {
-    if threads == 0 {
+    let mode = if threads == 0 {
         let mut number = 0;
-        let inline = move || {
+        Mode::Inline(Box::new(move || {
             let result = caught(number, || source().map(&work)).transpose();
             number += 1;
             result
-        };
-        return Ok(Stream { mode: Mode::Inline(Box::new(inline)), cancel: cancel.clone(), is_finished: false });
-    }
-    let (done, results) = unbounded();
-    let source: Arc<Mutex<(u64, Source<J>)>> = Arc::new(Mutex::new((0, Box::new(source))));
-    let work = Arc::new(work);
-    let pool = Pool::of_this_process();
-    for worker in 0..threads {
-        let (source, work, done, cancel) = (Arc::clone(&source), Arc::clone(&work), done.clone(), cancel.clone());
-        let spawned = pool.spawn(move || {
-            run_jobs(&source, &*work, &done, &cancel);
-            // The consumer takes a closed channel for the end of all work: so `done` must be the last to go.
-            drop((source, work, cancel));
-            drop(done);
-        });
-        match spawned {
-            Err(error) if worker == 0 => return Err(error),
-            Err(_no_more_threads) => break,
-            Ok(()) => {}
-        }
-    }
-    Ok(Stream { mode: Mode::Threads { results, early: BTreeMap::new(), next: 0 }, cancel: cancel.clone(), is_finished: false })
-}
-
-fn run_jobs<J, T>(source: &Mutex<(u64, Source<J>)>, work: &dyn Fn(J) -> T, done: &Sender<(u64, Result<T>)>, cancel: &Cancel) {
-    while !cancel.is_cancelled() {
-        let (number, job) = {
-            let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = source.0;
-            source.0 += 1;
-            (number, caught(number, || source.1()))
-        };
-        let result = match job {
-            Ok(None) => break,
-            Ok(Some(job)) => caught(number, || work(job)),
-            Err(error) => Err(error),
-        };
-        if done.send((number, result)).is_err() {
-            break;
-        }
-    }
-}
-
-fn caught<T>(number: u64, call: impl FnOnce() -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(call))
-        .map_err(|payload| Error::Panicked { split: usize::try_from(number).unwrap_or(usize::MAX), message: panic_message(&payload) })
+        }))
+    } else {
+        Mode::Threads(Ordered::start(threads, cancel, source, work)?)
+    };
+    Ok(Stream { mode, cancel: cancel.clone(), is_finished: false })
 }
 
 impl<T> Stream<T> {
-    /// The next result, or [`Poll::Finished`] after the last. Waits at most `patience`, then says [`Poll::Pending`] so that the caller can look for signals.
+    /// The next result, or [`Poll::Finished`] after the last. Waits at most `patience`, then returns [`Poll::Pending`] so that the caller can check
+    /// for signals.
     pub fn poll(&mut self, patience: Duration) -> Poll<T> {
         if self.is_finished {
             return Poll::Finished;
@@ -119,48 +65,22 @@ impl<T> Stream<T> {
         let polled = match &mut self.mode {
             Mode::Inline(_) if self.cancel.is_cancelled() => Poll::Ready(Err(Error::Cancelled)),
             Mode::Inline(work) => work().map_or(Poll::Finished, Poll::Ready),
-            Mode::Threads { results, early, next } => poll_threads(results, early, next, patience, &self.cancel),
+            Mode::Threads(results) => match results.poll(patience) {
+                Poll::Finished if self.cancel.is_cancelled() => Poll::Ready(Err(Error::Cancelled)),
+                polled => polled,
+            },
         };
         self.is_finished = matches!(polled, Poll::Finished | Poll::Ready(Err(_)));
         polled
     }
 
-    /// Cancels what has not finished and waits for the threads, at most `patience`. False when one of them is still at work then.
+    /// Cancels unfinished work and waits for the threads, at most `patience`. False if one of them is still working then.
     pub fn stop(&mut self, patience: Duration) -> bool {
         self.cancel.cancel();
         self.is_finished = true;
-        let Mode::Threads { results, early, .. } = &mut self.mode else { return true };
-        early.clear();
-        let deadline = Instant::now() + patience;
-        loop {
-            match results.recv_deadline(deadline) {
-                Ok(_late) => {}
-                Err(RecvTimeoutError::Disconnected) => return true,
-                Err(RecvTimeoutError::Timeout) => return false,
-            }
-        }
-    }
-}
-
-fn poll_threads<T>(
-    results: &Receiver<(u64, Result<T>)>,
-    early: &mut BTreeMap<u64, Result<T>>,
-    next: &mut u64,
-    patience: Duration,
-    cancel: &Cancel,
-) -> Poll<T> {
-    loop {
-        if let Some(result) = early.remove(next) {
-            *next += 1;
-            return Poll::Ready(result);
-        }
-        match results.recv_timeout(patience) {
-            Ok((number, result)) => {
-                early.insert(number, result);
-            }
-            Err(RecvTimeoutError::Timeout) => return Poll::Pending,
-            Err(RecvTimeoutError::Disconnected) if cancel.is_cancelled() => return Poll::Ready(Err(Error::Cancelled)),
-            Err(RecvTimeoutError::Disconnected) => return Poll::Finished,
+        match &mut self.mode {
+            Mode::Inline(_) => true,
+            Mode::Threads(results) => results.drain(patience),
         }
     }
 }
