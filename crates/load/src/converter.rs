@@ -1,23 +1,23 @@
-//! What the consumer gets of a superbatch: Arrow rows of the declared types, or columns of plain numbers.
+//! Converts a superbatch for the consumer: Arrow rows with the declared types, or columns of plain numbers.
 
-use crate::columns::{self, Converter, FillValue, Kind, Nulls};
+use crate::columns::{self, ColumnOptions, Converter, Nulls};
+use crate::dictionary::with_distinct_values;
 use crate::packing::PackColumns;
 use crate::pass::BatchRows;
 use crate::{Dataset, Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Marks rows that fill up the last step of an epoch.
+/// Marks rows that pad the last step of an epoch.
 pub const PADDED: &str = "__padded";
 
-/// How rows leave the loader.
+/// The output form of the loader.
 #[derive(Debug)]
 pub struct OutputConverter {
     columns: Vec<usize>,
-    /// Of the rows that leave, declared types.
+    /// Declared schema of the output rows.
     schema: SchemaRef,
     is_padded: bool,
     /// `None` keeps Arrow.
@@ -28,10 +28,10 @@ pub struct OutputConverter {
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutputKind {
     Arrow,
-    Columns { kind: Kind, nulls: Nulls, fill_values: BTreeMap<String, FillValue> },
+    Columns(ColumnOptions),
 }
 
-/// The rows of a superbatch in their final form.
+/// The converted rows of a superbatch.
 #[derive(Debug)]
 pub enum Delivery {
     Rows(RecordBatch),
@@ -40,11 +40,11 @@ pub enum Delivery {
 
 impl OutputConverter {
     /// # Errors
-    /// When a column cannot have the form that is asked for, or the footers tell of nulls that it has no place for.
+    /// When a column cannot have the requested form, or the footers show nulls that it cannot represent.
     pub fn new(dataset: &Dataset, columns: Vec<usize>, kind: OutputKind, is_padded: bool, is_filtered: bool) -> Result<Self> {
         let fields = columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect();
-        // A filter may leave out just the rows that hold nulls.
-        let refuses_known_nulls = !is_filtered && matches!(kind, OutputKind::Columns { nulls: Nulls::Error, .. });
+        // A filter may remove all rows with nulls.
+        let refuses_known_nulls = !is_filtered && matches!(&kind, OutputKind::Columns(options) if options.nulls == Nulls::Error);
         let output = Self::of_fields(fields, columns, kind, is_padded)?;
         if let Some(converter) = output.converter().filter(|_| refuses_known_nulls) {
             refuse_known_nulls(dataset, &output.columns, converter)?;
@@ -55,7 +55,7 @@ impl OutputConverter {
     /// For packs of rows.
     ///
     /// # Errors
-    /// When a column cannot have the form that is asked for.
+    /// When a column cannot have the requested form.
     pub fn of_packs(packed: &PackColumns, kind: OutputKind, is_padded: bool) -> Result<Self> {
         Self::of_fields(packed.fields().iter().cloned().collect(), packed.columns().to_vec(), kind, is_padded)
     }
@@ -70,18 +70,18 @@ impl OutputConverter {
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let converter = match kind {
             OutputKind::Arrow => None,
-            OutputKind::Columns { kind, nulls, fill_values } => Some(Converter::new(&in_views(&schema), kind, nulls, &fill_values)?),
+            OutputKind::Columns(options) => Some(Converter::new(&in_views(&schema), &options)?),
         };
         Ok(Self { columns, schema, is_padded, converter })
     }
 
-    /// Numbers of the columns that are read.
+    /// Indices of the columns that are read.
     #[must_use]
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// Of Arrow rows that leave.
+    /// Schema of the output Arrow rows.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -93,7 +93,7 @@ impl OutputConverter {
     }
 
     /// # Errors
-    /// When a null has no place in the form that was asked for, or a text is too long for its type.
+    /// When a null or a list cannot be represented in the requested form, or a text is too long for its type.
     pub fn finish(&self, rows: RecordBatch, batches: &[BatchRows]) -> Result<Delivery> {
         let (schema, mut arrays, count) = rows.into_parts();
         let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
@@ -106,12 +106,13 @@ impl OutputConverter {
         match &self.converter {
             Some(converter) => {
                 let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(Error::assemble)?;
-                Ok(Delivery::Columns(converter.convert(rows)?))
+                let sizes: Vec<usize> = batches.iter().map(|batch| batch.rows).collect();
+                Ok(Delivery::Columns(converter.convert(rows, &sizes)?))
             }
             None => {
-                let declared = |(array, field): (ArrayRef, &Arc<Field>)| match array.data_type() == field.data_type() {
-                    true => Ok(array),
-                    false => cast(&array, field.data_type()).map_err(Error::assemble),
+                let declared = |(array, field): (ArrayRef, &Arc<Field>)| {
+                    let array = if array.data_type() == field.data_type() { Ok(array) } else { cast(&array, field.data_type()) };
+                    array.and_then(with_distinct_values).map_err(Error::assemble)
                 };
                 let arrays = arrays.into_iter().zip(self.schema.fields()).map(declared).collect::<Result<_>>()?;
                 Ok(Delivery::Rows(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(Error::assemble)?))
@@ -129,14 +130,14 @@ fn in_views(schema: &Schema) -> Schema {
     Schema::new(schema.fields().iter().map(view).collect::<Vec<_>>())
 }
 
-/// What the footers know is said before the first batch, not in the middle of an epoch.
+/// Reports nulls known from the footers before the first batch instead of in the middle of an epoch.
 fn refuse_known_nulls(dataset: &Dataset, columns: &[usize], converter: &Converter) -> Result<()> {
     for (column, field) in columns.iter().filter_map(|column| Some((*column, dataset.schema().fields().get(*column)?))) {
         if !converter.refuses_nulls(field.name()) {
             continue;
         }
         for file in dataset.files() {
-            let nulls: u64 = file.statistics(column).iter().flat_map(|known| known.null_counts.iter().flatten()).sum();
+            let nulls: u64 = file.statistics(column, dataset.schema()).iter().flat_map(|known| known.null_counts.iter().flatten()).sum();
             if nulls > 0 || (file.lacks(column) && file.num_rows() > 0) {
                 return Err(Error::KnownNulls { column: field.name().clone(), path: file.path.clone(), data_type: field.data_type().clone() });
             }

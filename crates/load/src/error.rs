@@ -1,6 +1,7 @@
 //! Why a data set cannot be opened or read.
 
-use arrow_schema::{ArrowError, DataType};
+use crate::types::Misfit;
+use arrow_schema::{ArrowError, DataType, Field};
 use shardmill_formats::table::TableError;
 use std::sync::Arc;
 
@@ -19,28 +20,25 @@ pub enum Error {
     Engine(Arc<shardmill_engine::Error>),
     #[error("No file of a known format in `{paths}`")]
     UnknownFormat { paths: String },
-    #[error("`{first}` is {first_format} and `{second}` is {second_format}; a data set has one format")]
-    MixedFormats { first: String, first_format: &'static str, second: String, second_format: &'static str },
-    /// The name, or the caller, says one format, and the bytes say something else.
+    #[error("The files have several formats: {counts}; a data set has one format")]
+    MixedFormats { counts: String, hint: String },
+    /// The name or the caller states one format, but the bytes are of another one.
     #[error("`{path}` is not a valid {wanted} file: its first bytes look like {found}")]
-    WrongContents {
-        path: String,
-        wanted: &'static str,
-        found: &'static str,
-        #[source]
-        source: Option<Arc<TableError>>,
-    },
-    /// A file was named, and neither its name nor its bytes tell a format.
-    #[error("The format of `{path}` is unknown: its name does not tell, and its first bytes look like {found}")]
+    WrongContents { path: String, wanted: &'static str, found: &'static str, source: Option<Arc<TableError>> },
+    /// Neither the name nor the bytes of a named file show its format.
+    #[error("The format of `{path}` is unknown: its name has no known extension, and its first bytes look like {found}")]
     UnknownContents { path: String, found: &'static str },
-    /// A directory that MosaicML Streaming wrote as something else than MDS.
+    /// Hugging Face data sets are saved in this format.
+    #[error("`{path}` is an Arrow file, which a data set does not read")]
+    ArrowFile { path: String },
+    /// A directory that MosaicML Streaming wrote in a format other than MDS.
     #[error("`{path}` lists {format} shards of MosaicML Streaming, which are not read by their index")]
     TextShards { path: String, format: String },
-    #[error("`{path}` has {rows} rows, and the index of its directory lists {samples}")]
+    #[error("`{path}` has {rows} rows, but the index of its directory lists {samples}")]
     SampleCount { path: String, rows: u64, samples: u64 },
-    #[error("`{name}` is no format")]
+    #[error("`{name}` is not a known format")]
     NoSuchFormat { name: String },
-    /// Two files disagree about a column, and no type holds the values of both.
+    /// Two files disagree about a column, and there is no common type.
     #[error("Column `{column}` is {first_type} in `{first}` and {second_type} in `{second}`")]
     SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
     #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
@@ -49,42 +47,64 @@ pub enum Error {
     DuplicateColumn { path: String, column: String },
     #[error("Column {column:?} of `{path}`, or a field in it, has the character NUL in its name")]
     NulInName { path: String, column: String },
-    #[error("No column `{column}`; the data has {available}")]
-    UnknownColumn { column: String, available: String },
+    /// A path into structs that does not exist.
+    #[error("No column `{path}`: {reason}")]
+    UnknownPath { path: String, reason: PathFault },
     #[error("Column `{column}` of `{path}` cannot be delivered as {wanted}")]
-    Cast {
-        path: String,
-        column: String,
-        wanted: DataType,
-        #[source]
-        source: Arc<ArrowError>,
-    },
+    Cast { path: String, column: String, wanted: DataType, source: Arc<ArrowError> },
+    /// A value that the common type of the files cannot hold; `row` counts in the file.
+    #[error("Row {row} of `{path}`: {value} in column `{column}` has no equal value of the type of the data set, {wanted}")]
+    Inexact { path: String, row: u64, column: String, value: String, wanted: DataType },
     #[error(transparent)]
     Columns(Arc<crate::columns::Error>),
     #[error(transparent)]
     Packing(Arc<crate::packing::Error>),
-    /// A null that the output has no place for, with where it stands.
-    #[error("Column `{column}` has a null in row {row} of `{path}`, and {data_type} has none outside of Arrow")]
+    /// A null that the output cannot represent, with its position.
+    #[error("Column `{column}` has a null in row {row} of `{path}`, which batches of torch and NumPy cannot hold")]
     Null { column: String, path: String, row: u64, data_type: DataType },
-    #[error("Column `{column}` has nulls in `{path}`, and {data_type} has none outside of Arrow")]
+    #[error("Column `{column}` has nulls in `{path}`, which batches of torch and NumPy cannot hold")]
     KnownNulls { column: String, path: String, data_type: DataType },
+    /// A list that is longer than the requested padding, with its position.
+    #[error("Column `{column}` has {length} values in row {row} of `{path}`, and `pad` allows {limit}")]
+    LongList { column: String, path: String, row: u64, length: usize, limit: usize },
+    /// A list of another length than all others, with its position.
+    #[error("Column `{column}` has {length} values in row {row} of `{path}`, and {expected} in other rows")]
+    ListLength { column: String, path: String, row: u64, length: usize, expected: usize },
     #[error("A column is called `{column}`, which is the name of the marks of padded rows")]
     ReservedColumn { column: String },
     #[error("A column is called `{column}`, which is to be the name of the numbers of the sources")]
     SourceColumn { column: String },
-    #[error("There is no row {row}, there are {rows}")]
+    #[error("A column is called `{column}`, which is to be the name of a computed column")]
+    DerivedColumn { column: String },
+    #[error("Column `{column}` is {data_type}, but texts are strings or bytes, and messages are lists of structs or JSON strings")]
+    DerivedFrom { column: String, data_type: DataType },
+    /// Two entries of a store of token counts.
+    #[error("Files of token counts in `{directory}` disagree about block {block} of one file; one of them is `{path}`")]
+    CountsDisagree { directory: String, path: String, block: u32 },
+    /// A row from which a column cannot be computed.
+    #[error("Row {row} of `{path}`: column `{column}`: {reason}")]
+    Underivable { path: String, row: u64, column: String, reason: String, hint: Option<String> },
+    #[error("There is no row {row}, there are {rows} rows")]
     NoSuchRow { row: u64, rows: u64 },
-    /// Nothing near a bad row can be read either.
+    /// No row near a bad row can be read either.
     #[error("No row could be read that would replace the bad ones")]
     NoReplacement {
         #[source]
         cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    #[error("Rows cannot be put together to a batch")]
-    Assemble {
-        #[source]
-        source: Arc<ArrowError>,
-    },
+    #[error("Failed to combine rows into a batch")]
+    Assemble { source: Arc<ArrowError> },
+}
+
+/// Where a path into structs ends too early.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathFault {
+    #[error("a part of the path is empty")]
+    EmptyPart,
+    #[error("`{parent}` has no field `{part}`, it has {available}")]
+    NoField { parent: String, part: String, available: String },
+    #[error("`{parent}` is {data_type} and has no field `{part}`")]
+    NotAStruct { parent: String, part: String, data_type: DataType },
 }
 
 impl Error {
@@ -92,7 +112,17 @@ impl Error {
         Self::Assemble { source: Arc::new(source) }
     }
 
-    /// What a store said, where that is all that is wrong: no file is to blame for it.
+    /// A column of a file that cannot have the type of `field`. `row_of` maps a row to its number in the file.
+    #[must_use]
+    pub fn misfit(path: &str, field: &Field, misfit: Misfit, row_of: impl FnOnce(usize) -> u64) -> Self {
+        let (path, column, wanted) = (path.to_owned(), field.name().clone(), field.data_type().clone());
+        match misfit {
+            Misfit::Types(source) => Self::Cast { path, column, wanted, source: Arc::new(source) },
+            Misfit::Value { row, value } => Self::Inexact { path, row: row_of(row), column, value, wanted },
+        }
+    }
+
+    /// The storage error, if it is the only cause.
     #[must_use]
     pub fn of_store(&self) -> Option<&shardmill_storage::Error> {
         match self {
@@ -102,66 +132,61 @@ impl Error {
         }
     }
 
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
-            Self::Plan(error) => match error.as_ref() {
-                shardmill_plan::Error::Storage(error) => error.hint(),
-                _ => None,
-            },
+            Self::Plan(error) => error.hint(),
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
             Self::Packing(error) => error.hint(),
             Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
+            Self::LongList { .. } => Some(crate::columns::LONG_LIST),
+            Self::ListLength { .. } => Some(crate::columns::LIST_LENGTH),
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::SourceColumn { .. } => Some("choose another source_column"),
+            Self::DerivedColumn { .. } => Some("choose another output name, or read the data set without the computed column"),
+            Self::CountsDisagree { .. } => Some("remove that directory; the tokens are counted again"),
+            Self::Underivable { hint, .. } => hint.as_deref(),
             Self::NulInName { .. } => Some("Arrow libraries do not accept such a name; write the file again with another one"),
-            Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some("name it by format="),
+            Self::MixedFormats { hint, .. } => Some(hint),
+            Self::ArrowFile { .. } => Some(
+                "write it as Parquet: for data from save_to_disk, datasets.load_from_disk(\"directory\").to_parquet(\"rows.parquet\"), or load_from_disk(\"directory\")[\"train\"] if it has several splits; otherwise use pyarrow.parquet.write_table",
+            ),
+            Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some("set format="),
             Self::WrongContents { .. } => Some("set format= to the format of the file, or fetch the file again"),
             Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
-            Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are not of the same version"),
+            Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are from different versions"),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset"),
-            Self::SchemaConflict { .. } => Some("read the files as data sets of their own, or write them again with one type"),
+            Self::SchemaConflict { .. } => {
+                Some("select files of one type by a glob, or write them again with one type; of CSV and JSONL files, give the types by schema=")
+            }
+            Self::Inexact { .. } => {
+                Some("select files of one type by a glob, leave the column out by columns=, or write the files again with one type")
+            }
             _ => None,
         }
     }
 }
 
-impl From<shardmill_storage::Error> for Error {
-    fn from(error: shardmill_storage::Error) -> Self {
-        Self::Storage(Arc::new(error))
-    }
+/// Errors of the layers below are shared: one failure may end several batches.
+macro_rules! shared {
+    ($($variant:ident($source:ty),)*) => {$(
+        impl From<$source> for Error {
+            fn from(error: $source) -> Self {
+                Self::$variant(Arc::new(error))
+            }
+        }
+    )*};
 }
 
-impl From<TableError> for Error {
-    fn from(error: TableError) -> Self {
-        Self::Table(Arc::new(error))
-    }
-}
-
-impl From<shardmill_plan::Error> for Error {
-    fn from(error: shardmill_plan::Error) -> Self {
-        Self::Plan(Arc::new(error))
-    }
-}
-
-impl From<shardmill_engine::Error> for Error {
-    fn from(error: shardmill_engine::Error) -> Self {
-        Self::Engine(Arc::new(error))
-    }
-}
-
-impl From<crate::columns::Error> for Error {
-    fn from(error: crate::columns::Error) -> Self {
-        Self::Columns(Arc::new(error))
-    }
-}
-
-impl From<crate::packing::Error> for Error {
-    fn from(error: crate::packing::Error) -> Self {
-        Self::Packing(Arc::new(error))
-    }
+shared! {
+    Storage(shardmill_storage::Error),
+    Table(TableError),
+    Plan(shardmill_plan::Error),
+    Engine(shardmill_engine::Error),
+    Columns(crate::columns::Error),
+    Packing(crate::packing::Error),
 }

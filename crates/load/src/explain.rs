@@ -1,4 +1,4 @@
-//! Which rows a batch holds, and what an epoch costs: answers from the plan, no row is read.
+//! Explains from the plan, without reading rows, which rows a batch contains and what an epoch costs.
 
 use crate::{Dataset, RowSet};
 use shardmill_plan::order::{RowOrder, StepRows, Steps};
@@ -8,18 +8,18 @@ use std::ops::Range;
 /// Consecutive rows of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRows {
-    /// Below the root of the data set.
+    /// Path below the root of the data set.
     pub file: String,
-    /// Row of the file.
+    /// Row in the file.
     pub start: u64,
     pub rows: u64,
 }
 
-/// What a batch takes from one lane.
+/// The rows that a batch takes from one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneRows {
     pub lane: u64,
-    /// Place of the first row in plan order.
+    /// Position of the first row in plan order.
     pub position: u64,
     pub rows: u64,
 }
@@ -27,9 +27,9 @@ pub struct LaneRows {
 /// One batch of one rank.
 #[derive(Debug, Clone, Default)]
 pub struct BatchExplanation {
-    /// The places of the global sequence that its step covers, on all ranks.
+    /// The positions in the global sequence that its step covers on all ranks.
     pub places: Range<u64>,
-    /// In the order of the batch, repeats left out.
+    /// In the order of the batch, without repeats.
     pub lanes: Vec<LaneRows>,
     /// In the order of the batch.
     pub rows: Vec<FileRows>,
@@ -38,27 +38,27 @@ pub struct BatchExplanation {
     pub sources: Vec<u64>,
 }
 
-/// What a rank does in one epoch.
+/// The work of a rank in one epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct RankCost {
     pub batches: u64,
     pub blocks: u64,
-    /// In memory, the columns that are delivered.
+    /// Size in memory of the delivered columns.
     pub decoded_bytes: u64,
-    /// In the files, all columns.
+    /// Size in the files of all columns.
     pub stored_bytes: u64,
 }
 
-/// How far a shuffle mixes.
+/// How far a shuffle moves rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mixing {
-    /// Of the largest window, in memory, the columns that are delivered.
+    /// Size in memory of the largest window, for the delivered columns.
     pub window_bytes: u64,
-    /// How many rows the shuffle of a window moves a row on the average.
+    /// Average distance over which the shuffle of a window moves a row.
     pub distance: u64,
 }
 
-/// The rows of `rank` in step number `step` of an epoch that is begun at its start; `None` behind the last step.
+/// The rows of `rank` in step number `step` of an epoch from its start; `None` after the last step.
 #[must_use]
 pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, step: u64, rank: u64) -> Option<BatchExplanation> {
     if step >= steps.remaining(0) {
@@ -72,7 +72,7 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
     let mut sources = vec![0; order.mixture().map_or(0, |mixture| mixture.shares().count())];
     for run in slice.rows {
         if new > 0 {
-            // A run stays within one lane, and repeats begin a run of their own.
+            // A run stays within one lane, and repeats start a separate run.
             lanes.push(LaneRows { lane: steps.lanes.lane_of(run.start), position: run.start, rows: run.end - run.start });
             new = new.saturating_sub(run.end - run.start);
         }
@@ -91,14 +91,14 @@ pub fn batch(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, 
     Some(BatchExplanation { places: step.start..step.start + step.len, lanes, rows: found, repeats: slice.repeats, sources })
 }
 
-/// What `rank` does in a whole epoch, as planned: each block that holds a row of its lanes is decoded once.
+/// The planned work of `rank` in a whole epoch: each block with a row of its lanes is decoded once.
 #[must_use]
 pub fn cost(dataset: &Dataset, rows: &RowSet, order: &RowOrder, steps: &Steps, columns: &[usize], rank: u64) -> RankCost {
     let scheduled_blocks = steps.lanes_of(rank).flat_map(|lane| order.scheduled_blocks(steps.lanes.positions(lane))).collect();
     RankCost { batches: steps.batches(0, rank), ..cost_of_scheduled_blocks(dataset, rows, order, columns, scheduled_blocks) }
 }
 
-/// What it costs to read the blocks of these scheduled blocks, once each.
+/// The cost of reading these scheduled blocks once each.
 pub(crate) fn cost_of_scheduled_blocks(
     dataset: &Dataset,
     rows: &RowSet,
@@ -117,13 +117,13 @@ pub(crate) fn cost_of_scheduled_blocks(
     cost
 }
 
-/// How far the rows of an epoch are mixed; nothing without shuffle.
+/// How far the rows of an epoch are mixed; zero without a shuffle.
 #[must_use]
 pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> Mixing {
     if order.num_windows() == 0 || order.num_rows() == 0 {
         return Mixing::default();
     }
-    // A window of each source is in memory at a time.
+    // One window of each source is in memory at a time.
     let mut largest: BTreeMap<usize, u64> = BTreeMap::new();
     let (mut window, mut source, mut bytes) = (0..0, None, 0u64);
     let (mut distances, mut all) = (0u128, 0u128);
@@ -134,7 +134,7 @@ pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usi
             (window, source, bytes) = (span, own, 0);
         }
         let Some(block) = order.block(scheduled).and_then(|block| rows.blocks().get(block)) else { continue };
-        // Two random places among n are n / 3 apart.
+        // Two random positions among n are on average n / 3 apart.
         distances = distances.saturating_add(u128::from(block.rows) * u128::from(window.end - window.start) / 3);
         all += u128::from(block.rows);
         bytes = bytes.saturating_add(block.delivered_bytes(dataset, columns));

@@ -1,9 +1,9 @@
-//! What identifies a data set for a saved state: names, sizes, blocks and footers of its files, wherever they lie.
+//! Identifies a data set for a saved state by names, sizes, blocks and footers of its files, independent of their location.
 
 use crate::dataset::{Dataset, OpenFile};
 use sha2::{Digest, Sha256};
 
-/// Of all files; 32 hexadecimal digits.
+/// Of all files, as 32 hexadecimal digits.
 #[must_use]
 pub fn of_dataset(dataset: &Dataset) -> String {
     let mut hash = Sha256::new();
@@ -13,7 +13,7 @@ pub fn of_dataset(dataset: &Dataset) -> String {
     hex(&hash.finalize(), 16)
 }
 
-/// Of each file, in the order of the data set; eight hexadecimal digits, to tell which one differs.
+/// Of each file, in the order of the data set, as eight hexadecimal digits, to find files that differ.
 #[must_use]
 pub fn of_files(dataset: &Dataset) -> Vec<String> {
     dataset.files().iter().map(|file| hex(&of_file(file), 4)).collect()

@@ -1,7 +1,8 @@
-//! Which rows there are: every block with its rows, after the filter.
+//! The rows of a data set: every block with its rows, after the filter.
 //!
-//! The filter runs once over the columns that it names, and what it selects is kept as one bit a row. So the number of rows, the order and the state are
-//! exact with a filter too. Blocks without rows are left out, however that was found out: the row set does not depend on what could be pruned.
+//! The filter runs once over the columns that it names, and its result is kept as one bit per row. So the number of rows, the order and the state are
+//! exact with a filter too. Blocks without rows are left out whether pruning detected them or not: the row set does not depend on what could be
+//! pruned.
 
 use crate::Result;
 use crate::dataset::{BlockOf, Dataset};
@@ -14,7 +15,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// The rows of one epoch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RowSet {
     blocks: Vec<RowBlock>,
     /// First id of each block.
@@ -22,20 +23,20 @@ pub struct RowSet {
     num_rows: u64,
 }
 
-/// Blocks that follow each other in a file are decoded together up to this size.
+/// Adjacent blocks of a file are decoded together up to this size.
 const MERGED_BYTES: u64 = 16 << 20;
 
-/// And up to this part of a lane.
+/// And up to this fraction of a lane.
 const MERGED_SHARE: u64 = 32;
 
-/// Rows of one block, or of several that follow each other in a file.
+/// Rows of one block, or of several adjacent blocks of a file.
 #[derive(Debug, Clone)]
 pub struct RowBlock {
     /// The first one.
     pub place: BlockOf,
     pub count: usize,
     pub rows: u64,
-    /// In memory, all columns, estimated.
+    /// Estimated size in memory of all columns.
     pub decoded_bytes: u64,
     /// One bit for each row of the block; `None` selects all.
     pub selection: Option<BooleanBuffer>,
@@ -43,19 +44,19 @@ pub struct RowBlock {
 
 impl RowSet {
     /// # Errors
-    /// When the columns of the filter cannot be read, or do not fit it.
+    /// When the columns of the filter cannot be read, or do not match it.
     pub fn build(dataset: &Arc<Dataset>, filter: Option<&Expression>, threads: usize, cancel: &Cancel) -> Result<Self> {
         let all: Vec<RowBlock> = dataset.blocks().filter_map(|place| whole(dataset, place)).collect();
         let blocks = match filter {
             None => all,
-            // Without files there is no column that a filter could be about.
+            // Without files there are no columns for the filter.
             Some(_) if dataset.files().is_empty() => all,
             Some(filter) => filtered(dataset, filter, all, threads, cancel)?,
         };
         Ok(Self::of(blocks))
     }
 
-    /// The rows of several sets, one set after the other. Each comes with the number that its first file has among those of all.
+    /// The rows of several sets, one set after another. Each comes with the index of its first file among all files.
     #[must_use]
     pub fn joined<'a>(sets: impl Iterator<Item = (usize, &'a Self)>) -> Self {
         let moved = |first_file: usize, block: &RowBlock| {
@@ -75,8 +76,8 @@ impl RowSet {
         Self { blocks, starts, num_rows }
     }
 
-    /// The same rows in the same order, with small blocks put together. For reading in the order of the files only: elsewhere blocks decide the order.
-    /// The more lanes share the rows, the smaller they stay: blocks at the border of two lanes are read twice.
+    /// The same rows in the same order, with small blocks merged. Only for reading in file order: otherwise blocks determine the order. With more
+    /// lanes blocks stay smaller, because blocks at the border of two lanes are read twice.
     #[must_use]
     pub fn merged(&self, lanes: u64) -> Self {
         let all: u64 = self.blocks.iter().map(|block| block.decoded_bytes).fold(0, u64::saturating_add);
@@ -105,7 +106,7 @@ impl RowSet {
         &self.blocks
     }
 
-    /// The block of a row, and its place among all rows of that block.
+    /// The block of a row, and its index among all rows of that block.
     #[must_use]
     pub fn locate(&self, id: u64) -> Option<(usize, usize)> {
         let number = self.starts.partition_point(|start| *start <= id).checked_sub(1)?;
@@ -114,12 +115,18 @@ impl RowSet {
         Some((number, block.row(place)?))
     }
 
-    /// The file that holds row `row` of those that are selected in a block, and the number of that row in the file.
+    /// The file of the selected row `row` of a block, and the index of that row in the file.
     #[must_use]
     pub fn row_of_file(&self, dataset: &Dataset, block: usize, row: u64) -> Option<(usize, u64)> {
         let block = self.blocks.get(block)?;
         let before: u64 = dataset.files().get(block.place.file)?.table.blocks().iter().take(block.place.block).map(|block| block.rows).sum();
         Some((block.place.file, before + block.row(usize::try_from(row).ok()?)? as u64))
+    }
+
+    /// The path of the file of a row, and its number there.
+    pub(crate) fn path_and_row(&self, dataset: &Dataset, block: usize, row: u64) -> Option<(String, u64)> {
+        let (file, row) = self.row_of_file(dataset, block, row)?;
+        Some((dataset.files().get(file)?.path.clone(), row))
     }
 
     /// The id of the first row of a block.
@@ -128,13 +135,13 @@ impl RowSet {
         self.starts.get(block).copied()
     }
 
-    /// As the order wants them.
+    /// In the form that the order needs.
     #[must_use]
     pub fn order_blocks(&self) -> Vec<Block> {
         self.blocks.iter().map(RowBlock::for_order).collect()
     }
 
-    /// As the order of several sources wants them; `first_files` are the numbers of the first file of each.
+    /// In the form that the order of several sources needs; `first_files` are the indices of the first file of each.
     #[must_use]
     pub fn order_blocks_by_source(&self, first_files: &[usize]) -> Vec<Vec<Block>> {
         let mut sources = vec![Vec::new(); first_files.len()];
@@ -153,13 +160,13 @@ impl RowBlock {
         Block { rows: self.rows, decoded_bytes: self.decoded_bytes }
     }
 
-    /// In memory, `columns` of the rows that the filter left, estimated.
+    /// Estimated size in memory of `columns`, for the rows left by the filter.
     #[must_use]
     pub fn delivered_bytes(&self, dataset: &Dataset, columns: &[usize]) -> u64 {
         share(self.whole_bytes(dataset, columns), self.rows, self.whole_rows())
     }
 
-    /// In memory, `columns` of all rows, estimated.
+    /// Estimated size in memory of `columns`, for all rows.
     pub(crate) fn whole_bytes(&self, dataset: &Dataset, columns: &[usize]) -> u64 {
         let places = (0..self.count).map(|offset| BlockOf { block: self.place.block + offset, ..self.place });
         places.map(|place| dataset.decoded_bytes(place, columns)).sum()
@@ -175,7 +182,7 @@ impl RowBlock {
         follows && self.selection.is_none() && next.selection.is_none() && self.decoded_bytes + next.decoded_bytes <= limit
     }
 
-    /// The place of the selected row number `place` among all rows of the block.
+    /// The index of the selected row number `place` among all rows of the block.
     fn row(&self, place: usize) -> Option<usize> {
         match &self.selection {
             None => Some(place),
@@ -194,6 +201,7 @@ fn whole(dataset: &Dataset, place: BlockOf) -> Option<RowBlock> {
 }
 
 fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, threads: usize, cancel: &Cancel) -> Result<Vec<RowBlock>> {
+    dataset.check_filter(filter)?;
     let predicate = Arc::new(filter.bind(dataset.schema())?);
     let names: Vec<String> = predicate.columns().into_iter().map(str::to_owned).collect();
     let columns = dataset.columns(&names)?;
@@ -211,14 +219,14 @@ fn filtered(dataset: &Arc<Dataset>, filter: &Expression, all: Vec<RowBlock>, thr
     Ok(selected)
 }
 
-/// The blocks that statistics and bloom filters do not rule out.
+/// The blocks that statistics and bloom filters do not exclude.
 fn possible(dataset: &Dataset, predicate: &Predicate, names: &[String], all: Vec<RowBlock>) -> Result<Vec<RowBlock>> {
     let mut kept = Vec::with_capacity(all.len());
     let mut all = all.into_iter().peekable();
     for (number, file) in dataset.files().iter().enumerate() {
         let rows: Vec<u64> = file.table.blocks().iter().map(|block| block.rows).collect();
         let column = |name: &str| names.iter().find(|known| *known == name).and_then(|name| dataset.schema().index_of(name).ok());
-        let mut keep = prune(predicate, &rows, &|name: &str| file.statistics(column(name)?));
+        let mut keep = prune(predicate, &rows, &|name: &str| file.statistics(column(name)?, dataset.schema()));
         prune_by_members(predicate, &mut keep, |block, name, values| {
             column(name).map_or(Ok(true), |column| file.may_contain(block, column, values))
         })?;
@@ -235,7 +243,9 @@ fn select(dataset: &Dataset, predicate: &Predicate, columns: &[usize], block: &R
     let Some(file) = dataset.files().get(block.place.file) else { return Ok(None) };
     let rows = file.table.blocks().get(block.place.block).map_or(0, |block| block.rows);
     let column = |name: &str| dataset.schema().index_of(name).ok();
-    let ranges = prune_pages(predicate, rows, |name| column(name).map_or(Ok(None), |column| file.page_statistics(block.place.block, column)))?;
+    let ranges = prune_pages(predicate, rows, |name| {
+        column(name).map_or(Ok(None), |column| file.page_statistics(block.place.block, column, dataset.schema()))
+    })?;
     let kept: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let selection = match kept {
         0 => return Ok(None),
@@ -266,7 +276,7 @@ fn mask(ranges: &[Range<u64>], rows: u64) -> BooleanBuffer {
     mask.finish()
 }
 
-/// What is selected of a block; `None` when nothing is.
+/// The selected rows of a block; `None` if there are none.
 fn selected(dataset: &Dataset, place: BlockOf, selection: BooleanBuffer) -> Option<RowBlock> {
     let block = dataset.files().get(place.file)?.table.blocks().get(place.block)?;
     let rows = selection.count_set_bits() as u64;
@@ -278,7 +288,7 @@ fn selected(dataset: &Dataset, place: BlockOf, selection: BooleanBuffer) -> Opti
     Some(RowBlock { place, count: 1, rows, decoded_bytes, selection })
 }
 
-/// What `rows` of `all` rows take of `bytes`.
+/// The share of `bytes` for `rows` of `all` rows.
 fn share(bytes: u64, rows: u64, all: u64) -> u64 {
     u64::try_from(u128::from(bytes) * u128::from(rows) / u128::from(all.max(1))).unwrap_or(u64::MAX)
 }

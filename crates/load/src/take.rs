@@ -1,5 +1,6 @@
 //! Rows by number.
 
+use crate::dictionary::with_distinct_values;
 use crate::{Dataset, Error, Result, RowSet};
 use arrow_array::{RecordBatch, UInt64Array};
 use arrow_buffer::BooleanBufferBuilder;
@@ -10,7 +11,7 @@ use arrow_select::take::take_record_batch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The rows `ids` of a row set in this order, in declared types. Each block that holds one of them is read once, and of it only these rows.
+/// The rows `ids` of a row set in this order, with declared types. Each block with one of them is read once, and only for these rows.
 ///
 /// # Errors
 /// When a block cannot be read; [`Error::NoSuchRow`].
@@ -47,7 +48,8 @@ pub fn take(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize]) ->
     });
     let taken = take_record_batch(&all, &UInt64Array::from_iter_values(places)).map_err(Error::assemble)?;
     let schema = Arc::new(Schema::new(columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect::<Vec<_>>()));
-    let arrays = taken.columns().iter().zip(schema.fields()).map(|(array, field)| cast(array, field.data_type()).map_err(Error::assemble));
+    let arrays = taken.columns().iter().zip(schema.fields());
+    let arrays = arrays.map(|(array, field)| cast(array, field.data_type()).and_then(with_distinct_values).map_err(Error::assemble));
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(taken.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(&schema), arrays.collect::<Result<_>>()?, &options).map_err(Error::assemble)
 }

@@ -1,4 +1,4 @@
-//! Many records at once: sorted by their place in the file, cut into jobs, decoded on threads.
+//! Reads many records: sorts them by their position in the file, divides them into jobs, and decodes them on threads.
 
 use super::Gathered;
 use super::reader::{Reader, failed, with_scratch};
@@ -8,29 +8,29 @@ use shardmill_engine::{Cancel, Run, run_until_error};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Less than this is not worth waking a thread for.
+/// Smaller batches are not worth waking a thread for.
 const INLINE_BYTES: u64 = 48 << 10;
-/// Of the file, for one job: enough to read at once, little enough to stay in a core's cache.
+/// File bytes per job: enough for one read, small enough to stay in a core's cache.
 const JOB_BYTES: u64 = 256 << 10;
 const LEAST_JOB_BYTES: u64 = 16 << 10;
-/// A request to a far storage costs as much as some megabytes of its data, so a job there is several of those.
+/// A request to a remote store costs as much as transferring some megabytes, so a remote job is this many times its gap size.
 const GAPS_OF_A_JOB: u64 = 4;
-/// Lengths come from the index, which nobody has checked.
+/// Lengths come from the index, and have not been verified.
 const MOST_RESERVED: usize = 8 << 20;
-/// Bytes of the file that are read at once.
+/// File bytes that are read together.
 const READ_BYTES: u64 = 1 << 20;
 
 /// One record of a batch.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     chunk: usize,
-    /// In its chunk.
+    /// Index in its chunk.
     place: usize,
-    /// In the batch.
+    /// Index in the batch.
     slot: usize,
 }
 
-/// Which records of a file are wanted, as jobs.
+/// The selected records of a file, as jobs.
 #[derive(Debug, Clone)]
 pub struct Batch {
     wanted: Arc<[Wanted]>,
@@ -39,10 +39,10 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The records `indices` in this order; any may repeat. Jobs ascend in the file.
+    /// The records `indices` in this order, possibly with repeats. Jobs ascend in the file.
     ///
     /// # Errors
-    /// When one of them is not there.
+    /// When one of them does not exist.
     pub fn new(reader: &Reader, indices: impl Iterator<Item = u64>, threads: usize) -> Result<Self> {
         let mut wanted = Vec::with_capacity(indices.size_hint().0);
         let mut is_sorted = true;
@@ -75,7 +75,7 @@ impl Batch {
         let mut jobs: Vec<Range<usize>> = Vec::new();
         let mut of_job = u64::MAX;
         for (place, weight) in weights.iter().enumerate() {
-            // A chunk is never in two jobs, or it would be decoded by both.
+            // A chunk is never split between jobs, or both would decode it.
             match jobs.last_mut() {
                 Some(job) if *weight == 0 || of_job.saturating_add(*weight) <= job_bytes => job.end = place + 1,
                 _ => {
@@ -103,13 +103,13 @@ impl Batch {
         self.jobs.len()
     }
 
-    /// Whether the calling thread is faster alone.
+    /// Whether the calling thread alone is faster.
     #[must_use]
     pub fn is_small(&self) -> bool {
         self.bytes <= INLINE_BYTES
     }
 
-    /// Places in the batch of the records of one job, in the order of its segment.
+    /// Indices in the batch of the records of one job, in the order of its segment.
     pub fn slots(&self, job: usize) -> impl Iterator<Item = usize> {
         self.wanted(job).iter().map(|wanted| wanted.slot)
     }
@@ -128,7 +128,7 @@ impl Batch {
         let mut chunks: Vec<usize> = wanted.iter().map(|wanted| wanted.chunk).collect();
         chunks.dedup();
         with_scratch(|scratch| {
-            // Records of one chunk each, none of them twice: all that is decoded is wanted.
+            // If each chunk has one record and none repeats, all decoded bytes are needed.
             if reader.file().is_single() && chunks.len() == wanted.len() {
                 let lengths = wanted.iter().filter_map(|wanted| reader.file().length_of_single(wanted.chunk)).sum::<usize>();
                 gathered.values.reserve(lengths.min(MOST_RESERVED));
@@ -150,7 +150,7 @@ impl Batch {
         Ok(gathered)
     }
 
-    /// Decodes the records of one job, which have chunks of their own, each into its room; `rooms` are in the order of [`Batch::slots`].
+    /// Decodes the records of one job, each of which has its own chunk, into their buffers; `rooms` are in the order of [`Batch::slots`].
     ///
     /// # Errors
     /// As [`Batch::decode`].
@@ -164,7 +164,7 @@ impl Batch {
         .map_err(failed)
     }
 
-    /// Decodes all jobs on threads; segments come in the order of the jobs.
+    /// Decodes all jobs on threads; segments are in the order of the jobs.
     ///
     /// # Errors
     /// When no thread can be started.

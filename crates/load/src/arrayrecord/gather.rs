@@ -1,4 +1,4 @@
-//! Many records as one run of bytes with offsets: what Arrow calls a large binary array.
+//! Collects many records in one buffer with offsets, as an Arrow large binary array.
 
 use super::Gathered;
 use super::batch::Batch;
@@ -9,17 +9,17 @@ use bytes::BytesMut;
 use shardmill_engine::{Cancel, run_until_error};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Offsets, and the bytes between them.
+/// Offsets and values.
 pub type LargeBinary = (OffsetBuffer<i64>, Buffer);
 
-/// Lengths of an index that nobody has checked are believed up to so many times the bytes that are stored.
+/// Unverified lengths in an index are trusted up to this multiple of the stored bytes.
 const BELIEVED: u64 = 64;
 const BELIEVED_ALWAYS: u64 = 64 << 20;
 
-/// The records of these numbers in this order.
+/// The records with these numbers, in this order.
 ///
 /// # Errors
-/// When a number is no record's; when a chunk cannot be read or is damaged.
+/// When a record does not exist, or a chunk cannot be read or is damaged.
 pub fn gather(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
     let lengths = lengths_of(reader, numbers)?;
     let batch = Batch::new(reader, numbers.iter().copied(), threads)?;
@@ -30,7 +30,7 @@ pub fn gather(reader: &Arc<Reader>, numbers: &[u64], threads: usize, cancel: &Ca
     }
 }
 
-/// Of each record, where the index tells and can be believed.
+/// The lengths of the records, if the index states them and they are plausible.
 fn lengths_of(reader: &Reader, numbers: &[u64]) -> Result<Option<Vec<usize>>> {
     if !reader.file().is_single() {
         return Ok(None);
@@ -48,7 +48,7 @@ fn lengths_of(reader: &Reader, numbers: &[u64]) -> Result<Option<Vec<usize>>> {
     Ok(is_believable.then_some(lengths))
 }
 
-/// Threads go through the file in its order, and decode each record into its place in the result.
+/// Threads read the file in order, and decode each record into its position in the result.
 fn in_place(reader: &Arc<Reader>, batch: &Batch, lengths: &[usize], threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
     let mut rest = BytesMut::with_capacity(lengths.iter().sum());
     let mut rooms: Vec<BytesMut> = lengths.iter().rev().map(|length| rest.split_off(rest.capacity().saturating_sub(*length))).collect();
@@ -71,14 +71,14 @@ fn in_place(reader: &Arc<Reader>, batch: &Batch, lengths: &[usize], threads: usi
     let mut offsets = Vec::with_capacity(rooms.len() + 1);
     offsets.push(0);
     for room in rooms {
-        // Parts of one allocation, side by side: no byte is copied.
+        // The parts are contiguous in one allocation: nothing is copied.
         values.unsplit(room);
         offsets.push(offset(values.len()));
     }
     Ok((OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from(values.freeze())))
 }
 
-/// Chunks of many records are decoded once and copied from.
+/// Chunks with many records are decoded once, and the records are copied.
 fn copied(reader: &Arc<Reader>, batch: &Batch, threads: usize, cancel: &Cancel) -> Result<LargeBinary> {
     let (decoder, reader) = (batch.clone(), Arc::clone(reader));
     let decode = move |job: usize| decoder.decode(&reader, job);

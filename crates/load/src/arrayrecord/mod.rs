@@ -1,7 +1,7 @@
-//! Records of one ArrayRecord file: one by number, many at once on threads, or all in order.
+//! Reads records of one ArrayRecord file: single ones by number, many on threads, or all in order.
 //!
-//! A [`Reader`] enters, records leave as slices or as [`Gathered`] by a thread; called by the binding. The invariant: one record costs the same
-//! however many the file has, and whatever order threads work in, each record lands in the place that asked for it.
+//! Called by the binding with a [`Reader`]. The invariant: the cost of reading one record does not depend on the number of records in the file, and
+//! each record is returned in the requested position, whatever order threads work in.
 
 mod batch;
 mod gather;

@@ -1,4 +1,4 @@
-//! One file, and single records of it.
+//! Reads single records of a file.
 
 use super::recent::Recent;
 use crate::{Error, Result};
@@ -13,7 +13,7 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Gives `work` the buffers that this thread keeps.
+/// Passes this thread's buffers to `work`.
 pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => {
@@ -21,12 +21,12 @@ pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
             scratch.shrink();
             result
         }
-        // `work` of an outer call is on this thread.
+        // An outer call of this thread is using them.
         Err(_in_use) => work(&mut Scratch::default()),
     })
 }
 
-/// Where a record is.
+/// The position of a record.
 #[derive(Debug, Clone)]
 pub struct Found {
     chunk: usize,
@@ -35,28 +35,36 @@ pub struct Found {
 }
 
 impl Found {
-    /// Bytes of the file that reading the record takes.
+    /// File bytes that are read for the record.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 }
 
-/// An open file that any number of threads may read.
+/// An open file, shared by any number of threads.
 #[derive(Debug)]
 pub struct Reader {
     file: ArrayRecordFile,
     recent: Recent,
+    is_remote: bool,
 }
 
 impl Reader {
-    /// So much of the end of a far file is fetched at once, in the hope that it holds the whole index.
+    /// For a remote file, `tail_bytes` of its end are fetched with one request, which usually include the whole index.
     ///
     /// # Errors
     /// When the file cannot be opened, or its index is damaged.
     pub fn open(path: &str, verify: Verify, tail_bytes: u64) -> Result<Self> {
         let object = open_with_tail(path, tail_bytes)?;
-        Ok(Self { file: ArrayRecordFile::open(object, verify).map_err(failed)?, recent: Recent::default() })
+        let is_remote = object.is_remote();
+        Ok(Self { file: ArrayRecordFile::open(object, verify).map_err(failed)?, recent: Recent::default(), is_remote })
+    }
+
+    /// Whether a read may wait for a network.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     #[must_use]
@@ -64,10 +72,10 @@ impl Reader {
         &self.file
     }
 
-    /// Finds a record, without reading.
+    /// Locates a record without reading.
     ///
     /// # Errors
-    /// When there is no such record.
+    /// When the record does not exist.
     pub fn find(&self, index: u64) -> Result<Found> {
         let (chunk, place) = self.locate(index)?;
         Ok(Found { chunk, place, range: self.file.range_of(chunk).map_err(failed)? })
@@ -76,12 +84,12 @@ impl Reader {
     /// Calls `use_it` with one record.
     ///
     /// # Errors
-    /// When there is no such record; when its chunk cannot be read or is damaged.
+    /// When the record does not exist, or its chunk cannot be read or is damaged.
     pub fn record<T>(&self, index: u64, use_it: impl FnOnce(&[u8]) -> T) -> Result<T> {
         self.read(&self.find(index)?, use_it)
     }
 
-    /// Calls `use_it` with a record that was found.
+    /// Calls `use_it` with a located record.
     ///
     /// # Errors
     /// When its chunk cannot be read or is damaged.
@@ -106,7 +114,7 @@ impl Reader {
         Ok(use_it(records.records().get(*place).unwrap_or_default()))
     }
 
-    /// Where an uncompressed record lies in the file in one piece: offset and length. Its chunk is checked.
+    /// Offset and length of an uncompressed record that is contiguous in the file. Its chunk is checked.
     ///
     /// # Errors
     /// As [`Reader::record`].
@@ -114,7 +122,7 @@ impl Reader {
         with_scratch(|scratch| self.file.plain_range(index, scratch)).map_err(failed)
     }
 
-    /// Bytes of a record that has a chunk of its own, as the index states them.
+    /// Size of a record with its own chunk, as stated by the index.
     pub(super) fn length_of_single(&self, found: &Found) -> Option<usize> {
         self.file.length_of_single(found.chunk)
     }

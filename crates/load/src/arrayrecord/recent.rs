@@ -1,18 +1,18 @@
-//! Decoded chunks of many records: reading one of their records again costs no decoding.
+//! Caches decoded chunks with many records, so that reading another of their records needs no decoding.
 
 use super::Gathered;
 use std::sync::{Arc, Mutex};
 
-/// What is kept of one file, unless one chunk is more.
+/// Cache limit per file, unless one chunk is larger.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// The chunks that were used last, the last one behind.
+/// The most recently used chunks, the latest one last.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<Vec<(usize, Arc<Gathered>)>>);
 
 impl Recent {
     pub(super) fn get(&self, chunk: usize) -> Option<Arc<Gathered>> {
-        // A thread of the parent may have held the lock when this process was forked from it: so nobody waits here.
+        // A thread of the parent may have held the lock when this process was forked, so the lock is never waited for.
         let mut kept = self.0.try_lock().ok()?;
         let place = kept.iter().rposition(|(number, _)| *number == chunk)?;
         let entry = kept.remove(place);

@@ -1,4 +1,4 @@
-//! Records in the order of the file, decoded ahead of who takes them.
+//! Reads records in file order, decoding ahead of the consumer.
 
 use super::Gathered;
 use super::reader::{Reader, failed, with_scratch};
@@ -8,24 +8,24 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of the file that are read and decoded at once.
+/// File bytes that are read and decoded together.
 const JOB_BYTES: u64 = 256 << 10;
 
-/// The records before a chunk that cannot be read, and why it cannot.
+/// The records before an unreadable chunk, and its error.
 type Decoded = (Gathered, Option<Error>);
 
-/// Runs over consecutive chunks from one record on.
+/// Iterates over consecutive chunks from one record on.
 #[derive(Debug)]
 pub struct Sequence {
     run: Run<Decoded>,
-    /// Of the chunk behind the last segment.
+    /// Of the chunk after the last segment.
     error: Option<Error>,
-    /// Records of the first segment that are before the first wanted one.
+    /// Number of records in the first segment before the first requested one.
     before: usize,
 }
 
 impl Sequence {
-    /// Records from number `first` on.
+    /// Reads from record number `first` on.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -55,7 +55,7 @@ impl Sequence {
         Ok(Self { run: run.map_err(Error::from)?, error: None, before })
     }
 
-    /// The next segment, and how many of its first records were not asked for.
+    /// The next segment, and how many of its first records were not requested.
     pub fn poll(&mut self, patience: Duration) -> Poll<Result<(Gathered, usize)>> {
         if let Some(error) = self.error.take() {
             return Poll::Ready(Ok(Err(error)));

@@ -1,4 +1,4 @@
-//! What a user wants to see in place of nulls.
+//! Values that replace nulls.
 
 use super::numbers::Numbers;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, UInt64Array};
@@ -13,20 +13,25 @@ pub enum FillValue {
     Boolean(bool),
     Integer(i128),
     Float(f64),
-    /// Of a date or a time, as ISO 8601 writes it.
+    /// A date or a time in ISO 8601.
     Text(String),
 }
 
 const CHECKED: CastOptions<'static> = CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
 
 impl FillValue {
-    /// The value as an array of one number, as [`Self::to_number`] gives it.
+    /// Zero, or false.
+    pub(crate) fn zero(element: &DataType) -> Self {
+        if *element == DataType::Boolean { Self::Boolean(false) } else { Self::Integer(0) }
+    }
+
+    /// The value as an array of one number, like [`Self::to_number`].
     pub(crate) fn to_array(&self, element: &DataType) -> Option<ArrayRef> {
         self.to_number(element)?;
         self.cast_to(element)
     }
 
-    /// The value as one number of the type `element`; `None` if that cannot hold it. Only a float is ever rounded.
+    /// The value as one number of the type `element`; `None` if the type cannot hold it. Only floats are rounded.
     pub(super) fn to_number(&self, element: &DataType) -> Option<Numbers> {
         let (number, nulls) = Numbers::take(self.cast_to(element)?).ok()?;
         let overflows = |is_infinite: bool| is_infinite && !matches!(self, Self::Float(value) if value.is_infinite());

@@ -1,76 +1,224 @@
-//! List columns: a matrix where all rows have one length, else values and offsets.
+//! Columns of numbers, directly or in lists: unwraps the lists, applies the null policy, and puts the numbers into the planned form.
 //!
-//! Arrow allows anything under a null row, also values; none of it leaves here.
+//! In Arrow a null row may contain values; these are removed here.
 
 use super::error::{Error, Result};
-use super::form::Plan;
-use super::{Column, mask, valid};
+use super::form::{Lists, NumberPlan, zero};
+use super::layout::{Layout, Level, Side, row_of};
+use super::{Column, Numbers, mask, valid};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait};
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
+use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
+use arrow_cast::cast;
 use arrow_schema::DataType;
 use arrow_select::filter::filter;
 
-impl Plan {
-    pub(super) fn fixed_lists(&self, array: ArrayRef, width: usize, columns: &mut Vec<Column>) -> Result<()> {
+impl NumberPlan {
+    /// Adds the columns of [`super::form::Plan::outputs`]. `batches` are numbers of rows.
+    pub(super) fn convert(&self, array: ArrayRef, batches: &[usize], columns: &mut Vec<Column>) -> Result<()> {
         let rows = array.len();
-        let same = matches!(array.data_type(), DataType::FixedSizeList(_, found) if usize::try_from(*found) == Ok(width));
-        if !same {
-            return Err(self.changed(array.data_type()));
+        let (levels, items) = self.unlisted(array)?;
+        let count = items.len();
+        let Unboxed { mut numbers, nulls, rows: lists } = self.unboxed(items)?;
+        let width: usize = self.widths.iter().product();
+        if let Some(nulls) = &nulls {
+            match &self.replacement {
+                Some(replacement) => numbers.overwrite(nulls, replacement),
+                None => {
+                    if let Some(first) = (!nulls.inner()).set_indices().next() {
+                        return Err(self.null(row_of(&levels, first.checked_div(width).unwrap_or_default())));
+                    }
+                }
+            }
         }
-        let list = array.as_fixed_size_list().clone();
-        // Both hold the items, and those shall have one owner.
-        drop(array);
-        let (_, _, items, nulls) = list.into_parts();
-        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        let (mut numbers, item_nulls) = self.numbers(cut(items, 0, rows * width))?;
-        let item_nulls = NullBuffer::union(nulls.as_ref().map(|nulls| nulls.expand(width)).as_ref(), item_nulls.as_ref());
-        self.replace(&mut numbers, item_nulls.as_ref(), |item| item.checked_div(width).unwrap_or_default())?;
-        columns.push(Column::Values(numbers));
-        if self.has_row_mask {
-            let whole = item_nulls.as_ref().map(|items| whole_rows(nulls.as_ref(), items, rows, |row| (row * width, width)));
-            columns.push(mask(whole.as_ref().or(nulls.as_ref()), rows));
-        }
-        if self.has_item_mask {
-            columns.push(mask(item_nulls.as_ref(), rows * width));
+        // As in Arrow: nulls among the items of a list do not make the list null.
+        let row_mask = self.has_row_mask.then(|| mask(levels.first().map_or(lists.as_ref(), |level| level.nulls.as_ref()), rows));
+        let item_mask = self.has_item_mask.then(|| valid(nulls.as_ref(), count * width));
+        match &self.lists {
+            _ if self.levels == 0 => {
+                columns.push(Column::Values(numbers));
+                columns.extend(row_mask);
+                columns.extend(item_mask.map(|valid| Column::Values(Numbers::Bool(valid))));
+            }
+            Lists::Ragged => {
+                columns.push(self.ragged(numbers, levels, item_mask));
+                columns.extend(row_mask);
+            }
+            Lists::Matrix(length) => {
+                self.check_lengths(&levels, *length)?;
+                let value = self.replacement.clone().or_else(|| zero(&self.element));
+                columns.push(Column::Values(self.matrix(numbers, &levels, *length, value)?));
+                columns.extend(row_mask);
+                let is_missing = Some(Numbers::Bool(vec![false]));
+                let item_mask = item_mask.map(|valid| self.matrix(Numbers::Bool(valid), &levels, *length, is_missing)).transpose()?;
+                columns.extend(item_mask.map(Column::Values));
+            }
+            Lists::Padded { length, value, side } => {
+                self.check_longest(&levels, *length)?;
+                let padding =
+                    |levels: &[Level], widths: &[usize]| Layout::new(levels, batches, *length, widths, *side).ok_or_else(|| self.too_large());
+                let layout = padding(&levels, &self.widths)?;
+                columns.push(self.padded(&numbers, &layout, value)?);
+                for (depth, level) in levels.iter().enumerate() {
+                    let lengths = Numbers::Int32(self.lengths(level)?);
+                    columns.push(match levels.get(..depth).unwrap_or_default() {
+                        [] => Column::Values(lengths),
+                        outer => self.padded(&lengths, &padding(outer, &[])?, &Numbers::Int32(vec![0]))?,
+                    });
+                }
+                columns.extend(row_mask);
+                if let Some(valid) = item_mask {
+                    columns.push(self.padded(&Numbers::Bool(valid), &layout, &Numbers::Bool(vec![false]))?);
+                }
+            }
         }
         Ok(())
     }
 
-    pub(super) fn lists(&self, array: ArrayRef, columns: &mut Vec<Column>) -> Result<()> {
-        let rows = array.len();
-        let (items, offsets, nulls) = match array.data_type() {
-            DataType::List(_) => parts::<i32>(array),
-            DataType::LargeList(_) => parts::<i64>(array),
-            other => return Err(self.changed(other)),
-        };
-        let missing = nulls.as_ref().and_then(|nulls| (!nulls.inner()).set_indices().next());
-        if let Some(row) = missing.filter(|_| !self.accepts_missing_lists) {
-            return Err(self.null(row));
+    /// The variable-length lists, the outermost first, and what the innermost hold. Null lists become empty.
+    fn unlisted(&self, mut array: ArrayRef) -> Result<(Vec<Level>, ArrayRef)> {
+        let mut levels = Vec::with_capacity(self.levels);
+        for _ in 0..self.levels {
+            let (items, offsets, nulls) = match array.data_type() {
+                DataType::List(_) => parts::<i32>(array),
+                DataType::LargeList(_) => parts::<i64>(array),
+                other => return Err(self.changed(other)),
+            };
+            let missing = nulls.as_ref().and_then(|nulls| (!nulls.inner()).set_indices().next());
+            if let Some(list) = missing.filter(|_| !self.accepts_missing_lists) {
+                return Err(self.null(row_of(&levels, list)));
+            }
+            let (items, offsets) = self.without_null_lists(items, offsets, nulls.as_ref())?;
+            levels.push(Level { offsets, nulls });
+            array = items;
         }
-        let (items, offsets) = without_null_rows(items, offsets, nulls.as_ref(), self)?;
-        let (mut values, item_nulls) = self.numbers(items)?;
-        // The row in which an item lies is the last that starts at it or before: empty rows in front of it start there as well.
-        let row_of = |item: usize| offsets.partition_point(|start| usize::try_from(*start).is_ok_and(|start| start <= item)).saturating_sub(1);
-        self.replace(&mut values, item_nulls.as_ref(), row_of)?;
-        let row_mask = self.has_row_mask.then(|| {
-            let whole = item_nulls.as_ref().filter(|_| self.has_item_mask).map(|items| {
-                let range = |row: usize| {
-                    let bound = |row: usize| offsets.get(row).and_then(|bound| usize::try_from(*bound).ok()).unwrap_or_default();
-                    (bound(row), bound(row + 1).saturating_sub(bound(row)))
-                };
-                whole_rows(nulls.as_ref(), items, rows, range)
-            });
-            mask(whole.as_ref().or(nulls.as_ref()), rows)
-        });
-        let valid = self.has_item_mask.then(|| valid(item_nulls.as_ref(), values.len()));
-        columns.push(Column::Ragged { values, offsets, valid });
-        columns.extend(row_mask);
-        Ok(())
+        Ok((levels, array))
+    }
+
+    /// The numbers in fixed-size lists, or those of the array itself.
+    fn unboxed(&self, mut array: ArrayRef) -> Result<Unboxed> {
+        let rows = if self.has_row_mask { array.logical_nulls() } else { None };
+        let mut nulls: Option<NullBuffer> = None;
+        for width in &self.widths {
+            let count = array.len();
+            let same = matches!(array.data_type(), DataType::FixedSizeList(_, found) if usize::try_from(*found) == Ok(*width));
+            if !same {
+                return Err(self.changed(array.data_type()));
+            }
+            let list = array.as_fixed_size_list().clone();
+            // Both reference the items, which must have a single owner.
+            drop(array);
+            let (_, _, items, own) = list.into_parts();
+            nulls = NullBuffer::union(nulls.as_ref(), own.as_ref()).filter(|nulls| nulls.null_count() > 0).map(|nulls| nulls.expand(*width));
+            array = cut(items, 0, count * width);
+        }
+        let (numbers, own) = self.numbers(array)?;
+        Ok(Unboxed { numbers, nulls: NullBuffer::union(nulls.as_ref(), own.as_ref()), rows })
+    }
+
+    /// Numbers of the planned type, and their nulls, with dictionaries decoded.
+    fn numbers(&self, array: ArrayRef) -> Result<(Numbers, Option<NullBuffer>)> {
+        let array = match array.data_type() {
+            DataType::Dictionary(..) => cast(&array, &self.element).map_err(|source| Error::Dictionary { column: self.path.clone(), source })?,
+            _ => array,
+        };
+        if *array.data_type() != self.element {
+            return Err(self.changed(array.data_type()));
+        }
+        Numbers::take(array).map_err(|array| self.changed(array.data_type()))
+    }
+
+    fn ragged(&self, numbers: Numbers, levels: Vec<Level>, mut valid: Option<Vec<bool>>) -> Column {
+        let mut values = Column::Values(numbers);
+        for Level { offsets, nulls } in levels.into_iter().rev() {
+            let lists = offsets.len().saturating_sub(1);
+            values = Column::Ragged { values: Box::new(values), offsets, valid };
+            valid = self.is_masked.then(|| super::valid(nulls.as_ref(), lists));
+        }
+        values
+    }
+
+    fn padded(&self, numbers: &Numbers, layout: &Layout, value: &Numbers) -> Result<Column> {
+        let values = numbers.placed(&layout.runs, layout.len, value).map_err(|_too_large| self.too_large())?;
+        Ok(Column::Padded { values, shapes: layout.shapes.clone() })
+    }
+
+    /// Rows of the same length; null rows get `value`.
+    fn matrix(&self, numbers: Numbers, levels: &[Level], length: usize, value: Option<Numbers>) -> Result<Numbers> {
+        let Some(level) = levels.first().filter(|level| level.nulls.is_some()) else { return Ok(numbers) };
+        let layout = Layout::new(levels, &[level.len()], Some(length), &self.widths, Side::Right).ok_or_else(|| self.too_large())?;
+        let value = value.ok_or_else(|| self.changed(&self.element))?;
+        numbers.placed(&layout.runs, layout.len, &value).map_err(|_too_large| self.too_large())
+    }
+
+    fn check_lengths(&self, levels: &[Level], expected: usize) -> Result<()> {
+        let Some(level) = levels.first() else { return Ok(()) };
+        let is_null = |row: usize| level.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        match (0..level.len()).find(|row| level.range(*row).len() != expected && !is_null(*row)) {
+            Some(row) => Err(Error::ListLength { column: self.path.clone(), row, length: level.range(row).len(), expected }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_longest(&self, levels: &[Level], limit: Option<usize>) -> Result<()> {
+        let (Some(level), Some(limit)) = (levels.first(), limit) else { return Ok(()) };
+        match (0..level.len()).find(|row| level.range(*row).len() > limit) {
+            Some(row) => Err(Error::LongList { column: self.path.clone(), row, length: level.range(row).len(), limit }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the items of null lists, which become empty.
+    fn without_null_lists(&self, items: ArrayRef, offsets: Vec<i64>, nulls: Option<&NullBuffer>) -> Result<(ArrayRef, Vec<i64>)> {
+        let Some(nulls) = nulls else { return Ok((items, offsets)) };
+        let lengths = || offsets.windows(2).map(|pair| if let [start, end] = pair { usize::try_from(end - start).unwrap_or_default() } else { 0 });
+        if lengths().zip(nulls.iter()).all(|(length, is_valid)| is_valid || length == 0) {
+            return Ok((items, offsets));
+        }
+        let mut keeps = BooleanBufferBuilder::new(items.len());
+        let mut kept = Vec::with_capacity(offsets.len());
+        let mut end = 0_i64;
+        kept.push(end);
+        for (length, is_valid) in lengths().zip(nulls.iter()) {
+            keeps.append_n(length, is_valid);
+            if is_valid {
+                end += i64::try_from(length).unwrap_or_default();
+            }
+            kept.push(end);
+        }
+        let items =
+            filter(&items, &BooleanArray::new(keeps.finish(), None)).map_err(|source| Error::Dictionary { column: self.path.clone(), source })?;
+        Ok((items, kept))
+    }
+
+    /// The lengths of the lists of a level.
+    fn lengths(&self, level: &Level) -> Result<Vec<i32>> {
+        let length = |list: usize| i32::try_from(level.range(list).len()).map_err(|_too_long| self.too_large());
+        (0..level.len()).map(length).collect()
+    }
+
+    fn too_large(&self) -> Error {
+        Error::PadMemory { column: self.path.clone() }
+    }
+
+    fn null(&self, row: usize) -> Error {
+        Error::Null { column: self.path.clone(), row, data_type: self.element.clone() }
+    }
+
+    fn changed(&self, found: &DataType) -> Error {
+        Error::Changed { column: self.path.clone(), expected: self.element.clone(), found: found.clone() }
     }
 }
 
-/// Items, offsets from 0 on and nulls of a list array; no item lies outside of the offsets.
+struct Unboxed {
+    numbers: Numbers,
+    /// Of the numbers.
+    nulls: Option<NullBuffer>,
+    /// Of the outermost lists.
+    rows: Option<NullBuffer>,
+}
+
+/// Items, offsets from 0 on and nulls of a list array; all items lie within the offsets.
 fn parts<O: OffsetSizeTrait>(array: ArrayRef) -> (ArrayRef, Vec<i64>, Option<NullBuffer>) {
     let list: GenericListArray<O> = array.as_list().clone();
     drop(array);
@@ -82,39 +230,7 @@ fn parts<O: OffsetSizeTrait>(array: ArrayRef) -> (ArrayRef, Vec<i64>, Option<Nul
     (items, offsets.iter().map(from_zero).collect(), nulls.filter(|nulls| nulls.null_count() > 0))
 }
 
-/// The items of null rows are left out, and their rows become empty.
-fn without_null_rows(items: ArrayRef, offsets: Vec<i64>, nulls: Option<&NullBuffer>, plan: &Plan) -> Result<(ArrayRef, Vec<i64>)> {
-    let Some(nulls) = nulls else { return Ok((items, offsets)) };
-    let lengths = || offsets.windows(2).map(|pair| if let [start, end] = pair { usize::try_from(end - start).unwrap_or_default() } else { 0 });
-    if lengths().zip(nulls.iter()).all(|(length, is_valid)| is_valid || length == 0) {
-        return Ok((items, offsets));
-    }
-    let mut keeps = BooleanBufferBuilder::new(items.len());
-    let mut kept = Vec::with_capacity(offsets.len());
-    let mut end = 0_i64;
-    kept.push(end);
-    for (length, is_valid) in lengths().zip(nulls.iter()) {
-        keeps.append_n(length, is_valid);
-        if is_valid {
-            end += i64::try_from(length).unwrap_or_default();
-        }
-        kept.push(end);
-    }
-    let items = filter(&items, &BooleanArray::new(keeps.finish(), None)).map_err(|source| Error::Dictionary { column: plan.name.clone(), source })?;
-    Ok((items, kept))
-}
-
-/// Valid where the row is, and each of its items.
-fn whole_rows(rows: Option<&NullBuffer>, items: &NullBuffer, count: usize, range: impl Fn(usize) -> (usize, usize)) -> NullBuffer {
-    let is_whole = |row: usize| {
-        let (start, length) = range(row);
-        let has_null = length > 0 && items.inner().slice(start, length).has_false();
-        rows.is_none_or(|rows| rows.is_valid(row)) && !has_null
-    };
-    NullBuffer::new(BooleanBuffer::collect_bool(count, is_whole))
-}
-
-/// A slice, unless it is all.
+/// A slice, or the array itself if it covers everything.
 fn cut(array: ArrayRef, start: usize, length: usize) -> ArrayRef {
     if start == 0 && length == array.len() { array } else { array.slice(start, length) }
 }

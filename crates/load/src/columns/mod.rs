@@ -1,40 +1,49 @@
-//! Columns as training code wants them: from Arrow to plain numbers.
+//! Converts columns from Arrow to plain numbers for training code.
 //!
-//! A [`RecordBatch`] enters, a [`Superbatch`] of owned buffers leaves; the binding hands those to NumPy and torch, which cut them into batches by views. Called on
-//! the threads that decode, so nothing here needs Python. What a column becomes is decided by [`Converter::new`] from the schema and the policies alone.
-//! The invariant: every superbatch of one converter has the same names and types in the same order, whatever the data is.
+//! A [`RecordBatch`] is converted to a [`Superbatch`] of owned buffers; the binding passes those to NumPy and torch, which divide them into batches
+//! by views. Called on the decoding threads, so nothing here needs Python. [`Converter::new`] plans the conversion from the schema and the policies
+//! alone. The invariant: every superbatch of one converter has the same names and types in the same order, regardless of the data.
 //!
 //! | Arrow | becomes |
 //! |---|---|
 //! | integer, float, boolean, or a dictionary of them | [`Column::Values`], one number a row |
 //! | date, time, timestamp, duration | the same as `i64` in the column's unit; a timestamp with a zone counts in UTC |
 //! | fixed-size list of the above | [`Column::Values`], row after row |
-//! | list of the above | [`Column::Ragged`] |
-//! | anything else | [`Column::Objects`]: the Arrow array, for Python to make lists of |
+//! | list of the above | [`Column::Ragged`]; [`Column::Padded`] under [`Pad`]; [`Column::Values`] if all rows are known to be equally long |
+//! | list of such lists | the same, of lists |
+//! | struct | [`Column::Struct`], of the columns of its fields |
+//! | anything else | [`Column::Objects`]: the Arrow array, for Python to make objects of |
 //!
-//! A null among floats becomes NaN. For all other numbers [`Nulls`] decides. A row of a list column that is null or holds a null is treated like a null.
+//! A null among floats becomes NaN. For all other numbers [`Nulls`] decides. A row of a list column that is null or contains a null is treated like a
+//! null. In a null struct, all fields are null.
 
 mod error;
 mod fill;
 mod form;
+mod layout;
 mod lists;
 mod numbers;
+mod pad;
 #[cfg(test)]
 mod tests;
 
 pub use error::{Error, Result};
+pub(crate) use error::{LIST_LENGTH, LONG_LIST};
 pub use fill::FillValue;
+pub(crate) use form::is_list_of_numbers;
+pub use layout::Side;
 pub use numbers::Numbers;
+pub use pad::Pad;
 
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::NullBuffer;
-use arrow_cast::cast;
 use arrow_schema::{DataType, Schema};
-use form::{Plan, Shape};
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use arrow_select::nullif::nullif;
+use form::{Lists, Node, NumberPlan, Plan, outputs_of};
+use std::collections::BTreeMap;
 
-/// What the batches are made of.
+/// The form of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Torch,
@@ -43,16 +52,34 @@ pub enum Kind {
     Dict,
 }
 
-/// What becomes of a null where the type has no value for it.
+/// How nulls are handled if the type has no value for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nulls {
     #[default]
     Error,
-    /// The value that the user gave for the column, also for floats; a null list becomes an empty one. A column without such a value keeps to
+    /// The user's fill value for the column, also for floats; a null list becomes an empty one. A column without a fill value behaves as with
     /// [`Nulls::Error`].
     Fill,
-    /// Zero, or an empty list, and a boolean column that says where; it is there in every batch.
+    /// Zero, or an empty list, and a boolean mask column, which is in every batch.
     Mask,
+}
+
+/// What decides about the form of columns, beside their types. Fields of structs are named by paths such as `meta.lang`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnOptions {
+    pub kind: Kind,
+    pub nulls: Nulls,
+    pub fill_values: BTreeMap<String, FillValue>,
+    pub pad: Option<Pad>,
+    /// Columns of lists whose rows are all equally long, with that length.
+    pub list_lengths: BTreeMap<String, usize>,
+}
+
+impl ColumnOptions {
+    #[must_use]
+    pub fn new(kind: Kind, nulls: Nulls) -> Self {
+        Self { kind, nulls, fill_values: BTreeMap::new(), pad: None, list_lengths: BTreeMap::new() }
+    }
 }
 
 /// One entry of every batch.
@@ -64,19 +91,25 @@ pub struct Output {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
-    /// `element` is the Arrow type of one number; dates and times are `i64` all the same.
+    /// `element` is the Arrow type of one number; dates and times are nevertheless `i64`. `shape` is that of one row.
     Values {
         element: DataType,
-        width: Option<usize>,
+        shape: Vec<usize>,
+    },
+    Padded {
+        element: DataType,
     },
     Ragged {
-        element: DataType,
+        values: Box<Form>,
         has_mask: bool,
     },
+    Struct(Vec<Output>),
+    Strings,
+    Binaries,
     Objects,
 }
 
-/// Rows of one or several batches in memory of their own.
+/// Rows of one or several batches in separate memory.
 #[derive(Debug)]
 pub struct Superbatch {
     pub rows: usize,
@@ -87,13 +120,21 @@ pub struct Superbatch {
 #[derive(Debug)]
 pub enum Column {
     Values(Numbers),
-    Ragged {
+    Padded {
+        /// Batch after batch.
         values: Numbers,
-        /// One more than there are rows, from 0 on.
+        /// Shape of each batch.
+        shapes: Vec<Vec<usize>>,
+    },
+    Ragged {
+        values: Box<Column>,
+        /// One more than rows, starting at 0.
         offsets: Vec<i64>,
         /// One for each of `values`.
         valid: Option<Vec<bool>>,
     },
+    /// In the order of [`Form::Struct`].
+    Struct(Vec<Column>),
     Objects(ArrayRef),
 }
 
@@ -107,27 +148,26 @@ pub struct Converter {
 
 impl Converter {
     /// # Errors
-    /// When a column cannot have the form that is asked for, or a fill value does not fit.
-    pub fn new(schema: &Schema, kind: Kind, nulls: Nulls, fill_values: &BTreeMap<String, FillValue>) -> Result<Self> {
-        if let Some(column) = fill_values.keys().find(|name| schema.index_of(name).is_err()) {
-            let available: Vec<_> = schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
-            return Err(Error::UnknownFill { column: column.clone(), available: available.join(", ") });
-        }
-        let plan = |field: &Arc<arrow_schema::Field>| Plan::new(field, kind, nulls, fill_values.get(field.name()));
-        let plans = schema.fields().iter().map(plan).collect::<Result<Vec<_>>>()?;
-        let mut names = HashSet::new();
-        if let Some(twice) = plans.iter().find(|plan| !names.insert(plan.name.as_str())) {
-            return Err(Error::DuplicateName { column: twice.name.clone() });
-        }
-        let mut outputs = Vec::with_capacity(plans.len());
-        for plan in &plans {
-            let more = plan.outputs();
-            if let Some(mask) = more.iter().skip(1).find(|mask| names.contains(mask.name.as_str())) {
-                return Err(Error::MaskName { column: plan.name.clone(), mask: mask.name.clone() });
+    /// When a column cannot have the requested form, or a fill value or pad value does not fit.
+    pub fn new(schema: &Schema, options: &ColumnOptions) -> Result<Self> {
+        let plans = schema.fields().iter().map(|field| Plan::new(field, None, options)).collect::<Result<Vec<_>>>()?;
+        let paths: Vec<&str> = plans.iter().flat_map(Plan::paths).collect();
+        let unknown = |option: &'static str, names: &BTreeMap<String, FillValue>| match names.keys().find(|name| !paths.contains(&name.as_str())) {
+            Some(column) => {
+                let available: Vec<_> = paths.iter().map(|path| format!("`{path}`")).collect();
+                Err(Error::UnknownName { option, column: column.clone(), available: available.join(", ") })
             }
-            outputs.extend(more);
+            None => Ok(()),
+        };
+        unknown("fill_values", &options.fill_values)?;
+        if let Some(pad) = &options.pad {
+            unknown("pad_value", &pad.values)?;
+            if !plans.iter().flat_map(Plan::number_plans).any(|plan| matches!(plan.lists, Lists::Padded { .. })) {
+                return Err(Error::NothingToPad);
+            }
         }
-        Ok(Self { kind, plans, outputs })
+        let outputs = outputs_of(&plans)?;
+        Ok(Self { kind: options.kind, plans, outputs })
     }
 
     #[must_use]
@@ -141,84 +181,72 @@ impl Converter {
         &self.outputs
     }
 
-    /// The first column whose type torch has since 2.3 only.
+    /// The first column whose type is only supported by torch 2.3 and later.
     #[must_use]
     pub fn wide_unsigned(&self) -> Option<&str> {
-        let is_wide = |plan: &&Plan| plan.shape != Shape::Objects && matches!(plan.element, DataType::UInt16 | DataType::UInt32 | DataType::UInt64);
-        self.plans.iter().find(is_wide).map(|plan| plan.name.as_str())
+        let mut plans = self.plans.iter().flat_map(Plan::number_plans);
+        plans.find(|plan| matches!(plan.element, DataType::UInt16 | DataType::UInt32 | DataType::UInt64)).map(|plan| plan.path.as_str())
     }
 
-    /// Whether a null in a row of this column ends the run.
+    /// Size of the columns of a row that are padded to a fixed length.
+    #[must_use]
+    pub fn padded_row_bytes(&self) -> u64 {
+        self.plans.iter().flat_map(Plan::number_plans).map(NumberPlan::padded_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Whether a null in a row of this column is an error.
     #[must_use]
     pub fn refuses_nulls(&self, column: &str) -> bool {
-        self.plans.iter().any(|plan| plan.name == column && plan.shape == Shape::Scalar && plan.replacement.is_none())
+        let refuses =
+            |plan: &Plan| matches!(&plan.node, Node::Numbers(plan) if plan.levels == 0 && plan.widths.is_empty() && plan.replacement.is_none());
+        self.plans.iter().any(|plan| plan.name == column && refuses(plan))
     }
 
+    /// `batches` are the numbers of rows of the batches in `rows`.
+    ///
     /// # Errors
-    /// When a null meets [`Nulls::Error`], or the batch is not of the schema that the converter was made for.
-    pub fn convert(&self, batch: RecordBatch) -> Result<Superbatch> {
-        let (_, arrays, rows) = batch.into_parts();
-        if arrays.len() != self.plans.len() {
-            return Err(Error::ColumnCount { expected: self.plans.len(), found: arrays.len() });
-        }
+    /// When a null occurs under [`Nulls::Error`], a list has a length that its form does not allow, or the batch does not have the converter's schema.
+    pub fn convert(&self, rows: RecordBatch, batches: &[usize]) -> Result<Superbatch> {
+        let (_, arrays, rows) = rows.into_parts();
         let mut columns = Vec::with_capacity(self.outputs.len());
-        for (plan, array) in self.plans.iter().zip(arrays) {
-            match plan.shape {
-                Shape::Objects => columns.push(Column::Objects(array)),
-                Shape::Scalar => plan.scalars(array, &mut columns)?,
-                Shape::Fixed(width) => plan.fixed_lists(array, width, &mut columns)?,
-                Shape::List => plan.lists(array, &mut columns)?,
-            }
-        }
+        convert_all(&self.plans, arrays, batches, &mut columns)?;
         Ok(Superbatch { rows, columns })
     }
 }
 
-impl Plan {
-    fn scalars(&self, array: ArrayRef, columns: &mut Vec<Column>) -> Result<()> {
-        let rows = array.len();
-        let (mut numbers, nulls) = self.numbers(array)?;
-        self.replace(&mut numbers, nulls.as_ref(), |row| row)?;
-        columns.push(Column::Values(numbers));
-        if self.has_row_mask {
-            columns.push(mask(nulls.as_ref(), rows));
-        }
-        Ok(())
+fn convert_all(plans: &[Plan], arrays: Vec<ArrayRef>, batches: &[usize], columns: &mut Vec<Column>) -> Result<()> {
+    if arrays.len() != plans.len() {
+        return Err(Error::ColumnCount { expected: plans.len(), found: arrays.len() });
     }
-
-    /// Numbers of the type that was planned, and their nulls, with what a dictionary refers to in place.
-    fn numbers(&self, array: ArrayRef) -> Result<(Numbers, Option<NullBuffer>)> {
-        let array = match array.data_type() {
-            DataType::Dictionary(..) => cast(&array, &self.element).map_err(|source| Error::Dictionary { column: self.name.clone(), source })?,
-            _ => array,
-        };
-        if *array.data_type() != self.element {
-            return Err(self.changed(array.data_type()));
-        }
-        Numbers::take(array).map_err(|array| self.changed(array.data_type()))
-    }
-
-    /// Applies the policy; `row_of` tells to which row a number belongs.
-    fn replace(&self, numbers: &mut Numbers, nulls: Option<&NullBuffer>, row_of: impl Fn(usize) -> usize) -> Result<()> {
-        let Some(nulls) = nulls else { return Ok(()) };
-        match &self.replacement {
-            Some(replacement) => numbers.overwrite(nulls, replacement),
-            None => {
-                if let Some(first) = (!nulls.inner()).set_indices().next() {
-                    return Err(self.null(row_of(first)));
-                }
+    for (plan, array) in plans.iter().zip(arrays) {
+        match &plan.node {
+            Node::Objects(_) => columns.push(Column::Objects(array)),
+            Node::Numbers(numbers) => numbers.convert(array, batches, columns)?,
+            Node::Struct(fields) => {
+                let mut parts = Vec::with_capacity(fields.len());
+                convert_all(fields, fields_of(plan, array)?, batches, &mut parts)?;
+                columns.push(Column::Struct(parts));
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn null(&self, row: usize) -> Error {
-        Error::Null { column: self.name.clone(), row, data_type: self.element.clone() }
-    }
-
-    fn changed(&self, found: &DataType) -> Error {
-        Error::Changed { column: self.name.clone(), expected: self.element.clone(), found: found.clone() }
-    }
+/// The fields of a struct, null where the struct is.
+fn fields_of(plan: &Plan, array: ArrayRef) -> Result<Vec<ArrayRef>> {
+    let Some(fields) = array.as_struct_opt().cloned() else {
+        return Err(Error::Changed {
+            column: plan.path.clone(),
+            expected: DataType::Struct(Vec::<arrow_schema::Field>::new().into()),
+            found: array.data_type().clone(),
+        });
+    };
+    drop(array);
+    let (_, fields, nulls) = fields.into_parts();
+    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return Ok(fields) };
+    let missing = BooleanArray::new(!nulls.inner(), None);
+    let masked = |field: &ArrayRef| nullif(field, &missing).map_err(|source| Error::Dictionary { column: plan.path.clone(), source });
+    fields.iter().map(masked).collect()
 }
 
 fn valid(nulls: Option<&NullBuffer>, count: usize) -> Vec<bool> {

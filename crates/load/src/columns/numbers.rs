@@ -1,13 +1,15 @@
-//! Numbers that belong to nobody else: what a tensor or an array is made of.
+//! Exclusively owned numbers, from which a tensor or an array is made.
 //!
-//! The buffers of an Arrow array enter and leave as a `Vec`, without a copy when nobody shares them. Dates and times become 64-bit integers in their own
-//! unit. The invariant: the variant depends on the type of the column alone, never on its values.
+//! The buffers of an Arrow array become a `Vec`, without a copy if they are not shared. Dates and times become 64-bit integers in their own unit. The
+//! invariant: the variant depends only on the type of the column, never on its values.
 
+use super::layout::Run;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use half::f16;
+use std::collections::TryReserveError;
 
 macro_rules! numbers {
     ($($variant:ident($native:ty),)*) => {
@@ -31,11 +33,22 @@ macro_rules! numbers {
                 }
             }
 
-            /// Writes the one number of `with` wherever `nulls` is null. Whatever a file left there is gone after that.
+            /// Writes the number in `with` wherever `nulls` is null, overwriting any value from the file.
             pub(super) fn overwrite(&mut self, nulls: &NullBuffer, with: &Self) {
                 match (self, with) {
                     $((Self::$variant(values), Self::$variant(with)) => overwrite(values, nulls, with),)*
                     _ => debug_assert!(false, "a replacement has the type of its column"),
+                }
+            }
+
+            /// `len` numbers: those of `runs`, which ascend, at their places, and the number in `pad` everywhere else.
+            pub(super) fn placed(&self, runs: &[Run], len: usize, pad: &Self) -> Result<Self, TryReserveError> {
+                match (self, pad) {
+                    $((Self::$variant(values), Self::$variant(pad)) => Ok(Self::$variant(placed(values, runs, len, pad)?)),)*
+                    _ => {
+                        debug_assert!(false, "padding has the type of its column");
+                        Ok(self.clone())
+                    }
                 }
             }
         }
@@ -63,7 +76,7 @@ impl Numbers {
         self.len() == 0
     }
 
-    /// The numbers of an array, and which of them are null; the array itself when it does not consist of numbers.
+    /// The numbers of an array, and its nulls; the array itself if it does not consist of numbers.
     pub(super) fn take(array: ArrayRef) -> Result<(Self, Option<NullBuffer>), ArrayRef> {
         let nulls = array.nulls().cloned().filter(|nulls| nulls.null_count() > 0);
         let numbers = match array.data_type() {
@@ -85,7 +98,7 @@ impl Numbers {
         Ok((numbers, nulls))
     }
 
-    /// What stands for a null of this type without anybody's choice.
+    /// The default replacement for a null of this type.
     pub(super) fn nan(element: &DataType) -> Option<Self> {
         match element {
             DataType::Float16 => Some(Self::Float16(vec![f16::NAN])),
@@ -103,7 +116,7 @@ pub(super) fn is_number(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_floating() || temporal || *data_type == Boolean
 }
 
-/// One byte a bit.
+/// One byte per bit.
 pub(super) fn bools(bits: &BooleanBuffer) -> Vec<bool> {
     let mut bools = Vec::with_capacity(bits.len() + 64);
     for chunk in bits.bit_chunks().iter_padded() {
@@ -122,10 +135,22 @@ fn overwrite<T: Copy>(values: &mut [T], nulls: &NullBuffer, with: &[T]) {
     }
 }
 
-/// The first buffer of an array of `T`. It is moved if this array was its only owner and starts where it starts.
+fn placed<T: Copy + Default>(values: &[T], runs: &[Run], len: usize, pad: &[T]) -> Result<Vec<T>, TryReserveError> {
+    let pad = pad.first().copied().unwrap_or_default();
+    let mut all = Vec::new();
+    all.try_reserve_exact(len)?;
+    for run in runs {
+        all.resize(run.to, pad);
+        all.extend_from_slice(values.get(run.from..run.from + run.count).unwrap_or_default());
+    }
+    all.resize(len, pad);
+    Ok(all)
+}
+
+/// The first buffer of an array of `T`. It is moved if this array is its only owner and starts at its start.
 fn values<T: ArrowNativeType>(array: ArrayRef) -> Vec<T> {
     let data = array.to_data();
-    // It holds the buffer as well.
+    // It references the buffer as well.
     drop(array);
     let (_, len, _, offset, mut buffers, _) = data.into_parts();
     buffers.truncate(1);

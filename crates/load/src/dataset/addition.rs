@@ -1,23 +1,22 @@
-//! Whether new files may stand beside those of a data set.
+//! Checks whether new files fit those of a data set.
 //!
-//! Two schemas enter, what keeps them apart leaves; called by writers that append. The invariant: what passes opens as one data set, with all of its columns
-//! in the old files and in the new ones.
+//! Called by writers that append. The invariant: if the schemas fit, the old and new files open as one data set with all columns.
 
 use super::Format;
-use super::schema::unify;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use crate::types::widened;
+use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
 
-/// What is different about the columns of new rows, as a sentence without an end; `None` when they fit.
+/// The difference between the columns of new rows and those of the data set, as an unfinished sentence; `None` if they fit.
 #[must_use]
 pub fn disagreement(format: Format, old: &Schema, new: &Schema) -> Option<String> {
-    // A null has no member, so samples differ in what they have.
+    // A null has no member, so samples may have different members.
     let may_lack = |field: &Field| format == Format::WebDataset && (field.is_nullable() || field.name() == "__key__");
     let is_meant = |field: &&Arc<Field>| format != Format::WebDataset || !field.name().starts_with("__");
     let missing = old.fields().iter().filter(|field| new.index_of(field.name()).is_err() && !may_lack(field));
     let unknown = new.fields().iter().filter(is_meant).filter(|field| old.index_of(field.name()).is_err());
     let (missing, unknown) = (names(missing), names(unknown));
-    let parts = [(missing, "the new rows lack"), (unknown, "the rows that are there lack")];
+    let parts = [(missing, "the new rows do not have"), (unknown, "the existing rows do not have")];
     let parts: Vec<String> = parts.iter().filter_map(|(names, lack)| names.as_ref().map(|names| format!("{lack} {names}"))).collect();
     if !parts.is_empty() {
         return Some(parts.join(", and "));
@@ -27,9 +26,11 @@ pub fn disagreement(format: Format, old: &Schema, new: &Schema) -> Option<String
         let is_alike = match format {
             Format::Jsonl => kind(field.data_type()).zip(kind(other.data_type())).is_none_or(|(first, second)| first == second),
             Format::WebDataset => true,
-            _ => unify([("", &one(field)), ("", &one(other))].into_iter()).is_ok(),
+            // A data set would widen integers to floats, and the rows that are there would change their type.
+            _ => field.data_type().is_floating() == other.data_type().is_floating() && widened(field.data_type(), other.data_type()).is_some(),
         };
-        (!is_alike).then(|| format!("the column `{}` is {} there and {} in the new rows", field.name(), field.data_type(), other.data_type()))
+        (!is_alike)
+            .then(|| format!("the column `{}` is {} in the existing rows and {} in the new ones", field.name(), field.data_type(), other.data_type()))
     };
     old.fields().iter().find_map(|field| differs(&field))
 }
@@ -43,17 +44,7 @@ fn names<'a>(fields: impl Iterator<Item = &'a Arc<Field>>) -> Option<String> {
     }
 }
 
-/// A schema of one field, of the type that its file will show.
-fn one(field: &Field) -> SchemaRef {
-    let data_type = match field.data_type() {
-        DataType::Utf8View => DataType::Utf8,
-        DataType::BinaryView => DataType::Binary,
-        other => other.clone(),
-    };
-    Arc::new(Schema::new(vec![field.clone().with_data_type(data_type)]))
-}
-
-/// What a value of the type is in JSON; `None` where it may be several things.
+/// The kind of a type's values in JSON; `None` if it varies.
 fn kind(data_type: &DataType) -> Option<&'static str> {
     use DataType::{Boolean, Dictionary, FixedSizeList, LargeList, LargeUtf8, List, Struct, Utf8, Utf8View};
     match data_type {
@@ -79,7 +70,7 @@ mod tests {
     fn columns_that_either_side_lacks_are_named() {
         let old = schema(&[("a", DataType::Int64, true), ("b", DataType::Utf8, true)]);
         let new = schema(&[("b", DataType::Utf8, true), ("c", DataType::Utf8, true), ("d", DataType::Utf8, true)]);
-        let expected = "the new rows lack the column `a`, and the rows that are there lack the columns `c`, `d`";
+        let expected = "the new rows do not have the column `a`, and the existing rows do not have the columns `c`, `d`";
         assert_eq!(disagreement(Format::Parquet, &old, &new).as_deref(), Some(expected));
         assert_eq!(disagreement(Format::Jsonl, &old, &old), None);
     }
@@ -91,7 +82,7 @@ mod tests {
         let float = number(DataType::Float64);
         assert_eq!(disagreement(Format::Parquet, &int, &small), None);
         assert_eq!(disagreement(Format::Parquet, &text, &view), None);
-        let expected = "the column `x` is Int64 there and Utf8 in the new rows";
+        let expected = "the column `x` is Int64 in the existing rows and Utf8 in the new ones";
         for format in [Format::Parquet, Format::Jsonl] {
             assert_eq!(disagreement(format, &int, &text).as_deref(), Some(expected));
         }
@@ -104,6 +95,6 @@ mod tests {
         let old = schema(&[("__key__", DataType::Utf8, false), ("cls", DataType::Int64, true), ("txt", DataType::Utf8, false)]);
         assert_eq!(disagreement(Format::WebDataset, &old, &schema(&[("txt", DataType::Utf8, true)])), None);
         let other = schema(&[("cls", DataType::Int64, true), ("__key__", DataType::Utf8, true)]);
-        assert_eq!(disagreement(Format::WebDataset, &old, &other).as_deref(), Some("the new rows lack the column `txt`"));
+        assert_eq!(disagreement(Format::WebDataset, &old, &other).as_deref(), Some("the new rows do not have the column `txt`"));
     }
 }

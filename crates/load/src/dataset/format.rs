@@ -1,4 +1,4 @@
-//! Which format a file has, by its name; by its first bytes where the name does not tell.
+//! Detects the format of a file by its name, or by its first bytes if the name is inconclusive.
 
 use crate::{Error, Result};
 use shardmill_formats::mds::Compression;
@@ -24,7 +24,7 @@ impl Format {
             "parquet" => Ok(Self::Parquet),
             "orc" => Ok(Self::Orc),
             "csv" => Ok(Self::Csv),
-            // Both names mean one JSON document a line.
+            // Both names mean one JSON document per line.
             "json" | "jsonl" => Ok(Self::Jsonl),
             "arrayrecord" | "array_record" => Ok(Self::ArrayRecord),
             "webdataset" => Ok(Self::WebDataset),
@@ -46,7 +46,7 @@ impl Format {
         }
     }
 
-    /// By extension; `None` when it says nothing.
+    /// From the extension; `None` if it is unknown.
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next()?.to_ascii_lowercase();
@@ -58,7 +58,7 @@ impl Format {
             return Some(Self::Jsonl);
         }
         let extension = name.rsplit_once('.')?.1;
-        // Its users number the files behind the extension: `train.array_record-00000-of-00010`.
+        // Users number such files after the extension: `train.array_record-00000-of-00010`.
         match extension.split_once('-').map_or(extension, |(extension, _shard)| extension) {
             "array_record" | "arrayrecord" | "arecord" => return Some(Self::ArrayRecord),
             _ => {}
@@ -75,7 +75,7 @@ impl Format {
         }
     }
 
-    /// By extension, else by the first bytes, which costs a read.
+    /// From the extension, otherwise from the first bytes, which costs a read.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -86,7 +86,7 @@ impl Format {
         }
     }
 
-    /// Text and compressed bytes may be anything.
+    /// Text and compressed bytes are inconclusive.
     #[must_use]
     pub fn of_signature(signature: Signature) -> Option<Self> {
         match signature {
@@ -98,7 +98,7 @@ impl Format {
         }
     }
 
-    /// Whether a file with these first bytes is certainly not of this format. Damage alone does not tell.
+    /// Whether a file with these first bytes is certainly not of this format. Damage alone is inconclusive.
     pub(super) fn is_contradicted_by(self, signature: Signature) -> bool {
         match (self, signature) {
             (_, Signature::Empty) => false,
@@ -112,7 +112,7 @@ impl Format {
     }
 }
 
-/// What the first bytes of an object say it is.
+/// The format that the first bytes of an object indicate.
 ///
 /// # Errors
 /// When they cannot be read.

@@ -1,10 +1,10 @@
-//! Which of the files below some paths make a data set, and what becomes of the others.
+//! Finds the files of a data set below paths, and lists those that are skipped.
 //!
-//! The invariant: every file below the paths is a file of the data set, is listed as left out, or is an error; and each of them counts as often as it was
-//! named, or once.
+//! The invariant: every file below the paths is a file of the data set, is listed as skipped, or is an error; a file counts once, or as often as it
+//! was named.
 
 use super::format::signature_of;
-use super::mds::FolderIndex;
+use super::mds::DirectoryIndex;
 use super::open::REQUESTING_THREADS;
 use super::text_shards::text_shards;
 use super::{Format, MdsShards};
@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 pub struct LeftOut {
     pub path: String,
     pub reason: String,
-    /// By its name it is never data, unless it is named.
+    /// A side-car file by its name, which is data only if it is named explicitly.
     pub is_side_car: bool,
 }
 
@@ -34,11 +34,11 @@ impl From<SideCar> for LeftOut {
 /// The files of a data set.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// `None` when there are no files.
+    /// `None` if there are no files.
     pub(super) format: Option<Format>,
     pub(super) files: Vec<DataFile>,
     pub(super) left_out: Vec<LeftOut>,
-    /// Rows of files, as an index lists them.
+    /// Numbers of rows of files, as listed by an index.
     pub(super) samples: HashMap<String, u64>,
 }
 
@@ -47,12 +47,12 @@ struct Candidate {
     file: DataFile,
     /// By its own path, not by that of a directory or a glob.
     is_named: bool,
-    /// What an index says of it.
+    /// The format according to an index.
     format: Option<Format>,
 }
 
-/// The data files at or below `paths`, the format that all of them have (`format`, or by their names and first bytes; `None` when there are no files), and
-/// the files that are not part of the data set.
+/// The data files at or below `paths`, their common format (`format`, or from names and first bytes; `None` if there are no files), and the files
+/// that are not part of the data set.
 ///
 /// # Errors
 /// For a path that does not exist, and files of several or unknown formats.
@@ -61,13 +61,13 @@ pub fn files_of_one_format(paths: &[String], format: Option<Format>) -> Result<(
     Ok((found.format, found.files, found.left_out))
 }
 
-/// As [`files_of_one_format`], with what was left out; `shards` learns what indexes say of the files.
+/// As [`files_of_one_format`], with the skipped files; the entries of MDS indexes are added to `shards`.
 pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut MdsShards) -> Result<Found> {
     let mut found = Found::default();
     let mut candidates = Candidates::default();
     let mut is_indexed = false;
     for path in paths {
-        let index = if matches!(format, None | Some(Format::Mds | Format::Jsonl)) { FolderIndex::of(path)? } else { None };
+        let index = if matches!(format, None | Some(Format::Mds | Format::Jsonl)) { DirectoryIndex::of(path)? } else { None };
         if let Some(index) = &index
             && format != Some(Format::Jsonl)
             && let Some(files) = shards.list(index)?
@@ -92,7 +92,7 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
         candidates.add(listed.files, listed.is_named, None);
     }
     let candidates = candidates.files;
-    // What one path leaves out, another one may name.
+    // A file skipped below one path may be named by another one.
     let read: HashSet<&str> = candidates.iter().map(|candidate| candidate.file.path.as_str()).collect();
     found.left_out.retain(|file| !read.contains(file.path.as_str()));
     if candidates.is_empty() {
@@ -111,18 +111,18 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
 struct Candidates {
     files: Vec<Candidate>,
     names: RealNames,
-    /// Files that were found, and of these the ones that were also named.
+    /// Files that were found, and those of them that were also named.
     found: HashSet<String>,
     named: HashSet<String>,
 }
 
 impl Candidates {
-    /// A file that is found again, below another path, is the same file; one that is named again is wanted again.
+    /// A file found again below another path counts once; a file named again counts again.
     fn add(&mut self, files: Vec<DataFile>, is_named: bool, format: Option<Format>) {
         for file in files {
             let name = self.names.of(&file.path);
             let is_new = if is_named {
-                // What was found and is then named, for the first time, is one file.
+                // A file that was found and is then named for the first time counts once.
                 let is_first = self.named.insert(name.clone());
                 !(is_first && self.found.contains(&name))
             } else {
@@ -135,7 +135,7 @@ impl Candidates {
     }
 }
 
-/// The format decides, not the name. But beside files that are called after it, those called after another one are something else: a manifest.
+/// The format decides, not the name. But among files named after the format, a file named after another one, such as a manifest, is skipped.
 fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found) {
     found.format = Some(format);
     let is_named_so = candidates.iter().any(|candidate| Format::of(&candidate.file.path) == Some(format));
@@ -152,10 +152,11 @@ fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found) {
     }
 }
 
-/// The one format of all files.
+/// The common format of all files.
 fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Result<()> {
     let signatures = signatures(&candidates)?;
     let mut known: Vec<(Candidate, Format)> = Vec::with_capacity(candidates.len());
+    let mut arrow = None;
     for candidate in candidates {
         let by_name = candidate.format.or_else(|| Format::of(&candidate.file.path));
         let signature = signatures.get(&candidate.file.path);
@@ -166,37 +167,66 @@ fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Res
                 Some(Err(error)) => found.leave_out(candidate.file.path, error.to_string()),
                 signature => {
                     let looks = signature.and_then(|signature| signature.as_ref().ok()).map_or("binary data", |signature| signature.name());
-                    if candidate.is_named {
+                    if has_extension(&candidate, ".arrow") && looks.starts_with("an Arrow") {
+                        arrow.get_or_insert_with(|| candidate.file.path.clone());
+                    }
+                    if candidate.is_named && arrow.is_none() {
                         return Err(Error::UnknownContents { path: candidate.file.path, found: looks });
                     }
-                    found.leave_out(candidate.file.path, format!("its name does not tell a format, and its first bytes look like {looks}"));
+                    found.leave_out(candidate.file.path, format!("its name has no known extension, and its first bytes look like {looks}"));
                 }
             },
         }
     }
-    // Files that are merely called `.json` beside others describe them.
+    // Files with only the extension `.json` among others are taken for descriptions of these.
+    let describes = |candidate: &Candidate| !candidate.is_named && candidate.format.is_none() && has_extension(candidate, ".json");
+    // As `save_to_disk` of Hugging Face writes them.
+    if let Some(path) = arrow.filter(|_| known.iter().all(|(candidate, _)| describes(candidate))) {
+        return Err(Error::ArrowFile { path });
+    }
     if known.iter().any(|(_, format)| *format != Format::Jsonl) {
-        let describes =
-            |candidate: &Candidate| !candidate.is_named && candidate.format.is_none() && candidate.file.path.to_ascii_lowercase().ends_with(".json");
         let (others, kept): (Vec<_>, Vec<_>) = known.into_iter().partition(|(candidate, _)| describes(candidate));
         for (candidate, _) in others {
             found.leave_out(candidate.file.path, "a .json file beside files of another format describes them".to_owned());
         }
         known = kept;
     }
-    let Some((first, format)) = known.first().map(|(candidate, format)| (candidate.file.path.clone(), *format)) else {
+    let Some(format) = known.first().map(|(_, format)| *format) else {
         return Err(Error::UnknownFormat { paths: paths.join(", ") });
     };
-    if let Some((second, other)) = known.iter().find(|(_, other)| *other != format) {
-        let second = second.file.path.clone();
-        return Err(Error::MixedFormats { first, first_format: format.name(), second, second_format: other.name() });
+    if known.iter().any(|(_, other)| *other != format) {
+        return Err(mixed_formats(&known));
     }
     found.format = Some(format);
     found.files = known.into_iter().map(|(candidate, _)| candidate.file).collect();
     Ok(())
 }
 
-/// The first bytes of files whose names do not tell a format, one read each.
+fn has_extension(candidate: &Candidate, extension: &str) -> bool {
+    candidate.file.path.to_ascii_lowercase().ends_with(extension)
+}
+
+fn mixed_formats(known: &[(Candidate, Format)]) -> Error {
+    // Each with its number of files and the first of them, in the order of the files.
+    let mut formats: Vec<(Format, usize, &Candidate)> = Vec::new();
+    for (candidate, format) in known {
+        match formats.iter_mut().find(|(other, ..)| other == format) {
+            Some((_, count, _)) => *count += 1,
+            None => formats.push((*format, 1, candidate)),
+        }
+    }
+    let counted = formats.iter().map(|(format, count, first)| {
+        let files = if *count == 1 { "file" } else { "files, such as" };
+        format!("{count} {} {files} `{}`", format.name(), first.file.path)
+    });
+    let hint = match formats.iter().filter(|(.., first)| !first.is_named).max_by_key(|(_, count, _)| *count) {
+        Some((format, ..)) => format!("format=\"{}\" reads these files only, and so does a glob of their names", format.name()),
+        None => "read them as separate data sets".to_owned(),
+    };
+    Error::MixedFormats { counts: counted.collect::<Vec<_>>().join(", "), hint }
+}
+
+/// The first bytes of files whose names are inconclusive, with one read each.
 fn signatures(candidates: &[Candidate]) -> Result<HashMap<String, Result<Signature>>> {
     let unnamed = |candidate: &&Candidate| candidate.format.is_none() && Format::of(&candidate.file.path).is_none();
     let paths: Vec<String> = candidates.iter().filter(unnamed).map(|candidate| candidate.file.path.clone()).collect();
@@ -215,9 +245,10 @@ fn signatures(candidates: &[Candidate]) -> Result<HashMap<String, Result<Signatu
 }
 
 impl Found {
-    /// What lies beside the shards of an index. In a store that would cost a request, and files that are opened later would be those of the listing.
-    fn leave_out_unlisted(&mut self, folder: &str, shards: &[DataFile]) {
-        let Some(listed) = (!is_remote(folder)).then(|| listing(folder).ok()).flatten() else { return };
+    /// Skips files that the index of their directory does not list. In a store listing them would cost a request, and metadata from a listing would
+    /// be used when files are opened later.
+    fn leave_out_unlisted(&mut self, directory: &str, shards: &[DataFile]) {
+        let Some(listed) = (!is_remote(directory)).then(|| listing(directory).ok()).flatten() else { return };
         let shards: HashSet<&str> = shards.iter().map(|shard| shard.relative.as_str()).collect();
         let others = listed.files.into_iter().filter(|file| !shards.contains(file.relative.as_str())).map(|file| file.path);
         let unlisted = others.map(|path| LeftOut { path, reason: "the index of its directory does not list it".to_owned(), is_side_car: true });

@@ -1,7 +1,7 @@
-//! Folders of MDS shards: their index says which files there are, in which order, and what each of them has to be.
+//! Directories of MDS shards: the index lists the files, their order, and their expected content.
 //!
-//! Other files of such a folder are nobody's data: shards that were not finished, or that another index lists. The invariant: every shard of an index is
-//! opened with its entry, so that no row of a shard is served that is not the one the index describes.
+//! Other files in such a directory are ignored: they are unfinished shards, or belong to another index. The invariant: every shard of an index is
+//! opened with its entry, so that only rows described by the index are delivered.
 
 use super::Format;
 use crate::Result;
@@ -14,12 +14,12 @@ use shardmill_storage::{Error as StorageError, RangeRead, Roots, is_remote, stor
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What indexes say of files, by path.
+/// Index entries of files, by path.
 #[derive(Debug, Clone, Default)]
 pub struct MdsShards(HashMap<String, Arc<ShardEntry>>);
 
 impl MdsShards {
-    /// Of the folders among `paths` that have an index.
+    /// The entries of the directories among `paths` that have an index.
     ///
     /// # Errors
     /// For an index that cannot be read.
@@ -39,8 +39,8 @@ impl MdsShards {
         entered.collect()
     }
 
-    /// The shards of a folder in the order of its index; `None` for an index of something else.
-    pub(super) fn list(&mut self, index: &FolderIndex) -> Result<Option<Vec<DataFile>>> {
+    /// The shards of a directory in the order of its index; `None` for an index of something else.
+    pub(super) fn list(&mut self, index: &DirectoryIndex) -> Result<Option<Vec<DataFile>>> {
         Ok(shards_of(index)?.map(|files| self.enter(files)))
     }
 
@@ -56,67 +56,67 @@ pub struct IndexedFile {
     pub entry: Arc<ShardEntry>,
 }
 
-/// The index of a folder, which is not read yet.
+/// The index of a directory, which has not been read yet.
 #[derive(Debug)]
-pub(super) struct FolderIndex {
-    pub(super) folder: String,
+pub(super) struct DirectoryIndex {
+    pub(super) directory: String,
     pub(super) path: String,
     pub(super) bytes: Vec<u8>,
 }
 
-impl FolderIndex {
-    /// `None` for what is no folder, and for one without an index.
+impl DirectoryIndex {
+    /// `None` for a path that is not a directory, and for a directory without an index.
     ///
     /// # Errors
     /// For an index that cannot be read.
     pub(super) fn of(path: &str) -> Result<Option<Self>> {
-        // What is called like a file of another format is no such folder, and asking an object store would cost a request.
+        // A path with the extension of another format is not such a directory, and a check in an object store would cost a request.
         match Format::of(path) {
             None => {}
             Some(Format::Mds) if !matches!(store_of(path)?.open(path), Ok(_) | Err(StorageError::NotFound { .. })) => {}
             Some(_file) => return Ok(None),
         }
-        let folder = match path.trim_end_matches('/') {
+        let directory = match path.trim_end_matches('/') {
             // The root of a store keeps the slashes of its scheme.
             root if root.ends_with(':') && path.len() > root.len() => format!("{root}/"),
-            folder => folder.to_owned(),
+            directory => directory.to_owned(),
         };
-        let path = format!("{folder}/{INDEX_NAME}");
+        let path = format!("{directory}/{INDEX_NAME}");
         let Ok(object) = store_of(&path)?.open(&path) else { return Ok(None) };
-        Ok(Some(Self { folder, bytes: whole(object.as_ref())?, path }))
+        Ok(Some(Self { directory, bytes: whole(object.as_ref())?, path }))
     }
 
-    /// Where its shards may lie.
+    /// The roots below which its shards may be.
     pub(super) fn roots(&self) -> Roots {
-        Roots::new(&[], std::slice::from_ref(&self.folder))
+        Roots::new(&[], std::slice::from_ref(&self.directory))
     }
 }
 
-/// The shards that the index of a folder lists. `None` for what is no folder, and for one without an index of MDS shards.
+/// The shards that the index of a directory lists. `None` for a path that is not a directory, and for one without an index of MDS shards.
 ///
 /// # Errors
 /// For an index that cannot be read.
 pub fn indexed_files(path: &str) -> Result<Option<Vec<IndexedFile>>> {
-    FolderIndex::of(path)?.map_or(Ok(None), |index| shards_of(&index))
+    DirectoryIndex::of(path)?.map_or(Ok(None), |index| shards_of(&index))
 }
 
-fn shards_of(index: &FolderIndex) -> Result<Option<Vec<IndexedFile>>> {
-    let FolderIndex { folder, path: index_path, bytes } = index;
+fn shards_of(index: &DirectoryIndex) -> Result<Option<Vec<IndexedFile>>> {
+    let DirectoryIndex { directory, path: index_path, bytes } = index;
     let refused = |reason: String| TableError::from(MdsError::Index { path: index_path.clone(), reason });
     let parsed = match Index::parse(index_path, bytes) {
         Ok(parsed) => parsed,
         Err(error) if Index::is_mds(bytes) => return Err(TableError::from(error).into()),
-        // What was cut says no more whose index it is; then the files beside it do.
-        Err(_) if serde_json::from_slice::<IgnoredAny>(bytes).is_err() && holds_shards(folder)? => {
-            return Err(refused("it is no JSON: it was cut, or is still being written".to_owned()).into());
+        // A truncated index does not show its kind; the other files of the directory do.
+        Err(_) if serde_json::from_slice::<IgnoredAny>(bytes).is_err() && holds_shards(directory)? => {
+            return Err(refused("it is not valid JSON: it was cut, or is still being written".to_owned()).into());
         }
-        // Without its index a directory of shards says nothing of those that are missing.
-        Err(_) if has_shards_beside(folder)? => {
+        // Without its index, missing shards of a directory would go unnoticed.
+        Err(_) if has_shards_beside(directory)? => {
             return Err(refused("it is not an index of MDS shards, and MDS shards are beside it".to_owned()).into());
         }
         Err(_) => return Ok(None),
     };
-    if parsed.shards.is_empty() && has_shards_beside(folder)? {
+    if parsed.shards.is_empty() && has_shards_beside(directory)? {
         return Err(refused("it lists no shard, and MDS shards are beside it".to_owned()).into());
     }
     let mut listed = HashSet::new();
@@ -131,32 +131,32 @@ fn shards_of(index: &FolderIndex) -> Result<Option<Vec<IndexedFile>>> {
     files.collect::<Result<Vec<_>>>().map(Some)
 }
 
-/// The file of a shard that is there.
+/// The existing file of a shard.
 ///
 /// # Errors
 /// When it is a link that leads out of the directory.
-pub(super) fn stored(index: &FolderIndex, roots: &Roots, raw: &FileEntry, zip: Option<&FileEntry>) -> Result<DataFile> {
-    let at = |basename: &str| format!("{}/{basename}", index.folder);
-    // A reader that unpacked the shard leaves only what it unpacked.
+pub(super) fn stored(index: &DirectoryIndex, roots: &Roots, raw: &FileEntry, zip: Option<&FileEntry>) -> Result<DataFile> {
+    let at = |basename: &str| format!("{}/{basename}", index.directory);
+    // A reader that decompressed the shard leaves only the decompressed file.
     let relative = match zip {
         Some(zip) if !is_absent(&at(&zip.basename))? || is_absent(&at(&raw.basename))? => &zip.basename,
         _ => &raw.basename,
     };
-    // The name does not leave the directory, but a link of that name may.
-    if !is_remote(&index.folder) && matches!(roots.open(&at(relative)), Err(StorageError::OutsideRoots { .. })) {
+    // The name stays within the directory, but a link with that name may lead outside.
+    if !is_remote(&index.directory) && matches!(roots.open(&at(relative)), Err(StorageError::OutsideRoots { .. })) {
         let reason = "it is a link that leads out of the directory of the index".to_owned();
         return Err(TableError::from(MdsError::IndexField { path: index.path.clone(), shard: relative.clone(), field: "basename", reason }).into());
     }
     Ok(DataFile { path: at(relative), relative: relative.clone() })
 }
 
-fn holds_shards(folder: &str) -> Result<bool> {
-    Ok(data_files(&[folder.to_owned()])?.iter().any(|file| Format::of(&file.path) == Some(Format::Mds)))
+fn holds_shards(directory: &str) -> Result<bool> {
+    Ok(data_files(&[directory.to_owned()])?.iter().any(|file| Format::of(&file.path) == Some(Format::Mds)))
 }
 
-fn has_shards_beside(folder: &str) -> Result<bool> {
+fn has_shards_beside(directory: &str) -> Result<bool> {
     let is_shard = |file: &DataFile| !file.relative.contains('/') && Format::of(&file.path) == Some(Format::Mds);
-    Ok(data_files(&[folder.to_owned()])?.iter().any(is_shard))
+    Ok(data_files(&[directory.to_owned()])?.iter().any(is_shard))
 }
 
 fn is_absent(path: &str) -> Result<bool> {
@@ -174,7 +174,7 @@ pub(crate) fn whole(object: &dyn RangeRead) -> Result<Vec<u8>> {
     Ok(object.read_ranges(std::slice::from_ref(&(0..size)))?.pop().map(Vec::from).unwrap_or_default())
 }
 
-/// Opens shards, each with its entry, all with the same types of arrays.
+/// Opens shards, each with its entry, all with the same array types.
 #[derive(Debug, Clone)]
 pub(super) struct MdsOpener {
     shards: MdsShards,
@@ -184,7 +184,7 @@ pub(super) struct MdsOpener {
 }
 
 impl MdsOpener {
-    /// The first of `objects` that has a sample decides about arrays. Without any, each shard decides for itself.
+    /// The first of `objects` with a sample determines array types. Without any, each shard decides for itself.
     pub(super) fn new(shards: MdsShards, has_pickle_bytes: bool, limit: DecodeLimit, objects: &[Arc<dyn RangeRead>]) -> Self {
         let mut opener = Self { shards, array_types: None, has_pickle_bytes, limit };
         for object in objects {
@@ -195,7 +195,7 @@ impl MdsOpener {
                     opener.array_types = Some(Arc::new(types));
                     break;
                 }
-                // The file says so itself when it is opened.
+                // Opening the file reports the error.
                 Err(_fault) => break,
             }
         }

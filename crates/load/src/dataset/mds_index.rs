@@ -1,6 +1,6 @@
-//! Makes the index of a folder of MDS shards again from the shards.
+//! Rebuilds the index of a directory of MDS shards from the shards.
 //!
-//! Every shard is read completely before anything is written; the invariant: an index appears whole, or the old one stays.
+//! Every shard is read completely before anything is written. The invariant: the index is replaced atomically, or the old one stays.
 
 use super::mds::whole;
 use crate::{Error, Result};
@@ -11,24 +11,24 @@ use shardmill_plan::data_files;
 use shardmill_storage::{Error as StorageError, Replace, Unpublished, store_of};
 use std::ops::ControlFlow;
 
-/// Rebuilds `index.json` of a folder from the shards that lie in it, and gives how many shards and samples it lists.
+/// Rebuilds `index.json` of a directory from its shards, and returns the number of shards and samples that it lists.
 ///
 /// # Errors
-/// For a folder without shards, and the first shard that is damaged or of other columns; nothing is written then.
-pub fn rebuild_index(folder: &str, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
-    let folder = folder.trim_end_matches('/');
-    let files = data_files(&[folder.to_owned()])?;
+/// For a directory without shards, and for the first shard that is damaged or has different columns; nothing is written then.
+pub fn rebuild_index(directory: &str, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
+    let directory = directory.trim_end_matches('/');
+    let files = data_files(&[directory.to_owned()])?;
     let is_shard = |name: &str| name.starts_with("shard.") && (name.ends_with(".mds") || Compression::of_path(name).is_some());
     let mut names: Vec<String> = files.into_iter().map(|file| file.relative).filter(|name| !name.contains('/') && is_shard(name)).collect();
-    // Of a shard that lies there twice, what is stored counts, not the copy that a reader unpacked.
+    // If a shard exists twice, the stored file counts, not the copy that a reader decompressed.
     let stored: Vec<String> =
         names.iter().filter_map(|name| Some(name.strip_suffix(Compression::of_path(name)?.extension())?.trim_end_matches('.').to_owned())).collect();
     names.retain(|name| !stored.contains(name));
     if names.is_empty() {
         let reason = "there are no files `shard.*.mds` beside it".to_owned();
-        return Err(TableError::from(MdsError::Index { path: format!("{folder}/{INDEX_NAME}"), reason }).into());
+        return Err(TableError::from(MdsError::Index { path: format!("{directory}/{INDEX_NAME}"), reason }).into());
     }
-    let paths: Vec<(String, String)> = names.into_iter().map(|name| (format!("{folder}/{name}"), name)).collect();
+    let paths: Vec<(String, String)> = names.into_iter().map(|name| (format!("{directory}/{name}"), name)).collect();
     let count = paths.len();
     let work = move |number: usize| -> Result<RebuiltShard> {
         let Some((path, name)) = paths.get(number) else { return Err(shardmill_engine::Error::Cancelled.into()) };
@@ -48,22 +48,22 @@ pub fn rebuild_index(folder: &str, threads: usize, cancel: &Cancel) -> Result<(u
         }
         index.shards.push(entry);
     }
-    check_old_index(folder, &index)?;
+    check_old_index(directory, &index)?;
     let samples = index.shards.iter().map(|shard| shard.samples).sum();
-    publish(&format!("{folder}/{INDEX_NAME}"), index.to_json().as_bytes())?;
+    publish(&format!("{directory}/{INDEX_NAME}"), index.to_json().as_bytes())?;
     Ok((index.shards.len() as u64, samples))
 }
 
-/// An index that can be read still knows what its shards have to be: a new one must not make damage look whole.
-fn check_old_index(folder: &str, new: &Index) -> Result<()> {
-    let path = format!("{folder}/{INDEX_NAME}");
+/// A readable index still describes its shards: a new one must not hide damage.
+fn check_old_index(directory: &str, new: &Index) -> Result<()> {
+    let path = format!("{directory}/{INDEX_NAME}");
     let Ok(object) = store_of(&path)?.open(&path) else { return Ok(()) };
     let Ok(old) = Index::parse(&path, &whole(object.as_ref())?) else { return Ok(()) };
     for entry in &old.shards {
         let basename = &entry.file().basename;
         let refused = |field, reason| {
             let reason = format!("{reason}; to index what is there all the same, remove `{path}` first");
-            TableError::from(MdsError::Shard { path: format!("{folder}/{basename}"), field, reason })
+            TableError::from(MdsError::Shard { path: format!("{directory}/{basename}"), field, reason })
         };
         let Some(found) = new.shards.iter().find(|shard| shard.file().basename == *basename) else {
             return Err(refused("basename", "the index lists it, and it is not there".to_owned()).into());
@@ -81,7 +81,7 @@ fn check_old_index(folder: &str, new: &Index) -> Result<()> {
 
 fn publish(path: &str, content: &[u8]) -> Result<()> {
     let store = store_of(path)?;
-    // What is there already is left alone, so that a second call changes nothing.
+    // An identical index is not written again.
     if store.open(path).is_ok_and(|object| whole(object.as_ref()).is_ok_and(|old| old == content)) {
         return Ok(());
     }

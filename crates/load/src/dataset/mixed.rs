@@ -1,4 +1,4 @@
-//! Several data sets as one: the files of all, columns agreed upon by name as those of the files of one data set are.
+//! Combines several data sets: the files of all, with columns matched by name as for the files of one data set.
 
 use super::schema::unify;
 use super::{Dataset, OpenFile, Origin};
@@ -12,24 +12,24 @@ use std::sync::Arc;
 pub struct MixedSource {
     pub name: String,
     pub dataset: Arc<Dataset>,
-    /// Numbers of the columns that it gives.
+    /// Indices of the columns that it contributes.
     pub columns: Vec<usize>,
 }
 
 impl Dataset {
-    /// The files of `sources`, source after source. `number_column` adds a column with the number of the source of each row.
+    /// The files of `sources`, source after source. `number_column` adds a column with the index of the source of each row.
     ///
     /// # Errors
-    /// When the sources disagree about a column, or one of them has a column of the name `number_column`.
+    /// When the sources disagree about a column, or one of them has a column named `number_column`.
     pub fn mixed(sources: &[MixedSource], number_column: Option<&str>) -> Result<Self> {
         let own = |source: &MixedSource| -> SchemaRef {
             let fields = source.columns.iter().filter_map(|column| source.dataset.schema.fields().get(*column).cloned());
             Arc::new(Schema::new(fields.collect::<Vec<_>>()))
         };
         let schemas: Vec<SchemaRef> = sources.iter().map(own).collect();
-        // A data set without files knows no columns that others could lack.
+        // A data set without files has no columns that others could lack.
         let known = sources.iter().zip(&schemas).filter(|(source, _)| !source.dataset.files.is_empty());
-        let mut schema = unify(known.map(|(source, schema)| (source.name.as_str(), schema)))?;
+        let mut schema = unify(&known.map(|(source, schema)| (source.name.as_str(), schema)))?;
         let mut files = Vec::new();
         for (number, (source, own)) in sources.iter().zip(&schemas).enumerate() {
             let place = |field: &Field| own.index_of(field.name()).ok().and_then(|place| source.columns.get(place));
@@ -38,27 +38,28 @@ impl Dataset {
             files.extend(source.dataset.files.iter().map(|file| file.within(&source.name, &places, number)));
         }
         if let Some(name) = number_column {
-            let field = Field::new(name, DataType::Int32, false);
-            let numbers: SchemaRef = Arc::new(Schema::new(vec![field.clone()]));
             if schema.index_of(name).is_ok() {
                 return Err(crate::Error::SourceColumn { column: name.to_owned() });
             }
-            schema = Arc::new(Schema::new(schema.fields().iter().cloned().chain(numbers.fields().iter().cloned()).collect::<Vec<_>>()));
+            let number = Arc::new(Field::new(name, DataType::Int32, false));
+            schema = Arc::new(Schema::new(schema.fields().iter().cloned().chain([number]).collect::<Vec<_>>()));
         }
         let format = sources.first().and_then(|source| source.dataset.format);
-        Ok(Self {
+        let mixed = Self {
+            top_level: schema.fields().len(),
             format: format.filter(|format| sources.iter().all(|source| source.dataset.format == Some(*format))),
             files,
             schema,
             left_out: sources.iter().flat_map(|source| source.dataset.left_out.iter().cloned()).collect(),
             skipped: sources.iter().flat_map(|source| source.dataset.skipped.iter().cloned()).collect(),
             bytes_read: sources.iter().flat_map(|source| source.dataset.bytes_read.iter().cloned()).collect(),
-        })
+        };
+        Ok(mixed.with_nested())
     }
 }
 
 impl OpenFile {
-    /// The same file, with columns taken from `places`, and behind them one with `number` in each row.
+    /// The same file, with columns taken from `places`, followed by a column with `number` in each row if given.
     fn within(&self, source: &str, places: &[Option<&usize>], number: Option<i32>) -> Self {
         let origin = |place: &Option<&usize>| place.and_then(|place| self.columns.get(*place)).cloned().unwrap_or(Origin::Absent);
         let numbers = number.map(|number| Origin::Constant(Arc::new(Int32Array::from(vec![number])) as ArrayRef));

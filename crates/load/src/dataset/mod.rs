@@ -1,13 +1,16 @@
-//! Files of one format, one schema: what they hold and how their blocks are read.
+//! A data set: files of one format and one schema, and how their blocks are read.
 //!
-//! Opening reads footers, in parallel, and no row. The files of a directory stand in byte order of their names; rows are numbered file after file.
+//! Opening reads footers in parallel, and no rows. The files of a directory are in byte order of their names; rows are numbered file after file.
 
 mod addition;
+mod derived;
 mod format;
 mod found;
+mod list_lengths;
 mod mds;
 mod mds_index;
 mod mixed;
+mod nested;
 mod open;
 mod opener;
 mod refetched;
@@ -17,65 +20,73 @@ mod table;
 mod text_shards;
 
 pub use addition::disagreement;
+pub use derived::{Derive, Underivable};
 pub use format::{Format, signature_of};
 pub use found::{LeftOut, files_of_one_format};
 pub use mds::{IndexedFile, MdsShards, indexed_files};
 pub use mds_index::rebuild_index;
 pub use mixed::MixedSource;
+pub use nested::column_of;
 pub use open::DatasetOptions;
 pub use opener::FileOpener;
 pub use schema::has_nul;
 pub use table::{TableColumn, TableDataFile, TableOptions};
 pub use text_shards::{TextShard, text_files};
 
+use self::derived::Derivation;
+use crate::types::exactly;
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::SchemaRef;
-use shardmill_formats::table::{BlockPages, Statistics, TableFile};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use shardmill_formats::table::{BlockPages, NestedColumn, Statistics, TableFile, column_field};
 use shardmill_storage::is_remote;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that share their time between waiting for a store and decoding what came.
+/// Threads that alternate between waiting for a store and decoding.
 const READING_THREADS: RangeInclusive<usize> = 8..=64;
 
-/// What they fetch at once, if blocks are as large as most: a fast store sends it in the time of some answers.
+/// Bytes that they fetch concurrently, with blocks of typical size: a fast store sends this in the time of a few responses.
 const BYTES_UNDER_WAY: u64 = 64 << 20;
 
 /// Open files of one schema.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Dataset {
     format: Option<Format>,
     files: Vec<OpenFile>,
+    /// The top-level columns, the fields inside of their structs, and what is computed from these.
     schema: SchemaRef,
+    top_level: usize,
     left_out: Vec<LeftOut>,
     skipped: Vec<(String, Error)>,
-    /// Files of several data sets bring their own counters.
+    /// Files of several data sets have separate counters.
     bytes_read: Vec<Arc<AtomicU64>>,
 }
 
-/// One file, and how its columns become those of the data set.
+/// A file, and the mapping of its columns to those of the data set.
 #[derive(Debug, Clone)]
 pub struct OpenFile {
     pub path: String,
-    /// Below the root of the data set.
+    /// Path below the root of the data set.
     pub relative: String,
     pub size: u64,
     pub table: Arc<dyn TableFile>,
     columns: Vec<Origin>,
-    /// One bit a row, not set where it is deleted; `None` when none is.
+    /// One bit per row, unset if it is deleted; `None` if no row is.
     live: Option<BooleanBuffer>,
 }
 
-/// Where a column of the data set comes from in one file.
+/// The origin of a column of the data set in one file.
 #[derive(Debug, Clone)]
 enum Origin {
-    /// A column of the file, by number.
+    /// A column of the file, by index.
     File(usize),
-    /// The same value in each row, as an array of one.
+    /// The same value in each row, as an array of length one.
     Constant(ArrayRef),
+    /// A result of a computation on columns of the file, by index.
+    Derived { by: Arc<Derivation>, output: usize },
     /// The file lacks it.
     Absent,
 }
@@ -88,7 +99,7 @@ pub struct BlockOf {
 }
 
 impl Dataset {
-    /// `None` when there are no files, and when there are files of several formats.
+    /// `None` if there are no files, or files of several formats.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
         self.format
@@ -99,19 +110,19 @@ impl Dataset {
         &self.files
     }
 
-    /// Files that were found beside the data and are not part of it.
+    /// Files that were found with the data but are not part of it.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// Files that could not be opened and were left out, each with its error.
+    /// Files that could not be opened and were skipped, each with its error.
     #[must_use]
     pub fn skipped(&self) -> &[(String, Error)] {
         &self.skipped
     }
 
-    /// Types as batches have them.
+    /// Every column that can be read, by number: the top-level columns, followed by the fields inside of their structs, each named by its path.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -123,7 +134,7 @@ impl Dataset {
         self.files.iter().any(|file| is_remote(&file.path))
     }
 
-    /// So many threads keep a store busy where there is one, more where blocks are small; a pass has `threads` without.
+    /// Number of reading threads: for a remote store enough to keep it busy, more with small blocks; otherwise `threads`.
     #[must_use]
     pub fn reading_threads(&self, threads: usize) -> usize {
         if threads == 0 || !self.is_remote() {
@@ -135,13 +146,13 @@ impl Dataset {
         threads.max(usize::try_from(wanted).unwrap_or(usize::MAX).clamp(*READING_THREADS.start(), *READING_THREADS.end()))
     }
 
-    /// Bytes that were asked of the storage so far, footers included.
+    /// Bytes requested from the storage so far, including footers.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// All rows, no filter applied.
+    /// Number of all rows before filtering.
     #[must_use]
     pub fn num_rows(&self) -> u64 {
         self.files.iter().map(OpenFile::num_rows).sum()
@@ -154,42 +165,42 @@ impl Dataset {
 }
 
 impl OpenFile {
-    /// What is known of a column of the data set, one entry a block of this file.
+    /// Statistics of a column of the data set, in its type of `schema`, with one entry per block of this file.
     #[must_use]
-    pub fn statistics(&self, column: usize) -> Option<Statistics> {
+    pub fn statistics(&self, column: usize, schema: &Schema) -> Option<Statistics> {
         match self.columns.get(column)? {
-            Origin::File(own) => self.table.statistics(*own),
+            Origin::File(own) => Some(in_type(self.table.statistics(*own)?, schema.fields().get(column)?)),
             Origin::Constant(value) => Statistics::constant(value, self.table.blocks().iter().map(|block| block.rows).collect()).ok(),
-            Origin::Absent => None,
+            Origin::Derived { .. } | Origin::Absent => None,
         }
     }
 
-    /// What is known of the pages of a block in a column of the data set.
+    /// Page statistics of a block for a column of the data set, in its type of `schema`.
     ///
     /// # Errors
-    /// When what tells it cannot be read.
-    pub fn page_statistics(&self, block: usize, column: usize) -> Result<Option<BlockPages>> {
-        match self.columns.get(column) {
-            Some(Origin::File(own)) => Ok(self.table.page_statistics(block, *own)?),
-            _ => Ok(None),
-        }
+    /// When the page index cannot be read.
+    pub fn page_statistics(&self, block: usize, column: usize, schema: &Schema) -> Result<Option<BlockPages>> {
+        let Some(Origin::File(own)) = self.columns.get(column) else { return Ok(None) };
+        let (pages, field) = (self.table.page_statistics(block, *own)?, schema.fields().get(column));
+        Ok(pages.zip(field).map(|(pages, field)| BlockPages { statistics: in_type(pages.statistics, field), ..pages }))
     }
 
-    /// Whether a column of the data set is absent from this file, so that all of its rows are null there.
+    /// Whether a column of the data set is missing in this file, so that all of its rows are null there.
     #[must_use]
     pub fn lacks(&self, column: usize) -> bool {
         matches!(self.columns.get(column), Some(Origin::Absent))
     }
 
-    /// False when a block certainly holds none of `values` in a column of the data set.
+    /// False if a block certainly contains none of `values` in a column of the data set.
     ///
     /// # Errors
-    /// When what tells it cannot be read.
+    /// When the bloom filter cannot be read.
     pub fn may_contain(&self, block: usize, column: usize, values: &ArrayRef) -> Result<bool> {
         match self.columns.get(column) {
-            // Files of another type would compare other bits.
+            // Files with another type would hash other bits.
             Some(Origin::File(own))
-                if self.table.declared_schema().fields().get(*own).is_some_and(|field| field.data_type() == values.data_type()) =>
+                if column_field(self.table.declared_schema(), self.nested_of(*own), *own)
+                    .is_some_and(|field| field.data_type() == values.data_type()) =>
             {
                 Ok(self.table.may_contain(block, *own, values)?)
             }
@@ -197,12 +208,17 @@ impl OpenFile {
         }
     }
 
+    /// Empty for a top-level column of the file, which needs none of them.
+    fn nested_of(&self, own: usize) -> &[NestedColumn] {
+        if own < self.table.declared_schema().fields().len() { &[] } else { self.table.nested() }
+    }
+
     #[must_use]
     pub fn num_rows(&self) -> u64 {
         self.live.as_ref().map_or_else(|| self.table.blocks().iter().map(|block| block.rows).sum(), |live| live.count_set_bits() as u64)
     }
 
-    /// One bit a row of a block, not set where it is deleted; `None` when none is.
+    /// One bit per row of a block, unset if it is deleted; `None` if no row is.
     #[must_use]
     pub fn live_rows(&self, block: usize) -> Option<BooleanBuffer> {
         let live = self.live.as_ref()?;
@@ -213,9 +229,21 @@ impl OpenFile {
         (live.count_set_bits() < rows).then_some(live)
     }
 
-    /// The rows that are deleted, for the identity of the data set.
+    /// The deleted rows, for the identity of the data set.
     #[must_use]
     pub fn live_bits(&self) -> Option<&BooleanBuffer> {
         self.live.as_ref()
+    }
+}
+
+/// Bounds in the type of `field`. If one of them has no equal value there, they keep their type, and pruning ignores them.
+fn in_type(statistics: Statistics, field: &Field) -> Statistics {
+    let wanted = match field.data_type() {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    };
+    match (exactly(&statistics.min, wanted), exactly(&statistics.max, wanted)) {
+        (Ok(min), Ok(max)) => Statistics { min, max, ..statistics },
+        _ => statistics,
     }
 }

@@ -1,4 +1,4 @@
-//! Opens the files of a data set: lists them, reads their footers in parallel, agrees on one schema.
+//! Opens the files of a data set: lists them, reads their footers in parallel, and unifies their schemas.
 
 use super::found::{Found, find_files};
 use super::schema::unify;
@@ -20,42 +20,70 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What to open.
+/// Options for opening a data set.
 #[derive(Debug, Clone)]
 pub struct DatasetOptions {
     /// Files, directories and globs.
     pub paths: Vec<String>,
-    /// By the names of the files when `None`.
+    /// Detected from the names of the files if `None`.
     pub format: Option<Format>,
-    /// Turn `key=value` folders below the root into columns.
+    /// Convert `key=value` directories below the root to columns.
     pub hive: bool,
-    /// Files whose partition values rule out every row are not opened.
+    /// Files whose partition values exclude every row are not opened.
     pub filter: Option<Expression>,
-    /// Of CSV and JSONL files; inferred from the start of every file when `None`.
+    /// Schema of CSV and JSONL files; inferred from the start of every file if `None`.
     pub text_schema: Option<SchemaRef>,
-    /// What becomes of lines that cannot be read, in CSV and JSONL files.
+    /// How unreadable lines in CSV and JSONL files are handled.
     pub bad_lines: BadLines,
-    /// Leave out files that cannot be opened; [`Dataset::skipped`] lists them.
+    /// Skip files that cannot be opened; [`Dataset::skipped`] lists them.
     pub skip_bad_files: bool,
-    /// Deliver columns of pickles, in MDS shards, as the bytes that they are; else they cannot be read.
+    /// Deliver pickle columns of MDS shards as bytes; otherwise they cannot be read.
     pub has_pickle_bytes: bool,
-    /// WebDataset tars that were joined are read to their last member, over the zeros between them.
+    /// Read concatenated WebDataset tars to their last member, across the zeros between them.
     pub ignores_zeros: bool,
-    /// What one value, line, page or member may take in memory.
+    /// Memory limit for one value, line, page or member.
     pub limit: DecodeLimit,
-    /// For reading footers.
+    /// Threads for reading footers.
     pub threads: usize,
+}
+
+impl DatasetOptions {
+    /// All rows and columns; everything unreadable is an error. Footers are read on one thread.
+    #[must_use]
+    pub fn new(paths: Vec<String>, format: Option<Format>) -> Self {
+        Self {
+            paths,
+            format,
+            hive: false,
+            filter: None,
+            text_schema: None,
+            bad_lines: BadLines::Error,
+            skip_bad_files: false,
+            has_pickle_bytes: false,
+            ignores_zeros: false,
+            limit: DecodeLimit::default(),
+            threads: 1,
+        }
+    }
 }
 
 impl Dataset {
     /// # Errors
-    /// For a path that does not exist, files of several or unknown formats, a file that cannot be opened, and schemas that contradict each other.
+    /// For a path that does not exist, files of several or unknown formats, a file that cannot be opened, and conflicting schemas.
     pub fn open(options: &DatasetOptions, cancel: &Cancel) -> Result<Self> {
         let mut shards = MdsShards::default();
         let Found { format, files, left_out, samples } = find_files(&options.paths, options.format, &mut shards)?;
         let Some(format) = format else {
-            let schema = unify(std::iter::empty())?;
-            return Ok(Self { format: options.format, files: Vec::new(), schema, left_out, skipped: Vec::new(), bytes_read: Vec::new() });
+            let schema = unify(&std::iter::empty())?;
+            return Ok(Self {
+                format: options.format,
+                files: Vec::new(),
+                schema,
+                top_level: 0,
+                left_out,
+                skipped: Vec::new(),
+                bytes_read: Vec::new(),
+            });
         };
         let samples = if options.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
         let relatives: Vec<&str> = files.iter().filter(|_| options.hive).map(|file| file.relative.as_str()).collect();
@@ -80,7 +108,7 @@ impl Dataset {
                 Err(error) => return Err(error),
             }
         }
-        let own = unify(opened.iter().map(|(_, file, table, _)| (file.path.as_str(), table.declared_schema())))?;
+        let own = unify(&opened.iter().map(|(_, file, table, _)| (file.path.as_str(), table.declared_schema())))?;
         let own = if format == Format::WebDataset { in_byte_order(&own) } else { own };
         partitions.check(&own)?;
         let fields = own.fields().iter().chain(partitions.fields()).cloned();
@@ -91,18 +119,20 @@ impl Dataset {
             columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
             OpenFile { path: file.path, relative: file.relative, size, columns, table, live: None }
         });
-        Ok(Self { format: Some(format), files: files.collect(), schema, left_out, skipped, bytes_read: vec![bytes_read] })
+        let top_level = schema.fields().len();
+        let files = files.collect();
+        Ok(Self { format: Some(format), files, schema, top_level, left_out, skipped, bytes_read: vec![bytes_read] }.with_nested())
     }
 }
 
-/// A store that cannot be asked says nothing about the file: rows must not be left out for that.
+/// Errors of an unreachable store do not concern the file, which must not be skipped for them.
 fn is_of_file(error: &Error, path: &str) -> bool {
     let is_outage = |error: &StorageError| !matches!(error, StorageError::NotFound { .. } | StorageError::Changed { .. });
     let is_of_store = is_remote(path) && error.of_store().is_some_and(is_outage);
     !is_of_store && !matches!(error, Error::Engine(_))
 }
 
-/// Extensions come as the samples have them; which file is the first to have one must not decide about their order. The key stays in front.
+/// Sorts extensions, so that their order does not depend on the file in which one occurs first. The key stays first.
 fn in_byte_order(schema: &Schema) -> SchemaRef {
     let mut fields = schema.fields().to_vec();
     if let Some((_key, extensions)) = fields.split_first_mut() {
@@ -111,13 +141,13 @@ fn in_byte_order(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Which files may hold rows, as far as their partition values tell.
+/// Which files may contain rows, judging by their partition values.
 fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usize) -> Result<Vec<bool>> {
     let keys: BTreeSet<&str> = partitions.fields().iter().map(|field| field.name().as_str()).collect();
     let all = vec![true; files];
     let Some(filter) = filter.and_then(|filter| of_columns(filter, &keys)) else { return Ok(all) };
     let predicate = filter.bind(&Schema::new(partitions.fields().to_vec()))?;
-    // A file is a block of one row here.
+    // A file counts as a block of one row here.
     let facts = |column: &str| {
         let place = partitions.fields().iter().position(|field| field.name() == column)?;
         let values: Vec<&ArrayRef> = (0..files).map(|file| partitions.values(file)?.get(place)).collect::<Option<_>>()?;
@@ -127,14 +157,14 @@ fn wanted_files(partitions: &Partitions, filter: Option<&Expression>, files: usi
         Some(Statistics { min: Arc::clone(&bounds), max: bounds, null_counts, row_counts: vec![1; files] })
     };
     let mut wanted = prune(&predicate, &vec![1; files], &facts);
-    // Somebody has to know the columns, also when no row can be left.
+    // One file is needed for the columns, even if no row remains.
     if let (false, Some(first)) = (wanted.contains(&true), wanted.first_mut()) {
         *first = true;
     }
     Ok(wanted)
 }
 
-/// The part of a filter that these columns alone decide: the filter itself, or some of the conditions that all have to hold.
+/// The part of a filter that can be evaluated with these columns: the whole filter, or some of the conditions of a conjunction.
 fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expression> {
     if !filter.columns().is_empty() && filter.columns().is_subset(columns) {
         return Some(filter.clone());
@@ -144,7 +174,7 @@ fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expressio
     (!parts.is_empty()).then_some(Expression::And(parts))
 }
 
-/// Threads that mostly wait for a store.
+/// Threads that usually wait for a store.
 pub(crate) const REQUESTING_THREADS: usize = 64;
 
 /// A file and its size.
@@ -172,13 +202,23 @@ pub(super) fn open_all(
         files.iter().map(|(_, file)| object(&file.path)).collect()
     };
     let readable: Vec<Arc<dyn RangeRead>> = objects.iter().filter_map(|object| object.as_ref().ok().cloned()).collect();
-    // The types of text are decided over all files, before any of them is indexed.
+    // The types of text are inferred over all files, before any of them is indexed.
     let opener = match format {
         Format::Mds => FileOpener::of_mds(shards, options.has_pickle_bytes, options.limit, &readable),
         Format::WebDataset => FileOpener::of_tars(options.ignores_zeros, options.limit),
         _ => FileOpener::new(format, options.text_schema.clone(), options.bad_lines, options.limit, &readable)?,
     };
     let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
+    let opener = Arc::new(opener);
+    let opened = open_objects(&opener, &objects, threads, cancel)?;
+    match opener.with_late_types() {
+        Some(opener) => open_objects(&Arc::new(opener), &objects, threads, cancel),
+        None => Ok(opened),
+    }
+}
+
+fn open_objects(opener: &Arc<FileOpener>, objects: &Arc<[Result<Arc<dyn RangeRead>>]>, threads: usize, cancel: &Cancel) -> Result<Vec<Opened>> {
+    let (opener, objects, count) = (Arc::clone(opener), Arc::clone(objects), objects.len());
     let work = move |number: usize| {
         let opened = objects.get(number).map(|object| {
             let object = object.as_ref().map_err(Clone::clone)?;
@@ -186,10 +226,10 @@ pub(super) fn open_all(
         });
         opened.unwrap_or_else(|| Err(shardmill_engine::Error::Cancelled.into()))
     };
-    run_in_order(files.len(), threads, cancel, move |number| ControlFlow::Continue(work(number)))?.map(|opened| opened.map_err(Error::from)).collect()
+    run_in_order(count, threads, cancel, move |number| ControlFlow::Continue(work(number)))?.map(|opened| opened.map_err(Error::from)).collect()
 }
 
-/// Counts what is asked of the storage.
+/// Counts bytes requested from the storage.
 #[derive(Debug)]
 struct Counted {
     object: Arc<dyn RangeRead>,
@@ -197,7 +237,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Looked at behind a read: what was read before somebody wrote is good.
+    /// Checked after a read: bytes read before a concurrent write are valid.
     fn check_unchanged(&self, offset: u64, len: usize) -> shardmill_storage::Result<()> {
         if self.object.is_unchanged() {
             return Ok(());

@@ -1,7 +1,8 @@
 //! Opens one file of a known format.
 //!
-//! A data set opens all of its files with one opener; a job that goes through its files one after another needs no data set. The invariant: the types of text
-//! are decided over all files that are given here, so that every file is read with the same.
+//! A data set opens all of its files with one opener; a job that reads its files one after another needs no data set. The invariant: the types of
+//! text are inferred over all files that are given here, so that every file is read with the same types. Late fields and values may change them once all
+//! files were opened.
 
 use super::Format;
 use super::format::signature_of;
@@ -22,7 +23,7 @@ use shardmill_formats::tar::samples::WebDatasetFile;
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
-/// Makes a [`TableFile`] of an object.
+/// Opens an object as a [`TableFile`].
 #[derive(Debug)]
 pub struct FileOpener {
     kind: Kind,
@@ -35,13 +36,21 @@ enum Kind {
     Orc,
     ArrayRecord,
     WebDataset { ignores_zeros: bool },
-    Csv(SchemaRef, CsvOptions),
-    Jsonl(SchemaRef, JsonlOptions, Unpacker),
+    Csv { types: Types<csv::Inferred>, options: CsvOptions },
+    Jsonl { types: Types<jsonl::Inferred>, options: JsonlOptions, unpacker: Unpacker },
     Mds(MdsOpener),
 }
 
+/// Types of the columns of text files.
+#[derive(Debug)]
+enum Types<T> {
+    Known(SchemaRef),
+    /// From the start of each file, which later records may change.
+    Inferred(T),
+}
+
 impl FileOpener {
-    /// CSV and JSONL have the types of `text_schema`, or those that the start of each of `objects` allows; other formats bring their own.
+    /// CSV and JSONL files use the types of `text_schema`, or those inferred from the start of each of `objects`; other formats contain their types.
     ///
     /// # Errors
     /// When the start of a text file cannot be read.
@@ -52,7 +61,7 @@ impl FileOpener {
         limit: DecodeLimit,
         objects: &[Arc<dyn RangeRead>],
     ) -> Result<Self> {
-        // What is not text decides no type; it says so itself when it is opened.
+        // Files that are not text do not influence types; opening them reports the error.
         let is_text = |object: &&Arc<dyn RangeRead>| !signature_of(object.as_ref()).is_ok_and(|found| format.is_contradicted_by(found));
         let texts: Vec<Arc<dyn RangeRead>> = match format {
             Format::Csv | Format::Jsonl if text_schema.is_none() => objects.iter().filter(is_text).cloned().collect(),
@@ -64,37 +73,67 @@ impl FileOpener {
             Format::ArrayRecord => Kind::ArrayRecord,
             Format::WebDataset => Kind::WebDataset { ignores_zeros: false },
             Format::Csv => {
-                let csv = CsvOptions { bad_lines, limit, ..CsvOptions::default() };
-                let inferred = || csv::infer(&texts, &csv).map_err(TableError::from);
-                Kind::Csv(text_schema.map_or_else(inferred, Ok)?, csv)
+                let options = CsvOptions { bad_lines, limit, is_inferred: text_schema.is_none(), ..CsvOptions::default() };
+                let inferred = || csv::infer(&texts, &options).map(Types::Inferred).map_err(TableError::from);
+                Kind::Csv { types: text_schema.map_or_else(inferred, |schema| Ok(Types::Known(schema)))?, options }
             }
             Format::Jsonl => {
-                let jsonl = JsonlOptions { bad_lines, limit };
-                let inferred = || jsonl::infer(&texts, &jsonl).map_err(TableError::from);
-                Kind::Jsonl(text_schema.map_or_else(inferred, Ok)?, jsonl, Unpacker::new(limit))
+                let options = JsonlOptions { bad_lines, limit, is_inferred: text_schema.is_none() };
+                let inferred = || jsonl::infer(&texts, &options).map(Types::Inferred).map_err(TableError::from);
+                let types = text_schema.map_or_else(inferred, |schema| Ok(Types::Known(schema)))?;
+                Kind::Jsonl { types, options, unpacker: Unpacker::new(limit) }
             }
             Format::Mds => Kind::Mds(MdsOpener::new(MdsShards::default(), false, limit, objects)),
         };
         Ok(Self { kind, limit })
     }
 
-    /// Of MDS shards: each is held against what an index says of it in `shards`. The first of `objects` that has a sample decides about the types of arrays.
+    /// For MDS shards: each is checked against its index entry in `shards`. The first of `objects` with a sample determines array types.
     #[must_use]
     pub fn of_mds(shards: MdsShards, has_pickle_bytes: bool, limit: DecodeLimit, objects: &[Arc<dyn RangeRead>]) -> Self {
         Self { kind: Kind::Mds(MdsOpener::new(shards, has_pickle_bytes, limit, objects)), limit }
     }
 
-    /// Of WebDataset tars: archives that were joined are read to their last member when the opener `ignores_zeros`.
+    /// For WebDataset tars: with `ignores_zeros`, concatenated archives are read to their last member.
     #[must_use]
     pub fn of_tars(ignores_zeros: bool, limit: DecodeLimit) -> Self {
         Self { kind: Kind::WebDataset { ignores_zeros }, limit }
+    }
+
+    /// An opener for some of the files, if those have to be opened before their types are certain. [`FileOpener::with_late_types`] then asks it alone.
+    #[must_use]
+    pub fn for_uncertain_types(&self) -> Option<Self> {
+        match &self.kind {
+            Kind::Csv { types: Types::Inferred(inferred), options } => Some(Self::of_csv(Types::Inferred(inferred.fresh()), options)),
+            Kind::Jsonl { types: Types::Inferred(inferred), options, .. } => Some(Self::of_jsonl(Types::Inferred(inferred.fresh()), options)),
+            _ => None,
+        }
+    }
+
+    /// An opener with other types, if the files that were opened have values that do not fit those that were inferred. They have to be opened again
+    /// then.
+    #[must_use]
+    pub fn with_late_types(&self) -> Option<Self> {
+        match &self.kind {
+            Kind::Csv { types: Types::Inferred(inferred), options } => Some(Self::of_csv(Types::Known(inferred.late_schema()?), options)),
+            Kind::Jsonl { types: Types::Inferred(inferred), options, .. } => Some(Self::of_jsonl(Types::Known(inferred.late_schema()?), options)),
+            _ => None,
+        }
+    }
+
+    fn of_csv(types: Types<csv::Inferred>, options: &CsvOptions) -> Self {
+        Self { kind: Kind::Csv { types, options: options.clone() }, limit: options.limit }
+    }
+
+    fn of_jsonl(types: Types<jsonl::Inferred>, options: &JsonlOptions) -> Self {
+        Self { kind: Kind::Jsonl { types, options: options.clone(), unpacker: Unpacker::new(options.limit) }, limit: options.limit }
     }
 
     /// # Errors
     /// When the file is not of the format, or its footer is damaged.
     #[expect(clippy::needless_pass_by_value, reason = "a file keeps its object")]
     pub fn open(&self, object: Arc<dyn RangeRead>) -> Result<Arc<dyn TableFile>> {
-        // Almost all bytes can be taken for text; other formats find out themselves.
+        // Almost any bytes can be parsed as text; other formats detect a wrong file themselves.
         if matches!(self.format(), Format::Csv | Format::Jsonl) {
             self.check_contents(object.as_ref(), None)?;
         }
@@ -112,7 +151,7 @@ impl FileOpener {
         }
     }
 
-    /// Says what a file is instead of what it should be.
+    /// Reports the actual format of a file instead of the expected one.
     fn check_contents(&self, object: &dyn RangeRead, source: Option<&Arc<TableError>>) -> Result<()> {
         let (wanted, found) = (self.format(), signature_of(object)?);
         if !wanted.is_contradicted_by(found) {
@@ -127,8 +166,8 @@ impl FileOpener {
             Kind::Orc => Format::Orc,
             Kind::ArrayRecord => Format::ArrayRecord,
             Kind::WebDataset { .. } => Format::WebDataset,
-            Kind::Csv(..) => Format::Csv,
-            Kind::Jsonl(..) => Format::Jsonl,
+            Kind::Csv { .. } => Format::Csv,
+            Kind::Jsonl { .. } => Format::Jsonl,
             Kind::Mds(_) => Format::Mds,
         }
     }
@@ -144,8 +183,17 @@ impl FileOpener {
             Kind::Orc => Arc::new(OrcFile::open_limited(object, self.limit)?),
             Kind::ArrayRecord => Arc::new(ArrayRecordTable::open_limited(object, self.limit)?),
             Kind::WebDataset { ignores_zeros } => Arc::new(WebDatasetFile::open(object, *ignores_zeros, self.limit)?),
-            Kind::Csv(schema, options) => Arc::new(CsvFile::open(object, schema, options.clone())?),
-            Kind::Jsonl(schema, options, unpacker) => Arc::new(JsonlFile::open(unpacker.unpack(object)?, schema, options.clone())?),
+            Kind::Csv { types, options } => Arc::new(match types {
+                Types::Known(schema) => CsvFile::open(object, schema, options.clone()),
+                Types::Inferred(inferred) => CsvFile::open_inferred(object, inferred, options.clone()),
+            }?),
+            Kind::Jsonl { types, options, unpacker } => {
+                let object = unpacker.unpack(object)?;
+                Arc::new(match types {
+                    Types::Known(schema) => JsonlFile::open(object, schema, options.clone()),
+                    Types::Inferred(inferred) => JsonlFile::open_inferred(object, inferred, options.clone()),
+                }?)
+            }
             Kind::Mds(opener) => opener.open(object)?,
         })
     }

@@ -1,46 +1,45 @@
-//! Reads blocks of any file in the types of the data set.
+//! Reads blocks of any file with the types of the data set.
 
+use super::derived::Derivation;
 use super::{BlockOf, Dataset, OpenFile, Origin};
+use crate::types::exactly;
 use crate::{Error, Result};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow_buffer::BooleanBuffer;
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Dataset {
-    /// Types of [`Dataset::read`]: those of the data set, strings and binaries as views.
+    /// Types of [`Dataset::read`]: those of the data set, with strings and binaries as views.
     #[must_use]
     pub fn view_schema(&self, columns: &[usize]) -> SchemaRef {
         let fields = columns.iter().filter_map(|column| self.schema.fields().get(*column));
         Arc::new(Schema::new(fields.map(|field| Field::clone(field).with_data_type(as_view(field.data_type()))).collect::<Vec<_>>()))
     }
 
-    /// The numbers of columns.
+    /// The numbers of columns. A name with dots that is not a top-level column is a path into structs.
     ///
     /// # Errors
-    /// [`Error::UnknownColumn`].
+    /// [`shardmill_plan::Error::UnknownColumn`] and [`Error::UnknownPath`].
     pub fn columns(&self, names: &[String]) -> Result<Vec<usize>> {
-        let unknown = |column: &String| Error::UnknownColumn {
-            column: column.clone(),
-            available: self.schema.fields().iter().map(|field| format!("`{}`", field.name())).collect::<Vec<_>>().join(", "),
-        };
-        names.iter().map(|name| self.schema.index_of(name).map_err(|_missing| unknown(name))).collect()
+        names.iter().map(|name| self.schema.index_of(name).map_err(|_missing| self.unknown_column(name))).collect()
     }
 
-    /// All rows of `count` blocks of one file, from `first` on, in the types of [`Dataset::view_schema`].
+    /// All rows of `count` blocks of one file, from `first` on, with the types of [`Dataset::view_schema`].
     ///
     /// # Errors
     /// As [`Dataset::read`].
     pub fn read_run(&self, first: BlockOf, count: usize, columns: &[usize]) -> Result<RecordBatch> {
         let schema = self.view_schema(columns);
         let Some(file) = self.files.get(first.file) else { return Ok(RecordBatch::new_empty(schema)) };
-        let batch = file.table.read_run(first.block..first.block + count, &file.own_columns(columns))?;
-        file.in_types(&batch, columns, schema)
+        let own = file.own_columns(columns);
+        let batch = file.table.read_run(first.block..first.block + count, &own.numbers)?;
+        file.in_types(&batch, &own, columns, schema, &Rows { first_block: first.block, selection: None })
     }
 
-    /// Rows of a block, all or those that are selected, in the types of [`Dataset::view_schema`].
+    /// All or the selected rows of a block, with the types of [`Dataset::view_schema`].
     ///
     /// # Errors
     /// When the file cannot be read, or a value does not fit the type of the data set.
@@ -49,60 +48,110 @@ impl Dataset {
         file.read(place.block, columns, selection, self.view_schema(columns))
     }
 
-    /// In memory, these columns of a block, estimated from metadata.
+    /// Size in memory of these columns of a block, estimated from metadata.
     #[must_use]
     pub fn decoded_bytes(&self, place: BlockOf, columns: &[usize]) -> u64 {
         let Some(file) = self.files.get(place.file) else { return 0 };
-        file.table.decoded_bytes(place.block, &file.own_columns(columns))
+        let own = |column: &Origin| if let Origin::File(own) = column { Some(*own) } else { None };
+        let origins = || columns.iter().filter_map(|column| file.columns.get(*column));
+        let plain = file.table.decoded_bytes(place.block, &origins().filter_map(own).collect::<Vec<_>>());
+        let derived = derivations(origins()).into_iter().map(|by| {
+            let sources: Vec<usize> = by.sources().iter().filter_map(|(origin, _)| own(origin)).collect();
+            by.output_bytes(file.table.decoded_bytes(place.block, &sources))
+        });
+        plain + derived.sum::<u64>()
     }
 }
 
+/// The computations that these columns need, each once.
+fn derivations<'a>(origins: impl Iterator<Item = &'a Origin>) -> Vec<&'a Arc<Derivation>> {
+    let mut needed: Vec<&Arc<Derivation>> = Vec::new();
+    for origin in origins {
+        if let Origin::Derived { by, .. } = origin
+            && !needed.iter().any(|known| Arc::ptr_eq(known, by))
+        {
+            needed.push(by);
+        }
+    }
+    needed
+}
+
 impl OpenFile {
-    fn own_columns(&self, columns: &[usize]) -> Vec<usize> {
-        columns
-            .iter()
-            .filter_map(|column| match self.columns.get(*column) {
-                Some(Origin::File(own)) => Some(*own),
-                _ => None,
-            })
-            .collect()
+    /// The columns of the file that columns of the data set come from, each once.
+    fn own_columns(&self, columns: &[usize]) -> OwnColumns {
+        let mut own = OwnColumns { numbers: Vec::with_capacity(columns.len()), places: HashMap::with_capacity(columns.len()) };
+        let mut add = |origin: &Origin| {
+            if let Origin::File(column) = origin {
+                own.places.entry(*column).or_insert_with(|| {
+                    own.numbers.push(*column);
+                    own.numbers.len() - 1
+                });
+            }
+        };
+        let origins = || columns.iter().filter_map(|column| self.columns.get(*column));
+        origins().for_each(&mut add);
+        derivations(origins()).into_iter().flat_map(|by| by.sources()).for_each(|(origin, _)| add(origin));
+        own
     }
 
     fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>, schema: SchemaRef) -> Result<RecordBatch> {
-        let batch = self.table.read(block, &self.own_columns(columns), selection)?;
-        self.in_types(&batch, columns, schema)
+        let own = self.own_columns(columns);
+        let batch = self.table.read(block, &own.numbers, selection)?;
+        self.in_types(&batch, &own, columns, schema, &Rows { first_block: block, selection })
     }
 
-    /// What the file delivers becomes what the data set has.
-    fn in_types(&self, batch: &RecordBatch, columns: &[usize], schema: SchemaRef) -> Result<RecordBatch> {
+    /// Converts rows of the file, which are its columns `own`, to the types of the data set.
+    fn in_types(&self, batch: &RecordBatch, own: &OwnColumns, columns: &[usize], schema: SchemaRef, place: &Rows<'_>) -> Result<RecordBatch> {
         let rows = batch.num_rows();
-        let mut own = batch.columns().iter();
+        let array_of = |origin: Option<&Origin>, field: &Field| -> Result<ArrayRef> {
+            let array = match origin {
+                Some(Origin::File(column)) => own.places.get(column).and_then(|place| batch.columns().get(*place)).cloned(),
+                Some(Origin::Constant(value)) => Some(repeated(value, rows).map_err(Error::assemble)?),
+                Some(Origin::Derived { .. } | Origin::Absent) | None => None,
+            };
+            array.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |array| self.in_type(&array, field, place))
+        };
+        let mut computed: Vec<(&Arc<Derivation>, Vec<ArrayRef>)> = Vec::new();
+        for by in derivations(columns.iter().filter_map(|column| self.columns.get(*column))) {
+            let sources = by.sources().iter().map(|(origin, field)| array_of(Some(origin), field)).collect::<Result<Vec<_>>>()?;
+            computed.push((by, by.compute(&sources, &self.path, |row| self.row_of_file(place, row))?));
+        }
         let mut arrays = Vec::with_capacity(columns.len());
         for (column, field) in columns.iter().zip(schema.fields()) {
-            let array = match self.columns.get(*column) {
-                Some(Origin::File(_)) => own.next().cloned(),
-                Some(Origin::Constant(value)) => Some(repeated(value, rows).map_err(|source| self.uncastable(field, source))?),
-                Some(Origin::Absent) | None => None,
-            };
-            arrays.push(match array {
-                Some(array) => self.in_type(array, field)?,
-                None => new_null_array(field.data_type(), rows),
+            let origin = self.columns.get(*column);
+            arrays.push(match origin {
+                Some(Origin::Derived { by, output }) => {
+                    let outputs = computed.iter().find(|(computed, _)| Arc::ptr_eq(computed, by)).and_then(|(_, outputs)| outputs.get(*output));
+                    outputs.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |array| self.in_type(array, field, place))?
+                }
+                origin => array_of(origin, field)?,
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Error::assemble)
     }
 
-    fn in_type(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef> {
-        if array.data_type() == field.data_type() {
-            return Ok(array);
-        }
-        cast(&array, field.data_type()).map_err(|source| self.uncastable(field, source))
+    fn in_type(&self, array: &ArrayRef, field: &Field, place: &Rows<'_>) -> Result<ArrayRef> {
+        let row_of = |row| self.row_of_file(place, row);
+        exactly(array, field.data_type()).map_err(|misfit| Error::misfit(&self.path, field, misfit, row_of))
     }
 
-    fn uncastable(&self, field: &Field, source: arrow_schema::ArrowError) -> Error {
-        Error::Cast { path: self.path.clone(), column: field.name().clone(), wanted: field.data_type().clone(), source: Arc::new(source) }
+    fn row_of_file(&self, place: &Rows<'_>, row: usize) -> u64 {
+        let before: u64 = self.table.blocks().iter().take(place.first_block).map(|block| block.rows).sum();
+        before + place.selection.map_or(Some(row), |selection| selection.set_indices().nth(row)).unwrap_or(row) as u64
     }
+}
+
+/// Columns to read from a file, and the place of each in the batch.
+struct OwnColumns {
+    numbers: Vec<usize>,
+    places: HashMap<usize, usize>,
+}
+
+/// Where the rows of a batch are in their file.
+struct Rows<'a> {
+    first_block: usize,
+    selection: Option<&'a BooleanBuffer>,
 }
 
 fn repeated(value: &ArrayRef, rows: usize) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {

@@ -1,7 +1,7 @@
-//! Opens files that a table format names, under the schema that the table has: columns by id, rows that are deleted, values that no file stores.
+//! Opens the files of a table format, with the schema of the table: columns by id, deleted rows, and values that are not stored in files.
 //!
-//! The table says which files there are; nothing is listed. Its schema holds for every batch, whatever a file calls its columns and whichever narrower
-//! type it has them in.
+//! The table names its files; directories are not listed. All batches have the table's schema, even if a file uses other column names or narrower
+//! types.
 
 use super::open::{DatasetOptions, open_all};
 use super::{Dataset, Format, MdsShards, OpenFile, Origin};
@@ -10,16 +10,14 @@ use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
-use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
 use shardmill_plan::DataFile;
 use std::sync::Arc;
 
-/// Where readers of Parquet keep the id of a column.
+/// Field metadata key of Parquet readers for the id of a column.
 const FIELD_ID: &str = "PARQUET:field_id";
 
-/// What to open.
+/// Options for opening a table.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     /// Types and names of the columns, in order.
@@ -27,11 +25,11 @@ pub struct TableOptions {
     /// How to find each of them in a file.
     pub columns: Vec<TableColumn>,
     pub files: Vec<TableDataFile>,
-    /// For reading footers.
+    /// Threads for reading footers.
     pub threads: usize,
 }
 
-/// A column is found by its id, and by its names in files that have no ids.
+/// A column is found by its id, and by its names in files without ids.
 #[derive(Debug, Clone, Default)]
 pub struct TableColumn {
     pub id: i64,
@@ -42,11 +40,11 @@ pub struct TableColumn {
 #[derive(Debug, Clone, Default)]
 pub struct TableDataFile {
     pub path: String,
-    /// What states know it by.
+    /// Identifies the file in states.
     pub relative: String,
-    /// Columns that are the same in each row and need not be in the file, by number, as arrays of one.
+    /// Columns with the same value in each row, which may be missing in the file, by index, as arrays of length one.
     pub constants: Vec<(usize, ArrayRef)>,
-    /// Numbers of the rows that are deleted, in any order.
+    /// Indices of the deleted rows, in any order.
     pub deleted: Vec<u64>,
 }
 
@@ -54,7 +52,7 @@ impl Dataset {
     /// Opens the Parquet files of a table.
     ///
     /// # Errors
-    /// For a file that cannot be opened, and a column whose type there does not become that of the table.
+    /// For a file that cannot be opened, and a column whose type there cannot be converted to that of the table.
     pub fn open_table(options: &TableOptions, cancel: &Cancel) -> Result<Self> {
         let bytes_read = Arc::default();
         let listed: Vec<(usize, DataFile)> =
@@ -70,31 +68,21 @@ impl Dataset {
             let live = live_rows(&file.deleted, table.as_ref());
             files.push(OpenFile { path: file.path.clone(), relative: file.relative.clone(), size, table, columns, live });
         }
-        Ok(Self {
+        let dataset = Self {
             format: Some(Format::Parquet),
             files,
             schema: Arc::clone(&options.schema),
+            top_level: options.schema.fields().len(),
             left_out: Vec::new(),
             skipped: Vec::new(),
             bytes_read: vec![bytes_read],
-        })
+        };
+        Ok(dataset.with_nested())
     }
 }
 
 fn parquet(threads: usize) -> DatasetOptions {
-    DatasetOptions {
-        paths: Vec::new(),
-        format: Some(Format::Parquet),
-        hive: false,
-        filter: None,
-        text_schema: None,
-        bad_lines: BadLines::Error,
-        skip_bad_files: false,
-        has_pickle_bytes: false,
-        ignores_zeros: false,
-        limit: DecodeLimit::default(),
-        threads: threads.max(1),
-    }
+    DatasetOptions { threads: threads.max(1), ..DatasetOptions::new(Vec::new(), Some(Format::Parquet)) }
 }
 
 fn origin(file: &TableDataFile, schema: &Schema, number: usize, column: &TableColumn, field: &Field) -> Result<Origin> {
@@ -124,7 +112,7 @@ fn origin(file: &TableDataFile, schema: &Schema, number: usize, column: &TableCo
     }
 }
 
-/// Whether values inside of a nested column stand where the table expects them: a cast takes them by place, not by id.
+/// Whether nested values are in the expected positions: a cast matches them by position, not by id.
 fn has_same_parts(own: &DataType, wanted: &DataType) -> bool {
     use DataType::{FixedSizeList, LargeList, List, Map, Struct};
     match (own, wanted) {
@@ -147,7 +135,7 @@ fn has_same_parts(own: &DataType, wanted: &DataType) -> bool {
     }
 }
 
-/// One bit a row, set where it is not deleted; `None` when no row is.
+/// One bit per row, set if it is not deleted; `None` if no row is.
 fn live_rows(deleted: &[u64], table: &dyn TableFile) -> Option<BooleanBuffer> {
     if deleted.is_empty() {
         return None;
@@ -155,7 +143,7 @@ fn live_rows(deleted: &[u64], table: &dyn TableFile) -> Option<BooleanBuffer> {
     let rows = usize::try_from(table.blocks().iter().map(|block| block.rows).sum::<u64>()).unwrap_or(usize::MAX);
     let mut live = BooleanBufferBuilder::new(rows);
     live.append_n(rows, true);
-    // A number behind the last row deletes nothing.
+    // A number past the last row is ignored.
     for row in deleted.iter().filter_map(|row| usize::try_from(*row).ok()).filter(|row| *row < rows) {
         live.set_bit(row, false);
     }

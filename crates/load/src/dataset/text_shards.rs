@@ -1,9 +1,9 @@
-//! Folders that MosaicML Streaming wrote as JSON: shards of JSON Lines, which an index lists with their numbers of rows.
+//! Directories that MosaicML Streaming wrote as JSON: JSON Lines shards, which an index lists with their numbers of rows.
 //!
-//! Its CSV and TSV shards have separators and no quotes, so a reader of CSV would read other values; they are refused. The invariant: every shard of the
-//! index is read, and nothing else of the folder.
+//! Its CSV and TSV shards have separators but no quotes, so a CSV reader would read other values; they are rejected. The invariant: exactly the
+//! shards of the index are read.
 
-use super::mds::{FolderIndex, stored};
+use super::mds::{DirectoryIndex, stored};
 use crate::{Error, Result};
 use serde::Deserialize;
 use shardmill_formats::mds::{Error as MdsError, FileEntry};
@@ -24,25 +24,25 @@ struct StatedShard {
     samples: u64,
 }
 
-/// A shard, and how many rows it has.
+/// A shard, and its number of rows.
 #[derive(Debug)]
 pub struct TextShard {
     pub file: DataFile,
     pub samples: u64,
-    /// What the index says of the file that is there.
+    /// The index entry of the stored file.
     pub entry: FileEntry,
 }
 
-/// The shards of JSON Lines that the index of a directory lists. `None` for what is not a directory, and for one without such an index.
+/// The JSON Lines shards that the index of a directory lists. `None` for a path that is not a directory, and for one without such an index.
 ///
 /// # Errors
 /// For an index that cannot be read, and one of CSV or TSV shards.
 pub fn text_files(path: &str) -> Result<Option<Vec<TextShard>>> {
-    FolderIndex::of(path)?.map_or(Ok(None), |index| text_shards(&index))
+    DirectoryIndex::of(path)?.map_or(Ok(None), |index| text_shards(&index))
 }
 
 /// The shards of an index; `None` for an index of something else.
-pub(super) fn text_shards(index: &FolderIndex) -> Result<Option<Vec<TextShard>>> {
+pub(super) fn text_shards(index: &DirectoryIndex) -> Result<Option<Vec<TextShard>>> {
     let Ok(stated) = serde_json::from_slice::<StatedIndex>(&index.bytes) else { return Ok(None) };
     if let Some(other) = stated.shards.iter().find(|shard| matches!(shard.format.as_str(), "csv" | "tsv" | "xsv")) {
         return Err(Error::TextShards { path: index.path.clone(), format: other.format.clone() });
@@ -54,7 +54,7 @@ pub(super) fn text_shards(index: &FolderIndex) -> Result<Option<Vec<TextShard>>>
     let shard = |shard: StatedShard| -> Result<TextShard> {
         for entry in [Some(&shard.raw_data), shard.zip_data.as_ref()].into_iter().flatten() {
             if !Path::new(&entry.basename).components().all(|part| matches!(part, Component::Normal(_))) {
-                let reason = format!("`{}` does not lie below its folder", entry.basename);
+                let reason = format!("`{}` does not lie below its directory", entry.basename);
                 return Err(TableError::from(MdsError::Index { path: index.path.clone(), reason }).into());
             }
         }

@@ -1,11 +1,11 @@
-//! Decoded blocks → the packs of a superbatch.
+//! Assembles the packs of a superbatch from decoded blocks.
 //!
-//! Rows are looked up once; then each packed column is copied piece by piece, from the block where it was decoded to its place in the batch.
+//! Rows are looked up once; then each packed column is copied piece by piece from the decoded block to its position in the batch.
 
 use super::columns::{PackedColumn, item};
-use super::lists::{TokenLists, Wrong};
+use super::lists::TokenLists;
 use super::packs::row_at;
-use super::{Error, Packs};
+use super::{DrawnPacks, Error, PackSource, Packs};
 use crate::{Dataset, Result, RowSet};
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
@@ -13,6 +13,7 @@ use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Int32Array, ListAr
 use arrow_buffer::{BooleanBufferBuilder, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Schema};
 use shardmill_plan::order::RowOrder;
+use shardmill_plan::packing::Piece;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,14 +22,16 @@ pub(crate) struct SuperbatchParts<'a> {
     pub(crate) dataset: &'a Dataset,
     pub(crate) rows: &'a RowSet,
     pub(crate) order: &'a RowOrder,
-    /// Numbers of packs, in the order of delivery.
+    /// Numbers of packs, in delivery order.
     pub(crate) packs: &'a [Range<u64>],
-    /// Ascending; each stands for one of `blocks`.
+    /// The same packs, if they come from endless lanes.
+    pub(crate) drawn: &'a DrawnPacks,
+    /// Ascending; each corresponds to one of `blocks`.
     pub(crate) scheduled_blocks: &'a [usize],
     pub(crate) blocks: &'a [Arc<RecordBatch>],
 }
 
-/// A row that was decoded, with the tokens that were planned for it.
+/// A decoded row, with its planned number of tokens.
 struct Source {
     position: u64,
     block: usize,
@@ -36,7 +39,7 @@ struct Source {
     tokens: u32,
 }
 
-/// A piece with its place in the superbatch.
+/// A piece with its position in the superbatch.
 struct Placement {
     source: usize,
     first: usize,
@@ -75,9 +78,13 @@ impl Packs {
 
     /// The rows of the superbatch by ascending position.
     fn sources(&self, superbatch: &SuperbatchParts<'_>) -> Vec<Source> {
+        let (runs, mut drawn) = match &self.source {
+            PackSource::Epoch { plan, .. } => (plan.positions(superbatch.packs), Vec::new().into_iter()),
+            PackSource::Ahead(_) => (superbatch.drawn.positions(), superbatch.drawn.rows().into_iter()),
+        };
         let mut sources = Vec::new();
         let (mut known, mut block, mut first_id) = (usize::MAX, usize::MAX, u64::MAX);
-        for run in self.plan.positions(superbatch.packs) {
+        for run in runs {
             let mut position = run.start;
             superbatch.order.for_each(run, |scheduled, row| {
                 if scheduled != known {
@@ -85,7 +92,11 @@ impl Packs {
                     block = superbatch.scheduled_blocks.binary_search(&scheduled).unwrap_or(usize::MAX);
                     first_id = superbatch.order.block(scheduled).and_then(|block| superbatch.rows.first_id(block)).unwrap_or(u64::MAX);
                 }
-                let tokens = self.lengths.of(first_id.saturating_add(row));
+                let tokens = match &self.source {
+                    PackSource::Epoch { lengths, .. } => lengths.of(first_id.saturating_add(row)),
+                    // The rows of the runs, in the same order.
+                    PackSource::Ahead(_) => drawn.next().map_or(0, |(_, tokens)| tokens),
+                };
                 sources.push(Source { position, block, row: usize::try_from(row).unwrap_or(usize::MAX), tokens });
                 position += 1;
             });
@@ -93,26 +104,40 @@ impl Packs {
         sources
     }
 
-    /// Pieces in the order of their places, and how many packs they make.
+    /// Pieces in the order of their positions, and the number of packs.
     fn placements(&self, superbatch: &SuperbatchParts<'_>, sources: &[Source]) -> (Vec<Placement>, usize) {
         let found = |position: u64| sources.binary_search_by_key(&position, |source| source.position).ok();
         let tokens_of = |position: u64| found(position).and_then(|source| sources.get(source)).map_or(0, |source| source.tokens);
         let mut placements = Vec::with_capacity(sources.len());
-        let mut packs = 0;
-        for pack in superbatch.packs.iter().cloned().flatten() {
-            let (mut at, mut segment) = (packs * small(self.columns.length), 0);
-            self.plan.for_each_piece(pack, tokens_of, |piece| {
-                let Some(source) = found(piece.position) else { return };
-                segment += 1;
-                placements.push(Placement { source, first: small(piece.first), count: small(piece.count), at, segment });
-                at += small(piece.count);
-            });
+        let (mut packs, mut at, mut segment) = (0, 0, 0);
+        let mut place = |piece: Piece, at: &mut usize, segment: &mut i32| {
+            let Some(source) = found(piece.position) else { return };
+            *segment += 1;
+            placements.push(Placement { source, first: small(piece.first), count: small(piece.count), at: *at, segment: *segment });
+            *at += small(piece.count);
+        };
+        let mut start_pack = |at: &mut usize, segment: &mut i32| {
+            (*at, *segment) = (packs * small(self.columns.length), 0);
             packs += 1;
+        };
+        match &self.source {
+            PackSource::Epoch { plan, .. } => {
+                for pack in superbatch.packs.iter().cloned().flatten() {
+                    start_pack(&mut at, &mut segment);
+                    plan.for_each_piece(pack, tokens_of, |piece| place(piece, &mut at, &mut segment));
+                }
+            }
+            PackSource::Ahead(_) => {
+                for pieces in superbatch.drawn.packs() {
+                    start_pack(&mut at, &mut segment);
+                    pieces.iter().for_each(|(piece, _)| place(*piece, &mut at, &mut segment));
+                }
+            }
         }
         (placements, packs)
     }
 
-    /// Rows have as many tokens as was planned, and no null where none has a place.
+    /// Checks that rows have the planned number of tokens, and no unexpected nulls.
     fn check(&self, superbatch: &SuperbatchParts<'_>, sources: &[Source], column: &PackedColumn, lists: &[TokenLists]) -> Result<()> {
         for source in sources {
             let Some(list) = lists.get(source.block) else { continue };
@@ -121,11 +146,14 @@ impl Packs {
             if checked.is_ok() && found == small(source.tokens) {
                 continue;
             }
-            let (column, (path, row)) = (column.name.clone(), row_at(superbatch.dataset, superbatch.rows, superbatch.order, source.position));
-            return Err(match checked {
-                Err(Wrong::NullRow) => Error::NullRow { column, path, row },
-                Err(Wrong::NullToken) => Error::NullToken { column, path, row },
-                Ok(()) => Error::OtherLength { column, path, row, expected: u64::from(source.tokens), found: found as u64 },
+            let counts = superbatch.dataset.counts_directory(&column.name);
+            let (column, place) = (column.name.clone(), row_at(superbatch.dataset, superbatch.rows, superbatch.order, source.position));
+            let expected = u64::from(source.tokens);
+            let found = found as u64;
+            return Err(match (checked, place, counts) {
+                (Err(wrong), place, _) => wrong.in_place(column, place),
+                (Ok(()), (path, row), Some(directory)) => Error::OtherCount { column, path, row, expected, found, directory },
+                (Ok(()), (path, row), None) => Error::OtherLength { column, path, row, expected, found },
             }
             .into());
         }
@@ -138,7 +166,7 @@ impl Packs {
     }
 }
 
-/// The tokens of a column in their places, the pad value elsewhere.
+/// The tokens of a column in their positions, padded elsewhere.
 fn filled(
     column: &PackedColumn,
     lists: &[TokenLists],
@@ -158,7 +186,7 @@ fn filled(
     }
 }
 
-/// Where the tokens of a piece are: in which list, and which of its items.
+/// The tokens of a piece: the index of the list, and its items.
 fn taken<'a>(lists: &'a [TokenLists], sources: &[Source], placement: &Placement) -> Option<(&'a TokenLists, Range<usize>)> {
     let source = sources.get(placement.source)?;
     let list = lists.get(source.block)?;

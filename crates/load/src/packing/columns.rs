@@ -1,19 +1,18 @@
-//! Which columns are packed, and what a batch of packs consists of.
+//! Which columns are packed, and the columns of a batch of packs.
 
 use super::{Error, Result};
 use crate::Dataset;
 use crate::columns::FillValue;
-use arrow_array::{ArrayRef, BooleanArray, Int32Array};
-use arrow_cast::cast;
+use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// 1, 2, … by the piece of a row in its pack; 0 behind the last one.
+/// 1, 2, … for the pieces of rows in a pack; 0 for padding.
 pub const SEGMENT_IDS: &str = "segment_ids";
 /// 0, 1, … in each piece.
 pub const POSITIONS: &str = "positions";
-/// Tokens of each piece: a list a pack.
+/// Numbers of tokens of each piece, as one list per pack.
 pub const DOCUMENT_LENGTHS: &str = "document_lengths";
 
 /// The packed columns.
@@ -30,15 +29,15 @@ pub struct PackColumns {
 pub(super) struct PackedColumn {
     pub(super) name: String,
     pub(super) element: DataType,
-    /// One value of the type of the tokens.
+    /// One value of the token type.
     pub(super) pad: ArrayRef,
 }
 
 impl PackColumns {
-    /// `columns` by number, `pads` by name: zero where there is none.
+    /// `columns` are indices, `pads` is keyed by name and defaults to zero.
     ///
     /// # Errors
-    /// For a column that is no list of numbers, and a pad value that its type does not have.
+    /// For a column that is not a list of numbers, and a pad value that does not fit its type.
     pub fn new(dataset: &Dataset, columns: Vec<usize>, length: u32, pads: &BTreeMap<String, FillValue>, nulls_are_empty: bool) -> Result<Self> {
         let mut packed: Vec<PackedColumn> = Vec::with_capacity(columns.len());
         for field in columns.iter().filter_map(|column| dataset.schema().fields().get(*column)) {
@@ -50,12 +49,8 @@ impl PackColumns {
                 return Err(Error::Twice { column });
             }
             let Some(element) = element_of(&data_type) else { return Err(Error::NotTokens { column, data_type }) };
-            let pad = match pads.get(&column) {
-                None => zero(&element),
-                Some(value) => value.to_array(&element),
-            };
-            let value = pads.get(&column).map_or_else(String::new, ToString::to_string);
-            let Some(pad) = pad else { return Err(Error::PadValue { column, data_type: element, value }) };
+            let value = pads.get(&column).cloned().unwrap_or_else(|| FillValue::zero(&element));
+            let Some(pad) = value.to_array(&element) else { return Err(Error::PadValue { column, data_type: element, value: value.to_string() }) };
             packed.push(PackedColumn { name: column, element, pad });
         }
         let mut fields: Vec<FieldRef> = packed.iter().map(|column| fixed(&column.name, &column.element, length)).collect();
@@ -65,19 +60,19 @@ impl PackColumns {
         Ok(Self { columns, packed, length, nulls_are_empty, fields: fields.into() })
     }
 
-    /// Numbers of the columns that are read.
+    /// Indices of the columns that are read.
     #[must_use]
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// Of a batch of packs.
+    /// Schema of a batch of packs.
     #[must_use]
     pub fn fields(&self) -> &Fields {
         &self.fields
     }
 
-    /// Of one pack.
+    /// Size of one pack.
     pub(crate) fn pack_bytes(&self) -> u64 {
         let tokens: usize = self.packed.iter().map(|column| column.element.primitive_width().unwrap_or(1)).sum();
         (tokens as u64 + 2 * size_of::<i32>() as u64).saturating_mul(u64::from(self.length))
@@ -92,7 +87,7 @@ fn fixed(name: &str, element: &DataType, length: u32) -> FieldRef {
     Arc::new(Field::new(name, DataType::FixedSizeList(item(element), i32::try_from(length).unwrap_or(i32::MAX)), false))
 }
 
-/// The type of the tokens, for a list of numbers.
+/// The token type of a list of numbers.
 fn element_of(data_type: &DataType) -> Option<DataType> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -100,12 +95,5 @@ fn element_of(data_type: &DataType) -> Option<DataType> {
             (element.is_integer() || element.is_floating() || *element == DataType::Boolean).then(|| element.clone())
         }
         _ => None,
-    }
-}
-
-fn zero(element: &DataType) -> Option<ArrayRef> {
-    match element {
-        DataType::Boolean => Some(Arc::new(BooleanArray::from(vec![false]))),
-        _ => cast(&Int32Array::from(vec![0]), element).ok(),
     }
 }

@@ -23,30 +23,42 @@ pub enum Error {
     NullToken { column: String, path: String, row: u64 },
     #[error("Column `{column}` says that row {row} of `{path}` has {value} tokens")]
     NoLength { column: String, path: String, row: u64, value: String },
-    /// Of two columns, or of a column and of what was said about it.
-    #[error("Column `{column}` has {found} tokens in row {row} of `{path}`, and {expected} were expected")]
+    /// Between two columns, or a column and its stated lengths.
+    #[error("Column `{column}` has {found} tokens in row {row} of `{path}`, expected {expected}")]
     OtherLength { column: String, path: String, row: u64, expected: u64, found: u64 },
-    #[error("Row {row} of `{path}` has {tokens} tokens, and a pack takes {length}")]
+    /// Between a row and its count, which was kept.
+    #[error("Column `{column}` has {found} tokens in row {row} of `{path}`, but the counts in `{directory}` say {expected}")]
+    OtherCount { column: String, path: String, row: u64, expected: u64, found: u64, directory: String },
+    #[error("Row {row} of `{path}` has {tokens} tokens, but a pack holds {length}")]
     LongRow { path: String, row: u64, tokens: u32, length: u32 },
+    #[error("Lane {lane} has nothing to pack: its {rows} rows contain no tokens to pack in pass {pass}")]
+    EmptyLane { lane: u64, pass: u64, rows: u64 },
+    #[error("Reaching this position takes more than {most} passes over lane {lane}")]
+    FarPass { lane: u64, most: u64 },
     #[error("A lane of {rows} rows is too long to be packed")]
     LongLane { rows: u64 },
 }
 
 impl Error {
-    /// What a user can do about it.
+    /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NotTokens { .. } => Some("a pack holds tokens of several rows, so a value of a row has no place in it: leave the column out"),
+            Self::NotTokens { .. } => {
+                Some("a pack holds the tokens of several rows, so it has no place for one value per row; leave the column out with columns=")
+            }
             Self::ReservedName { .. } => Some("rename the column"),
             Self::PadValue { .. } => Some("pad_value may be a dict with a value for each column"),
-            Self::NullRow { .. } => Some("nulls=\"fill\" takes such a row for an empty one; a filter leaves it out"),
-            Self::NullToken { .. } => Some("leave the row out by a filter"),
+            Self::NullRow { .. } => Some("nulls=\"fill\" treats such a row as empty; or leave such rows out with a filter"),
+            Self::NullToken { .. } => Some("leave such rows out with a filter"),
             Self::OtherLength { .. } => {
-                Some("columns that are packed together have equally long rows, and lengths= names the column that says how long")
+                Some("columns that are packed together need rows of equal length; lengths= names the column with the lengths")
             }
-            Self::LongRow { .. } => Some("long=\"split\", \"truncate\" or \"drop\" says what becomes of such rows"),
-            Self::LongLane { .. } => Some("more lanes are shorter"),
+            Self::OtherCount { .. } => Some("delete that directory; the tokens are counted again"),
+            Self::LongRow { .. } => Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled"),
+            Self::EmptyLane { .. } => Some("use a smaller lanes=, so that each lane has more rows"),
+            Self::FarPass { .. } => Some("choose an earlier epoch"),
+            Self::LongLane { .. } => Some("set more lanes=, so that each has fewer rows"),
             _ => None,
         }
     }

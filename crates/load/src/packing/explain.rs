@@ -1,16 +1,20 @@
-//! Which tokens a batch of packs holds, and how full packs are: answers from the plan, no row is read.
+//! Explains from the plan, without reading rows, which tokens a batch of packs contains, and how full packs are.
 
-use super::Packs;
+use super::{AheadEpoch, DrawnPacks, Lengths};
 use crate::explain::{BatchExplanation, FileRows, LaneRows, RankCost, cost_of_scheduled_blocks};
-use crate::{Dataset, RowSet};
+use crate::{Dataset, Result, RowSet};
+use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
+use shardmill_plan::packing::{PackPlan, Piece};
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// Tokens of one row in a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePiece {
-    /// Below the root of the data set.
+    /// Path below the root of the data set.
     pub file: String,
-    /// Row of the file.
+    /// Row in the file.
     pub row: u64,
     pub first_token: u32,
     pub tokens: u32,
@@ -19,50 +23,48 @@ pub struct FilePiece {
 /// One batch of one rank.
 #[derive(Debug, Clone)]
 pub struct PackBatch {
-    /// Its places are packs, and so are those of its lanes, counted from the start of each lane. Its rows are those of all pieces.
+    /// Its positions are packs, and so are those of its lanes, counted from the start of each lane. Its rows are those of all pieces.
     pub batch: BatchExplanation,
     /// In the order of the batch.
     pub packs: Vec<Vec<FilePiece>>,
 }
 
-/// The packs of an epoch, and how they are dealt out.
+/// The packs of an epoch, and their distribution.
 #[derive(Debug, Clone, Copy)]
 pub struct PackedEpoch<'a> {
     pub dataset: &'a Dataset,
     pub rows: &'a RowSet,
     pub order: &'a RowOrder,
-    pub packs: &'a Packs,
+    pub plan: &'a PackPlan,
+    pub lengths: &'a Lengths,
     pub steps: &'a Steps,
 }
 
 impl PackedEpoch<'_> {
-    /// The packs of `rank` in step number `step`, if the epoch is begun at its start; `None` behind the last step.
+    /// The packs of `rank` in step number `step` of an epoch from its start; `None` after the last step.
     #[must_use]
     pub fn batch(&self, step: u64, rank: u64) -> Option<PackBatch> {
-        let steps = self.steps;
-        if step >= steps.remaining(0) {
-            return None;
-        }
-        let step = steps.step(step.saturating_mul(steps.global_batch()))?;
-        let slice = steps.slice(step, rank);
-        let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
-        let (mut lanes, mut packs) = (Vec::new(), Vec::new());
-        for run in slice.rows {
-            if new > 0 {
-                let lane = steps.lanes.lane_of(run.start);
-                lanes.push(LaneRows { lane, position: run.start - steps.lanes.positions(lane).start, rows: run.end - run.start });
-                new = new.saturating_sub(run.end - run.start);
-            }
-            packs.extend(run.map(|pack| pieces(self.dataset, self.rows, self.order, self.packs, pack)));
-        }
-        let places = step.start..step.start + step.len;
-        Some(PackBatch { batch: BatchExplanation { places, lanes, rows: rows_of(&packs), repeats: slice.repeats, sources: Vec::new() }, packs })
+        let start_of = |lane| self.steps.lanes.positions(lane).start;
+        let (batch, numbers) = dealt(self.steps, step, rank, |lane, number| number - start_of(lane))?;
+        let packs = numbers.into_iter().flatten().map(|pack| self.pieces(pack)).collect();
+        Some(PackBatch::of(batch, packs))
     }
 
-    /// What `rank` does at most in a whole epoch: it reads its own lanes, and of all lanes what is left when the first of them has ended.
+    fn pieces(&self, pack: u64) -> Vec<FilePiece> {
+        let Self { order, rows, .. } = *self;
+        let tokens_of = |position: u64| {
+            let id = order.at(position).and_then(|(block, row)| Some(rows.first_id(block)? + row));
+            id.map_or(0, |id| self.lengths.of(id))
+        };
+        let mut pieces = Vec::new();
+        self.plan.for_each_piece(pack, tokens_of, |piece| pieces.extend(file_piece(self.dataset, rows, order, piece)));
+        pieces
+    }
+
+    /// The maximal work of `rank` in a whole epoch: it reads its own lanes, and after the first lane has ended the rest of all lanes.
     #[must_use]
     pub fn cost(&self, columns: &[usize], rank: u64) -> RankCost {
-        let (steps, plan) = (self.steps, &self.packs.plan);
+        let (steps, plan) = (self.steps, self.plan);
         let (lanes, row_lanes) = (&steps.lanes, plan.row_lanes());
         let of_rows = Steps { lanes: row_lanes.clone(), ..steps.clone() };
         let shortest = (0..lanes.num_lanes()).map(|lane| lanes.positions(lane)).map(|packs| packs.end - packs.start).min().unwrap_or_default();
@@ -79,13 +81,13 @@ impl PackedEpoch<'_> {
     }
 }
 
-/// The rows of all pieces, runs of neighbours put together.
+/// The rows of all pieces, with adjacent rows merged.
 fn rows_of(packs: &[Vec<FilePiece>]) -> Vec<FileRows> {
     let mut rows: Vec<FileRows> = Vec::new();
     for piece in packs.iter().flatten() {
         match rows.last_mut() {
             Some(last) if last.file == piece.file && last.start + last.rows == piece.row => last.rows += 1,
-            // A row that goes on in the next pack.
+            // A row that continues in the next pack.
             Some(last) if last.file == piece.file && last.start + last.rows == piece.row + 1 => {}
             _ => rows.push(FileRows { file: piece.file.clone(), start: piece.row, rows: 1 }),
         }
@@ -93,17 +95,50 @@ fn rows_of(packs: &[Vec<FilePiece>]) -> Vec<FileRows> {
     rows
 }
 
-fn pieces(dataset: &Dataset, rows: &RowSet, order: &RowOrder, packs: &Packs, pack: u64) -> Vec<FilePiece> {
-    let tokens_of = |position: u64| {
-        let id = order.at(position).and_then(|(block, row)| Some(rows.first_id(block)? + row));
-        id.map_or(0, |id| packs.lengths.of(id))
-    };
-    let mut pieces = Vec::new();
-    packs.plan.for_each_piece(pack, tokens_of, |piece| {
-        let found = order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row));
-        if let Some((file, row)) = found.and_then(|(file, row)| Some((dataset.files().get(file)?.relative.clone(), row))) {
-            pieces.push(FilePiece { file, row, first_token: piece.first, tokens: piece.count });
+fn file_piece(dataset: &Dataset, rows: &RowSet, order: &RowOrder, piece: Piece) -> Option<FilePiece> {
+    let (file, row) = order.at(piece.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row))?;
+    let file = dataset.files().get(file)?.relative.clone();
+    Some(FilePiece { file, row, first_token: piece.first, tokens: piece.count })
+}
+
+/// The numbers of the packs of a batch, and what is known about it without them. `in_lane` numbers a pack within its lane.
+fn dealt(steps: &Steps, step: u64, rank: u64, in_lane: impl Fn(u64, u64) -> u64) -> Option<(BatchExplanation, Vec<Range<u64>>)> {
+    if step >= steps.remaining(0) {
+        return None;
+    }
+    let step = steps.step(step.saturating_mul(steps.global_batch()))?;
+    let slice = steps.slice(step, rank);
+    let mut new = slice.rows.iter().map(|run| run.end - run.start).sum::<u64>() - slice.repeats;
+    let mut lanes = Vec::new();
+    for run in &slice.rows {
+        if new > 0 {
+            let lane = steps.lanes.lane_of(run.start);
+            lanes.push(LaneRows { lane, position: in_lane(lane, run.start), rows: run.end - run.start });
+            new = new.saturating_sub(run.end - run.start);
         }
-    });
-    pieces
+    }
+    let places = step.start..step.start + step.len;
+    Some((BatchExplanation { places, lanes, rows: Vec::new(), repeats: slice.repeats, sources: Vec::new() }, slice.rows))
+}
+
+impl PackBatch {
+    fn of(batch: BatchExplanation, packs: Vec<Vec<FilePiece>>) -> Self {
+        Self { batch: BatchExplanation { rows: rows_of(&packs), ..batch }, packs }
+    }
+}
+
+/// The packs of `rank` in step number `step` of an epoch of endless lanes; `None` after the last step. Counts the tokens that this takes.
+///
+/// # Errors
+/// When tokens cannot be counted, or rows cannot be packed.
+pub fn batch_ahead(epoch: &AheadEpoch, steps: &Steps, step: u64, rank: u64, cancel: &Cancel) -> Result<Option<PackBatch>> {
+    let Some((batch, numbers)) = dealt(steps, step, rank, |_, number| epoch.pack(number).1) else { return Ok(None) };
+    let mut drawn = DrawnPacks::default();
+    epoch.draw(&mut HashMap::new(), numbers.into_iter().flatten(), &mut drawn, cancel)?;
+    let packs = &epoch.packs;
+    let in_files = |pieces: &[(Piece, u32)]| {
+        let pieces = pieces.iter().filter_map(|(piece, _)| file_piece(&packs.dataset, packs.rows(), packs.order(), *piece));
+        pieces.collect::<Vec<_>>()
+    };
+    Ok(Some(PackBatch::of(batch, drawn.packs().map(in_files).collect())))
 }

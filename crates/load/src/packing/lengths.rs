@@ -1,8 +1,10 @@
-//! How many tokens each row has: found once for a row set, as a filter's selection is.
+//! The number of tokens of each row, computed once for a row set, like the selection of a filter.
 
 use super::Error;
 use super::lists::{TokenLists, Wrong};
+use crate::dataset::BlockOf;
 use crate::row_set::RowBlock;
+use crate::tokenize::{BlockKey, TokenCounts};
 use crate::{Dataset, Result, RowSet};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -14,46 +16,63 @@ use shardmill_engine::{Cancel, run_in_order};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-/// By the id of a row in its row set.
+/// Indexed by the id of a row in its row set.
 #[derive(Debug, Default)]
 pub struct Lengths {
     tokens: Vec<u32>,
     digest: OnceLock<String>,
+    warnings: Vec<String>,
 }
 
-/// Where lengths come from: a column of the data set, by number.
+/// The source of lengths: a column of the data set, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LengthsSource {
     /// The lists themselves.
     Lists { column: usize, nulls_are_empty: bool },
-    /// A column that says it.
+    /// A column with the lengths.
     Stated { column: usize },
 }
 
 impl Lengths {
     /// # Errors
-    /// When the column cannot be read, has a null or a token count that is none.
+    /// When the column cannot be read, contains a null or an invalid token count.
     pub fn find(dataset: &Arc<Dataset>, rows: &RowSet, source: LengthsSource, threads: usize, cancel: &Cancel) -> Result<Self> {
-        let column = match source {
-            LengthsSource::Lists { column, .. } | LengthsSource::Stated { column } => column,
-        };
-        if let (LengthsSource::Stated { .. }, Some(field)) = (source, dataset.schema().fields().get(column))
-            && !field.data_type().is_integer()
-        {
-            return Err(Error::NotLengths { column: field.name().clone(), data_type: field.data_type().clone() }.into());
-        }
+        check_type(dataset, source)?;
         // Ids are the same, and small blocks are read together.
         let merged = Arc::new(rows.merged(1));
         let (count, own, shared) = (merged.blocks().len(), Arc::clone(dataset), Arc::clone(&merged));
+        let stores = match source {
+            LengthsSource::Lists { column, .. } => dataset.files().iter().map(|file| file.counts(column, cancel)).collect::<Result<Vec<_>>>()?,
+            LengthsSource::Stated { .. } => Vec::new(),
+        };
+        let of_files = stores.clone();
         let work = move |number: usize| {
-            let found = shared.blocks().get(number).map(|block| of_block(&own, &shared, number, block, source));
+            let store = |block: &RowBlock| of_files.get(block.place.file).and_then(Option::as_deref);
+            let found = shared.blocks().get(number).map(|block| of_block_kept(&own, &shared, number, block, source, store(block)));
             ControlFlow::Continue(found.unwrap_or_else(|| Ok(Vec::new())))
         };
         let mut tokens = Vec::with_capacity(usize::try_from(rows.num_rows()).unwrap_or_default());
         for found in run_in_order(count, threads.max(1), cancel, work)? {
             tokens.extend(found??);
         }
-        Ok(Self { tokens, digest: OnceLock::new() })
+        let mut warnings = Vec::new();
+        for counts in stores.into_iter().flatten() {
+            counts.publish();
+            warnings.extend(counts.take_warnings());
+        }
+        Ok(Self { tokens, digest: OnceLock::new(), warnings })
+    }
+
+    /// What went wrong with counts that are kept in files.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Number of rows, sum, and the largest.
+    #[must_use]
+    pub fn totals(&self) -> (usize, u64, u32) {
+        (self.tokens.len(), self.tokens.iter().map(|tokens| u64::from(*tokens)).sum(), self.tokens.iter().copied().max().unwrap_or_default())
     }
 
     /// Tokens of the row `id`.
@@ -62,7 +81,7 @@ impl Lengths {
         usize::try_from(id).ok().and_then(|id| self.tokens.get(id)).copied().unwrap_or_default()
     }
 
-    /// Of all lengths; 32 hexadecimal digits.
+    /// Of all lengths, as 32 hexadecimal digits.
     #[must_use]
     pub fn digest(&self) -> &str {
         self.digest.get_or_init(|| {
@@ -78,6 +97,65 @@ impl Lengths {
     }
 }
 
+/// # Errors
+/// For a column of stated lengths that are not whole numbers.
+pub(super) fn check_type(dataset: &Dataset, source: LengthsSource) -> Result<()> {
+    if let LengthsSource::Stated { column } = source
+        && let Some(field) = dataset.schema().fields().get(column)
+        && !field.data_type().is_integer()
+    {
+        return Err(Error::NotLengths { column: field.name().clone(), data_type: field.data_type().clone() }.into());
+    }
+    Ok(())
+}
+
+/// Token counts of the rows of block `number`, from counts that are kept if there are any.
+pub(super) fn of_block_kept(
+    dataset: &Dataset,
+    rows: &RowSet,
+    number: usize,
+    block: &RowBlock,
+    source: LengthsSource,
+    kept: Option<&TokenCounts>,
+) -> Result<Vec<u32>> {
+    match kept {
+        Some(counts) => counted(dataset, rows, number, block, source, counts),
+        None => of_block(dataset, rows, number, block, source),
+    }
+}
+
+/// As [`of_block`], from counts that are kept. Whole blocks are counted, so that the counts serve other filters too.
+fn counted(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, source: LengthsSource, counts: &TokenCounts) -> Result<Vec<u32>> {
+    let Some(file) = dataset.files().get(block.place.file) else { return Ok(Vec::new()) };
+    let mut found: Vec<u32> = Vec::with_capacity(usize::try_from(block.rows).unwrap_or_default());
+    for place in (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place }) {
+        let key = BlockKey::of(file, place);
+        let of_place = match counts.of(&key) {
+            Some(known) => known,
+            None => match of_whole_block(dataset, place, source) {
+                Ok(new) => {
+                    let new: Arc<[u32]> = new.into();
+                    counts.add(key, &file.relative, Arc::clone(&new));
+                    new
+                }
+                // Perhaps a row that the filter excludes; errors of other rows come with their position.
+                Err(_) => return of_block(dataset, rows, number, block, source),
+            },
+        };
+        match &block.selection {
+            None => found.extend(of_place.iter()),
+            Some(selection) => found.extend(selection.set_indices().filter_map(|row| of_place.get(row))),
+        }
+    }
+    Ok(found)
+}
+
+fn of_whole_block(dataset: &Dataset, place: BlockOf, source: LengthsSource) -> Result<Vec<u32>> {
+    let rows = dataset.num_rows_of(place);
+    let block = RowBlock { place, count: 1, rows, decoded_bytes: 0, selection: None };
+    of_block(dataset, &RowSet::default(), 0, &block, source)
+}
+
 fn of_block(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, source: LengthsSource) -> Result<Vec<u32>> {
     let column = match source {
         LengthsSource::Lists { column, .. } | LengthsSource::Stated { column } => column,
@@ -88,21 +166,11 @@ fn of_block(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, s
     };
     let Some(array) = batch.columns().first() else { return Ok(Vec::new()) };
     let name = || dataset.schema().fields().get(column).map_or_else(String::new, |field| field.name().clone());
-    let place = |row: usize| {
-        let found = rows.row_of_file(dataset, number, row as u64);
-        found.and_then(|(file, row)| Some((dataset.files().get(file)?.path.clone(), row))).unwrap_or_default()
-    };
+    let place = |row: usize| rows.path_and_row(dataset, number, row as u64).unwrap_or_default();
     let found = match source {
         LengthsSource::Lists { nulls_are_empty, .. } => of_lists(array, nulls_are_empty).map_err(|wrong| match wrong {
             None => Error::NotTokens { column: name(), data_type: array.data_type().clone() },
-            Some((row, Wrong::NullRow)) => {
-                let (path, row) = place(row);
-                Error::NullRow { column: name(), path, row }
-            }
-            Some((row, Wrong::NullToken)) => {
-                let (path, row) = place(row);
-                Error::NullToken { column: name(), path, row }
-            }
+            Some((row, wrong)) => wrong.in_place(name(), place(row)),
         }),
         LengthsSource::Stated { .. } => stated(array).map_err(|(row, value)| {
             let (path, row) = place(row);
@@ -112,20 +180,20 @@ fn of_block(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, s
     Ok(found?)
 }
 
-/// Or the first row that cannot be packed, and why.
-fn of_lists(array: &ArrayRef, nulls_are_empty: bool) -> std::result::Result<Vec<u32>, Option<(usize, Wrong)>> {
+/// Returns the first row that cannot be packed, and the reason, as an error.
+pub(super) fn of_lists(array: &ArrayRef, nulls_are_empty: bool) -> std::result::Result<Vec<u32>, Option<(usize, Wrong)>> {
     let lists = TokenLists::of(array).ok_or(None)?;
     let length = |row: usize| match lists.check(row, nulls_are_empty) {
-        // No block has so many tokens.
+        // No block has that many tokens.
         Ok(()) => Ok(u32::try_from(lists.range(row).len()).unwrap_or(u32::MAX)),
         Err(wrong) => Err(Some((row, wrong))),
     };
     (0..array.len()).map(length).collect()
 }
 
-/// Or the first row whose value is no length, and that value.
+/// Returns the first row whose value is not a valid length, and that value, as an error.
 fn stated(array: &ArrayRef) -> std::result::Result<Vec<u32>, (usize, String)> {
-    // What overflows becomes null, and is refused as such.
+    // Values that overflow become null, and are rejected as such.
     let wide = cast(array, &DataType::Int64).map_err(|error| (0, error.to_string()))?;
     let wide = wide.as_primitive::<Int64Type>();
     let length = |row: usize| {

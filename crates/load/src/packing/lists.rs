@@ -1,5 +1,6 @@
-//! A column of token lists, whichever of Arrow's list types it has.
+//! A column of token lists with any of Arrow's list types.
 
+use super::Error;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -22,15 +23,24 @@ enum Bounds {
     Fixed { width: usize },
 }
 
-/// What is wrong with a row.
+/// Why a row cannot be packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrong {
     NullRow,
     NullToken,
 }
 
+impl Wrong {
+    pub(super) fn in_place(self, column: String, (path, row): (String, u64)) -> Error {
+        match self {
+            Self::NullRow => Error::NullRow { column, path, row },
+            Self::NullToken => Error::NullToken { column, path, row },
+        }
+    }
+}
+
 impl TokenLists {
-    /// `None` for anything but a list.
+    /// `None` for other types.
     pub(super) fn of(array: &ArrayRef) -> Option<Self> {
         let (bounds, tokens) = match array.data_type() {
             DataType::List(_) => (Bounds::Short(array.as_list::<i32>().offsets().clone()), array.as_list::<i32>().values()),
@@ -46,7 +56,7 @@ impl TokenLists {
         Some(Self { bounds, tokens: ArrayRef::clone(tokens), nulls, token_nulls })
     }
 
-    /// The tokens of a row; none where it is null.
+    /// The tokens of a row; empty if it is null.
     pub(super) fn range(&self, row: usize) -> Range<usize> {
         if self.is_null(row) { 0..0 } else { self.bounds.of(row) }
     }

@@ -1,22 +1,29 @@
-//! Rows of tokens → packs: batches of `[packs, length]` tokens, with what tells the documents in them apart.
+//! Packs rows of tokens: batches of `[packs, length]` tokens, with columns that separate the documents in them.
 //!
 //! ```text
 //! lengths of all rows --PackPlan--> packs --Steps--> packs of a superbatch --assemble--> tokens, segment ids, positions, document lengths
 //! ```
 //!
-//! The token counts of all rows are found once ([`Lengths`]); from then on packs are a plan like any other (`shardmill_plan::packing`), and the pass asks
-//! it which rows a superbatch needs. The invariant: a row is packed with the number of tokens that was planned, or it is an error that names the row.
+//! The token counts of all rows are computed once ([`Lengths`]); from then on packs are a plan like any other (`shardmill_plan::packing`), from which
+//! the pass gets the rows of a superbatch. With endless lanes ([`AheadPacks`]), the counts of a few windows are found while batches are planned. The invariant: a row is packed with the planned number of tokens, or an error names the row.
 
+mod ahead;
 mod assemble;
 mod columns;
+mod decoded;
+mod drawn;
 mod error;
 pub mod explain;
 mod lengths;
 mod lists;
 mod packs;
+mod row_counts;
 
+pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
 pub(crate) use assemble::SuperbatchParts;
 pub use columns::{DOCUMENT_LENGTHS, POSITIONS, PackColumns, SEGMENT_IDS};
+pub(crate) use drawn::DrawnPacks;
 pub use error::{Error, Result};
 pub use lengths::{Lengths, LengthsSource};
-pub use packs::{Packs, PlannedRows};
+pub use packs::{PackSource, Packs, PlannedRows};
+pub use row_counts::RowCounts;

@@ -1,6 +1,6 @@
-//! The packs of one epoch, bound to the rows that they are made of.
+//! The packs of one epoch, with the rows they consist of.
 
-use super::{Error, Lengths, PackColumns};
+use super::{AheadEpoch, Error, Lengths, PackColumns};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_plan::order::{Lanes, RowOrder};
@@ -8,22 +8,41 @@ use shardmill_plan::packing::{PackPlan, Packing, Refused};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// A thread finds the tokens of so many rows at a time.
+/// Number of rows whose tokens a thread looks up together.
 const ROWS_AT_ONCE: u64 = 1 << 18;
 
-/// What a pass needs to deliver packs instead of rows.
+/// Needed by a pass to deliver packs instead of rows.
 #[derive(Debug, Clone)]
 pub struct Packs {
-    pub plan: Arc<PackPlan>,
-    pub lengths: Arc<Lengths>,
+    pub source: PackSource,
     pub columns: Arc<PackColumns>,
+}
+
+/// Where packs come from.
+#[derive(Debug, Clone)]
+pub enum PackSource {
+    /// The plan of a whole epoch, made from the token counts of all rows.
+    Epoch { plan: Arc<PackPlan>, lengths: Arc<Lengths> },
+    /// Endless lanes.
+    Ahead(AheadEpoch),
+}
+
+impl PackSource {
+    /// Lanes of packs.
+    #[must_use]
+    pub fn lanes(&self) -> &Lanes {
+        match self {
+            Self::Epoch { plan, .. } => plan.lanes(),
+            Self::Ahead(epoch) => epoch.lanes(),
+        }
+    }
 }
 
 impl Packs {
     /// The packs of the rows in `order`.
     ///
     /// # Errors
-    /// For rows that the packing refuses.
+    /// For rows that cannot be packed.
     pub fn plan(packing: Packing, rows: &PlannedRows, threads: usize, cancel: &Cancel) -> Result<PackPlan> {
         let tokens =
             Arc::new(TokensInOrder { ids: RowIds::new(&rows.rows, &rows.order), order: Arc::clone(&rows.order), lengths: Arc::clone(&rows.lengths) });
@@ -47,7 +66,7 @@ impl Packs {
     }
 }
 
-/// The rows that are packed.
+/// The rows to pack.
 #[derive(Debug, Clone)]
 pub struct PlannedRows {
     pub dataset: Arc<Dataset>,
@@ -57,7 +76,7 @@ pub struct PlannedRows {
     pub lengths: Arc<Lengths>,
 }
 
-/// The tokens of rows by their plan position.
+/// The token counts of rows by plan position.
 struct TokensInOrder {
     ids: RowIds,
     order: Arc<RowOrder>,
@@ -65,10 +84,10 @@ struct TokensInOrder {
 }
 
 impl TokensInOrder {
-    /// Calls `each` with the tokens of the rows at these plan positions, in order.
+    /// Calls `each` with the token counts of the rows at these plan positions, in order.
     fn for_each(self: &Arc<Self>, positions: Range<u64>, threads: usize, cancel: &Cancel, each: &mut dyn FnMut(u32)) -> Result<()> {
         let parts = usize::try_from((positions.end - positions.start).div_ceil(ROWS_AT_ONCE)).unwrap_or(usize::MAX);
-        // To shuffle costs more than to pack; without it, neighbours are found at once.
+        // Shuffling costs more than packing; without it, neighbours are found immediately.
         if parts < 2 || self.order.num_windows() == 0 {
             self.order.for_each(positions, |scheduled, row| each(self.lengths.of(self.ids.id(scheduled, row))));
             return Ok(());
@@ -88,7 +107,7 @@ impl TokensInOrder {
     }
 }
 
-/// Ids of rows by scheduled block, as lengths are kept.
+/// Ids of rows by scheduled block, as used by lengths.
 pub(super) struct RowIds {
     /// First id of each scheduled block.
     starts: Vec<u64>,
@@ -107,6 +126,5 @@ impl RowIds {
 
 /// File and row at a plan position.
 pub(super) fn row_at(dataset: &Dataset, rows: &RowSet, order: &RowOrder, position: u64) -> (String, u64) {
-    let found = order.at(position).and_then(|(block, row)| rows.row_of_file(dataset, block, row));
-    found.and_then(|(file, row)| Some((dataset.files().get(file)?.path.clone(), row))).unwrap_or_default()
+    order.at(position).and_then(|(block, row)| rows.path_and_row(dataset, block, row)).unwrap_or_default()
 }

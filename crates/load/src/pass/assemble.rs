@@ -1,7 +1,7 @@
-//! Decoded blocks → the rows of a superbatch, in the order of delivery.
+//! Assembles the rows of a superbatch from decoded blocks, in delivery order.
 
 use super::gather::RowSources;
-use super::planner::SuperbatchPlan;
+use super::superbatches::SuperbatchPlan;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -9,10 +9,10 @@ use arrow_select::concat::concat;
 use shardmill_plan::order::RowOrder;
 use std::sync::Arc;
 
-/// Entries of a table from scheduled blocks to blocks.
+/// Maximal size of a table from scheduled blocks to blocks.
 const MOST_PLACES: usize = 1 << 20;
 
-/// The rows of `plan`; `blocks` are those of `plan.scheduled_blocks`. Without a copy when they are one run of one block.
+/// The rows of `plan`; `blocks` are those of `plan.scheduled_blocks`. Nothing is copied if they are one run of one block.
 pub(super) fn assemble(order: &RowOrder, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>], schema: &SchemaRef) -> Result<RecordBatch> {
     let assembled = if order.is_scattered() { gather_rows(order, plan, blocks, schema) } else { join_ranges(order, plan, blocks, schema) };
     assembled.map_err(Error::assemble)
@@ -49,7 +49,8 @@ fn gather_rows(
 ) -> std::result::Result<RecordBatch, ArrowError> {
     let first = plan.scheduled_blocks.first().copied().unwrap_or_default();
     let span = plan.scheduled_blocks.last().map_or(0, |last| last - first + 1);
-    // Scheduled blocks of several lanes may lie far apart; the table is then still small beside the rows. Those of several data sets may lie too far apart for one.
+    // Scheduled blocks of several lanes may be far apart; the table is then still small compared to the rows. Those of several data sets may be too
+    // far apart for a table.
     let mut places = vec![0; if span <= MOST_PLACES { span } else { 0 }];
     for (place, scheduled) in plan.scheduled_blocks.iter().enumerate() {
         if let Some(slot) = places.get_mut(scheduled - first) {

@@ -1,28 +1,28 @@
-//! Sums of hashes over the rows that were delivered. They add up: over batches, ranks and sessions, in any order.
+//! Sums of hashes over delivered rows. They are additive over batches, ranks and sessions, in any order.
 
 use crate::RowSet;
 use shardmill_plan::order::{RankSlice, RowOrder, StepRows, Steps};
 use std::ops::{AddAssign, Range};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// What was delivered, as a few numbers.
+/// A compact summary of the delivered rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Audit {
     pub rows: u64,
-    /// Of the rows, wherever they stand: equal for the same rows in any order.
+    /// Of the rows without their positions: equal for the same rows in any order.
     pub set: u128,
-    /// Of the rows with their places in the sequence of global batches.
+    /// Of the rows with their positions in the sequence of global batches.
     pub sequence: u128,
 }
 
-/// What the places of an epoch hold.
+/// The content of the positions of an epoch.
 #[derive(Debug, Clone, Copy)]
 pub enum AuditIds<'a> {
     Rows {
         order: &'a RowOrder,
         rows: &'a RowSet,
     },
-    /// By number: which tokens a pack has follows from the plan of its epoch.
+    /// By number: the tokens of a pack follow from the plan of its epoch.
     Packs,
 }
 
@@ -37,7 +37,7 @@ impl Audit {
         self.sequence = self.sequence.wrapping_add(xxh3_128(&pair));
     }
 
-    /// Adds what stands at `places` of the global sequence; `runs` may go on behind them.
+    /// Adds the rows at `places` of the global sequence; `runs` may continue past them.
     pub(super) fn add_runs(&mut self, ids: &AuditIds<'_>, runs: impl IntoIterator<Item = Range<u64>>, places: Range<u64>) {
         let mut place = places.start;
         let mut next = |id| {
@@ -65,7 +65,7 @@ impl AddAssign for Audit {
     }
 }
 
-/// The audit of all ranks between two places of an epoch, as the plan has it: nothing is read.
+/// The audit of all ranks between two positions of an epoch according to the plan; nothing is read.
 #[must_use]
 pub fn expected(ids: &AuditIds<'_>, steps: &Steps, from: u64, to: u64) -> Audit {
     let mut audit = Audit::default();

@@ -1,7 +1,7 @@
-//! Rows that cannot be decoded: found within a block that cannot, then left out or replaced.
+//! Finds rows that cannot be decoded within a bad block, and skips or replaces them.
 //!
-//! Which rows are bad follows from the data, and what replaces them from the data, the seed and the epoch. The invariant: neither depends on ranks, threads or
-//! batches, so every run agrees about both.
+//! Which rows are bad follows from the data, and their replacements from the data, the seed and the epoch. The invariant: neither depends on ranks,
+//! threads or batches, so all runs agree on both.
 
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet};
@@ -14,24 +14,24 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A block that cannot be decoded is read in parts, halved again and again; after so many reads what is left counts as bad.
+/// A block that cannot be decoded is bisected; after this many reads the rest counts as bad.
 const MAX_READS: usize = 256;
 
-/// Blocks that are tried for rows to replace those of a block without a good one.
+/// Number of blocks that are tried for replacement rows if a block has no good one.
 const MAX_DONORS: u64 = 16;
 
-/// What becomes of a row that cannot be decoded.
+/// How rows that cannot be decoded are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBadRows {
     #[default]
     Raise,
-    /// Its batch is shorter.
+    /// Shorten the batch.
     Skip,
-    /// Another row stands in its place.
+    /// Deliver another row in its place.
     Replace,
 }
 
-/// The policy of a pass; seed and epoch choose the replacements.
+/// The policy of a pass; seed and epoch determine the replacements.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BadRowPolicy {
     pub on_bad_rows: OnBadRows,
@@ -43,7 +43,7 @@ pub struct BadRowPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
     pub path: String,
-    /// Of its file.
+    /// Row in its file.
     pub row: u64,
     pub cause: Arc<str>,
 }
@@ -58,7 +58,7 @@ pub(super) struct BadRows {
 pub(super) type BadParts = Vec<(Range<u64>, Arc<str>)>;
 
 impl BadRows {
-    /// Those of the given scheduled blocks; empty for nearly every superbatch.
+    /// The bad rows of the given scheduled blocks; empty for nearly every superbatch.
     pub(super) fn of(&self, scheduled_blocks: &[usize]) -> HashMap<usize, Arc<BadParts>> {
         let known = self.lock();
         if known.is_empty() {
@@ -76,23 +76,24 @@ impl BadRows {
     }
 }
 
-/// Why a row is bad, when it is.
+/// Why a row is bad, if it is.
 pub(super) fn cause_of(parts: &BadParts, row: u64) -> Option<&Arc<str>> {
     let next = parts.partition_point(|(range, _)| range.end <= row);
     parts.get(next).filter(|(range, _)| range.contains(&row)).map(|(_, cause)| cause)
 }
 
-/// Whether the data is to blame. A disk that fails or a pass that was cancelled says nothing about a row.
+/// Whether the data is the cause. A disk failure or a cancelled pass says nothing about a row.
 pub(super) fn is_of_data(error: &Error) -> bool {
-    matches!(error, Error::Storage(_) | Error::Table(_) | Error::Cast { .. } | Error::Assemble { .. }) && error.of_store().is_none()
+    use Error::{Assemble, Cast, Inexact, Storage, Table, Underivable};
+    matches!(error, Storage(_) | Table(_) | Cast { .. } | Inexact { .. } | Assemble { .. } | Underivable { .. }) && error.of_store().is_none()
 }
 
-/// `schema` with room for nulls in place of bad rows.
+/// `schema` with nullable fields, for bad rows.
 pub(super) fn nullable(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(|field| Field::clone(field).with_nullable(true)).collect::<Vec<_>>()))
 }
 
-/// Reads what can be read of blocks that cannot be decoded as a whole.
+/// Reads the readable rows of blocks that cannot be decoded as a whole.
 pub(super) struct Salvage<'a> {
     pub(super) dataset: &'a Dataset,
     pub(super) rows: &'a RowSet,
@@ -101,7 +102,7 @@ pub(super) struct Salvage<'a> {
 }
 
 impl Salvage<'_> {
-    /// A block of all its rows, with nulls or replacements in place of bad ones, and which these are.
+    /// A block with all of its rows, with nulls or replacements in place of bad ones, and the bad rows.
     pub(super) fn block(&self, number: usize, failure: Error) -> Result<(RecordBatch, BadParts)> {
         let Some(block) = self.rows.blocks().get(number) else { return Err(failure) };
         let (mut sources, mut places, mut bad): (Vec<RecordBatch>, _, BadParts) = (Vec::new(), Vec::new(), Vec::new());
@@ -132,7 +133,7 @@ impl Salvage<'_> {
         Ok((self.batch(columns.collect::<Result<_>>()?, places.len())?, bad))
     }
 
-    /// Points the places of bad rows to good ones: of the same block, else of one that can be decoded.
+    /// Redirects bad rows to good ones: of the same block, otherwise of another block that can be decoded.
     fn replace(&self, number: usize, sources: &mut Vec<RecordBatch>, places: &mut [(usize, usize)]) -> Result<()> {
         let mut good: Vec<(usize, usize)> = places.iter().copied().filter(|(source, _)| *source != usize::MAX).collect();
         if good.is_empty() {
@@ -166,7 +167,7 @@ impl Salvage<'_> {
         Err(Error::NoReplacement { cause: failure.map(|error| Arc::new(error) as _) })
     }
 
-    /// Rows of a block, counted among those that are selected.
+    /// Reads rows of a block; `wanted` counts selected rows.
     fn read(&self, block: &RowBlock, wanted: Range<u64>) -> Result<RecordBatch> {
         let whole = usize::try_from(block.whole_rows()).unwrap_or(usize::MAX);
         let mut mask = BooleanBufferBuilder::new(whole);
@@ -188,7 +189,7 @@ impl Salvage<'_> {
 
 type Part<T> = (Range<u64>, Result<T>);
 
-/// The rows of a block that failed as a whole, in order: what could be read, and what could not with its reason.
+/// Bisects a block that failed as a whole; returns its parts in order, each with its rows or the reason of its failure.
 fn parts<T>(rows: u64, failure: Error, read: impl Fn(Range<u64>) -> Result<T>) -> Result<Vec<Part<T>>> {
     let (mut left, mut reads, mut parts) = (vec![(0..rows, Some(failure))], 0, Vec::new());
     while let Some((range, failure)) = left.pop() {
@@ -249,7 +250,7 @@ mod tests {
             }
             prop_assert_eq!(end, rows);
             let found: BTreeSet<u64> = parts.iter().filter(|(_, part)| part.is_err()).flat_map(|(range, _)| range.clone()).collect();
-            // A block without a bad row that fails as a whole has none that fails alone.
+            // If a block fails as a whole without a bad row, none fails on its own.
             prop_assert_eq!(found, bad);
         }
     }

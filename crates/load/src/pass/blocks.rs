@@ -1,7 +1,8 @@
-//! The decoded blocks of a pass, each shared by the superbatches that need it, and the budget that bounds how far the threads run ahead.
+//! The decoded blocks of a pass, shared by the superbatches that need them, and the budget that bounds how far threads run ahead.
 //!
-//! A superbatch is planned before it is made: from then on its blocks are kept. A block goes when the last superbatch that was planned for it has taken it and no
-//! later one will. The invariant: planning waits only while a superbatch is on its way to the consumer, so the smallest budget is slow and never stuck.
+//! A superbatch is planned before it is assembled: from then on its blocks are kept. A block is freed once the last superbatch that was planned with
+//! it has taken it and no later one needs it. The invariant: planning only waits while a superbatch is on its way to the consumer, so the smallest
+//! budget is slow but never deadlocks.
 
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
@@ -10,10 +11,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a waiting thread looks whether its pass was cancelled.
+/// How often a waiting thread checks whether its pass was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// More superbatches than this are never ahead, however small they are.
+/// Maximal number of superbatches ahead, regardless of their size.
 const MAX_SUPERBATCHES_AHEAD: usize = 64;
 
 #[derive(Debug)]
@@ -34,7 +35,7 @@ struct State {
 struct Entry {
     slot: Slot,
     bytes: u64,
-    /// Superbatches that were planned with this block and have not taken it yet.
+    /// Number of superbatches that were planned with this block and have not taken it yet.
     pending: usize,
     is_retired: bool,
 }
@@ -52,7 +53,8 @@ impl Blocks {
         Self { limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits until there is room for superbatches of `superbatch_bytes` that need `scheduled_blocks`, each with its decoded size; false when the pass was cancelled.
+    /// Waits for room for superbatches of `superbatch_bytes` that need `scheduled_blocks`, each with its decoded size; false if the pass was
+    /// cancelled.
     pub(super) fn wait_for_room(&self, scheduled_blocks: &[(usize, u64)], superbatch_bytes: u64, cancel: &Cancel) -> bool {
         let mut state = self.lock();
         let missing: u64 = scheduled_blocks.iter().filter(|(scheduled, _)| !state.entries.contains_key(scheduled)).map(|(_, bytes)| bytes).sum();
@@ -66,7 +68,8 @@ impl Blocks {
         !cancel.is_cancelled()
     }
 
-    /// A superbatch of `superbatch_bytes` will be made of `scheduled_blocks`; `retired` are not needed after it. Tells which were not announced before.
+    /// Announces a superbatch of `superbatch_bytes` with `scheduled_blocks`; `retired` are not needed after it. Returns the blocks that were not
+    /// announced before.
     pub(super) fn announce(&self, scheduled_blocks: &[(usize, u64)], retired: &[usize], superbatch_bytes: u64) -> Vec<usize> {
         let mut new = Vec::new();
         let mut state = self.lock();
@@ -92,14 +95,14 @@ impl Blocks {
         new
     }
 
-    /// Those that wait look at their [`Cancel`] at once.
+    /// Makes waiting threads check their [`Cancel`] immediately.
     pub(super) fn wake(&self) {
         let _state = self.lock();
         self.changed.notify_all();
     }
 
-    /// The blocks of a planned superbatch, in the order of `scheduled_blocks`. Blocks that nobody has begun are decoded here; those that another thread has begun are waited
-    /// for last.
+    /// The blocks of a planned superbatch, in the order of `scheduled_blocks`. Blocks that no thread has started are decoded here; those started by
+    /// other threads are waited for last.
     pub(super) fn take(
         &self,
         scheduled_blocks: &[usize],
@@ -107,12 +110,12 @@ impl Blocks {
         decode: impl Fn(usize) -> Result<RecordBatch>,
     ) -> Result<Vec<Arc<RecordBatch>>> {
         scheduled_blocks.iter().try_for_each(|scheduled| self.prepare(*scheduled, cancel, &decode))?;
-        // Each is waited for, also behind one that failed: a block that is not taken would stay.
+        // Waits for every block even after a failure: a block that is not taken would never be freed.
         let taken: Vec<_> = scheduled_blocks.iter().map(|scheduled| self.wait_for(*scheduled, cancel)).collect();
         taken.into_iter().collect()
     }
 
-    /// Decodes a block of a planned superbatch, unless somebody has begun.
+    /// Decodes a block of a planned superbatch, unless another thread has started.
     pub(super) fn prepare(&self, scheduled: usize, cancel: &Cancel, decode: impl Fn(usize) -> Result<RecordBatch>) -> Result<()> {
         if self.begin(scheduled) {
             cancel.check()?;
@@ -123,7 +126,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The consumer has a superbatch of so many bytes.
+    /// The consumer has received a superbatch of this size.
     pub(super) fn delivered(&self, superbatch_bytes: u64) {
         let mut state = self.lock();
         state.superbatches_ahead = state.superbatches_ahead.saturating_sub(1);
@@ -185,7 +188,7 @@ impl State {
     }
 }
 
-/// Tells the other threads when the one that decodes a block panics: they would wait for ever.
+/// Notifies the other threads if the decoding thread panics: otherwise they would wait forever.
 struct Unfinished<'a> {
     blocks: &'a Blocks,
     scheduled: usize,
@@ -245,7 +248,7 @@ mod tests {
     fn superbatch_beyond_the_budget_waits_for_the_consumer_and_never_for_itself() {
         let blocks = Arc::new(Blocks::new(10));
         let cancel = Cancel::default();
-        assert!(plan(&blocks, &[(1, 1000)], &[], 5, &cancel), "nothing is on its way that could make room");
+        assert!(plan(&blocks, &[(1, 1000)], &[], 5, &cancel), "no superbatch is in flight that could free memory");
         let (waiter, stop) = (Arc::clone(&blocks), cancel.clone());
         let planned = std::thread::spawn(move || plan(&waiter, &[(2, 1000)], &[], 5, &stop));
         std::thread::sleep(Duration::from_millis(20));

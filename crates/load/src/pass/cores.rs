@@ -1,4 +1,4 @@
-//! How many threads decode at once where more of them read: those that wait for a store give their right to a core away.
+//! Limits the number of decoding threads when there are more readers: threads that wait for a store release their permit for a core.
 
 use crate::{Dataset, Result};
 use shardmill_engine::{Cancel, CoreSlot, CoreSlots};
@@ -6,7 +6,7 @@ use shardmill_storage::{Waiting, with_waiting};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The rights of a pass; local files are read by as many threads as decode, so that none is needed.
+/// The permits of a pass; `None` for local files, which are read by as many threads as decode.
 #[derive(Debug, Clone)]
 pub(super) struct Cores {
     slots: Option<CoreSlots>,
@@ -25,7 +25,7 @@ impl Cores {
         Self { slots: is_shared.then(|| CoreSlots::new(threads)), cancel: cancel.clone() }
     }
 
-    /// Runs `work` with the right to a core.
+    /// Runs `work` with a permit for a core.
     pub(super) fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let Some(slots) = &self.slots else { return Ok(work()) };
         let slot = RefCell::new(Some(slots.acquire(&self.cancel)?));
@@ -39,7 +39,7 @@ impl Waiting for Right {
     }
 
     fn ends(&self) {
-        // Without it, whoever was cancelled goes on and finds that out.
+        // A cancelled thread continues without a permit, and then notices the cancellation.
         self.slot.replace(self.slots.acquire(&self.cancel).ok());
     }
 }

@@ -1,20 +1,21 @@
-//! What becomes of a superbatch once its rows stand in order: rows that are skipped leave it, and what was delivered is written down.
+//! Finishes an assembled superbatch: removes skipped rows, and records what was delivered.
 
 use super::Work;
 use super::audit::{Audit, AuditIds};
 use super::bad_rows::{BadRow, OnBadRows, cause_of};
-use super::planner::{BatchRows, SuperbatchPlan, part_of};
+use super::superbatches::{BatchRows, SuperbatchPlan};
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_select::filter::filter_record_batch;
+use shardmill_plan::order::part_of;
 use std::sync::Arc;
 
 /// The rows of a superbatch that are delivered.
 pub(super) struct Delivered {
     pub(super) rows: RecordBatch,
     pub(super) batches: Vec<BatchRows>,
-    /// One bit a row of the plan, where some were left out.
+    /// One bit per planned row, if some were skipped.
     pub(super) kept: Option<BooleanBuffer>,
     pub(super) bad_rows: Vec<(usize, BadRow)>,
 }
@@ -38,7 +39,7 @@ impl Work {
                 delivered.bad_rows.extend(cause.and_then(|cause| Some((number, self.bad_row(scheduled, row, cause)?))));
                 let is_kept = cause.is_none() || self.policy.on_bad_rows != OnBadRows::Skip;
                 if let Some(batch) = delivered.batches.get_mut(number).filter(|_| !is_kept) {
-                    // Repeats stand at the end of their batch.
+                    // Repeats are at the end of their batch.
                     let is_repeat = end - kept.len() <= plan.batches.get(number).map_or(0, |batch| batch.repeats);
                     batch.rows -= 1;
                     batch.repeats -= usize::from(is_repeat);
@@ -54,7 +55,7 @@ impl Work {
         Ok(delivered)
     }
 
-    /// Of each batch, what it delivers for the first time.
+    /// For each batch, the rows that it delivers for the first time.
     pub(super) fn audits(&self, plan: &SuperbatchPlan) -> Vec<Audit> {
         if !self.is_audited {
             return Vec::new();
@@ -73,7 +74,7 @@ impl Work {
     }
 
     fn bad_row(&self, scheduled: usize, row: u64, cause: &Arc<str>) -> Option<BadRow> {
-        let (file, row) = self.rows.row_of_file(&self.dataset, self.order.block(scheduled)?, row)?;
-        Some(BadRow { path: self.dataset.files().get(file)?.path.clone(), row, cause: Arc::clone(cause) })
+        let (path, row) = self.rows.path_and_row(&self.dataset, self.order.block(scheduled)?, row)?;
+        Some(BadRow { path, row, cause: Arc::clone(cause) })
     }
 }

@@ -1,7 +1,7 @@
-//! Rows from all over a window, in the order of delivery.
+//! Collects rows from all over a window in delivery order.
 //!
-//! A window is far larger than a cache, a column of it is not. So each column is copied block by block, and the rows of a block in their order: what is read
-//! streams from memory, and only the writes jump, within the cache. Types without a fixed width go through Arrow's own kernel.
+//! A window is much larger than a cache, one of its columns is not. So each column is copied block by block, and the rows of a block in order: reads
+//! stream from memory, and only writes are random, within the cache. Types without a fixed width use Arrow's own kernel.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
@@ -10,11 +10,11 @@ use arrow_schema::ArrowError;
 use arrow_select::interleave::interleave;
 use std::sync::Arc;
 
-/// Where the rows of a superbatch come from.
+/// The origin of the rows of a superbatch.
 #[derive(Debug)]
 pub(super) struct RowSources {
     rows: usize,
-    /// By block: (row of the block, row of the superbatch).
+    /// By block: (row in the block, row in the superbatch).
     by_block: Vec<Vec<(u32, u32)>>,
 }
 
@@ -32,7 +32,7 @@ impl RowSources {
         self.rows += 1;
     }
 
-    /// To be called when all rows are there, with the rows of each block.
+    /// Must be called after the last row, with the number of rows of each block.
     pub(super) fn sort(&mut self, block_rows: impl Iterator<Item = usize>) {
         for (sources, rows) in self.by_block.iter_mut().zip(block_rows) {
             let mut place_of = vec![u32::MAX; rows];
@@ -42,7 +42,7 @@ impl RowSources {
                 }
             }
             let sorted: Vec<(u32, u32)> = (0..).zip(place_of).filter(|(_, place)| *place != u32::MAX).collect();
-            // A row that fills up the last batch is there twice.
+            // A row that pads the last batch occurs twice.
             if sorted.len() == sources.len() {
                 *sources = sorted;
             } else {

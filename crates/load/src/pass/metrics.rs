@@ -1,4 +1,4 @@
-//! What a pass has done so far, and where its time went. Reading it disturbs nothing.
+//! Progress of a pass, and where its time went. Reading it has no effect on the pass.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ pub struct Metrics {
     running: Running,
 }
 
-/// What a thread is doing.
+/// Current activity of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
     pub stage: &'static str,
-    /// The block that is being decoded, by its place in the order of the schedule.
+    /// The block that is being decoded, by its index in the schedule.
     pub scheduled: Option<usize>,
     pub duration: Duration,
 }
@@ -32,7 +32,7 @@ struct Running {
 /// Stage, scheduled block, time.
 type Start = (&'static str, Option<usize>, Instant);
 
-/// Ends with its call, also by a panic.
+/// Ends when it is dropped, including by a panic.
 struct Begun<'a>(&'a Running, u64);
 
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ struct Stage {
     count: AtomicU64,
 }
 
-/// Seconds are summed over threads, apart from those of the consumer.
+/// Seconds are summed over threads, except for those of the consumer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MetricsReport {
     pub decode_seconds: f64,
@@ -73,12 +73,12 @@ impl Metrics {
         self.wait.timed(call)
     }
 
-    /// What goes on at this moment, the longest first.
+    /// Current activities, the longest first.
     #[must_use]
     pub fn activities(&self) -> Vec<Activity> {
         let now = Instant::now();
         let activity = |(stage, scheduled, begun): &Start| Activity { stage, scheduled: *scheduled, duration: now - *begun };
-        // Numbers grow with time.
+        // Numbers increase with time.
         self.running.lock().values().map(activity).collect()
     }
 

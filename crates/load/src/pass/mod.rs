@@ -1,27 +1,29 @@
-//! One iteration of one rank: from a position of an epoch to its end, batch after batch.
+//! One iteration of one rank: from a position of an epoch to its end, batch by batch.
 //!
 //! ```text
 //! steps --Planner--> superbatches --Blocks--> decoded blocks --assemble--> rows --finish--> what the consumer gets
 //! ```
 //!
-//! Threads take superbatches in order, decode the blocks that nobody has begun, put the rows together and finish them (casts, tensors) without the consumer.
+//! Threads take superbatches in order, decode blocks that no other thread has started, assemble the rows and finish them (casts, tensors) without the
+//! consumer.
 
 mod assemble;
 mod audit;
 mod bad_rows;
 mod blocks;
 mod cores;
+mod dealt;
 mod delivered;
 mod gather;
 mod metrics;
-mod planner;
+mod superbatches;
 
 pub use audit::{Audit, AuditIds, expected as expected_audit};
 pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
 pub use metrics::{Activity, Metrics, MetricsReport};
-pub use planner::BatchRows;
+pub use superbatches::BatchRows;
 
-use crate::packing::{Packs, SuperbatchParts};
+use crate::packing::{PackSource, Packs, SuperbatchParts};
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
@@ -31,45 +33,49 @@ use assemble::assemble;
 use bad_rows::{BadRows, Salvage};
 use blocks::Blocks;
 use cores::Cores;
-use planner::{Planner, SuperbatchPlan};
+use dealt::Dealt;
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
+use shardmill_plan::packing::PackPlan;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use superbatches::{Planner, SuperbatchPlan};
 
-/// Rows that are put together from ranges weigh about this: large beside the cost of a superbatch, small beside the memory of a machine.
+/// Size of superbatches assembled from ranges: large compared to the cost of a superbatch, small compared to the memory of a machine.
 const SUPERBATCH_BYTES: u64 = 16 << 20;
 
-/// Of a shuffle window, more is gathered at once: each superbatch reads all blocks of its window again.
+/// Superbatches of a shuffle window are larger, because each one reads all blocks of its window again.
 const SHUFFLED_SUPERBATCH_BYTES: u64 = 32 << 20;
 
-/// Of few rows, superbatches are smaller: each thread should have some of them.
+/// With few rows, superbatches are smaller, so that each thread gets some of them.
 const SUPERBATCHES_OF_A_THREAD: u64 = 4;
 
-/// Smaller ones are not worth their cost.
+/// Smaller superbatches are not worth their cost.
 const LEAST_SUPERBATCH_BYTES: u64 = 2 << 20;
 
-/// However narrow the rows are.
+/// Limit regardless of the width of rows.
 const MAX_SUPERBATCH_ROWS: u64 = 1 << 20;
 
-/// Which rows, and in what order.
+/// Which rows to deliver, and in what order.
 #[derive(Debug, Clone)]
 pub struct PassOptions {
     pub order: Arc<RowOrder>,
     pub steps: Steps,
     pub rank: u64,
-    /// Rows of the epoch that all ranks have delivered before.
+    /// Rows of the epoch that all ranks have already delivered.
     pub consumed: u64,
-    /// The step at `consumed` is taken, and every so many-th after it: the others are somebody else's.
+    /// This rank takes the step at `consumed`, and every `stride`-th step after it; the others belong to other consumers.
     pub stride: u64,
-    /// Numbers of the columns that are delivered.
+    /// Indices of the delivered columns.
     pub columns: Vec<usize>,
+    /// Bytes of the delivered form of each row, if it is larger than the row: padding counts towards the size of superbatches.
+    pub least_row_bytes: u64,
     pub threads: usize,
     pub prefetch_bytes: u64,
     pub bad_rows: BadRowPolicy,
     pub is_audited: bool,
-    /// Steps are those of packs, and batches consist of them.
+    /// Steps and batches then consist of packs.
     pub packs: Option<Packs>,
 }
 
@@ -77,20 +83,21 @@ pub struct PassOptions {
 #[derive(Debug)]
 pub struct Pass<T> {
     stream: Stream<Made<T>>,
-    /// Made and not yet handed out, each with its bytes.
+    /// Finished but not yet handed out, each with its size.
     ready: VecDeque<(u64, Superbatch<T>)>,
-    /// Comes behind what is ready, and ends the pass.
+    /// Follows the ready batches, and ends the pass.
     failure: Option<Error>,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
+    packs: Option<Packs>,
     cancel: Cancel,
 }
 
-/// What became of one job.
+/// The result of one job.
 #[derive(Debug)]
 struct Made<T> {
     superbatches: Vec<(u64, Superbatch<T>)>,
-    /// Of the batch behind the last of `superbatches`.
+    /// Of the batch after the last of `superbatches`.
     failure: Option<Error>,
 }
 
@@ -101,15 +108,15 @@ pub struct Superbatch<T> {
     pub content: T,
     /// Rows that could not be decoded, each with the number of its batch.
     pub bad_rows: Vec<(usize, BadRow)>,
-    /// Of each batch, when asked for.
+    /// For each batch, if requested.
     pub audits: Vec<Audit>,
 }
 
 impl<T: Send + 'static> Pass<T> {
-    /// Starts the threads. `finish` makes what the consumer gets of the rows of a superbatch.
+    /// Starts the threads. `finish` converts the rows of a superbatch for the consumer.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system provides no threads.
     pub fn start(
         dataset: &Arc<Dataset>,
         rows: &Arc<RowSet>,
@@ -119,16 +126,15 @@ impl<T: Send + 'static> Pass<T> {
     ) -> Result<Self> {
         let packs = options.packs;
         let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns);
-        let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes());
+        let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes()).max(options.least_row_bytes);
         let most_bytes = if options.order.is_scattered() { SHUFFLED_SUPERBATCH_BYTES } else { SUPERBATCH_BYTES };
-        let places = packs.as_ref().map_or_else(|| options.order.num_rows(), |packs| packs.plan.num_packs());
-        let places_of_rank = places / options.steps.world_size.max(1) / options.stride.max(1);
+        let places_of_rank = options.steps.lanes.num_rows() / options.steps.world_size.max(1) / options.stride.max(1);
         let superbatches = SUPERBATCHES_OF_A_THREAD.saturating_mul(options.threads.max(1) as u64);
         let superbatch_bytes = (places_of_rank.saturating_mul(row_bytes) / superbatches).max(LEAST_SUPERBATCH_BYTES).min(most_bytes);
         let superbatch_rows = (superbatch_bytes / row_bytes.max(1)).clamp(1, MAX_SUPERBATCH_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, superbatch_rows);
         if let Some(packs) = &packs {
-            planner = planner.of_packs(Arc::clone(&packs.plan));
+            planner = planner.of_packs(Dealt::of(&packs.source, cancel));
         }
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
@@ -146,7 +152,7 @@ impl<T: Send + 'static> Pass<T> {
             cancel: cancel.clone(),
             cores: Cores::new(dataset, options.threads, cancel),
             outage: Arc::default(),
-            packs,
+            packs: packs.clone(),
         };
         let source = {
             let (work, cancel, is_remote) = (work.clone(), cancel.clone(), dataset.is_remote());
@@ -156,7 +162,8 @@ impl<T: Send + 'static> Pass<T> {
                     return Some(job);
                 }
                 let weighed = |plan: SuperbatchPlan| (plan.rows().saturating_mul(row_bytes), plan);
-                let job: Vec<(u64, SuperbatchPlan)> = planner.next_job()?.into_iter().map(weighed).collect();
+                let Some(job) = planner.next_job() else { return planner.take_failure().map(Job::Failed) };
+                let job: Vec<(u64, SuperbatchPlan)> = job.into_iter().map(weighed).collect();
                 let blocks = work.announce(&job, &cancel)?;
                 if is_remote && blocks.len() > 1 {
                     jobs.extend(blocks.into_iter().map(Job::Block));
@@ -168,9 +175,10 @@ impl<T: Send + 'static> Pass<T> {
         let make = move |job: Job| match job {
             Job::Superbatches(plans) => work.make(plans, &finish),
             Job::Block(scheduled) => work.prepared(scheduled),
+            Job::Failed(error) => Made { superbatches: Vec::new(), failure: Some(error) },
         };
         let stream = stream_in_order(dataset.reading_threads(options.threads), cancel, source, make)?;
-        Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, cancel: cancel.clone() })
+        Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, packs, cancel: cancel.clone() })
     }
 
     /// The next superbatch; waits at most `patience`.
@@ -181,7 +189,7 @@ impl<T: Send + 'static> Pass<T> {
                 return Poll::Ready(Ok(Ok(superbatch)));
             }
             if let Some(error) = self.failure.take() {
-                // What comes behind a failed batch is not delivered.
+                // Batches after a failed one are not delivered.
                 self.stop(Duration::ZERO);
                 return Poll::Ready(Ok(Err(error)));
             }
@@ -198,13 +206,18 @@ impl<T: Send + 'static> Pass<T> {
         }
     }
 
-    /// Cancels what has not finished and waits for the threads, at most `patience`.
+    /// Cancels unfinished work and waits for the threads, at most `patience`.
     pub fn stop(&mut self, patience: Duration) -> bool {
         self.ready.clear();
         self.failure = None;
         self.cancel.cancel();
         self.blocks.wake();
-        self.stream.stop(patience)
+        let is_stopped = self.stream.stop(patience);
+        if let Some(PackSource::Ahead(epoch)) = self.packs.as_ref().map(|packs| &packs.source) {
+            epoch.packs.counts().publish();
+            epoch.packs.counts().decoded().clear();
+        }
+        is_stopped
     }
 
     #[must_use]
@@ -212,18 +225,20 @@ impl<T: Send + 'static> Pass<T> {
         self.metrics.report()
     }
 
-    /// What the threads do at this moment, the longest first.
+    /// Current activities of the threads, the longest first.
     #[must_use]
     pub fn activities(&self) -> Vec<Activity> {
         self.metrics.activities()
     }
 }
 
-/// What a thread does at once.
+/// A unit of work of a thread.
 enum Job {
     Superbatches(Vec<(u64, SuperbatchPlan)>),
-    /// One of the blocks of the next superbatches: a store answers many requests in the time of one.
+    /// One block of the next superbatches: a store answers many requests in the time of one.
     Block(usize),
+    /// The next superbatch cannot be planned.
+    Failed(Error),
 }
 
 #[derive(Clone)]
@@ -240,20 +255,20 @@ struct Work {
     metrics: Arc<Metrics>,
     cancel: Cancel,
     cores: Cores,
-    /// What a store said that did not answer for as long as anybody waits for it. The next block would wait as long.
+    /// The error of a store that did not respond within the timeout. The next block would wait as long.
     outage: Arc<OnceLock<Error>>,
     packs: Option<Packs>,
 }
 
 impl Work {
-    /// Waits for room for a whole job: a superbatch of it that is announced cannot be delivered before all of them are. Tells which blocks nobody needed before;
-    /// `None` when the pass was cancelled.
+    /// Waits for room for a whole job: an announced superbatch cannot be delivered before all superbatches of its job are announced. Returns the
+    /// blocks that were not needed before; `None` if the pass was cancelled.
     fn announce(&self, job: &[(u64, SuperbatchPlan)], cancel: &Cancel) -> Option<Vec<usize>> {
         let sized = |plan: &SuperbatchPlan| -> Vec<(usize, u64)> {
             plan.scheduled_blocks.iter().map(|scheduled| (*scheduled, self.bytes_of(*scheduled))).collect()
         };
         let bytes = job.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
-        // The first superbatch of a job needs all of the blocks that the others need.
+        // The first superbatch of a job needs all blocks that the others need.
         let superbatches: Vec<_> = job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
         let blocks = superbatches.first().map_or(&[][..], |(blocks, ..)| blocks);
         if !self.blocks.wait_for_room(blocks, bytes, cancel) {
@@ -262,7 +277,7 @@ impl Work {
         Some(superbatches.iter().flat_map(|(blocks, retired, bytes)| self.blocks.announce(blocks, retired, *bytes)).collect())
     }
 
-    /// What fails is told by the superbatch that needs the block.
+    /// A failure is reported by the superbatch that needs the block.
     fn prepared<T>(&self, scheduled: usize) -> Made<T> {
         let _told_by_the_superbatch =
             self.blocks.prepare(scheduled, &self.cancel, |scheduled| self.metrics.decoding(scheduled, || self.decode(scheduled)));
@@ -297,7 +312,7 @@ impl Work {
         Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits: self.audits(plan) })
     }
 
-    /// An error belongs to its batch, and those before it are good: they are made again, one by one. `error` is what the superbatch as a whole failed with.
+    /// An error belongs to its batch, and those before it are good: they are assembled again, one by one. `error` is that of the whole superbatch.
     fn up_to_failure<T>(
         &self,
         plan: &SuperbatchPlan,
@@ -309,7 +324,7 @@ impl Work {
             return (before, error);
         }
         let mut decoded: HashMap<usize, Arc<RecordBatch>> = HashMap::new();
-        for alone in plan.each_batch(&self.order, self.packs.as_ref().map(|packs| &*packs.plan)) {
+        for alone in plan.each_batch(&self.order, self.plan_of_packs()) {
             let made = (|| {
                 let mut blocks = Vec::with_capacity(alone.scheduled_blocks.len());
                 for scheduled in &alone.scheduled_blocks {
@@ -333,6 +348,13 @@ impl Work {
         (before, error)
     }
 
+    fn plan_of_packs(&self) -> Option<&PackPlan> {
+        match &self.packs.as_ref()?.source {
+            PackSource::Epoch { plan, .. } => Some(plan),
+            PackSource::Ahead(_) => None,
+        }
+    }
+
     fn rows_of(&self, plan: &SuperbatchPlan) -> Result<RecordBatch> {
         let blocks =
             self.blocks.take(&plan.scheduled_blocks, &self.cancel, |scheduled| self.metrics.decoding(scheduled, || self.decode(scheduled)))?;
@@ -341,18 +363,24 @@ impl Work {
 
     fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {
         let Some(packs) = &self.packs else {
-            // In place of rows that are skipped afterwards stand nulls.
+            // Rows that are skipped later are null here.
             let schema = if self.policy.on_bad_rows == OnBadRows::Raise { Arc::clone(&self.schema) } else { bad_rows::nullable(&self.schema) };
             return assemble(&self.order, plan, blocks, &schema);
         };
         let (dataset, rows, order) = (&self.dataset, &self.rows, &self.order);
-        packs.assemble(&SuperbatchParts { dataset, rows, order, packs: &plan.runs, scheduled_blocks: &plan.scheduled_blocks, blocks })
+        let (packed, drawn) = (&plan.runs, &plan.drawn);
+        packs.assemble(&SuperbatchParts { dataset, rows, order, packs: packed, drawn, scheduled_blocks: &plan.scheduled_blocks, blocks })
     }
 
     fn decode(&self, scheduled: usize) -> Result<RecordBatch> {
         let number = self.order.block(scheduled);
         let block = number.and_then(|number| Some((number, self.rows.blocks().get(number)?)));
         let (number, block) = block.ok_or(Error::Engine(Arc::new(shardmill_engine::Error::Cancelled)))?;
+        if let Some(PackSource::Ahead(epoch)) = self.packs.as_ref().map(|packs| &packs.source)
+            && let Some(rows) = epoch.packs.counts().decoded().take(number)
+        {
+            return Ok(rows);
+        }
         if let Some(outage) = self.outage.get() {
             return Err(outage.clone());
         }
@@ -377,11 +405,11 @@ impl Work {
         }
     }
 
-    /// A null is looked for where the user will: in its file.
+    /// Maps the position of a null or list to its file, where the user will look for it.
     fn in_place(&self, error: Error, plan: &SuperbatchPlan, kept: Option<&BooleanBuffer>) -> Error {
         let Error::Columns(inner) = &error else { return error };
-        let columns::Error::Null { column, row, data_type } = inner.as_ref() else { return error };
-        let Some(row) = kept.map_or(Some(*row), |kept| kept.set_indices().nth(*row)) else { return error };
+        let Some(row) = inner.row() else { return error };
+        let Some(row) = kept.map_or(Some(row), |kept| kept.set_indices().nth(row)) else { return error };
         let mut left = row as u64;
         let run = plan.runs.iter().find_map(|run| {
             let len = run.end - run.start;
@@ -391,21 +419,28 @@ impl Work {
             left -= len;
             None
         });
-        let place = run.and_then(|position| self.order.at(position)).and_then(|(block, row)| self.rows.row_of_file(&self.dataset, block, row));
-        match place.and_then(|(file, row)| Some((self.dataset.files().get(file)?, row))) {
-            Some((file, row)) => Error::Null { column: column.clone(), path: file.path.clone(), row, data_type: data_type.clone() },
-            None => error,
+        let place = run.and_then(|position| self.order.at(position)).and_then(|(block, row)| self.rows.path_and_row(&self.dataset, block, row));
+        let Some((path, row)) = place else { return error };
+        match inner.as_ref() {
+            columns::Error::Null { column, data_type, .. } => Error::Null { column: column.clone(), path, row, data_type: data_type.clone() },
+            columns::Error::LongList { column, length, limit, .. } => {
+                Error::LongList { column: column.clone(), path, row, length: *length, limit: *limit }
+            }
+            columns::Error::ListLength { column, length, expected, .. } => {
+                Error::ListLength { column: column.clone(), path, row, length: *length, expected: *expected }
+            }
+            _ => error,
         }
     }
 
     fn bytes_of(&self, scheduled: usize) -> u64 {
         let block = self.order.block(scheduled).and_then(|block| self.rows.blocks().get(block));
-        // Of a filtered block, only the selected rows stay.
+        // Only the selected rows of a filtered block are kept.
         block.map_or(0, |block| block.delivered_bytes(&self.dataset, &self.columns))
     }
 }
 
-/// The mean over the first blocks of each source; metadata of all of them would take its time.
+/// The mean over the first blocks of each source; reading the metadata of all blocks would take too long.
 fn row_bytes(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> u64 {
     const SAMPLE: usize = 64;
     let mean = |blocks: &[RowBlock]| {

@@ -1,10 +1,9 @@
-//! Where the numbers of a superbatch lie.
+//! Memory of the numbers in a superbatch.
 
-use super::{Column, Converter, Kind, Nulls, Numbers, batch, convert, numbers, only};
+use super::{Column, ColumnOptions, Converter, Kind, Nulls, Numbers, batch, convert, numbers, numbers_in, only};
 use arrow_array::builder::{Int32Builder, ListBuilder};
 use arrow_array::{Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, Int64Array, TimestampMicrosecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[test]
@@ -56,7 +55,8 @@ fn items_of_lists_are_moved() {
     let address = items.buffers()[0].as_ptr();
     drop(items);
     let superbatch = convert(vec![("x", Arc::new(list) as ArrayRef)], Nulls::Error, &[]).unwrap();
-    let [Column::Ragged { values: Numbers::Int32(moved), offsets, valid: None }] = superbatch.columns.as_slice() else { panic!("ragged expected") };
+    let [Column::Ragged { values, offsets, valid: None }] = superbatch.columns.as_slice() else { panic!("ragged expected") };
+    let Numbers::Int32(moved) = numbers_in(values) else { panic!("integers expected") };
     assert_eq!((moved.as_ptr().cast(), offsets.as_slice()), (address, [0, 2, 3].as_slice()));
 }
 
@@ -90,7 +90,7 @@ fn booleans_of_any_offset_and_length_equal_their_bits() {
 #[test]
 fn batch_without_columns_keeps_its_rows() {
     let empty = batch(vec![("x", Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef)]).project(&[]).unwrap();
-    let converter = Converter::new(&empty.schema(), Kind::Torch, Nulls::Error, &BTreeMap::new()).unwrap();
-    let superbatch = converter.convert(empty).unwrap();
+    let converter = Converter::new(&empty.schema(), &ColumnOptions::new(Kind::Torch, Nulls::Error)).unwrap();
+    let superbatch = converter.convert(empty, &[2]).unwrap();
     assert_eq!((superbatch.rows, superbatch.columns.len()), (2, 0));
 }

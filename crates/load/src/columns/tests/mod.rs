@@ -1,19 +1,19 @@
-//! Buffers are moved, policies are kept, and what cannot be is refused before a row is read.
+//! Buffers are moved, policies are followed, and unsupported columns are rejected before a row is read.
 
 mod memory;
 mod policies;
 mod refusals;
 
-use super::{Column, Converter, Error, FillValue, Kind, Nulls, Numbers, Superbatch};
+use super::{Column, ColumnOptions, Converter, Error, FillValue, Kind, Nulls, Numbers, Superbatch};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Fills<'a> = &'a [(&'a str, FillValue)];
 
-fn fill_values(fills: Fills) -> BTreeMap<String, FillValue> {
-    fills.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+fn options(kind: Kind, nulls: Nulls, fills: Fills) -> ColumnOptions {
+    let fill_values = fills.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    ColumnOptions { fill_values, ..ColumnOptions::new(kind, nulls) }
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -22,12 +22,13 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 
 fn convert(columns: Vec<(&str, ArrayRef)>, nulls: Nulls, fills: Fills) -> Result<Superbatch, Error> {
     let batch = batch(columns);
-    Converter::new(&batch.schema(), Kind::Torch, nulls, &fill_values(fills))?.convert(batch)
+    let sizes = [batch.num_rows()];
+    Converter::new(&batch.schema(), &options(Kind::Torch, nulls, fills))?.convert(batch, &sizes)
 }
 
 fn refused(data_type: DataType, nulls: Nulls, fills: Fills) -> Error {
     let schema = Schema::new(vec![Field::new("x", data_type, true)]);
-    Converter::new(&schema, Kind::Torch, nulls, &fill_values(fills)).expect_err("a refusal")
+    Converter::new(&schema, &options(Kind::Torch, nulls, fills)).expect_err("a refusal")
 }
 
 /// The only column.
@@ -45,6 +46,13 @@ fn numbers(superbatch: Superbatch) -> Vec<Numbers> {
             other => panic!("{other:?} are no values"),
         })
         .collect()
+}
+
+fn numbers_in(column: &Column) -> &Numbers {
+    match column {
+        Column::Values(numbers) => numbers,
+        other => panic!("{other:?} are no values"),
+    }
 }
 
 fn item() -> Arc<Field> {

@@ -1,6 +1,6 @@
-//! What becomes of nulls.
+//! How nulls are handled.
 
-use super::{Column, Error, FillValue, Nulls, Numbers, convert, item, numbers};
+use super::{Column, Error, FillValue, Nulls, Numbers, convert, item, numbers, numbers_in};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, BooleanArray, Date32Array, DictionaryArray, FixedSizeListArray, Float64Array, Int32Array, Int64Array, ListArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -26,7 +26,7 @@ fn fixed_lists() -> ArrayRef {
 }
 
 fn null_row(array: ArrayRef) -> Option<usize> {
-    convert(vec![("x", array)], Nulls::Error, &[]).expect_err("nulls").null_row()
+    convert(vec![("x", array)], Nulls::Error, &[]).expect_err("nulls").row()
 }
 
 #[test]
@@ -65,15 +65,15 @@ fn mask_of_lists_tells_rows_and_items() {
     let [Column::Ragged { values, offsets, valid: Some(valid) }, Column::Values(rows)] = superbatch.columns.as_slice() else {
         panic!("a mask expected")
     };
-    assert_eq!((values, offsets.as_slice()), (&Numbers::Int32(vec![1, 2, 3, 0]), [0, 2, 2, 2, 4].as_slice()));
-    assert_eq!((valid.as_slice(), rows), ([true, true, true, false].as_slice(), &Numbers::Bool(vec![true, false, true, false])));
+    assert_eq!((numbers_in(values), offsets.as_slice()), (&Numbers::Int32(vec![1, 2, 3, 0]), [0, 2, 2, 2, 4].as_slice()));
+    assert_eq!((valid.as_slice(), rows), ([true, true, true, false].as_slice(), &Numbers::Bool(vec![true, false, true, true])));
 }
 
 #[test]
 fn mask_of_fixed_size_lists_tells_rows_and_items() {
     let superbatch = convert(vec![("x", fixed_lists())], Nulls::Mask, &[]).unwrap();
     let expected =
-        [Numbers::Int32(vec![1, 2, 0, 0, 5, 0]), Numbers::Bool(vec![true, false, false]), Numbers::Bool(vec![true, true, false, false, true, false])];
+        [Numbers::Int32(vec![1, 2, 0, 0, 5, 0]), Numbers::Bool(vec![true, false, true]), Numbers::Bool(vec![true, true, false, false, true, false])];
     assert_eq!(numbers(superbatch), expected);
 }
 
@@ -87,12 +87,12 @@ fn fill_value_replaces_nulls_of_every_depth() {
     assert_eq!(numbers(convert(vec![("x", fixed_lists())], Nulls::Fill, &fills).unwrap()), [Numbers::Int32(vec![1, 2, -1, -1, 5, -1])]);
     let superbatch = convert(vec![("x", lists())], Nulls::Fill, &fills).unwrap();
     let [Column::Ragged { values, offsets, valid: None }] = superbatch.columns.as_slice() else { panic!("ragged expected") };
-    assert_eq!((values, offsets.as_slice()), (&Numbers::Int32(vec![1, 2, 3, -1]), [0, 2, 2, 2, 4].as_slice()));
+    assert_eq!((numbers_in(values), offsets.as_slice()), (&Numbers::Int32(vec![1, 2, 3, -1]), [0, 2, 2, 2, 4].as_slice()));
 }
 
 #[test]
 fn column_without_fill_value_keeps_to_the_error() {
-    assert_eq!(convert(vec![("x", nullable())], Nulls::Fill, &[]).expect_err("a null").null_row(), Some(1));
+    assert_eq!(convert(vec![("x", nullable())], Nulls::Fill, &[]).expect_err("a null").row(), Some(1));
 }
 
 #[test]

@@ -1,13 +1,12 @@
-//! What is refused, and when: at construction, but for a batch of another schema.
+//! Rejections happen at construction, except for a batch of another schema.
 
-use super::{Converter, Error, FillValue, Kind, Nulls, batch, fill_values, refused};
+use super::{Converter, Error, FillValue, Kind, Nulls, batch, options, refused};
 use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, TimeUnit};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn converter(fields: Vec<Field>, nulls: Nulls) -> Result<Converter, Error> {
-    Converter::new(&Schema::new(fields), Kind::Numpy, nulls, &BTreeMap::new())
+    Converter::new(&Schema::new(fields), &options(Kind::Numpy, nulls, &[]))
 }
 
 #[test]
@@ -22,9 +21,9 @@ fn interval_has_no_form_at_any_depth() {
 fn bottomless_nesting_is_refused() {
     let deep = (0..100_000).fold(DataType::Int8, |inner, _| DataType::List(Arc::new(Field::new("item", inner, true))));
     let schema = Schema::new(vec![Field::new("x", deep, true)]);
-    let error = Converter::new(&schema, Kind::Dict, Nulls::Error, &BTreeMap::new()).expect_err("a refusal");
+    let error = Converter::new(&schema, &options(Kind::Dict, Nulls::Error, &[])).expect_err("a refusal");
     assert!(matches!(error, Error::Depth { .. }));
-    // Its drop would need as much of the stack.
+    // Dropping it would overflow the stack.
     std::mem::forget(schema);
 }
 
@@ -32,7 +31,7 @@ fn bottomless_nesting_is_refused() {
 fn one_name_for_two_entries_of_a_batch_is_refused() {
     let field = |name: &str| Field::new(name, DataType::Int8, true);
     assert!(matches!(converter(vec![field("a"), field("a")], Nulls::Error), Err(Error::DuplicateName { .. })));
-    assert!(matches!(converter(vec![field("a"), field("a__valid")], Nulls::Mask), Err(Error::MaskName { .. })));
+    assert!(matches!(converter(vec![field("a"), field("a__valid")], Nulls::Mask), Err(Error::AddedName { .. })));
     assert!(converter(vec![field("a"), field("a__valid")], Nulls::Error).is_ok());
     let twice = Field::new("s", DataType::Struct(vec![field("a"), field("a")].into()), true);
     assert!(matches!(converter(vec![twice], Nulls::Error), Err(Error::DuplicateField { .. })));
@@ -41,12 +40,12 @@ fn one_name_for_two_entries_of_a_batch_is_refused() {
 #[test]
 fn fill_value_needs_its_column_and_its_policy() {
     let one = || [("x", FillValue::Integer(1))];
-    assert!(matches!(refused(DataType::Int8, Nulls::Fill, &[("y", FillValue::Integer(1))]), Error::UnknownFill { .. }));
+    assert!(matches!(refused(DataType::Int8, Nulls::Fill, &[("y", FillValue::Integer(1))]), Error::UnknownName { .. }));
     assert!(matches!(refused(DataType::Int8, Nulls::Error, &one()), Error::FillWithoutPolicy { .. }));
     assert!(matches!(refused(DataType::Float32, Nulls::Mask, &one()), Error::FillWithoutPolicy { .. }));
     assert!(matches!(refused(DataType::Utf8View, Nulls::Fill, &one()), Error::FillObjects { .. }));
     let schema = Schema::new(vec![Field::new("x", DataType::Int8, true)]);
-    assert!(matches!(Converter::new(&schema, Kind::Dict, Nulls::Fill, &fill_values(&one())), Err(Error::FillObjects { .. })));
+    assert!(matches!(Converter::new(&schema, &options(Kind::Dict, Nulls::Fill, &one())), Err(Error::FillObjects { .. })));
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn fill_value_at_the_edge_fits() {
     ];
     for (data_type, value) in cases {
         let schema = Schema::new(vec![Field::new("x", data_type.clone(), true)]);
-        let made = Converter::new(&schema, Kind::Torch, Nulls::Fill, &fill_values(&[("x", value.clone())]));
+        let made = Converter::new(&schema, &options(Kind::Torch, Nulls::Fill, &[("x", value.clone())]));
         assert!(made.is_ok(), "{data_type} {value}: {made:?}");
     }
 }
@@ -111,8 +110,8 @@ fn wide_unsigned_column_is_named() {
 fn batch_of_another_schema_is_an_error() {
     let converter = converter(vec![Field::new("x", DataType::Int32, true)], Nulls::Error).unwrap();
     let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-    assert!(matches!(converter.convert(batch(vec![("x", other)])), Err(Error::Changed { .. })));
+    assert!(matches!(converter.convert(batch(vec![("x", other)]), &[1]), Err(Error::Changed { .. })));
     let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
     let two = batch(vec![("x", Arc::clone(&column)), ("y", column)]);
-    assert!(matches!(converter.convert(two), Err(Error::ColumnCount { expected: 1, found: 2 })));
+    assert!(matches!(converter.convert(two, &[1]), Err(Error::ColumnCount { expected: 1, found: 2 })));
 }

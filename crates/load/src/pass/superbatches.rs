@@ -1,42 +1,47 @@
-//! Cuts the steps of a rank into superbatches: consecutive batches that are put together at once.
+//! Divides the steps of a rank into superbatches: consecutive batches that are assembled together.
 //!
-//! Rows in file order need no copy while a superbatch stays within one block, so superbatches then end where blocks do, and the batch across the border is a superbatch of its
-//! own. Everything else is gathered, in superbatches of a size that makes the work on a batch small.
+//! Rows in file order need no copy while a superbatch stays within one block, so superbatches then end where blocks do, and the batch across the
+//! border is a separate superbatch. All other superbatches are gathered, with a size that amortizes the work per batch.
 
-use shardmill_plan::order::{Lanes, RowOrder, StepRows, Steps};
+use super::dealt::Dealt;
+use crate::Error;
+use crate::packing::DrawnPacks;
+use shardmill_plan::order::{Lanes, RowOrder, StepRows, Steps, part_of};
 use shardmill_plan::packing::PackPlan;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Gathered superbatches grow by this from the first batch on, which somebody waits for.
+/// Growth of gathered superbatches from the first batch on, which the consumer waits for.
 const GROWTH: u64 = 2;
 
-/// Blocks of fewer batches are not worth a superbatch of their own.
+/// Blocks with fewer batches are not worth a separate superbatch.
 const BATCHES_WORTH_A_SUPERBATCH: u64 = 3;
 
 /// One batch of a superbatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchRows {
     pub rows: usize,
-    /// How many rows at its end repeat rows that the epoch has delivered already.
+    /// Number of rows at its end that repeat rows already delivered in the epoch.
     pub repeats: usize,
-    /// Place of its first row in the global sequence.
+    /// Position of its first row in the global sequence.
     pub first: u64,
-    /// Rows of the epoch that all ranks have delivered when this batch is.
+    /// Rows of the epoch that all ranks have delivered after this batch.
     pub consumed: u64,
 }
 
-/// Which rows make a superbatch, and what has to be in memory for it.
+/// The rows of a superbatch, and the blocks that must be in memory for it.
 #[derive(Debug)]
 pub(super) struct SuperbatchPlan {
     pub(super) batches: Vec<BatchRows>,
-    /// Plan positions in the order of delivery; where packs are delivered, their numbers.
+    /// Plan positions in delivery order; numbers of packs if packs are delivered.
     pub(super) runs: Vec<Range<u64>>,
-    /// Blocks by the number of their scheduled block.
+    /// Blocks, as indices of scheduled blocks.
     pub(super) scheduled_blocks: Vec<usize>,
     /// Scheduled blocks that no later superbatch needs.
     pub(super) retired: Vec<usize>,
+    /// The packs of `runs`, if they come from endless lanes.
+    pub(super) drawn: DrawnPacks,
 }
 
 impl SuperbatchPlan {
@@ -44,43 +49,30 @@ impl SuperbatchPlan {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
-    /// Its batches, each as a superbatch of its own.
+    /// Its batches, each as a separate superbatch.
     pub(super) fn each_batch(&self, order: &RowOrder, packs: Option<&PackPlan>) -> impl Iterator<Item = Self> {
         let mut start = 0;
         self.batches.iter().map(move |batch| {
             let end = start + batch.rows as u64;
             let runs = part_of(&self.runs, start..end);
+            let drawn = if self.drawn.num_packs() > 0 { self.drawn.part(small(start)..small(end)) } else { DrawnPacks::default() };
             start = end;
-            let scheduled_blocks = scheduled_blocks_of(order, packs, &runs);
-            Self { batches: vec![*batch], runs, scheduled_blocks: scheduled_blocks.into_iter().collect(), retired: Vec::new() }
+            let scheduled_blocks = scheduled_blocks_of(order, packs, &runs, &drawn);
+            Self { batches: vec![*batch], runs, scheduled_blocks: scheduled_blocks.into_iter().collect(), retired: Vec::new(), drawn }
         })
     }
 }
 
 /// The scheduled blocks that rows at plan positions, or the rows in packs, may come from.
-fn scheduled_blocks_of(order: &RowOrder, packs: Option<&PackPlan>, runs: &[Range<u64>]) -> BTreeSet<usize> {
+fn scheduled_blocks_of(order: &RowOrder, packs: Option<&PackPlan>, runs: &[Range<u64>], drawn: &DrawnPacks) -> BTreeSet<usize> {
     match packs {
+        None if drawn.num_packs() > 0 => drawn.positions().into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
         None => joined(runs).into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
         Some(packs) => joined(&packs.positions(runs)).into_iter().flat_map(|run| order.scheduled_blocks(run)).collect(),
     }
 }
 
-/// The part `wanted` of the concatenation of `runs`.
-pub(super) fn part_of(runs: &[Range<u64>], wanted: Range<u64>) -> Vec<Range<u64>> {
-    let mut passed = 0;
-    let mut parts = Vec::new();
-    for run in runs {
-        let len = run.end - run.start;
-        let (from, to) = (wanted.start.clamp(passed, passed + len) - passed, wanted.end.clamp(passed, passed + len) - passed);
-        if from < to {
-            parts.push(run.start + from..run.start + to);
-        }
-        passed += len;
-    }
-    parts
-}
-
-/// Runs of a lane follow each other from batch to batch: what they need is looked up once.
+/// Runs of a lane continue from batch to batch, so their blocks are looked up once.
 fn joined(runs: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = runs.to_vec();
     sorted.sort_unstable_by_key(|run| run.start);
@@ -100,10 +92,10 @@ pub(super) struct Planner {
     steps: Steps,
     rank: u64,
     consumed: u64,
-    /// One of so many steps is taken.
+    /// Every `stride`-th step is taken.
     stride: u64,
     superbatch_rows: u64,
-    /// What the next gathered superbatch may have of it.
+    /// The current size limit of the next gathered superbatch.
     grown_rows: u64,
     is_aligned: bool,
     /// The lanes that this rank may draw from.
@@ -111,29 +103,52 @@ pub(super) struct Planner {
     active: BTreeSet<usize>,
     /// Planned, and left for the next job.
     ahead: Option<SuperbatchPlan>,
-    /// What steps deal out in place of rows.
-    packs: Option<Arc<PackPlan>>,
+    /// Dealt out in place of rows.
+    packs: Option<Dealt>,
+    /// Why there is no next superbatch, although there is a next step.
+    failure: Option<Error>,
 }
 
 impl Planner {
     pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, superbatch_rows: u64) -> Self {
         let (stride, lanes, active) = (stride.max(1), steps.lanes_of(rank), BTreeSet::new());
-        // A shuffle window is read as a whole, however little of it is gathered.
+        // A shuffle window is read as a whole, regardless of how much of it is gathered.
         let grown_rows = if order.is_scattered() { superbatch_rows } else { 1 };
-        let mut planner =
-            Self { steps, rank, consumed, stride, superbatch_rows, grown_rows, is_aligned: false, lanes, active, ahead: None, packs: None, order };
+        let mut planner = Self {
+            steps,
+            rank,
+            consumed,
+            stride,
+            superbatch_rows,
+            grown_rows,
+            is_aligned: false,
+            lanes,
+            active,
+            ahead: None,
+            packs: None,
+            failure: None,
+            order,
+        };
         planner.is_aligned = planner.rows_are_neighbours();
         planner
     }
 
-    /// Steps are those of packs.
-    pub(super) fn of_packs(self, packs: Arc<PackPlan>) -> Self {
-        // Lanes of packs end at different places; then a rank goes on with those of others.
-        let lanes = 0..packs.row_lanes().num_lanes();
-        Self { is_aligned: false, lanes, packs: Some(packs), ..self }
+    /// Plans steps of packs.
+    pub(super) fn of_packs(self, packs: Dealt) -> Self {
+        match &packs {
+            // Lanes of packs have different lengths; a rank may therefore continue with those of others.
+            Dealt::Epoch(plan) => Self { is_aligned: false, lanes: 0..plan.row_lanes().num_lanes(), packs: Some(packs), ..self },
+            // The first batch waits for no more windows than its own.
+            Dealt::Ahead(_) => Self { is_aligned: false, grown_rows: 1, packs: Some(packs), ..self },
+        }
     }
 
-    /// Whether consecutive batches of this rank are neighbours in file order, in blocks of many batches.
+    /// Why the last job was the last one, if the epoch has not ended.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    /// Whether consecutive batches of this rank are adjacent in file order, in blocks of many batches.
     fn rows_are_neighbours(&self) -> bool {
         let blocks = self.order.num_scheduled().max(1) as u64;
         if self.order.is_scattered() || self.order.num_rows() / blocks < self.steps.batch_size.saturating_mul(BATCHES_WORTH_A_SUPERBATCH) {
@@ -149,11 +164,11 @@ impl Planner {
         }
     }
 
-    /// Superbatches that one thread makes: those that need the same blocks, or another thread would wait for this one.
+    /// Superbatches for one thread: those that need the same blocks, because another thread would wait for this one.
     pub(super) fn next_job(&mut self) -> Option<Vec<SuperbatchPlan>> {
         let first = self.ahead.take().or_else(|| self.next_superbatch())?;
         let mut job = vec![first];
-        // Gathered superbatches need whole windows; there the threads share the blocks out among themselves.
+        // Gathered superbatches need whole windows, whose blocks the threads divide among themselves.
         while self.is_aligned {
             let Some(next) = self.next_superbatch() else { break };
             let is_at_hand = |scheduled: &usize| job.iter().any(|superbatch| superbatch.scheduled_blocks.contains(scheduled));
@@ -167,17 +182,31 @@ impl Planner {
     }
 
     fn next_superbatch(&mut self) -> Option<SuperbatchPlan> {
-        let mut superbatch = SuperbatchPlan { batches: Vec::new(), runs: Vec::new(), scheduled_blocks: Vec::new(), retired: Vec::new() };
+        if self.failure.is_some() {
+            return None;
+        }
+        let mut superbatch =
+            SuperbatchPlan { batches: Vec::new(), runs: Vec::new(), scheduled_blocks: Vec::new(), retired: Vec::new(), drawn: DrawnPacks::default() };
         let mut rows = 0;
         while let Some(step) = self.steps.step(self.consumed) {
             let slice = self.steps.slice(step, self.rank);
             if !superbatch.batches.is_empty() && !self.continues(&superbatch, &slice.rows, rows) {
                 break;
             }
+            if let Some(Dealt::Ahead(packs)) = &mut self.packs {
+                match packs.draw(&slice.rows) {
+                    Ok(drawn) => superbatch.drawn.append(drawn),
+                    // Batches before it are good.
+                    Err(error) => {
+                        self.failure = Some(error);
+                        break;
+                    }
+                }
+            }
             let len: u64 = slice.rows.iter().map(|run| run.end - run.start).sum();
             let delivered = step.start + step.len;
             self.consumed = self.after(step);
-            // A rank that gets nothing of the last rows has no batch there.
+            // A rank without any of the last rows has no batch there.
             if len == 0 {
                 continue;
             }
@@ -199,7 +228,7 @@ impl Planner {
             return None;
         }
         self.grown_rows = rows.saturating_mul(GROWTH).min(self.superbatch_rows);
-        let scheduled_blocks = scheduled_blocks_of(&self.order, self.packs.as_deref(), &superbatch.runs);
+        let scheduled_blocks = scheduled_blocks_of(&self.order, self.packs.as_ref().and_then(Dealt::plan), &superbatch.runs, &superbatch.drawn);
         self.active.extend(&scheduled_blocks);
         superbatch.scheduled_blocks = scheduled_blocks.into_iter().collect();
         superbatch.retired = self.active.iter().copied().filter(|scheduled| self.is_passed(*scheduled)).collect();
@@ -209,13 +238,13 @@ impl Planner {
         Some(superbatch)
     }
 
-    /// Where the next step that is taken starts.
+    /// The start of the next step to take.
     fn after(&self, step: StepRows) -> u64 {
         let skipped = (self.stride - 1).saturating_mul(self.steps.global_batch());
         (step.start + step.len).saturating_add(skipped).min(self.steps.lanes.num_rows())
     }
 
-    /// Whether a batch belongs to the superbatch that was begun.
+    /// Whether a batch belongs to the superbatch that was started.
     fn continues(&self, superbatch: &SuperbatchPlan, next: &[Range<u64>], rows: u64) -> bool {
         if !self.is_aligned {
             return rows < self.grown_rows;
@@ -227,16 +256,20 @@ impl Planner {
         }
     }
 
-    /// Whether every lane of this rank has left the positions that need a scheduled block.
+    /// Whether all lanes of this rank have passed the positions that need a scheduled block.
     fn is_passed(&self, scheduled: usize) -> bool {
         let span = self.order.span(scheduled);
-        let lanes: &Lanes = self.packs.as_deref().map_or(&self.steps.lanes, PackPlan::row_lanes);
-        // Lanes are runs of positions in ascending order: only those around the span matter.
+        if let Some(Dealt::Ahead(packs)) = &self.packs {
+            return packs.is_passed(span, &self.lanes);
+        }
+        let plan = self.packs.as_ref().and_then(Dealt::plan);
+        let lanes: &Lanes = plan.map_or(&self.steps.lanes, PackPlan::row_lanes);
+        // Lanes are runs of ascending positions: only those around the span matter.
         let first = lanes.lane_of(span.start).max(self.lanes.start);
         let last = lanes.lane_of(span.end.saturating_sub(1)).min(self.lanes.end.saturating_sub(1));
         let goes_on_at = |lane: u64| {
             let cursor = self.steps.lanes.cursor(lane, self.consumed);
-            self.packs.as_ref().map_or(cursor, |packs| packs.needed_from(lane, cursor))
+            plan.map_or(cursor, |packs| packs.needed_from(lane, cursor))
         };
         (first..=last).all(|lane| goes_on_at(lane) >= span.end.min(lanes.positions(lane).end))
     }
@@ -287,7 +320,7 @@ mod tests {
                         prop_assert_eq!(superbatch.rows(), superbatch.batches.iter().map(|batch| batch.rows as u64).sum::<u64>());
                         rows.extend(superbatch.runs.iter().cloned().flatten());
                         for scheduled in superbatch.scheduled_blocks {
-                            // The rows of a short last step may lie in lanes of other ranks: such a block is read once more.
+                            // The rows of a short last step may be in lanes of other ranks: such a block is read again.
                             prop_assert!(!has_whole_steps_only || !retired.contains(&scheduled), "a block that was given up is needed again");
                             known.insert(scheduled);
                         }
@@ -310,7 +343,7 @@ mod tests {
             job.iter().map(|superbatch| (superbatch.batches.len(), superbatch.scheduled_blocks.clone())).collect::<Vec<_>>()
         };
         assert_eq!(shape(planner.next_job().unwrap()), [(12, vec![0])]);
-        // The batch across the border, then those within the second block, made by one thread.
+        // The batch across the border, then those within the second block, assembled by one thread.
         assert_eq!(shape(planner.next_job().unwrap()), [(1, vec![0, 1]), (12, vec![1])]);
         assert!(planner.next_job().is_none());
     }
@@ -353,7 +386,7 @@ mod tests {
         }
     }
 
-    /// Each batch by where it ends, with its rows.
+    /// Each batch by its end position, with its rows.
     fn batches(order: &Arc<RowOrder>, steps: Steps, first: u64, stride: u64) -> Vec<(u64, Vec<u64>)> {
         let consumed = first * steps.global_batch();
         let mut planner = Planner::new(Arc::clone(order), steps, 0, consumed, stride, 40);

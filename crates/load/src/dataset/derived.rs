@@ -1,0 +1,126 @@
+//! Columns that are computed from other columns of a row, such as the tokens of a text.
+//!
+//! They follow all other columns in the schema of the data set, so everything that goes by the number of a column needs to know nothing about them.
+//! The invariant: a derived value depends on the source values of its row alone, so blocks, row sets and orders do not depend on it.
+
+use super::{Dataset, OpenFile, Origin};
+use crate::tokenize::TokenCounts;
+use crate::{Error, Result};
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, FieldRef, Schema};
+use shardmill_engine::Cancel;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A computation on the rows of a batch.
+pub trait Derive: Debug + Send + Sync {
+    /// Whether the source of this number may have this type.
+    fn accepts(&self, source: usize, data_type: &DataType) -> bool;
+
+    /// Fields of the results.
+    fn outputs(&self) -> &[FieldRef];
+
+    /// One array for each of [`Derive::outputs`], of its type, as long as the sources. Strings and binaries of the sources are views.
+    ///
+    /// # Errors
+    /// The first row that cannot be computed, and why.
+    fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable>;
+
+    /// Where the lengths of the first result are kept, if they are.
+    ///
+    /// # Errors
+    /// When what is kept contradicts itself.
+    fn counts(&self, _cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
+        Ok(None)
+    }
+
+    /// Memory of the results for sources of this many bytes, estimated.
+    fn output_bytes(&self, source_bytes: u64) -> u64;
+}
+
+/// A row that cannot be computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Underivable {
+    /// Row of the batch.
+    pub row: usize,
+    pub reason: String,
+    pub hint: Option<String>,
+}
+
+/// A computation with the origins of its sources in one file.
+#[derive(Debug)]
+pub(super) struct Derivation {
+    derive: Arc<dyn Derive>,
+    /// Each with the type in which it is passed.
+    sources: Vec<(Origin, FieldRef)>,
+}
+
+impl Derivation {
+    pub(super) fn sources(&self) -> &[(Origin, FieldRef)] {
+        &self.sources
+    }
+
+    /// The results for a batch of `path`. `row_of` maps a row to its number in the file.
+    pub(super) fn compute(&self, sources: &[ArrayRef], path: &str, row_of: impl FnOnce(usize) -> u64) -> Result<Vec<ArrayRef>> {
+        self.derive.compute(sources).map_err(|Underivable { row, reason, hint }| Error::Underivable {
+            path: path.to_owned(),
+            row: row_of(row),
+            column: self.sources.first().map(|(_, field)| field.name().clone()).unwrap_or_default(),
+            reason,
+            hint,
+        })
+    }
+
+    pub(super) fn output_bytes(&self, source_bytes: u64) -> u64 {
+        self.derive.output_bytes(source_bytes)
+    }
+}
+
+impl Dataset {
+    /// The data set with the columns that `derive` computes from the columns `sources`.
+    ///
+    /// # Errors
+    /// When a column of that name exists, or a source has a type that `derive` does not accept.
+    pub fn with_derived(&self, derive: &Arc<dyn Derive>, sources: &[usize]) -> Result<Self> {
+        let new = derive.outputs();
+        if let Some(field) = new.iter().find(|field| self.schema.index_of(field.name()).is_ok()) {
+            return Err(Error::DerivedColumn { column: field.name().clone() });
+        }
+        let mut fields = sources.iter().filter_map(|source| self.schema.fields().get(*source)).enumerate();
+        if let Some((_, field)) = fields.find(|(source, field)| !derive.accepts(*source, field.data_type())) {
+            return Err(Error::DerivedFrom { column: field.name().clone(), data_type: field.data_type().clone() });
+        }
+        let schema = self.schema.fields().iter().chain(new).cloned().collect::<Vec<_>>();
+        let views = self.view_schema(sources);
+        let files = self.files.iter().map(|file| {
+            let origins = sources.iter().map(|source| file.columns.get(*source).cloned().unwrap_or(Origin::Absent));
+            let derivation = Arc::new(Derivation { derive: Arc::clone(derive), sources: origins.zip(views.fields().iter().cloned()).collect() });
+            let derived = (0..new.len()).map(|output| Origin::Derived { by: Arc::clone(&derivation), output });
+            OpenFile { columns: file.columns.iter().cloned().chain(derived).collect(), ..file.clone() }
+        });
+        let schema = Arc::new(Schema::new_with_metadata(schema, self.schema.metadata().clone()));
+        Ok(Self { files: files.collect(), schema, ..self.clone() })
+    }
+}
+
+impl Dataset {
+    /// The directory of the counts of a derived column.
+    pub(crate) fn counts_directory(&self, column: &str) -> Option<String> {
+        let number = self.schema.index_of(column).ok()?;
+        let counts = self.files.iter().find_map(|file| file.counts(number, &Cancel::default()).ok().flatten())?;
+        Some(counts.directory().to_owned())
+    }
+}
+
+impl OpenFile {
+    /// Where the lengths of a derived column are kept.
+    ///
+    /// # Errors
+    /// As [`Derive::counts`].
+    pub(crate) fn counts(&self, column: usize, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
+        match self.columns.get(column) {
+            Some(Origin::Derived { by, .. }) => by.derive.counts(cancel),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Packs of endless lanes: the token counts of a few windows are enough for the next batch.
+//!
+//! ```text
+//! place of the global sequence --AheadEpoch--> pack of a lane --LaneCursor, RowCounts--> pieces of rows
+//! ```
+//!
+//! A row has the position `pass * rows + position in the order of the pass`; see [`RowOrder::endless`].
+
+use super::packs::row_at;
+use super::row_counts::RowCounts;
+use super::{DrawnPacks, Error};
+use crate::{Dataset, Result, RowSet};
+use shardmill_engine::Cancel;
+use shardmill_plan::order::{Lanes, RowOrder};
+use shardmill_plan::packing::{LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Strategy};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rows that are packed together, if they are not concatenated. Must never change: a different value would produce different packs.
+pub const PACK_WINDOW_ROWS: u64 = 65_536;
+
+/// Number of rows of a mixture that are counted together. Windows of its sources start at different positions.
+const MIXED_ROWS: u64 = 8_192;
+
+/// How the rows of a pass are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passes {
+    /// As in the files, in every pass.
+    Files,
+    Shuffled,
+    /// Of several sources.
+    Mixed,
+}
+
+/// The packs of all lanes.
+#[derive(Debug)]
+pub struct AheadPacks {
+    pub(super) dataset: Arc<Dataset>,
+    rows: Arc<RowSet>,
+    order: Arc<RowOrder>,
+    passes: Passes,
+    row_lanes: Lanes,
+    packing: Packing,
+    counts: RowCounts,
+    /// Positions that cursors have passed, by lane and pack.
+    marks: Mutex<HashMap<u64, BTreeMap<u64, Mark>>>,
+}
+
+/// Consecutive places of the global sequence of packs.
+#[derive(Debug, Clone)]
+pub struct AheadEpoch {
+    pub packs: Arc<AheadPacks>,
+    /// Places before it.
+    start: u64,
+    lanes: Lanes,
+}
+
+impl AheadPacks {
+    /// `order` is endless, and `row_lanes` are those of each of its passes.
+    #[must_use]
+    pub fn new(
+        dataset: &Arc<Dataset>,
+        rows: &Arc<RowSet>,
+        (order, passes): (Arc<RowOrder>, Passes),
+        row_lanes: Lanes,
+        packing: Packing,
+        counts: RowCounts,
+    ) -> Self {
+        let (dataset, rows) = (Arc::clone(dataset), Arc::clone(rows));
+        Self { dataset, rows, order, passes, row_lanes, packing, counts, marks: Mutex::default() }
+    }
+
+    /// The rows of a pass, whose blocks the order schedules.
+    #[must_use]
+    pub fn rows(&self) -> &Arc<RowSet> {
+        &self.rows
+    }
+
+    #[must_use]
+    pub fn order(&self) -> &Arc<RowOrder> {
+        &self.order
+    }
+
+    #[must_use]
+    pub fn row_lanes(&self) -> &Lanes {
+        &self.row_lanes
+    }
+
+    /// Whether all packs are full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.packing.strategy == Strategy::Concat
+    }
+
+    /// Tokens of a pack.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.packing.length
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> &RowCounts {
+        &self.counts
+    }
+
+    /// Draws one pack of a lane. `cursor` is that of an earlier pack, if there is one; it moves past the pack.
+    pub(crate) fn draw(&self, cursor: &mut Option<LaneCursor>, lane: u64, pack: u64, drawn: &mut DrawnPacks, cancel: &Cancel) -> Result<()> {
+        let mut current = match cursor.take() {
+            Some(cursor) if cursor.pack() <= pack => cursor,
+            _ => LaneCursor::at(self.packing, PACK_WINDOW_ROWS, self.mark_before(lane, pack)),
+        };
+        let no_pack = |reason| self.no_pack(lane, reason);
+        if current.pack() < pack {
+            current.seek(&LaneOf { packs: self, lane, is_next: false, cancel }, pack).map_err(no_pack)?;
+        }
+        self.remember(lane, &current);
+        let mut pieces = Vec::new();
+        current.draw(&LaneOf { packs: self, lane, is_next: true, cancel }, &mut pieces).map_err(no_pack)?;
+        drawn.add(pieces.into_iter().map(|piece| (self.position(lane, piece.pass, piece.row), piece)));
+        *cursor = Some(current);
+        Ok(())
+    }
+
+    /// The position of the first row that a cursor of a lane needs.
+    pub(crate) fn needed_from(&self, lane: u64, cursor: &LaneCursor) -> u64 {
+        let (pass, row) = cursor.needed_from();
+        self.position(lane, pass, row)
+    }
+
+    /// For the lanes that have rows at these positions, which are of one pass: the lane, and the end of its part.
+    pub(crate) fn lanes_at(&self, positions: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        let rows = self.row_lanes.num_rows().max(1);
+        let start = positions.start / rows * rows;
+        let (from, to) = (positions.start - start, positions.end.saturating_sub(1).saturating_sub(start));
+        (self.row_lanes.lane_of(from)..=self.row_lanes.lane_of(to))
+            .map(move |lane| (lane, positions.end.min(start + self.row_lanes.positions(lane).end)))
+    }
+
+    fn position(&self, lane: u64, pass: u64, row: u64) -> u64 {
+        pass * self.row_lanes.num_rows() + self.row_lanes.positions(lane).start + row
+    }
+
+    fn mark_before(&self, lane: u64, pack: u64) -> Mark {
+        let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = marks.get(&lane).and_then(|marks| marks.range(..=pack).next_back());
+        before.map_or_else(Mark::default, |(_, mark)| *mark)
+    }
+
+    /// One mark for each run of rows that is counted together is enough.
+    fn remember(&self, lane: u64, cursor: &LaneCursor) {
+        let Some(mark) = cursor.mark() else { return };
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = marks.entry(lane).or_default();
+        let is_far = |last: &Mark| last.pass != mark.pass || mark.row.saturating_sub(last.row) >= MIXED_ROWS;
+        if marks.range(..=mark.pack).next_back().is_none_or(|(_, last)| is_far(last)) {
+            marks.insert(mark.pack, mark);
+        }
+    }
+
+    fn no_pack(&self, lane: u64, reason: NoPack<crate::Error>) -> crate::Error {
+        match reason {
+            NoPack::Rows(error) => error,
+            NoPack::Empty { pass } => Error::EmptyLane { lane, pass, rows: self.rows_of(lane) }.into(),
+            NoPack::LongRow { pass, row, tokens } => {
+                let (path, row) = row_at(&self.dataset, &self.rows, &self.order, self.position(lane, pass, row));
+                Error::LongRow { path, row, tokens, length: self.packing.length }.into()
+            }
+        }
+    }
+
+    fn rows_of(&self, lane: u64) -> u64 {
+        let positions = self.row_lanes.positions(lane);
+        positions.end - positions.start
+    }
+}
+
+impl AheadEpoch {
+    /// The `packs` places from `start` on.
+    #[must_use]
+    pub fn new(packs: Arc<AheadPacks>, start: u64, num_packs: u64) -> Self {
+        let lanes = Lanes::part(start, num_packs, packs.row_lanes.num_lanes());
+        Self { packs, start, lanes }
+    }
+
+    /// Lanes of the packs of the epoch.
+    #[must_use]
+    pub fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// The lane of a pack of this epoch, and its number in the lane, over all epochs.
+    #[must_use]
+    pub fn pack(&self, number: u64) -> (u64, u64) {
+        let lane = self.lanes.lane_of(number);
+        (lane, self.first_pack(lane) + (number - self.lanes.positions(lane).start))
+    }
+
+    /// The number of packs of a lane before this epoch.
+    #[must_use]
+    pub fn first_pack(&self, lane: u64) -> u64 {
+        self.start.saturating_sub(lane).div_ceil(self.lanes.num_lanes())
+    }
+
+    /// Draws the packs `numbers` of this epoch, with a cursor for each lane.
+    pub(crate) fn draw(
+        &self,
+        cursors: &mut HashMap<u64, LaneCursor>,
+        numbers: impl IntoIterator<Item = u64>,
+        drawn: &mut DrawnPacks,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        for number in numbers {
+            let (lane, pack) = self.pack(number);
+            let known = cursors.remove(&lane);
+            // A pack that pads the last step is drawn again, and the cursor keeps its place.
+            let (ahead, mut cursor) = match known {
+                Some(known) if known.pack() > pack => (Some(known), None),
+                known => (None, known),
+            };
+            self.packs.draw(&mut cursor, lane, pack, drawn, cancel)?;
+            cursors.extend(ahead.or(cursor).map(|cursor| (lane, cursor)));
+        }
+        Ok(())
+    }
+}
+
+/// The rows of one lane.
+struct LaneOf<'a> {
+    packs: &'a AheadPacks,
+    lane: u64,
+    /// Whether the rows that are counted are delivered next.
+    is_next: bool,
+    cancel: &'a Cancel,
+}
+
+impl LaneOf<'_> {
+    fn positions(&self, pass: u64, rows: &Range<u64>) -> Result<Range<u64>> {
+        let most = self.packs.order.num_passes();
+        if pass >= most {
+            return Err(Error::FarPass { lane: self.lane, most }.into());
+        }
+        self.cancel.check()?;
+        Ok(self.packs.position(self.lane, pass, rows.start)..self.packs.position(self.lane, pass, rows.end))
+    }
+
+    fn blocks(&self, positions: Range<u64>) -> BTreeSet<usize> {
+        let order = &self.packs.order;
+        order.scheduled_blocks(positions).into_iter().filter_map(|scheduled| order.block(scheduled)).collect()
+    }
+}
+
+impl LaneRows for LaneOf<'_> {
+    type Error = crate::Error;
+
+    fn num_rows(&self) -> u64 {
+        self.packs.rows_of(self.lane)
+    }
+
+    fn is_periodic(&self) -> bool {
+        self.packs.passes == Passes::Files
+    }
+
+    fn counted_with(&self, pass: u64, row: u64) -> u64 {
+        let Ok(positions) = self.positions(pass, &(row..self.num_rows())) else { return row };
+        let start = positions.start - row;
+        let end_at = |position: u64| {
+            let scheduled = self.packs.order.scheduled_blocks(position..position + 1).into_iter().next();
+            scheduled.map_or(positions.end, |scheduled| self.packs.order.span(scheduled).end)
+        };
+        match self.packs.passes {
+            Passes::Mixed => (row / MIXED_ROWS + 1) * MIXED_ROWS,
+            Passes::Shuffled => end_at(positions.start) - start,
+            Passes::Files => {
+                // A block for each thread.
+                let mut end = positions.start;
+                for _ in 0..self.packs.counts.threads().max(1) {
+                    end = if end < positions.end { end_at(end) } else { end };
+                }
+                end - start
+            }
+        }
+    }
+
+    fn counts(&self, pass: u64, rows: Range<u64>) -> Result<Vec<u32>> {
+        let positions = self.positions(pass, &rows)?;
+        let blocks: Vec<usize> = self.blocks(positions.clone()).into_iter().collect();
+        let known = self.packs.counts.of(&blocks, self.is_next, self.cancel)?;
+        let order = &self.packs.order;
+        let mut counts = Vec::with_capacity(usize::try_from(rows.end - rows.start).unwrap_or_default());
+        let mut last: Option<(usize, &Arc<[u32]>)> = None;
+        let mut by_scheduled: HashMap<usize, &Arc<[u32]>> = HashMap::new();
+        order.for_each(positions, |scheduled, row| {
+            if last.is_none_or(|(of, _)| of != scheduled) {
+                let of_block = match by_scheduled.get(&scheduled) {
+                    Some(of_block) => Some(*of_block),
+                    None => order.block(scheduled).and_then(|block| known.get(&block)),
+                };
+                last = of_block.map(|of_block| (scheduled, of_block));
+                by_scheduled.extend(last);
+            }
+            let count = last.and_then(|(_, of_block)| of_block.get(usize::try_from(row).ok()?));
+            counts.push(count.copied().unwrap_or_default());
+        });
+        Ok(counts)
+    }
+
+    fn total(&self, pass: u64, rows: Range<u64>) -> Result<u64> {
+        let positions = self.positions(pass, &rows)?;
+        let order = &self.packs.order;
+        let is_inside = |scheduled: usize| {
+            let span = order.span(scheduled);
+            positions.start <= span.start && span.end <= positions.end
+        };
+        if self.packs.passes != Passes::Mixed && order.scheduled_blocks(positions.clone()).into_iter().all(is_inside) {
+            let blocks: Vec<usize> = self.blocks(positions).into_iter().collect();
+            return self.packs.counts.total(&blocks, self.cancel);
+        }
+        Ok(self.counts(pass, rows)?.into_iter().map(u64::from).sum())
+    }
+}
+
+impl DrawnPacks {
+    fn add(&mut self, pieces: impl Iterator<Item = (u64, LanePiece)>) {
+        self.start_pack();
+        for (position, LanePiece { first, count, tokens, .. }) in pieces {
+            self.add_piece(shardmill_plan::packing::Piece { position, first, count }, tokens);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Blocks that were decoded to count their tokens, until a pass delivers them: so a text is tokenized once.
+
+use super::LengthsSource;
+use super::lengths::of_lists;
+use crate::Dataset;
+use crate::dataset::BlockOf;
+use crate::row_set::RowBlock;
+use crate::tokenize::{BlockKey, TokenCounts};
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// With more, the oldest blocks are given up, and decoded again when they are delivered. A block without tokens is never delivered.
+const MOST_BYTES: usize = 256 << 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct DecodedBlocks(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: HashMap<usize, (u64, RecordBatch)>,
+    /// Blocks by their age.
+    oldest: BTreeMap<u64, usize>,
+    bytes: usize,
+    next: u64,
+}
+
+impl DecodedBlocks {
+    pub(super) fn add(&self, block: usize, rows: RecordBatch) {
+        let mut state = self.lock();
+        state.remove(block);
+        let number = state.next;
+        state.next += 1;
+        state.bytes = state.bytes.saturating_add(rows.get_array_memory_size());
+        state.blocks.insert(block, (number, rows));
+        state.oldest.insert(number, block);
+        while state.bytes > MOST_BYTES
+            && let Some(oldest) = state.oldest.values().next().copied()
+        {
+            state.remove(oldest);
+        }
+    }
+
+    pub(crate) fn take(&self, block: usize) -> Option<RecordBatch> {
+        self.lock().remove(block)
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.lock() = State::default();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn remove(&mut self, block: usize) -> Option<RecordBatch> {
+        let (number, rows) = self.blocks.remove(&block)?;
+        self.oldest.remove(&number);
+        self.bytes = self.bytes.saturating_sub(rows.get_array_memory_size());
+        Some(rows)
+    }
+}
+
+/// Decodes a block and counts the tokens of its rows. `None` if its counts are kept, or if it cannot be read or counted as a whole.
+pub(super) fn decoded(
+    dataset: &Dataset,
+    block: &RowBlock,
+    columns: &[usize],
+    source: LengthsSource,
+    kept: Option<&TokenCounts>,
+) -> Option<(Vec<u32>, RecordBatch)> {
+    let LengthsSource::Lists { nulls_are_empty, .. } = source else { return None };
+    let file = dataset.files().get(block.place.file)?;
+    let places = || (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place });
+    if let Some(kept) = kept
+        && places().all(|place| kept.of(&BlockKey::of(file, place)).is_some())
+    {
+        return None;
+    }
+    // Whole blocks are counted, so that the counts serve other filters too.
+    let selection = block.selection.as_ref();
+    let rows = match block.count {
+        1 => dataset.read(block.place, columns, selection.filter(|_| kept.is_none())),
+        count => dataset.read_run(block.place, count, columns),
+    };
+    let rows = rows.ok()?;
+    let counts = of_lists(rows.columns().first()?, nulls_are_empty).ok()?;
+    let Some(kept) = kept else { return Some((counts, rows)) };
+    let mut left = counts.as_slice();
+    for place in places() {
+        let (own, rest) = left.split_at_checked(usize::try_from(dataset.num_rows_of(place)).ok()?)?;
+        kept.add(BlockKey::of(file, place), &file.relative, Arc::from(own));
+        left = rest;
+    }
+    let Some(selection) = selection else { return Some((counts, rows)) };
+    let selected = selection.set_indices().filter_map(|row| counts.get(row).copied()).collect();
+    Some((selected, filter_record_batch(&rows, &BooleanArray::new(selection.clone(), None)).ok()?))
+}

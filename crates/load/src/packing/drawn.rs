@@ -1,0 +1,69 @@
+//! Packs with the rows that they consist of, as a superbatch needs them.
+
+use shardmill_plan::packing::Piece;
+use std::ops::Range;
+
+/// Consecutive packs of a rank, piece by piece.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DrawnPacks {
+    /// Number of pieces before each pack.
+    starts: Vec<usize>,
+    /// Each with the token count of its row.
+    pieces: Vec<(Piece, u32)>,
+}
+
+impl DrawnPacks {
+    pub(crate) fn num_packs(&self) -> usize {
+        self.starts.len()
+    }
+
+    pub(super) fn start_pack(&mut self) {
+        self.starts.push(self.pieces.len());
+    }
+
+    pub(super) fn add_piece(&mut self, piece: Piece, tokens: u32) {
+        self.pieces.push((piece, tokens));
+    }
+
+    pub(crate) fn append(&mut self, next: Self) {
+        let before = self.pieces.len();
+        self.starts.extend(next.starts.into_iter().map(|start| before + start));
+        self.pieces.extend(next.pieces);
+    }
+
+    /// Pieces of each pack.
+    pub(crate) fn packs(&self) -> impl Iterator<Item = &[(Piece, u32)]> {
+        let ends = self.starts.iter().skip(1).copied().chain([self.pieces.len()]);
+        self.starts.iter().zip(ends).map(|(start, end)| self.pieces.get(*start..end).unwrap_or_default())
+    }
+
+    /// Some of these packs, counted from the first one.
+    pub(crate) fn part(&self, packs: Range<usize>) -> Self {
+        let mut part = Self::default();
+        for pieces in self.packs().skip(packs.start).take(packs.len()) {
+            part.start_pack();
+            part.pieces.extend(pieces);
+        }
+        part
+    }
+
+    /// Positions of the rows, each once, with their token counts; ascending.
+    pub(super) fn rows(&self) -> Vec<(u64, u32)> {
+        let mut rows: Vec<(u64, u32)> = self.pieces.iter().map(|(piece, tokens)| (piece.position, *tokens)).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// Positions of the rows: ascending, non-adjacent runs.
+    pub(crate) fn positions(&self) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (position, _) in self.rows() {
+            match runs.last_mut() {
+                Some(last) if last.end == position => last.end += 1,
+                _ => runs.push(position..position + 1),
+            }
+        }
+        runs
+    }
+}

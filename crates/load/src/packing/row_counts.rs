@@ -1,0 +1,175 @@
+//! The number of tokens of rows, found block by block when it is needed.
+//!
+//! The sums of all blocks are kept, and the counts of the rows of the last ones. What is kept in files ([`TokenCounts`]) is not counted again.
+
+use super::LengthsSource;
+use super::decoded::{DecodedBlocks, decoded};
+use super::lengths::{check_type, of_block_kept};
+use crate::tokenize::TokenCounts;
+use crate::{Dataset, Result, RowSet};
+use shardmill_engine::{Cancel, run_in_order};
+use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The counts of more rows are not kept in memory.
+const KEPT_ROWS: usize = 16 << 20;
+
+/// Token counts of the rows of a row set.
+#[derive(Debug)]
+pub struct RowCounts {
+    dataset: Arc<Dataset>,
+    rows: Arc<RowSet>,
+    source: LengthsSource,
+    /// Those that a pass delivers, the counted one first.
+    columns: Vec<usize>,
+    threads: usize,
+    decoded: Arc<DecodedBlocks>,
+    /// By file.
+    stores: Arc<Vec<Option<Arc<TokenCounts>>>>,
+    warnings: Vec<String>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    totals: HashMap<usize, u64>,
+    counts: HashMap<usize, Arc<[u32]>>,
+    /// Blocks with counts, the oldest first, and the number of their rows.
+    oldest: VecDeque<usize>,
+    rows: usize,
+}
+
+impl RowCounts {
+    /// With zero `threads`, the calling thread counts.
+    ///
+    /// # Errors
+    /// When lengths are not whole numbers, or files of counts disagree.
+    pub fn open(
+        dataset: &Arc<Dataset>,
+        rows: &Arc<RowSet>,
+        source: LengthsSource,
+        columns: &[usize],
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        check_type(dataset, source)?;
+        let stores = match source {
+            LengthsSource::Lists { column, .. } => dataset.files().iter().map(|file| file.counts(column, cancel)).collect::<Result<Vec<_>>>()?,
+            LengthsSource::Stated { .. } => Vec::new(),
+        };
+        let warnings = stores.iter().flatten().flat_map(|counts| counts.take_warnings()).collect();
+        let (dataset, rows, columns) = (Arc::clone(dataset), Arc::clone(rows), columns.to_vec());
+        let (decoded, stores, known) = (Arc::default(), Arc::new(stores), Mutex::default());
+        Ok(Self { dataset, rows, source, columns, threads, decoded, stores, warnings, known })
+    }
+
+    /// What went wrong when counts that are kept in files were read.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// What is delivered next.
+    pub(crate) fn decoded(&self) -> &DecodedBlocks {
+        &self.decoded
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Keeps what was counted in files.
+    pub fn publish(&self) {
+        for counts in self.stores.iter().flatten() {
+            counts.publish();
+            counts.take_warnings().into_iter().for_each(|warning| tracing::warn!(target: "shardmill.tokens", "{warning}"));
+        }
+    }
+
+    /// Token counts of the rows of each of these blocks. Those that are not known are counted, on all threads, and stay decoded if they are
+    /// delivered next.
+    pub(super) fn of(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<HashMap<usize, Arc<[u32]>>> {
+        let mut found: HashMap<usize, Arc<[u32]>> = {
+            let known = self.lock();
+            blocks.iter().filter_map(|block| Some((*block, Arc::clone(known.counts.get(block)?)))).collect()
+        };
+        let mut missing: Vec<usize> = blocks.iter().copied().filter(|block| !found.contains_key(block)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        for (block, counts) in missing.iter().zip(self.counted(&missing, is_next, cancel)?) {
+            self.lock().add(*block, &counts);
+            found.insert(*block, counts);
+        }
+        Ok(found)
+    }
+
+    /// The sum of the token counts of all rows of these blocks.
+    pub(super) fn total(&self, blocks: &[usize], cancel: &Cancel) -> Result<u64> {
+        let known = |blocks: &[usize]| -> Option<u64> {
+            let known = self.lock();
+            blocks.iter().map(|block| known.totals.get(block).copied()).sum()
+        };
+        if let Some(total) = known(blocks) {
+            return Ok(total);
+        }
+        let counts = self.of(blocks, false, cancel)?;
+        Ok(blocks.iter().filter_map(|block| counts.get(block)).map(|counts| sum(counts)).sum())
+    }
+
+    fn counted(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<Vec<Arc<[u32]>>> {
+        let (dataset, rows, stores, source) = (Arc::clone(&self.dataset), Arc::clone(&self.rows), Arc::clone(&self.stores), self.source);
+        let (columns, next) = (self.columns.clone(), Arc::clone(&self.decoded));
+        let count = move |number: usize| -> Result<Arc<[u32]>> {
+            let Some(block) = rows.blocks().get(number) else { return Ok(Arc::from([])) };
+            let store = stores.get(block.place.file).and_then(Option::as_deref);
+            if is_next && let Some((counts, decoded)) = decoded(&dataset, block, &columns, source, store) {
+                next.add(number, decoded);
+                return Ok(counts.into());
+            }
+            Ok(of_block_kept(&dataset, &rows, number, block, source, store)?.into())
+        };
+        if self.threads == 0 || blocks.len() < 2 {
+            return blocks.iter().map(|block| cancel.check().map_err(crate::Error::from).and_then(|()| count(*block))).collect();
+        }
+        let (numbers, len) = (blocks.to_vec(), blocks.len());
+        let work = move |place: usize| ControlFlow::Continue(numbers.get(place).map_or_else(|| Ok(Arc::from([])), |block| count(*block)));
+        // A run cancels what it was given when it is dropped.
+        let own = Cancel::default();
+        let mut found = Vec::with_capacity(len);
+        for counts in run_in_order(len, self.dataset.reading_threads(self.threads), &own, work)? {
+            cancel.check()?;
+            found.push(counts??);
+        }
+        Ok(found)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RowCounts {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
+
+impl Known {
+    fn add(&mut self, block: usize, counts: &Arc<[u32]>) {
+        self.totals.insert(block, sum(counts));
+        if self.counts.insert(block, Arc::clone(counts)).is_none() {
+            self.oldest.push_back(block);
+            self.rows += counts.len();
+        }
+        while self.rows > KEPT_ROWS
+            && let Some(oldest) = self.oldest.pop_front()
+        {
+            self.rows -= self.counts.remove(&oldest).map_or(0, |counts| counts.len());
+        }
+    }
+}
+
+fn sum(counts: &[u32]) -> u64 {
+    counts.iter().map(|tokens| u64::from(*tokens)).sum()
+}

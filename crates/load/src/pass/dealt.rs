@@ -1,0 +1,56 @@
+//! The packs that the steps of a pass deal out in place of rows.
+
+use crate::Result;
+use crate::packing::{AheadEpoch, DrawnPacks, PackSource};
+use shardmill_engine::Cancel;
+use shardmill_plan::packing::{LaneCursor, PackPlan};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) enum Dealt {
+    Epoch(Arc<PackPlan>),
+    Ahead(Ahead),
+}
+
+/// Packs of endless lanes, drawn in the order of the steps.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    epoch: AheadEpoch,
+    /// Of the lanes that this rank has drawn from.
+    cursors: HashMap<u64, LaneCursor>,
+    cancel: Cancel,
+}
+
+impl Dealt {
+    pub(super) fn of(source: &PackSource, cancel: &Cancel) -> Self {
+        match source {
+            PackSource::Epoch { plan, .. } => Self::Epoch(Arc::clone(plan)),
+            PackSource::Ahead(epoch) => Self::Ahead(Ahead { epoch: epoch.clone(), cursors: HashMap::new(), cancel: cancel.clone() }),
+        }
+    }
+
+    pub(super) fn plan(&self) -> Option<&PackPlan> {
+        match self {
+            Self::Epoch(plan) => Some(plan),
+            Self::Ahead(_) => None,
+        }
+    }
+}
+
+impl Ahead {
+    pub(super) fn draw(&mut self, runs: &[Range<u64>]) -> Result<DrawnPacks> {
+        let mut drawn = DrawnPacks::default();
+        self.epoch.draw(&mut self.cursors, runs.iter().cloned().flatten(), &mut drawn, &self.cancel)?;
+        Ok(drawn)
+    }
+
+    /// Whether no lane of `own` that was drawn from needs these positions, which are of one pass. If another lane needs them later, their blocks are
+    /// read again.
+    pub(super) fn is_passed(&self, span: Range<u64>, own: &Range<u64>) -> bool {
+        let packs = &self.epoch.packs;
+        let mut lanes = packs.lanes_at(span).filter(|(lane, _)| own.contains(lane));
+        lanes.all(|(lane, end)| self.cursors.get(&lane).is_none_or(|cursor| packs.needed_from(lane, cursor) >= end))
+    }
+}

@@ -1,0 +1,82 @@
+//! Conversations of rows, and the template that makes texts of them.
+
+use super::Fault;
+use super::json::json;
+use arrow_array::{Array, ArrayRef};
+use serde_json::{Map, Value as Json};
+use shardmill_tokens::{ChatTemplate, Conversation, Rendered, Result};
+
+/// What an assistant wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssistantSpans {
+    /// The generation blocks of the template.
+    Generation,
+    /// The text that a turn adds to the messages before it with a generation prompt.
+    Prefix,
+}
+
+/// A template with its variables.
+#[derive(Debug)]
+pub struct Chat {
+    pub template: ChatTemplate,
+    pub spans: AssistantSpans,
+    pub template_kwargs: Map<String, Json>,
+    /// Whether columns of tools and of documents follow the messages.
+    pub has_tools: bool,
+    pub has_documents: bool,
+}
+
+impl Chat {
+    pub(super) fn marks_answers(&self) -> bool {
+        self.spans == AssistantSpans::Prefix || self.template.has_generation()
+    }
+
+    pub(super) fn render(&self, conversation: &Conversation, wants_answers: bool) -> Result<Rendered> {
+        match self.spans {
+            AssistantSpans::Prefix if wants_answers => self.template.render_by_prefix(conversation),
+            _ => self.template.render(conversation),
+        }
+    }
+}
+
+/// The columns of conversations.
+pub(super) struct RowMessages {
+    messages: ArrayRef,
+    tools: Option<ArrayRef>,
+    documents: Option<ArrayRef>,
+}
+
+impl RowMessages {
+    /// `others` are the tools, the documents, or both, as `chat` has them.
+    pub(super) fn new(chat: &Chat, messages: &ArrayRef, others: &[ArrayRef]) -> Self {
+        let mut others = others.iter().cloned();
+        let tools = if chat.has_tools { others.next() } else { None };
+        let documents = if chat.has_documents { others.next() } else { None };
+        Self { messages: ArrayRef::clone(messages), tools, documents }
+    }
+
+    /// The conversation of a row, `None` if its messages are null.
+    pub(super) fn conversation(&self, chat: &Chat, row: usize) -> std::result::Result<Option<Conversation>, Fault> {
+        let messages = value(&self.messages, row, "messages")?;
+        // A column of nulls alone has no validity of its own.
+        if messages.is_null() {
+            return Ok(None);
+        }
+        let optional = |column: &Option<ArrayRef>, name| column.as_ref().filter(|column| column.is_valid(row)).map(|column| value(column, row, name));
+        Ok(Some(Conversation {
+            messages,
+            tools: optional(&self.tools, "tools").transpose()?,
+            documents: optional(&self.documents, "documents").transpose()?,
+            add_generation_prompt: false,
+            template_kwargs: chat.template_kwargs.clone(),
+        }))
+    }
+}
+
+/// A value of a column, which may be JSON as a string.
+fn value(column: &ArrayRef, row: usize, name: &str) -> std::result::Result<Json, Fault> {
+    match json(column, row) {
+        Json::String(text) => serde_json::from_str(&text).map_err(|error| (format!("the {name} are not valid JSON: {error}"), None)),
+        value => Ok(value),
+    }
+}

@@ -1,0 +1,143 @@
+//! The text of a row, and which parts of it are an answer.
+
+use super::chat::{Chat, RowMessages};
+use super::json::is_json;
+use super::texts::{InvalidAt, Texts};
+use super::{Fault, InvalidBytes};
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use serde_json::Value as Json;
+use shardmill_tokens::{Conversation, Error};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The columns that tokens are computed from.
+#[derive(Debug)]
+pub enum TokenInput {
+    /// Texts, with a separator between those of several columns.
+    Texts { separator: String },
+    /// Messages, followed by the columns of their tools and documents.
+    Chat(Chat),
+    /// A prompt and its completion, both texts or both messages. Messages need a template.
+    Completion(Option<Chat>),
+}
+
+impl TokenInput {
+    pub(super) fn accepts(&self, source: usize, data_type: &DataType) -> bool {
+        match self {
+            Self::Texts { .. } => Texts::is_text(data_type),
+            Self::Chat(_) if source == 0 => is_messages(data_type) || matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+            Self::Completion(_) if source < 2 => Texts::is_text(data_type) || (is_list(data_type) && is_messages(data_type)),
+            Self::Chat(_) | Self::Completion(_) => is_json(data_type),
+        }
+    }
+
+    /// [`Error::TemplateGeneration`] when the answers of an assistant are wanted and the template does not mark them.
+    pub(super) fn check_answers(&self) -> shardmill_tokens::Result<()> {
+        match self {
+            Self::Chat(chat) if !chat.marks_answers() => Err(Error::TemplateGeneration),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is encoded for a row.
+pub(super) struct RowText<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// The bytes of the answers; `None` if the whole text is an answer, or answers are not needed.
+    pub(super) answers: Option<Vec<Range<usize>>>,
+    pub(super) is_chat: bool,
+}
+
+/// The source columns of a batch.
+pub(super) enum Rows<'a> {
+    Texts(Vec<Texts>, &'a str),
+    Chat(&'a Chat, RowMessages),
+    Completion(Texts, Texts),
+    ChatCompletion(&'a Chat, RowMessages, RowMessages),
+}
+
+const REPLACE: &str = "invalid=\"replace\" reads such bytes as U+FFFD";
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(input: &'a TokenInput, sources: &[ArrayRef], invalid: InvalidBytes) -> Result<Self, String> {
+        match (input, sources) {
+            (TokenInput::Texts { separator }, _) => {
+                let texts = sources.iter().map(|source| Texts::of(source, invalid)).collect::<Result<_, _>>()?;
+                Ok(Self::Texts(texts, separator))
+            }
+            (TokenInput::Chat(chat), [messages, others @ ..]) => Ok(Self::Chat(chat, RowMessages::new(chat, messages, others))),
+            (TokenInput::Completion(chat), [prompt, completion, others @ ..]) => match (is_list(prompt.data_type()), is_list(completion.data_type()))
+            {
+                (false, false) => Ok(Self::Completion(Texts::of(prompt, invalid)?, Texts::of(completion, invalid)?)),
+                (true, true) => {
+                    let chat = chat.as_ref().ok_or("messages need a chat template, and the tokenizer has none; pass chat_template=")?;
+                    Ok(Self::ChatCompletion(chat, RowMessages::new(chat, prompt, others), RowMessages::new(chat, completion, &[])))
+                }
+                _ => Err("the prompt and the completion must both be texts, or both be messages".to_owned()),
+            },
+            _ => Err("a column is missing".to_owned()),
+        }
+    }
+
+    /// The text of a row, `None` if it is null. Answers are found only if they are wanted.
+    pub(super) fn text(&'a self, row: usize, wants_answers: bool) -> Result<Option<RowText<'a>>, Fault> {
+        match self {
+            Self::Texts(texts, separator) => Ok(joined(texts, separator, row)?.map(|text| RowText { text, answers: None, is_chat: false })),
+            Self::Completion(prompt, completion) => {
+                let (Some(prompt), Some(completion)) = (text_of(prompt, row)?, text_of(completion, row)?) else { return Ok(None) };
+                let answers = (!completion.is_empty()).then(|| prompt.len()..prompt.len() + completion.len());
+                let text = Cow::Owned(format!("{prompt}{completion}"));
+                Ok(Some(RowText { text, answers: wants_answers.then(|| answers.into_iter().collect()), is_chat: false }))
+            }
+            Self::Chat(chat, messages) => {
+                let Some(conversation) = messages.conversation(chat, row)? else { return Ok(None) };
+                // A template may render something around them, but without messages there is nothing to learn.
+                if matches!(&conversation.messages, Json::Array(messages) if messages.is_empty()) {
+                    return Ok(Some(RowText { text: Cow::Borrowed(""), answers: None, is_chat: true }));
+                }
+                rendered(chat.render(&conversation, wants_answers), wants_answers)
+            }
+            Self::ChatCompletion(chat, prompt, completion) => {
+                let (Some(prompt), Some(completion)) = (prompt.conversation(chat, row)?, completion.conversation(chat, row)?) else {
+                    return Ok(None);
+                };
+                let Conversation { messages, .. } = completion;
+                rendered(chat.template.render_completion(&prompt, &messages), wants_answers)
+            }
+        }
+    }
+}
+
+fn rendered<'a>(rendered: shardmill_tokens::Result<shardmill_tokens::Rendered>, wants_answers: bool) -> Result<Option<RowText<'a>>, Fault> {
+    let rendered = rendered.map_err(|error| (error.to_string(), error.hint()))?;
+    Ok(Some(RowText { text: Cow::Owned(rendered.text), answers: wants_answers.then_some(rendered.spans), is_chat: true }))
+}
+
+fn text_of(texts: &Texts, row: usize) -> Result<Option<Cow<'_, str>>, Fault> {
+    texts.get(row).map_err(|InvalidAt(offset)| (format!("the bytes are not UTF-8 from offset {offset} on"), Some(REPLACE.to_owned())))
+}
+
+fn joined<'a>(texts: &'a [Texts], separator: &str, row: usize) -> Result<Option<Cow<'a, str>>, Fault> {
+    if let [only] = texts {
+        return text_of(only, row);
+    }
+    let parts = texts.iter().filter_map(|texts| text_of(texts, row).transpose()).collect::<Result<Vec<_>, _>>()?;
+    Ok((!parts.is_empty()).then(|| parts.join(separator).into()))
+}
+
+/// Lists of structs, and columns of nulls alone.
+fn is_messages(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Null => true,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => match item.data_type() {
+            DataType::Struct(_) => is_json(item.data_type()),
+            other => other == &DataType::Null,
+        },
+        _ => false,
+    }
+}
+
+fn is_list(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _))
+}

@@ -1,0 +1,216 @@
+//! Tokens of the texts or messages of a row, as columns that a data set computes.
+//!
+//! The invariant: the lists of a row depend on its texts and on the options alone, and all lists of a row are equally long.
+
+mod chat;
+mod counts;
+mod input;
+mod json;
+mod lists;
+mod texts;
+
+pub use self::chat::{AssistantSpans, Chat};
+pub use self::counts::{BlockKey, CountsDirectory, TokenCounts};
+pub use self::input::TokenInput;
+
+use self::input::{RowText, Rows};
+use self::lists::Lists;
+use crate::Result;
+use crate::dataset::{Derive, Underivable};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, Field, FieldRef};
+use shardmill_engine::Cancel;
+use shardmill_tokens::{SpecialInText, Tokenizer};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a row without a text becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NullTexts {
+    Raise,
+    /// A row without tokens.
+    Empty,
+}
+
+/// What bytes that are not UTF-8 become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidBytes {
+    Raise,
+    /// U+FFFD, as Python's `errors="replace"`.
+    Replace,
+}
+
+/// How the text of a row becomes tokens.
+#[derive(Debug, Clone)]
+pub struct TokenOptions {
+    /// Ids around every row that has a text.
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+    pub add_special_tokens: bool,
+    /// If `None`: `Id` for messages, because templates write special tokens, and `Text` otherwise.
+    pub special_in_text: Option<SpecialInText>,
+    pub nulls: NullTexts,
+    pub invalid: InvalidBytes,
+    /// The largest text, in bytes.
+    pub max_document_bytes: usize,
+    pub labels: Option<Labels>,
+}
+
+/// Labels of the tokens of a row. The first one of a row is always ignored, since no token predicts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Labels {
+    pub ignore_index: i64,
+    /// Only what an assistant wrote, or the completion.
+    pub answers_only: bool,
+    /// A row in which all labels are ignored is an error.
+    pub required: bool,
+}
+
+/// Tokens of the texts or messages of rows.
+pub struct Tokens {
+    tokenizer: Arc<Tokenizer>,
+    input: TokenInput,
+    options: TokenOptions,
+    outputs: Vec<FieldRef>,
+    counts: CountsDirectory,
+    has_warned: AtomicBool,
+}
+
+/// Names and type of the lists.
+#[derive(Debug, Clone)]
+pub struct TokenColumns {
+    pub tokens: String,
+    pub is_wide: bool,
+    /// Labels are int64, as losses expect.
+    pub labels: Option<String>,
+}
+
+impl TokenColumns {
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldRef> {
+        let list = |name: &str, item: DataType| {
+            let item = Arc::new(Field::new("item", item, false));
+            Arc::new(Field::new(name, DataType::List(item), false))
+        };
+        let tokens = list(&self.tokens, if self.is_wide { DataType::Int64 } else { DataType::Int32 });
+        std::iter::once(tokens).chain(self.labels.as_ref().map(|labels| list(labels, DataType::Int64))).collect()
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tokens").field("tokenizer", &self.tokenizer.path()).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Derive for Tokens {
+    fn accepts(&self, source: usize, data_type: &DataType) -> bool {
+        self.input.accepts(source, data_type)
+    }
+
+    fn outputs(&self) -> &[FieldRef] {
+        &self.outputs
+    }
+
+    fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable> {
+        let rows = sources.first().map_or(0, Array::len);
+        let texts = Rows::new(&self.input, sources, self.options.invalid);
+        let texts = texts.map_err(|reason| Underivable { row: 0, reason, hint: None })?;
+        let mut lists = Lists::with_rows(rows);
+        for row in 0..rows {
+            self.add_row(&texts, row, &mut lists).map_err(|(reason, hint)| Underivable { row, reason, hint })?;
+        }
+        lists.into_arrays(&self.outputs).map_err(|error| Underivable { row: 0, reason: error.to_string(), hint: None })
+    }
+
+    fn counts(&self, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
+        self.counts.open(cancel)
+    }
+
+    fn output_bytes(&self, source_bytes: u64) -> u64 {
+        // English has three to four bytes a token.
+        let tokens = source_bytes / 3;
+        let width = self.outputs.iter().map(|field| if is_narrow(field) { 4 } else { 8 }).sum::<u64>();
+        tokens * width
+    }
+}
+
+/// Why a row has no tokens, and what to do.
+type Fault = (String, Option<String>);
+
+const FILL: &str = "nulls=\"fill\" makes it a row without tokens";
+const KEEP: &str = "on_unlabelled=\"keep\" delivers it, and a loss ignores all of its tokens";
+
+impl Tokens {
+    /// # Errors
+    /// When the tokenizer or the template cannot tell which tokens have labels.
+    pub fn new(
+        tokenizer: Arc<Tokenizer>,
+        input: TokenInput,
+        options: TokenOptions,
+        columns: &TokenColumns,
+        counts: CountsDirectory,
+    ) -> shardmill_tokens::Result<Self> {
+        if options.labels.is_some_and(|labels| labels.answers_only) {
+            tokenizer.check_labels()?;
+            input.check_answers()?;
+        }
+        Ok(Self { tokenizer, input, options, outputs: columns.fields(), counts, has_warned: AtomicBool::new(false) })
+    }
+
+    fn add_row(&self, rows: &Rows<'_>, row: usize, lists: &mut Lists) -> std::result::Result<(), Fault> {
+        match rows.text(row, self.options.labels.is_some_and(|labels| labels.answers_only))? {
+            Some(text) if text.text.len() > self.options.max_document_bytes => {
+                let reason = format!("the text has {} bytes, more than max_document_bytes={}", text.text.len(), self.options.max_document_bytes);
+                return Err((reason, None));
+            }
+            Some(text) if !text.text.is_empty() => self.add_text(&text, lists)?,
+            // An empty text has no token, not even one for its end.
+            Some(_) => {}
+            None if self.options.nulls == NullTexts::Empty => {}
+            None => return Err(("the value is null".to_owned(), Some(FILL.to_owned()))),
+        }
+        if lists.end_row() { Ok(()) } else { Err(("a block has more than 2,147,483,647 tokens".to_owned(), None)) }
+    }
+
+    fn add_text(&self, text: &RowText<'_>, lists: &mut Lists) -> std::result::Result<(), Fault> {
+        let (prefix, suffix) = if self.options.add_special_tokens { self.tokenizer.template() } else { (&[][..], &[][..]) };
+        let special = self.options.special_in_text.unwrap_or(if text.is_chat { SpecialInText::Id } else { SpecialInText::Text });
+        let start = lists.tokens.len();
+        lists.tokens.extend(self.options.bos.iter().chain(prefix));
+        let first = lists.tokens.len();
+        let mut answered = Vec::new();
+        let encoded = match &text.answers {
+            Some(spans) => self.tokenizer.encode_labelled(&text.text, spans, special, &mut lists.tokens, &mut answered),
+            None => self.tokenizer.encode_into(&text.text, special, &mut lists.tokens),
+        };
+        encoded.map_err(|error| (error.to_string(), error.hint()))?;
+        lists.tokens.extend(suffix.iter().copied().chain(self.options.eos));
+        let Some(labels) = self.options.labels else { return Ok(()) };
+        // Tokens after the text are labelled like its last byte. Tokens before it are never labelled.
+        let ends_answered = text.answers.as_ref().is_none_or(|spans| spans.last().is_some_and(|span| span.end == text.text.len()));
+        let is_answer = |place: usize| match &text.answers {
+            None => true,
+            Some(_) => place.checked_sub(first).is_some_and(|place| answered.get(place).copied().unwrap_or(ends_answered)),
+        };
+        let ids = lists.tokens.iter().enumerate().skip(start);
+        let label = |(place, id): (usize, &u32)| if place > start && is_answer(place) { i64::from(*id) } else { labels.ignore_index };
+        let first_label = lists.labels.len();
+        lists.labels.extend(ids.map(label));
+        let has_label = labels.answers_only && lists.labels.iter().skip(first_label).any(|label| *label != labels.ignore_index);
+        if labels.answers_only && !has_label {
+            if labels.required {
+                return Err(("no token of the row has a label".to_owned(), Some(KEEP.to_owned())));
+            }
+            if !self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(target: "shardmill.tokens", "a row has no token with a label, so a loss ignores it; on_unlabelled=\"raise\" names such rows");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_narrow(field: &Field) -> bool {
+    matches!(field.data_type(), DataType::List(item) if item.data_type() == &DataType::Int32)
+}
