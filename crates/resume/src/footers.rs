@@ -1,8 +1,8 @@
 //! Checks the ids of files from their footers, before a row is read.
 //!
-//! Files enter, the one [`IdSchema`] that all of them have leaves. Called before a job commits anything. The invariant: a file that passes has every id
-//! column, of a type that identifies rows and that all other files share; with [`FooterCheck::allows_nulls`] unset, no block of it has a null id as far as
-//! its statistics tell. Formats without a footer pass: their ids are checked when they are read.
+//! Returns the common [`IdSchema`] of the files. Called before a job commits anything. The invariant: a file that passes has every id column, of a
+//! type that identifies rows and that all other files share; with [`FooterCheck::allows_nulls`] unset, no block has a null id according to its
+//! statistics. Formats without a footer pass: their ids are checked when they are read.
 
 use crate::index::IndexSource;
 use crate::keys::IdSchema;
@@ -17,7 +17,7 @@ use shardmill_load::{FileOpener, Format};
 use shardmill_storage::store_of;
 use std::sync::Arc;
 
-/// Files that a thread takes at once: opening one is short work.
+/// Number of files that a thread opens together, because opening one is little work.
 const FILES_AT_ONCE: usize = 16;
 
 /// What to check.
@@ -25,13 +25,13 @@ const FILES_AT_ONCE: usize = 16;
 pub struct FooterCheck {
     pub source: IndexSource,
     pub allows_nulls: bool,
-    /// The types that ids must have, and what has them, for messages.
+    /// The expected id types, and a name for their origin in messages.
     pub expected: Option<(IdSchema, String)>,
     pub threads: usize,
 }
 
 impl FooterCheck {
-    /// The types of the ids; `None` when no footer tells, because no file has rows or the format has no footer.
+    /// The id types; `None` if no footer states them, because no file has rows or the format has no footer.
     ///
     /// # Errors
     /// [`Error::InFile`] around [`Error::MissingColumn`] or [`Error::UnsupportedType`]; [`Error::FileTypes`]; [`Error::NullId`]; when a footer cannot be
@@ -89,7 +89,7 @@ struct Look {
 }
 
 impl Look {
-    /// The types of one file; `None` when it has no rows: nobody chose them then.
+    /// The id types of one file; `None` if it has no rows, because its types are then arbitrary.
     fn file(&self, path: &str) -> Result<Option<IdSchema>> {
         let table = self.opener.open(store_of(path)?.open(path)?)?;
         if table.blocks().iter().all(|block| block.rows == 0) {
@@ -104,7 +104,7 @@ impl Look {
 
     fn schema(&self, schema: &Schema) -> Result<Option<IdSchema>> {
         let is_all_null = |column: &&String| schema.field_with_name(column).is_ok_and(|field| field.data_type() == &DataType::Null);
-        // A column of nothing but nulls has no type; whether nulls are allowed is another question.
+        // An all-null column has no type; whether nulls are allowed is checked separately.
         let typed: Vec<String> = self.columns.iter().filter(|column| !is_all_null(column)).cloned().collect();
         if typed.is_empty() && !self.columns.is_empty() {
             return Ok(None);
@@ -129,7 +129,7 @@ fn check_nulls(table: &dyn TableFile, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A block that is a part of a row group with nulls has bounds but no count of nulls.
+/// A block that is a part of a row group with nulls has bounds but no null count.
 fn may_have_nulls(statistics: &Statistics, block: usize) -> bool {
     match statistics.null_counts.get(block) {
         Some(Some(nulls)) => *nulls > 0,

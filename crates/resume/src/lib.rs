@@ -1,8 +1,8 @@
-//! What is already done: exact sets of ids, and the splits that a job has committed.
+//! Tracks what is done: exact sets of ids, and the committed splits of a job.
 //!
-//! Ids enter as Arrow arrays and become keys ([`keys`]); keys become an index that is mapped, never loaded ([`index`]). Splits enter as attempts and leave
-//! as records that exactly one attempt can make ([`journal`]). Called by the driver of curation and by the binding. The invariant: nothing is taken for
-//! done that is not: a damaged file is refused or made again, and no hash of fewer than 128 bits decides.
+//! Arrow arrays of ids are converted to keys ([`keys`]); keys are stored in an index that is mapped, not loaded ([`index`]). Of the attempts at a
+//! split, exactly one can create its record ([`journal`]). Called by the driver of curation and by the binding. The invariant: unfinished work never
+//! counts as done: a damaged file is rejected or rebuilt, and decisions never depend on a hash of fewer than 128 bits.
 
 mod done;
 mod error;

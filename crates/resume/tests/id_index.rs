@@ -1,4 +1,4 @@
-//! The index against sets of the standard library.
+//! Compares the index with sets of the standard library.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "functions of a test, which fails by them")]
 
@@ -21,10 +21,10 @@ fn schema_of(types: &[DataType]) -> IdSchema {
 }
 
 fn build(batches: &[Vec<ArrayRef>], memory_bytes: u64) -> (tempfile::TempDir, IdIndex) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let types: Vec<DataType> = batches[0].iter().map(|array| array.data_type().clone()).collect();
     let options = IndexOptions { memory_bytes, threads: 2, ..IndexOptions::default() };
-    let path = folder.path().join("a.ids").display().to_string();
+    let path = directory.path().join("a.ids").display().to_string();
     let builder = IndexBuilder::new(&path, schema_of(&types), options).unwrap();
     std::thread::scope(|scope| {
         for half in batches.chunks(batches.len().div_ceil(2)) {
@@ -33,15 +33,15 @@ fn build(batches: &[Vec<ArrayRef>], memory_bytes: u64) -> (tempfile::TempDir, Id
         }
     });
     let index = builder.finish().unwrap();
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the index is left");
-    (folder, index)
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing but the index is left");
+    (directory, index)
 }
 
 fn answers(index: &IdIndex, ids: &[ArrayRef]) -> Vec<bool> {
     index.contains(ids).unwrap().iter().collect()
 }
 
-/// Ids as people have them: numbers, numbers with zeros, UUIDs in both cases, hashes, words, and long texts.
+/// Typical ids: numbers, numbers with zeros, UUIDs in both cases, hashes, words, and long texts.
 fn text() -> impl Strategy<Value = Option<String>> {
     let number = (any::<u64>(), 0u32..64).prop_map(|(number, shift)| (number >> shift).to_string());
     let uuid = any::<u128>().prop_map(|value| uuid::Uuid::from_u128(value).to_string());
@@ -77,7 +77,7 @@ proptest! {
         memory_bytes in prop_oneof![Just(1u64), Just(1 << 30)],
     ) {
         let batches: Vec<Vec<ArrayRef>> = texts.chunks(199).map(|part| vec![as_kind(part, kinds.0)]).collect();
-        let (_folder, index) = build(&batches, memory_bytes);
+        let (_directory, index) = build(&batches, memory_bytes);
         let set: HashSet<&String> = texts.iter().flatten().collect();
         prop_assert_eq!(index.len(), set.len() as u64);
         prop_assert_eq!((index.rows(), index.nulls()), (texts.len() as u64, texts.iter().filter(|text| text.is_none()).count() as u64));
@@ -99,7 +99,7 @@ proptest! {
     ) {
         let ids: Vec<i64> = runs.iter().flat_map(|(start, len, step, shift)| (0..*len).map(move |number| (start >> shift).wrapping_add(number * step))).collect();
         let batches: Vec<Vec<ArrayRef>> = ids.chunks(777).map(|part| vec![Arc::new(Int64Array::from(part.to_vec())) as ArrayRef]).collect();
-        let (_folder, index) = build(&batches, memory_bytes);
+        let (_directory, index) = build(&batches, memory_bytes);
         let set: HashSet<i64> = ids.iter().copied().collect();
         prop_assert_eq!(index.len(), set.len() as u64);
         let near = ids.iter().step_by(17).flat_map(|id| [id.wrapping_sub(1), *id, id.wrapping_add(1)]);
@@ -114,14 +114,14 @@ proptest! {
     }
 
     #[test]
-    fn pairs_are_found_exactly_and_no_value_flows_into_the_next(
+    fn pairs_are_found_exactly_and_values_do_not_run_together(
         pairs in prop::collection::vec((prop::option::of("[a-b]{0,3}"), prop::option::of("[a-b]{0,20}")), 1..300),
         probed in prop::collection::vec((prop::option::of("[a-b]{0,3}"), prop::option::of("[a-b]{0,20}")), 0..100),
     ) {
         let columns = |pairs: &[(Option<String>, Option<String>)]| -> Vec<ArrayRef> {
             vec![Arc::new(pairs.iter().map(|pair| pair.0.clone()).collect::<StringArray>()), Arc::new(pairs.iter().map(|pair| pair.1.clone()).collect::<StringArray>())]
         };
-        let (_folder, index) = build(&[columns(&pairs)], 1 << 20);
+        let (_directory, index) = build(&[columns(&pairs)], 1 << 20);
         let whole = |pair: &&(Option<String>, Option<String>)| pair.0.is_some() && pair.1.is_some();
         let set: HashSet<_> = pairs.iter().filter(whole).collect();
         prop_assert_eq!(index.len(), set.len() as u64);
@@ -135,12 +135,12 @@ proptest! {
         probed in prop::collection::vec(prop::collection::vec(0u8..3, 0..18), 0..100),
         decimals in prop::collection::vec(-5i128..5, 1..20),
     ) {
-        let (_folder, index) = build(&[vec![Arc::new(BinaryArray::from_iter_values(&bytes))]], 1 << 20);
+        let (_directory, index) = build(&[vec![Arc::new(BinaryArray::from_iter_values(&bytes))]], 1 << 20);
         let set: HashSet<_> = bytes.iter().collect();
         prop_assert_eq!(index.len(), set.len() as u64);
         prop_assert_eq!(answers(&index, &[Arc::new(BinaryArray::from_iter_values(&probed))]), probed.iter().map(|value| set.contains(value)).collect::<Vec<_>>());
         let array = |values: &[i128]| Arc::new(Decimal128Array::from(values.to_vec()).with_precision_and_scale(20, 3).unwrap()) as ArrayRef;
-        let (_folder, index) = build(&[vec![array(&decimals)]], 1 << 20);
+        let (_directory, index) = build(&[vec![array(&decimals)]], 1 << 20);
         let all: Vec<i128> = (-6..6).collect();
         prop_assert_eq!(answers(&index, &[array(&all)]), all.iter().map(|value| decimals.contains(value)).collect::<Vec<_>>());
     }
@@ -153,7 +153,7 @@ fn spilled_index_of_many_keys_answers_as_one_built_in_memory() {
         .map(|batch| vec![Arc::new(StringArray::from_iter_values((0..5000).map(|row| value((batch * 4000 + row) * 3)))) as ArrayRef])
         .collect();
     for memory_bytes in [1 << 20, 1 << 30] {
-        let (_folder, index) = build(&batches, memory_bytes);
+        let (_directory, index) = build(&batches, memory_bytes);
         assert_eq!(index.len(), 59 * 4000 + 5000);
         let probed = StringArray::from_iter_values((0..100_000).map(value));
         assert_eq!(answers(&index, &[Arc::new(probed)]), (0..100_000).map(|number| number % 3 == 0).collect::<Vec<_>>());
@@ -166,7 +166,7 @@ fn spilled_index_of_many_keys_answers_as_one_built_in_memory() {
 fn consecutive_numbers_take_next_to_nothing_in_any_order_of_their_files() {
     let batch = |number: u64| vec![Arc::new(UInt64Array::from_iter_values(number * 10_000..(number + 1) * 10_000)) as ArrayRef];
     let batches: Vec<Vec<ArrayRef>> = (0..400).map(|number| batch(number * 7 % 400)).collect();
-    let (_folder, index) = build(&batches, 1 << 30);
+    let (_directory, index) = build(&batches, 1 << 30);
     assert_eq!(index.len(), 4_000_000);
     assert!(index.num_bytes() < 1000, "{} bytes", index.num_bytes());
 }
@@ -174,40 +174,40 @@ fn consecutive_numbers_take_next_to_nothing_in_any_order_of_their_files() {
 #[test]
 fn shuffled_dense_numbers_take_less_than_a_byte_each() {
     let ids = (0..300_000u64).map(|number| number * 7919 % 300_007 * 2);
-    let (_folder, index) = build(&[vec![Arc::new(UInt64Array::from_iter_values(ids))]], 1 << 30);
+    let (_directory, index) = build(&[vec![Arc::new(UInt64Array::from_iter_values(ids))]], 1 << 30);
     assert_eq!(index.len(), 300_000);
     assert!(index.num_bytes() < 300_000, "{} bytes", index.num_bytes());
 }
 
 #[test]
 fn another_type_is_refused_and_both_are_named() {
-    let (_folder, index) = build(&[vec![Arc::new(StringArray::from(vec!["7"]))]], 1 << 20);
+    let (_directory, index) = build(&[vec![Arc::new(StringArray::from(vec!["7"]))]], 1 << 20);
     let error = index.contains(&[Arc::new(Int64Array::from(vec![7]))]).unwrap_err();
     assert!(matches!(error, Error::TypeMismatch { .. }));
     assert_eq!(error.to_string(), "Ids of column `id0` are signed integer here and string in the index");
 }
 
 #[test]
-fn fixed_binaries_of_every_length_are_told_apart_from_their_neighbours() {
+fn fixed_binaries_of_every_length_are_distinguished_from_their_neighbours() {
     for len in [1usize, 15, 16, 17, 40] {
         let value = |number: u8| vec![number; len];
         let array = |numbers: std::ops::Range<u8>| Arc::new(FixedSizeBinaryArray::try_from_iter(numbers.map(value)).unwrap()) as ArrayRef;
-        let (_folder, index) = build(&[vec![array(0..9)]], 1 << 20);
+        let (_directory, index) = build(&[vec![array(0..9)]], 1 << 20);
         assert_eq!(answers(&index, &[array(7..11)]), [true, true, false, false]);
     }
 }
 
-/// Whatever is done to a file: it is refused, or answers as before.
+/// A file with any change is rejected, or gives the same results.
 #[test]
 fn damaged_files_are_refused_or_answer_as_before() {
     let texts: Vec<Option<String>> =
         (0..400).map(|number| Some(format!("{number}"))).chain((0..400).map(|number| Some(format!("w{}", number * 31)))).collect();
     let ids = as_kind(&texts, 0);
-    let (folder, index) = build(&[vec![Arc::clone(&ids)]], 1 << 30);
+    let (directory, index) = build(&[vec![Arc::clone(&ids)]], 1 << 30);
     let probed = as_kind(&(0..500).flat_map(|number| [Some(format!("{number}")), Some(format!("w{number}"))]).collect::<Vec<_>>(), 2);
     let expected = answers(&index, &[Arc::clone(&probed)]);
     let whole = std::fs::read(index.path()).unwrap();
-    let path = folder.path().join("damaged.ids").display().to_string();
+    let path = directory.path().join("damaged.ids").display().to_string();
     let check = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         if let Ok(found) = IdIndex::open(&path).and_then(|index| index.contains(&[Arc::clone(&probed)])) {

@@ -1,7 +1,7 @@
-//! Ids of any number become an index, in bounded memory.
+//! Builds an index of any number of ids in bounded memory.
 //!
-//! Threads turn arrays into keys. Numbers that follow one another stay intervals; all other keys are scattered to partitions by what they are mixed to,
-//! and partitions go to an unnamed file when memory is short. At the end each partition is sorted on its own and written, in order.
+//! Threads convert arrays to keys. Consecutive numbers are kept as intervals; all other keys are distributed to partitions by their mixed value, and
+//! partitions are moved to an unnamed file when memory is short. At the end each partition is sorted and written, in order.
 
 use super::dense::{Container, DenseSet, Entry};
 use super::file::{Footer, IndexWriter};
@@ -23,12 +23,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shorter runs of numbers are cheaper as keys.
 const MIN_RUN: u64 = 256;
-/// Intervals that may be in memory; what comes later is kept as keys.
+/// Maximal number of intervals in memory; later runs are kept as keys.
 const MAX_INTERVALS: usize = 1 << 18;
-/// Of a chunk that becomes a container: each costs an entry of the directory, and makes the search for one longer.
+/// Minimal number of keys for a container: each container costs a directory entry, and slows down searches.
 const MIN_DENSE: usize = 128;
 
-/// Gathers ids; [`IndexBuilder::add`] is called by any number of threads.
+/// Collects ids; [`IndexBuilder::add`] is called by any number of threads.
 #[derive(Debug)]
 pub struct IndexBuilder {
     path: String,
@@ -45,35 +45,35 @@ pub struct IndexBuilder {
     nulls: AtomicU64,
 }
 
-/// What one thread works with.
+/// State of one thread.
 #[derive(Debug, Default)]
 struct Gatherer {
     keys: Keys,
-    /// First and last number of the run that goes on.
+    /// First and last number of the current run.
     run: Option<(u64, u64)>,
     narrow: Scatter<u64>,
     wide: [Scatter<u128>; WideClass::ALL.len()],
 }
 
 impl IndexBuilder {
-    /// An index that will stand at `path`, a local file.
+    /// Builds an index at `path`, a local file.
     ///
     /// # Errors
-    /// [`Error::Storage`] when the folder of `path` cannot be made.
+    /// [`Error::Storage`] when the directory of `path` cannot be created.
     pub fn new(path: &str, schema: IdSchema, options: IndexOptions) -> Result<Self> {
         let (first, second) = (uuid::Uuid::new_v4().as_u64_pair(), uuid::Uuid::new_v4().as_u64_pair());
-        // A UUID has fixed bits; four of them fill what two lack.
+        // UUIDs have fixed bits, so two more are used to replace those of the first two.
         let (third, fourth) = (uuid::Uuid::new_v4().as_u64_pair(), uuid::Uuid::new_v4().as_u64_pair());
         let secret = [first.0 ^ third.1, first.1 ^ third.0, second.0 ^ fourth.1, second.1 ^ fourth.0];
         let plain = shardmill_storage::resolved_path(path)?;
-        let folder = Path::new(&*plain).parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        shardmill_storage::create_folder(folder).map_err(|source| Error::WriteIndex { path: path.to_owned(), source })?;
+        let directory = Path::new(&*plain).parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        shardmill_storage::create_directory(directory).map_err(|source| Error::WriteIndex { path: path.to_owned(), source })?;
         Ok(Self {
             path: path.to_owned(),
             encoder: KeyEncoder::new(schema, secret),
             secret,
             mix: Mix::new(secret),
-            room: Arc::new(Room::new(options.memory_bytes / 2, folder.to_owned())),
+            room: Arc::new(Room::new(options.memory_bytes / 2, directory.to_owned())),
             options,
             intervals: Mutex::default(),
             narrow: Arc::default(),
@@ -89,13 +89,13 @@ impl IndexBuilder {
         self.encoder.schema()
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Adds the ids of some rows, one array a column. Rows with a null are counted and left out.
+    /// Adds the ids of some rows, one array per column. Rows with a null are counted and skipped.
     ///
     /// # Errors
     /// As [`IdSchema::check`]; [`Error::Lengths`]; [`Error::Storage`] when the disk is full.
@@ -162,7 +162,7 @@ impl IndexBuilder {
     /// Writes the index, publishes it and opens it.
     ///
     /// # Errors
-    /// [`Error::Storage`] and [`Error::WriteIndex`], mostly because the disk is full; [`Error::Engine`] when the build was cancelled.
+    /// [`Error::Storage`] and [`Error::WriteIndex`], usually because the disk is full; [`Error::Engine`] when the build was cancelled.
     pub fn finish(&self) -> Result<IdIndex> {
         for mut gatherer in std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner)) {
             if let Some(run) = gatherer.run.take() {
@@ -185,7 +185,7 @@ impl IndexBuilder {
         IdIndex::open(&self.path)
     }
 
-    /// Keys that a thread may hold while it makes a part of them.
+    /// Number of keys that a thread may hold while it builds a part.
     fn part_limit(&self, key_len: usize) -> usize {
         let shares = 6 * self.options.threads.max(1);
         usize::try_from(self.options.memory_bytes).unwrap_or(usize::MAX) / (shares * key_len)
@@ -246,7 +246,7 @@ impl IndexBuilder {
     }
 }
 
-/// The values of a dictionary that its keys name, when there are fewer of them than rows; only ids of one column.
+/// The values of a dictionary that its keys use, if there are fewer of them than rows; only for ids of one column.
 struct Used {
     array: ArrayRef,
     nulls: u64,
@@ -258,7 +258,8 @@ fn used_values(ids: &[ArrayRef]) -> Result<Option<Used>> {
         return Ok(None);
     };
     let values = dictionary.values();
-    if values.len() >= only.len() {
+    // Without values, all rows are null, and there are no keys to normalize.
+    if values.is_empty() || values.len() >= only.len() {
         return Ok(None);
     }
     let mut used = BooleanBufferBuilder::new(values.len());

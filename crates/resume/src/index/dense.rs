@@ -1,4 +1,4 @@
-//! Numbers of 64 bits that lie close together: containers of 2^16 numbers each, as in "Better bitmap performance with Roaring bitmaps" (Chambi, Lemire,
+//! 64-bit numbers that are close together: containers of 2^16 numbers each, as in "Better bitmap performance with Roaring bitmaps" (Chambi, Lemire,
 //! Kaser, Godin, 2016) with the runs of "Consistently faster and smaller compressed bitmaps with Roaring" (2016). Read in place.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! container:        bitmap: u64 × 1024    array: u16 × items    runs: (first, last): u16 × 2 × items    full: offset is a count of chunks
 //! ```
 //!
-//! Unlike Roaring, full chunks that follow one another are one entry: 80 million consecutive numbers are two.
+//! Unlike in Roaring, consecutive full chunks are one entry: 80 million consecutive numbers are two.
 
 use super::mix::{LOW_BITS, low};
 use super::sparse::Damaged;
@@ -18,7 +18,7 @@ const BITMAP_LEN: usize = 8192;
 const OFFSET_BITS: u32 = 48;
 const LAST_CHUNK: u64 = u64::MAX >> LOW_BITS;
 
-/// Where the directory lies.
+/// Position of the directory.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct DenseSet {
     pub offset: u64,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Full,
 }
 
-/// One container in the making.
+/// A container that is being built.
 #[derive(Debug)]
 pub(super) struct Container {
     pub chunk: u64,
@@ -51,12 +51,12 @@ pub(super) struct Entry {
     numbers: u32,
     kind: Kind,
     items: u32,
-    /// Of the container; of full chunks, how many there are.
+    /// Offset of the container; for full chunks, their number.
     offset: u64,
 }
 
 impl Container {
-    /// Of inclusive, ascending, separate intervals of the lower 16 bits.
+    /// From inclusive, ascending, separate intervals of the lower 16 bits.
     pub(super) fn new(chunk: u64, intervals: &[(u16, u16)]) -> Self {
         let numbers: u32 = intervals.iter().map(|(first, last)| u32::from(last - first) + 1).sum();
         let runs_len = 4 * intervals.len();
@@ -85,7 +85,7 @@ impl Container {
 }
 
 impl Entry {
-    /// Consecutive chunks that hold all of their numbers.
+    /// Consecutive chunks that contain all of their numbers.
     pub(super) fn full(first: u64, chunks: u64) -> Self {
         Self { chunk: first, numbers: 1 << LOW_BITS, kind: Kind::Full, items: 0, offset: chunks }
     }
@@ -114,7 +114,7 @@ impl Entry {
         if self.kind == Kind::Full { self.offset.saturating_mul(1 << LOW_BITS) } else { u64::from(self.numbers) }
     }
 
-    /// The last chunk it holds numbers of.
+    /// The last chunk that it covers.
     fn last(&self) -> Option<u64> {
         if self.kind == Kind::Full { self.chunk.checked_add(self.offset.checked_sub(1)?) } else { Some(self.chunk) }
     }
@@ -140,7 +140,7 @@ impl DenseSet {
         Some(Entry::from_bytes(*file.get(start..)?.first_chunk()?))
     }
 
-    /// Whether the directory ascends, and all containers lie inside of the file.
+    /// Checks that the directory is ascending, and all containers are inside of the file.
     pub(super) fn check(&self, file: &[u8]) -> Result<(), Damaged> {
         let mut next = Some(0);
         let mut count = 0u64;
@@ -156,7 +156,7 @@ impl DenseSet {
         if count == self.count { Ok(()) } else { Err(Damaged) }
     }
 
-    /// How many entries begin at or before a chunk.
+    /// The number of entries that begin at or before a chunk.
     fn rank(&self, file: &[u8], chunk: u64) -> Result<u64, Damaged> {
         let (mut from, mut to) = (0, self.entries);
         while from < to {
@@ -182,7 +182,7 @@ impl DenseSet {
         Ok(())
     }
 
-    /// The container of a chunk, or the gap it lies in.
+    /// The container of a chunk, or the gap that contains it.
     fn find<'a>(&self, file: &'a [u8], chunk: u64) -> Result<Found<'a>, Damaged> {
         let rank = self.rank(file, chunk)?;
         let before = rank.checked_sub(1).map(|place| self.entry(file, place).ok_or(Damaged)).transpose()?;
@@ -198,7 +198,7 @@ impl DenseSet {
         Ok(Found::nothing(from..=to))
     }
 
-    /// Whether a key of the set may lie in a range. Exact but for the containers at its ends, which count as a whole when they reach into it.
+    /// Whether a key of the set may be in a range. Exact except for the containers at its ends, which count as a whole if they overlap it.
     pub(super) fn may_contain(&self, file: &[u8], keys: RangeInclusive<u64>) -> bool {
         let (from, to) = (*keys.start() >> LOW_BITS, *keys.end() >> LOW_BITS);
         if keys.is_empty() {
@@ -215,12 +215,12 @@ impl DenseSet {
         if last > from {
             return true;
         }
-        // What is left of the first chunk.
+        // The rest of the first chunk.
         last == from && self.may_contain(file, *keys.start()..=*keys.start() | 0xffff)
     }
 }
 
-/// What is known of some chunks.
+/// The content of some chunks.
 struct Found<'a> {
     chunks: RangeInclusive<u64>,
     kind: Kind,
@@ -228,7 +228,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// An array without items.
+    /// An empty array.
     fn nothing(chunks: RangeInclusive<u64>) -> Self {
         Self { chunks, kind: Kind::Array, bytes: &[] }
     }
@@ -237,7 +237,7 @@ impl Found<'_> {
         self.bytes.get(2 * place..).and_then(|rest| rest.first_chunk()).map_or(0, |item| u16::from_le_bytes(*item))
     }
 
-    /// How many items, each of `width` numbers, begin at or before `low`.
+    /// The number of items, each of `width` numbers, that begin at or before `low`.
     fn rank(&self, low: u16, width: usize) -> usize {
         let (mut from, mut to) = (0, self.bytes.len() / (2 * width));
         while from < to {

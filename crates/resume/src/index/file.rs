@@ -1,11 +1,11 @@
-//! The bytes of an index file, written once from front to back, and the check of one that somebody hands us.
+//! The layout of an index file, which is written once from front to back, and its validation.
 //!
 //! ```text
 //! | magic: 8 | parts, containers and directories of the sets | footer: JSON | tail: 32 |
 //! tail: | footer length: u64 | xxh3 of the footer: u64 | version: u32 | 0: u32 | magic: 8 |
 //! ```
 //!
-//! The footer holds the xxh3 of all that stands in front of it.
+//! The footer contains the xxh3 of all preceding bytes.
 
 use super::dense::DenseSet;
 use super::sparse::SparseSet;
@@ -18,18 +18,18 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 const MAGIC: &[u8; 8] = b"SMIDIDX1";
 pub const INDEX_VERSION: u32 = 1;
 const TAIL_LEN: usize = 32;
-/// Larger files are not read as a whole when they are opened.
+/// Larger files are not read completely when they are opened.
 const CHECKED_LEN: usize = 64 << 20;
 
-/// What a file says about itself.
+/// The footer of a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Footer {
     pub schema: IdSchema,
     pub secret: [u64; 4],
-    /// Rows that were added, those without an id included.
+    /// Number of rows that were added, including those without an id.
     pub rows: u64,
     pub nulls: u64,
-    /// Of the bytes in front of the footer.
+    /// Of the bytes before the footer.
     pub checksum: u64,
     pub dense: DenseSet,
     pub narrow: Option<SparseSet>,
@@ -43,7 +43,7 @@ impl Footer {
     }
 }
 
-/// An index in the making.
+/// An index file that is being written.
 pub(super) struct IndexWriter {
     path: String,
     staged: Box<dyn Staged>,
@@ -59,7 +59,7 @@ impl IndexWriter {
         Ok(writer)
     }
 
-    /// Returns where the bytes begin.
+    /// Returns the offset of the bytes.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let start = self.offset;
         self.checksum.update(bytes);
@@ -82,17 +82,17 @@ impl IndexWriter {
     }
 }
 
-/// The footer of a file whose structure is sound: no probe of it can leave the file. The content of small files is checked as well.
+/// The footer of a file with a sound structure: no probe of it reads outside of the file. The content of small files is verified as well.
 pub(super) fn checked_footer(path: &str, file: &[u8]) -> Result<Footer> {
     let damaged = |reason| Error::DamagedIndex { path: path.to_owned(), reason };
     let not_an_index = || Error::NotAnIndex { path: path.to_owned() };
     if file.first_chunk() != Some(MAGIC) {
         return Err(not_an_index());
     }
-    let (front, tail) = file.len().checked_sub(TAIL_LEN).and_then(|end| file.split_at_checked(end)).ok_or_else(|| damaged("it was cut"))?;
+    let (front, tail) = file.len().checked_sub(TAIL_LEN).and_then(|end| file.split_at_checked(end)).ok_or_else(|| damaged("it is truncated"))?;
     let number = |place: usize| tail.get(8 * place..).and_then(|rest| rest.first_chunk()).copied().map(u64::from_le_bytes).unwrap_or_default();
     if tail.last_chunk() != Some(MAGIC) {
-        return Err(damaged("it was cut"));
+        return Err(damaged("it is truncated"));
     }
     let version = number(2);
     if version != u64::from(INDEX_VERSION) {

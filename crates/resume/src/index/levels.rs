@@ -1,4 +1,4 @@
-//! Several indexes as one set, so that ids are added to it without building it again.
+//! Several indexes as one set, so that ids can be added without rebuilding it.
 
 use super::IdIndex;
 use crate::{DoneIds, Result};
@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::BooleanBuffer;
 use std::sync::Arc;
 
-/// The ids of any of its indexes, which have the same columns.
+/// The union of indexes with the same columns.
 #[derive(Debug)]
 pub struct Levels(Vec<Arc<IdIndex>>);
 

@@ -1,8 +1,8 @@
-//! Keyed bijections, so that any input fills the buckets of a set evenly, and none is lost.
+//! Keyed bijections that distribute any input evenly over the buckets of a set without losing keys.
 //!
-//! A product with a random odd number is a bijection whose upper bits are universal: whoever makes ids cannot know which of them share a bucket.
+//! Multiplication by a random odd number is a bijection whose upper bits are universal: an author of ids cannot predict which of them share a bucket.
 
-/// Bits of a key that a container of the dense layout holds.
+/// Bits of a key that a dense container covers.
 pub(super) const LOW_BITS: u32 = 16;
 const CHUNK_BITS: u32 = 64 - LOW_BITS;
 
@@ -24,12 +24,12 @@ impl Mix {
         (key ^ key >> 64).wrapping_mul(self.second)
     }
 
-    /// The part that a chunk (the upper 48 bits of a key) belongs to, at most 2^16 of them; keys of a chunk stay together.
+    /// The part of a chunk (the upper 48 bits of a key), at most 2^16 parts; keys of a chunk stay together.
     pub(super) fn narrow_part(self, key: u64, part_bits: u32) -> u64 {
         upper(self.chunk(key), CHUNK_BITS, part_bits)
     }
 
-    /// What is left of a key inside of its part: `64 - part_bits` bits.
+    /// The rest of a key inside of its part: `64 - part_bits` bits.
     pub(super) fn narrow_rest(self, key: u64, part_bits: u32) -> u64 {
         let bits = 64 - part_bits;
         let rest = (self.chunk(key) << LOW_BITS | key & 0xffff) & ones(bits);

@@ -1,8 +1,8 @@
-//! Exact sets of keys in a file that all processes of a machine map.
+//! Exact sets of keys in a file that is mapped by all processes of a machine.
 //!
-//! Ids enter an [`IndexBuilder`], one immutable file leaves; an [`IdIndex`] answers from its bytes where they lie. Each class of keys is a set of its own.
-//! Numbers that lie close together are stored as containers, all other keys in buckets. The invariant: what an index says it contains was added to it; a
-//! file that is damaged is refused, or answers as the whole one would.
+//! An [`IndexBuilder`] writes ids to one immutable file; an [`IdIndex`] looks up ids in its mapped bytes. Each class of keys is a separate set.
+//! Numbers that are close together are stored as containers, all other keys in buckets. The invariant: every id that an index contains was added to
+//! it; a damaged file is rejected, or gives the same results as the intact one.
 
 mod builder;
 mod dense;
@@ -34,10 +34,10 @@ use sparse::Damaged;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How an index is built.
+/// Options for building an index.
 #[derive(Debug, Clone)]
 pub struct IndexOptions {
-    /// For keys; what decoders of files need comes on top of it.
+    /// For keys, in addition to the memory of file decoders.
     pub memory_bytes: u64,
     pub threads: usize,
     pub cancel: Cancel,
@@ -59,7 +59,7 @@ pub struct IdIndex {
     columns: Vec<String>,
 }
 
-/// What an index holds of one class.
+/// Statistics of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentInfo {
     pub name: &'static str,
@@ -67,7 +67,8 @@ pub struct SegmentInfo {
 }
 
 impl IdIndex {
-    /// Maps an index. Small ones are read and checked as a whole, of large ones the structure is; [`IdIndex::verify`] reads all of it.
+    /// Maps an index. Small files are read and verified completely, for large ones only the structure is checked; [`IdIndex::verify`] reads
+    /// everything.
     ///
     /// # Errors
     /// [`Error::Storage`]; [`Error::NotAnIndex`], [`Error::IndexVersion`], [`Error::DamagedIndex`].
@@ -79,7 +80,7 @@ impl IdIndex {
         Ok(Self { mix: Mix::new(footer.secret), file, footer, encoder, columns })
     }
 
-    /// Compares the content with its checksum.
+    /// Verifies the checksum of the content.
     ///
     /// # Errors
     /// [`Error::DamagedIndex`].
@@ -97,7 +98,7 @@ impl IdIndex {
         &self.footer.schema
     }
 
-    /// Different ids.
+    /// Number of distinct ids.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.footer.count()
@@ -108,19 +109,19 @@ impl IdIndex {
         self.len() == 0
     }
 
-    /// Rows that were added, repeated ids and nulls included.
+    /// Number of rows that were added, including repeated ids and nulls.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.footer.rows
     }
 
-    /// Rows that had no id.
+    /// Number of rows without an id.
     #[must_use]
     pub fn nulls(&self) -> u64 {
         self.footer.nulls
     }
 
-    /// Of the file.
+    /// Size of the file.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
         self.file.len() as u64
@@ -178,13 +179,13 @@ impl IdIndex {
     }
 }
 
-/// So many rows are worth another thread.
+/// Number of rows that are worth another thread.
 const ROWS_A_THREAD: usize = 1 << 19;
 
-/// As [`DoneIds::contains`], on so many threads where there are rows enough.
+/// As [`DoneIds::contains`], on up to `threads` threads if there are enough rows.
 ///
 /// # Errors
-/// As there; when the system gives no thread.
+/// As [`DoneIds::contains`]; when the system provides no threads.
 pub fn contains_on(index: &Arc<IdIndex>, ids: &[ArrayRef], threads: usize) -> Result<BooleanBuffer> {
     let rows = ids.first().map_or(0, Array::len);
     let parts = (rows / ROWS_A_THREAD).min(threads * 4);
@@ -213,7 +214,7 @@ impl DoneIds for IdIndex {
     fn contains(&self, ids: &[ArrayRef]) -> Result<BooleanBuffer> {
         if let [only] = ids
             && let (DataType::Dictionary(..), Some(dictionary)) = (only.data_type(), only.as_any_dictionary_opt())
-            && dictionary.values().len() < only.len()
+            && (1..only.len()).contains(&dictionary.values().len())
         {
             let values = self.contains_plain(std::slice::from_ref(dictionary.values()))?;
             let keys = dictionary.normalized_keys();

@@ -1,4 +1,4 @@
-//! Keys on their way into an index: in memory by partition, and on disk when memory is short.
+//! Collects keys for an index: in memory by partition, and on disk when memory is short.
 
 use super::mix::{Mix, low, upper};
 use crate::Result;
@@ -7,24 +7,24 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Keys are kept apart by so many upper bits of what they are mixed to.
+/// Partitions are selected by this many upper bits of the mixed key.
 pub(super) const PARTITION_BITS: u32 = 8;
 const PARTITIONS: usize = 1 << PARTITION_BITS;
-/// So many keys go from a thread to a partition at once.
+/// Number of keys that a thread passes to a partition together.
 const PIECE: usize = 1024;
-/// So many bytes are read from the disk at once; a multiple of the length of every key.
+/// Number of bytes that are read from the disk together; a multiple of the length of every key.
 const READ_AT_ONCE: usize = 1 << 20;
 
-/// A key as it is kept until it is written.
+/// A key in its stored form.
 pub(super) trait Word: Copy + Ord + Send + Sync + 'static {
     const LEN: usize;
     fn append(self, bytes: &mut Vec<u8>);
-    /// Of `LEN` bytes.
+    /// From `LEN` bytes.
     fn of(bytes: &[u8]) -> Self;
     fn part(self, mix: Mix, part_bits: u32) -> u64;
 }
 
-/// As it is; what it is mixed to follows from it.
+/// Stored unmixed; the mixed value is derived from it.
 impl Word for u64 {
     const LEN: usize = 8;
 
@@ -41,7 +41,7 @@ impl Word for u64 {
     }
 }
 
-/// Mixed already.
+/// Stored mixed.
 impl Word for u128 {
     const LEN: usize = 16;
 
@@ -58,27 +58,27 @@ impl Word for u128 {
     }
 }
 
-/// What all partitions share.
+/// State shared by all partitions.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// Bytes of keys that may be in memory.
+    /// Limit for keys in memory, in bytes.
     limit: u64,
     used: AtomicU64,
-    folder: PathBuf,
+    directory: PathBuf,
     scratch: OnceLock<ScratchFile>,
     spilling: Mutex<()>,
 }
 
 impl Room {
-    pub(super) fn new(limit: u64, folder: PathBuf) -> Self {
-        Self { limit, used: AtomicU64::new(0), folder, scratch: OnceLock::new(), spilling: Mutex::new(()) }
+    pub(super) fn new(limit: u64, directory: PathBuf) -> Self {
+        Self { limit, used: AtomicU64::new(0), directory, scratch: OnceLock::new(), spilling: Mutex::new(()) }
     }
 
     fn scratch(&self) -> Result<&ScratchFile> {
         if let Some(scratch) = self.scratch.get() {
             return Ok(scratch);
         }
-        let made = ScratchFile::create_in(&self.folder)?;
+        let made = ScratchFile::create_in(&self.directory)?;
         Ok(self.scratch.get_or_init(|| made))
     }
 
@@ -86,7 +86,7 @@ impl Room {
         self.used.load(Ordering::Relaxed) > self.limit
     }
 
-    /// Held by the one thread that makes room.
+    /// Held by the thread that spills.
     pub(super) fn try_spill(&self) -> Option<MutexGuard<'_, ()>> {
         self.spilling.try_lock().ok()
     }
@@ -114,7 +114,7 @@ impl<T: Word> Partitions<T> {
         partition.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keys of each partition, repeated ones counted.
+    /// Number of keys of each partition, including repeated ones.
     fn counts(&self) -> impl Iterator<Item = usize> {
         self.0.iter().map(|partition| {
             let partition = Self::lock(partition);
@@ -129,7 +129,7 @@ impl<T: Word> Partitions<T> {
         }
     }
 
-    /// Moves what is in memory to the disk.
+    /// Moves the keys in memory to disk.
     pub(super) fn spill(&self, room: &Room) -> Result<()> {
         let mut keys: Vec<T> = Vec::new();
         let mut bytes = Vec::new();
@@ -140,7 +140,7 @@ impl<T: Word> Partitions<T> {
             keys.extend(pieces.iter().flatten());
             drop(pieces);
             room.used.fetch_sub(freed as u64, Ordering::Relaxed);
-            // One id a billion times over must not become a billion keys on the disk.
+            // A billion repetitions of one id must not become a billion keys on disk.
             keys.sort_unstable();
             keys.dedup();
             bytes.clear();
@@ -153,7 +153,7 @@ impl<T: Word> Partitions<T> {
         Ok(())
     }
 
-    /// How many upper bits to cut the set by, so that no part has many more than `limit` keys.
+    /// The number of upper bits by which to split the set, so that no part has many more than `limit` keys.
     pub(super) fn part_bits(&self, limit: usize) -> u32 {
         let (total, largest) = self.counts().fold((0, 0), |(total, largest), count| (total + count, largest.max(count)));
         if total <= PIECE * 64 {
@@ -167,14 +167,14 @@ impl<T: Word> Partitions<T> {
         self.counts().all(|count| count == 0)
     }
 
-    /// The keys of one part, ascending, each once.
+    /// The keys of one part, ascending and distinct.
     pub(super) fn take_part(&self, part: u64, part_bits: u32, scope: &Scope<'_>) -> Result<Vec<T>> {
         let part_index = usize::try_from(part).unwrap_or(usize::MAX);
         let numbers = match part_bits.checked_sub(PARTITION_BITS) {
             Some(extra) => part_index >> extra..(part_index >> extra) + 1,
             None => part_index << (PARTITION_BITS - part_bits)..(part_index + 1) << (PARTITION_BITS - part_bits),
         };
-        // A partition that is read several times keeps its keys; one that is read once gives them away.
+        // A partition that is read several times keeps its keys; one that is read once is consumed.
         let is_whole = part_bits <= PARTITION_BITS;
         let mut keys = Collected { keys: Vec::new(), limit: scope.limit.max(PIECE) };
         let is_wanted = |key: &T| is_whole || key.part(scope.mix, part_bits) == part;
@@ -202,11 +202,11 @@ impl<T: Word> Partitions<T> {
     }
 }
 
-/// What reading a part needs.
+/// Parameters for reading a part.
 pub(super) struct Scope<'a> {
     pub room: &'a Room,
     pub mix: Mix,
-    /// Keys that a thread may hold.
+    /// Number of keys that a thread may hold.
     pub limit: usize,
 }
 
@@ -244,7 +244,7 @@ impl<T: Word> Collected<T> {
     }
 }
 
-/// What one thread has gathered for each partition.
+/// Keys that one thread has collected for each partition.
 #[derive(Debug)]
 pub(super) struct Scatter<T>(Vec<Vec<T>>);
 

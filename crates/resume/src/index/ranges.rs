@@ -1,7 +1,7 @@
-//! Whether ids of an index may lie between two values, without looking for them.
+//! Tests whether ids of an index may lie between two values, without looking them up.
 //!
-//! Integers and times are ordered as their keys are. Strings are ordered by their bytes, and numbers written as strings are not ordered as numbers; but
-//! those of one length are, so a range of strings is one range of numbers for each length.
+//! Integers and times have the order of their keys. Strings are ordered by bytes, which differs from the numeric order of decimal strings except
+//! among those of the same length; so a range of strings is one range of numbers per length.
 
 use super::IdIndex;
 use crate::keys::{IdType, Keys};
@@ -11,16 +11,16 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use std::ops::RangeInclusive;
 
-/// Digits of the largest number of 64 bits.
+/// Digits of the largest 64-bit number.
 const MOST_DIGITS: u32 = 20;
 
-/// False only when it is certain.
+/// Returns false only if it is certain.
 pub(super) fn may_contain(index: &IdIndex, min: &ArrayRef, max: &ArrayRef) -> bool {
     if index.is_empty() {
         return false;
     }
     let Some(column) = index.schema().single() else { return true };
-    // Keys in buckets have lost their order.
+    // Keys in buckets have no order.
     if index.footer.narrow.is_some() || !index.footer.wide.is_empty() || min.len() != 1 || max.len() != 1 || min.is_null(0) || max.is_null(0) {
         return true;
     }
@@ -48,7 +48,7 @@ fn text(value: &ArrayRef) -> Option<Vec<u8>> {
     Some(text.as_string_opt::<i64>()?.value(0).as_bytes().to_vec())
 }
 
-/// The numbers of so many digits whose texts lie between two texts, in the order of bytes.
+/// The numbers with this many digits whose texts lie between two texts, in byte order.
 fn numbers_between(min: &[u8], max: &[u8], digits: u32) -> Option<RangeInclusive<u64>> {
     let smallest = 10u128.checked_pow(digits - 1)?;
     let first = if digits == 1 { 0 } else { smallest };
@@ -58,20 +58,20 @@ fn numbers_between(min: &[u8], max: &[u8], digits: u32) -> Option<RangeInclusive
     Some(u64::try_from(from).ok()?..=u64::try_from(to).ok()?).filter(|range| !range.is_empty())
 }
 
-/// How many texts of so many digits, leading zeros allowed, stand in front of `bound`; with `equal` it counts itself.
+/// The number of texts with this many digits, including leading zeros, before `bound`; with `equal` it counts itself.
 fn count_below(bound: &[u8], digits: u32, equal: bool) -> u128 {
     let mut below = 0u128;
     for place in 0..digits {
         let unit = 10u128.pow(digits - 1 - place);
         match bound.get(place as usize) {
-            // A text that the bound is the beginning of stands behind it.
+            // A text with the bound as its prefix comes after it.
             None => return below,
             Some(byte) if byte.is_ascii_digit() => below += u128::from(byte - b'0') * unit,
             Some(byte) if *byte < b'0' => return below,
             Some(_) => return below + 10 * unit,
         }
     }
-    // All digits are those of the bound: the same text, or one that begins it.
+    // All digits are equal: the text is the bound, or a prefix of it.
     below + u128::from(equal || bound.len() > digits as usize)
 }
 

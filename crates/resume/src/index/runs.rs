@@ -1,10 +1,10 @@
-//! Numbers that came one after the other, as intervals: 80 million of them in order are one.
+//! Consecutive numbers as intervals: 80 million of them in order are one interval.
 
 use super::dense::Entry;
 use super::mix::LOW_BITS;
 use std::collections::BTreeMap;
 
-/// Separate intervals, none of which touches the next.
+/// Separate, non-adjacent intervals.
 #[derive(Debug, Default)]
 pub(super) struct Intervals(BTreeMap<u64, u64>);
 
@@ -13,7 +13,7 @@ impl Intervals {
         self.0.len()
     }
 
-    /// Both ends belong to the interval.
+    /// The interval is inclusive.
     pub(super) fn insert(&mut self, mut first: u64, mut last: u64) {
         if let Some((before, end)) = self.0.range(..=first).next_back().map(|(before, end)| (*before, *end))
             && end.saturating_add(1) >= first
@@ -28,7 +28,7 @@ impl Intervals {
         self.0.insert(first, last);
     }
 
-    /// By chunk: those that are full, and what lies in the others.
+    /// By chunk: full chunks, and the intervals in the others.
     pub(super) fn into_chunks(self) -> Chunks {
         let mut chunks = Chunks::default();
         for (first, last) in self.0 {
@@ -58,10 +58,10 @@ pub(super) fn lower(key: u64) -> u16 {
     u16::try_from(key & 0xffff).unwrap_or_default()
 }
 
-/// What runs hold of each chunk.
+/// The content of runs in each chunk.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
-    /// First chunk, and how many follow with it.
+    /// First chunk, and the number of chunks.
     full: BTreeMap<u64, u64>,
     /// Ascending intervals of the lower bits.
     pub partial: BTreeMap<u64, Vec<(u16, u16)>>,
@@ -77,7 +77,7 @@ impl Chunks {
     }
 }
 
-/// Ascending intervals of two lists as one list.
+/// The union of two ascending lists of intervals.
 pub(super) fn union(first: &[(u16, u16)], second: &[(u16, u16)]) -> Vec<(u16, u16)> {
     let mut all: Vec<(u16, u16)> = first.iter().chain(second).copied().collect();
     all.sort_unstable();

@@ -1,4 +1,4 @@
-//! Files of ids become an index: only the id columns are decoded, by several threads.
+//! Builds an index from files of ids: only the id columns are decoded, on several threads.
 
 use super::{IdIndex, IndexBuilder, IndexOptions};
 use crate::keys::IdSchema;
@@ -15,24 +15,25 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many files are opened first and shared out by their blocks. Of more, each is one thread's, so that none waits for the footers of the others.
+/// Up to this number, files are opened first and their blocks are distributed. With more files each is read by one thread, so that threads do not
+/// wait for all footers.
 const SHARED_FILES: usize = 64;
-/// Files that a thread takes at once then: opening a small one is less work than handing it over.
+/// Number of files that a thread then takes together: opening a small one is less work than passing it on.
 const FILES_AT_ONCE: usize = 16;
-/// Of the peer's checkpoints: what a write task had not committed when it ended.
+/// In checkpoints of Ray Data: files of a write task that ended without a commit.
 const PENDING: &str = ".pending.parquet";
 
-/// Which ids to read.
+/// The ids to read.
 #[derive(Debug, Clone)]
 pub struct IndexSource {
     /// Files, directories and globs.
     pub paths: Vec<String>,
-    /// By the names of the files when `None`.
+    /// Detected from the names of the files if `None`.
     pub format: Option<Format>,
     pub columns: Vec<String>,
 }
 
-/// How far a build is; for another thread to look at.
+/// Progress of a build, read by other threads.
 #[derive(Debug, Default)]
 pub struct BuildProgress {
     pub files: AtomicU64,
@@ -41,13 +42,13 @@ pub struct BuildProgress {
 }
 
 impl IndexSource {
-    /// The files that hold the ids, and their format. Those of uncommitted tasks are left out.
+    /// The files with ids, and their format. Files of uncommitted tasks are skipped.
     ///
     /// # Errors
     /// For a path that does not exist, and files of several or unknown formats.
     pub fn files(&self) -> Result<(Option<Format>, Vec<String>)> {
         let (format, files, _left_out) = files_of_one_format(&self.paths, self.format)?;
-        // An id that is read twice would count as two.
+        // A file that is read twice would count its ids twice.
         let mut seen = HashSet::new();
         let is_wanted = |path: &String| !path.ends_with(PENDING) && seen.insert(path.clone());
         Ok((format, files.into_iter().map(|file| file.path).filter(is_wanted).collect()))
@@ -58,7 +59,7 @@ impl IdIndex {
     /// Reads ids from files and publishes their index at `path`.
     ///
     /// # Errors
-    /// When a file cannot be read, and as [`IndexBuilder`]; [`Error::NoFiles`] when there is none, since the type of the ids is not known then.
+    /// When a file cannot be read, and as [`IndexBuilder`]; [`Error::NoFiles`] without files, because the id type is then unknown.
     pub fn build(source: &IndexSource, path: &str, options: IndexOptions, progress: &Arc<BuildProgress>) -> Result<Self> {
         let (format, files) = source.files()?;
         let (Some(format), Some(first)) = (format, files.first()) else { return Err(Error::NoFiles { paths: source.paths.join(", ") }) };
@@ -88,27 +89,15 @@ impl IdIndex {
     }
 }
 
-/// The types of text are decided over all files.
+/// For formats whose types are inferred over all files.
 fn together(source: &IndexSource, format: Format, paths: Vec<String>, options: &IndexOptions) -> Result<Arc<Dataset>> {
-    let options_of = DatasetOptions {
-        paths,
-        format: Some(format),
-        hive: false,
-        filter: None,
-        text_schema: None,
-        bad_lines: BadLines::Error,
-        skip_bad_files: false,
-        has_pickle_bytes: false,
-        ignores_zeros: false,
-        limit: DecodeLimit::default(),
-        threads: options.threads,
-    };
+    let options_of = DatasetOptions { threads: options.threads, ..DatasetOptions::new(paths, Some(format)) };
     let dataset = Dataset::open(&options_of, &options.cancel)?;
     dataset.columns(&source.columns)?;
     Ok(Arc::new(dataset))
 }
 
-/// Opens one file on its own; `None` for formats whose types are decided over all files.
+/// Opens a single file; `None` for formats whose types are inferred over all files.
 fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
     if matches!(format, Format::Csv | Format::Jsonl) {
         return Ok(None);
@@ -122,7 +111,7 @@ enum Opened {
     Together(Arc<Dataset>),
 }
 
-/// What one thread reads at once.
+/// A unit of work of a thread.
 enum Work {
     Files { opener: Arc<FileOpener>, paths: Vec<String> },
     Run { table: Arc<dyn TableFile>, run: Range<usize>, is_last: bool },
@@ -185,7 +174,7 @@ impl Reading {
     }
 
     fn scan(&self, table: &dyn TableFile, run: Range<usize>) -> Result<()> {
-        // Says which column a file lacks.
+        // Reports a column that the file lacks.
         IdSchema::of(table.schema(), &self.columns).map_err(|error| error.in_file(table.path()))?;
         let columns: Vec<usize> = self.columns.iter().filter_map(|column| table.schema().index_of(column).ok()).collect();
         let mut added = Ok(());

@@ -1,33 +1,33 @@
-//! Keys that have nothing in common: buckets by their upper bits, and of each key the bits that its bucket does not tell.
+//! Unrelated keys: buckets by their upper bits, which store the remaining bits of each key.
 //!
 //! ```text
 //! part:  | first entry of each bucket: u32 × (2^bits + 1) | entries: `entry_bytes` each, ascending within a bucket | 16 bytes of nothing |
 //! ```
 //!
-//! Upper bits of a mixed key say which part it is in, the next ones its bucket; what is left is its entry, in the fewest whole bytes ("quotienting",
-//! Knuth 6.4). Keys are probed in batches whose loads do not depend on one another, so that the waits for memory overlap.
+//! The upper bits of a mixed key select its part, the next ones its bucket; the remaining bits are its entry, in the fewest whole bytes
+//! ("quotienting", Knuth 6.4). Keys are probed in batches with independent loads, so that memory latencies overlap.
 
 use super::mix::wide_ones;
 use serde::{Deserialize, Serialize};
 
-/// So many keys are probed side by side.
+/// Number of keys that are probed together.
 const BATCH: usize = 128;
-/// An entry is read as one number; there must be something behind the last one.
+/// An entry is read as one number, so bytes must follow the last one.
 const PADDING: usize = 16;
 const MAX_BUCKET_BITS: u32 = 30;
-/// Longer buckets are bisected. Only a hostile or a tiny part has them.
+/// Longer buckets are bisected. They only occur in a hostile or a tiny part.
 const SCANNED: usize = 32;
 
 /// One class of keys.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct SparseSet {
-    /// Of a key inside of its part.
+    /// Bits of a key inside of its part.
     pub rest_bits: u32,
     pub part_bits: u32,
     pub parts: Vec<Part>,
 }
 
-/// Where a part lies; all zero when it is empty.
+/// Position of a part; all zero if it is empty.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Part {
     #[serde(rename = "o")]
@@ -38,7 +38,7 @@ pub(super) struct Part {
     pub bucket_bits: u32,
 }
 
-/// The structure of a set does not fit its bytes.
+/// The structure of a set does not match its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 
@@ -46,7 +46,7 @@ fn entry_bytes(rest_bits: u32, bucket_bits: u32) -> usize {
     (rest_bits - bucket_bits).div_ceil(8) as usize
 }
 
-/// The number of buckets that takes the fewest bytes, with two to eight entries in each on average: more would be lines of the cache that nobody fetched.
+/// The number of buckets with the smallest total size and two to eight entries each on average: more would touch additional cache lines.
 fn bucket_bits(rest_bits: u32, count: usize) -> u32 {
     let fits = |bits: &u32| *bits == 0 || (count >> bits) >= 2;
     let cost = |bits: &u32| count * entry_bytes(rest_bits, *bits) + (4 << bits);
@@ -54,7 +54,7 @@ fn bucket_bits(rest_bits: u32, count: usize) -> u32 {
     (from..=MAX_BUCKET_BITS.min(rest_bits)).take_while(fits).min_by_key(cost).unwrap_or(from)
 }
 
-/// A part of `count` ascending keys without repetition, and how many bits its buckets took.
+/// Encodes a part of `count` ascending, distinct keys; returns it with the number of bits of its buckets.
 pub(super) fn encode_part(rest_bits: u32, keys: impl ExactSizeIterator<Item = u128> + Clone) -> (Vec<u8>, u32) {
     let bits = bucket_bits(rest_bits, keys.len());
     let (left, len) = (rest_bits - bits, entry_bytes(rest_bits, bits));
@@ -86,7 +86,7 @@ impl SparseSet {
         self.parts.iter().map(|part| u64::from(part.count)).sum()
     }
 
-    /// Whether every place that a probe may look at lies inside of `file_len` bytes.
+    /// Checks that every position that a probe may read is within `file_len` bytes.
     pub(super) fn check(&self, key_bits: u32, file_len: u64) -> Result<(), Damaged> {
         let is_shaped = self.part_bits <= 16 && key_bits - self.part_bits == self.rest_bits && self.parts.len() == 1 << self.part_bits;
         let fits = |part: &Part| {
@@ -103,7 +103,7 @@ impl SparseSet {
         if is_shaped && self.parts.iter().all(fits) { Ok(()) } else { Err(Damaged) }
     }
 
-    /// Calls `hit` with the numbers of those keys that are in the set. A key is its part, and the rest of it.
+    /// Calls `hit` with the numbers of those keys that are in the set. A key consists of its part, and the rest.
     pub(super) fn probe(&self, file: &[u8], keys: impl Iterator<Item = (u64, u128)>, mut hit: impl FnMut(usize)) -> Result<(), Damaged> {
         let mut batch = Batch::default();
         let mut first = 0;
@@ -137,12 +137,12 @@ impl SparseSet {
     }
 }
 
-/// One key on its way; a count of zero is the answer no.
+/// A key that is being probed; a count of zero means that it is missing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Probe {
-    /// Of the bucket's pair of numbers.
+    /// Offset of the bucket's pair of numbers.
     directory: usize,
-    /// Of the first entry, at first of the part and then of the bucket.
+    /// Offset of the first entry, initially of the part and then of the bucket.
     entries: usize,
     len: usize,
     count: usize,
@@ -173,7 +173,7 @@ impl Batch {
             probe.entries += start * probe.len;
             probe.count = end - start;
         }
-        // Touched before any of them is compared: the loads do not wait for one another then.
+        // All entries are touched before any is compared, so that their loads overlap.
         let touched = probes.iter().fold(0u8, |all, probe| {
             let last = probe.entries + (probe.count * probe.len).saturating_sub(1);
             all ^ file.get(probe.entries).copied().unwrap_or_default() ^ file.get(last).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What makes a job the same job: a checkpoint of another one must not decide what is done.
+//! Identifies a job: the checkpoint of another job must not decide what is done.
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ impl Fingerprint {
     }
 }
 
-/// A message is read by a person.
+/// Messages are read by people.
 const MAX_TOLD: usize = 200;
 
 fn short(value: &Value) -> String {

@@ -1,4 +1,4 @@
-//! Which job a checkpoint is of, and where its parts lie: `checkpoint.json`, with a copy in the directory of the job.
+//! The job of a checkpoint, and the locations of its parts: `checkpoint.json`, with a copy in the directory of the job.
 //!
 //! It is the only object that is ever replaced, and only by the holder of the lease, when a root has moved.
 
@@ -18,25 +18,31 @@ use std::time::Duration;
 
 const CHECKPOINT: &str = "checkpoint.json";
 
-/// Of the layout of a journal.
+/// Version of the journal's layout.
 const FORMAT: u32 = 2;
 
-/// What a job says of itself when it opens its journal.
-#[derive(Debug, Clone)]
+/// What a job passes when it opens its journal.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct JournalOptions {
-    /// The folder of the checkpoint; absolute.
+    /// The directory of the checkpoint; absolute.
     pub path: String,
     /// The parts of the job other than its paths.
     pub fingerprint: Fingerprint,
     /// The paths of the inputs, patterns among them; absolute.
     pub inputs: Vec<String>,
-    /// The folder of the outputs; absolute.
+    /// The directory of the outputs; absolute.
     pub output: String,
-    /// Files that changed since they were planned are read again, or their splits run again.
+    /// Read changed files again, or run their splits again.
     pub reprocesses_changed: bool,
-    /// Rows are known by id.
+    /// Rows are identified by id.
     pub knows_ids: bool,
+    #[serde(skip, default = "lease_age")]
     pub lease_age: Duration,
+}
+
+fn lease_age() -> Duration {
+    LEASE_AGE
 }
 
 /// `checkpoint.json`.
@@ -44,17 +50,17 @@ pub struct JournalOptions {
 pub(crate) struct Job {
     pub(crate) format: u32,
     pub(crate) job: String,
-    /// Where the checkpoint was when the paths below were true: they follow it when they lie in the tree that it was moved with.
+    /// The location of the checkpoint for which the paths below are valid: they follow it if they are in the same tree.
     pub(crate) state: String,
     pub(crate) inputs: Vec<String>,
-    /// The inputs when the job was made. Names of outputs follow them, so that a job that moved meets its own outputs.
+    /// The inputs when the job was created. Names of outputs are derived from them, so that a moved job finds its own outputs.
     #[serde(default)]
     pub(crate) first_inputs: Vec<String>,
     pub(crate) output: String,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// All that is looked at in an object of another version.
+/// The only part that is read from an object of another version.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
@@ -65,21 +71,21 @@ impl Job {
         Places { root: root_of(path, &self.job), output: self.output.clone(), inputs: self.inputs.clone(), first_inputs: self.first_inputs.clone() }
     }
 
-    /// Jobs of earlier versions do not say what their inputs were at first.
+    /// Jobs of earlier versions do not store their first inputs.
     fn with_first_inputs(self) -> Self {
         let first_inputs = if self.first_inputs.is_empty() { self.inputs.clone() } else { self.first_inputs };
         Self { first_inputs, ..self }
     }
 
-    /// With the roots that a checkpoint at `path` has now, as far as they moved with it.
+    /// With the current roots of a checkpoint at `path`, if they moved with it.
     pub(crate) fn at(self, path: &str, store: &JournalStore) -> Result<Self> {
         if self.state == path {
             return Ok(self);
         }
         let follow = |root: &String| moved(root, &self.state, path).unwrap_or_else(|| root.clone());
         let output = follow(&self.output);
-        // A checkpoint that was moved alone has left its outputs where they are. One that is still at its old place was copied, and a copy never reads the
-        // outputs of the original.
+        // The outputs of a checkpoint that was moved alone are still in their place. A checkpoint that also exists at its old place was copied, and a
+        // copy never reads the outputs of the original.
         let is_copy = || Ok::<bool, Error>(read(store, &self.state)?.is_some_and(|original| original.job == self.job));
         let has_moved = store.exists(&output)? || !store.list(&output)?.is_empty() || is_copy()?;
         let (inputs, output) =
@@ -87,7 +93,7 @@ impl Job {
         Ok(Self { inputs, output, state: path.to_owned(), ..self })
     }
 
-    /// The job with the roots that `options` names, when they are those of the job, or lie as those lay beside the checkpoint.
+    /// The job with the roots in `options`, if they are those of the job, or have the same position relative to the checkpoint.
     fn with_roots_of(&self, options: &JournalOptions) -> Option<Self> {
         let is_same = |root: &String, given: &String| root == given || moved(root, &self.state, &options.path).as_ref() == Some(given);
         let mut left: Vec<&String> = options.inputs.iter().collect();
@@ -101,12 +107,12 @@ impl Job {
         is_all.then(|| Self { inputs, output: options.output.clone(), state: options.path.clone(), ..self.clone() })
     }
 
-    /// The fingerprint with the paths, as messages tell it.
+    /// The fingerprint with the paths, as shown in messages.
     pub(crate) fn told(&self) -> Fingerprint {
         told(&self.fingerprint, &self.inputs, &self.output)
     }
 
-    /// Lists of ids that moved together with the checkpoint are the same lists.
+    /// Lists of ids that moved together with the checkpoint count as the same.
     fn fingerprint_at(&self, path: &str) -> Fingerprint {
         let mut fingerprint = self.fingerprint.clone();
         if let Some(Value::Array(done)) = fingerprint.0.get_mut("done") {
@@ -141,7 +147,7 @@ fn object_of(path: &str, job: &str) -> Twice {
     Twice { path: path_of(path), copy: format!("{}/{CHECKPOINT}", root_of(path, job)) }
 }
 
-/// The job of a checkpoint as it was written, or `None` when there is none. From the copy, when the first is damaged or gone.
+/// The stored job of a checkpoint, or `None` if there is none. Read from the copy if the first is damaged or missing.
 pub(crate) fn read(store: &JournalStore, path: &str) -> Result<Option<Job>> {
     let file = path_of(path);
     let content = store.read(&file)?;
@@ -167,7 +173,7 @@ fn parsed(path: &str, content: &[u8]) -> Result<Option<Job>> {
     }
 }
 
-/// The job of the checkpoint, with the roots of now; made when there is none.
+/// The job of the checkpoint, with its current roots; created if there is none.
 pub(crate) fn of(store: &JournalStore, options: &JournalOptions) -> Result<Job> {
     let file = path_of(&options.path);
     let existing = || -> Result<Option<Job>> {
@@ -185,8 +191,8 @@ pub(crate) fn of(store: &JournalStore, options: &JournalOptions) -> Result<Job> 
         if store.size(&file)?.is_none() {
             let _made_by_another_process = store.record(&file, [&job])?;
         }
-        // Who made it may have died before its name was durable.
-        store.sync_folder(&options.path)?;
+        // Its creator may have died before the name was durable.
+        store.sync_directory(&options.path)?;
         return Ok(job);
     }
     let job = uuid::Uuid::new_v4().simple().to_string();
@@ -194,35 +200,35 @@ pub(crate) fn of(store: &JournalStore, options: &JournalOptions) -> Result<Job> 
     let job = Job { format: FORMAT, job, state: path, first_inputs: inputs.clone(), inputs, output, fingerprint };
     match store.record(&file, [&job])? {
         Created::Made(_) => Ok(job),
-        Created::NoFolder | Created::Collected => Err(Error::Fenced { path: file }),
-        // Another process began at the same moment; the lease decides between the two.
+        Created::NoDirectory | Created::Collected => Err(Error::Fenced { path: file }),
+        // Another process started at the same moment; the lease decides between the two.
         Created::Taken => existing()?.ok_or_else(|| Error::damaged(&file)),
     }
 }
 
-/// Writes down both copies, where they are not so already; the caller holds the lease.
+/// Writes both copies if they differ; the caller holds the lease.
 pub(crate) fn save(store: &JournalStore, path: &str, job: &Job) -> Result<()> {
     let object = object_of(path, &job.job);
     let is_saved = |file: &str| Ok::<bool, Error>(store.read(file)?.and_then(|content| from_line::<Job>(&content)).as_ref() == Some(job));
     if is_saved(&object.path)? && is_saved(&object.copy)? { Ok(()) } else { object.replace(store, std::slice::from_ref(job)) }
 }
 
-/// Without `checkpoint.json` nothing else counts; so there is no moment at which a part of the checkpoint would. The copy goes first: alone it would bring
-/// the other back.
+/// Without `checkpoint.json` nothing else counts, so no part of the checkpoint is ever valid alone. The copy is removed first, because the other
+/// would be restored from it.
 pub(crate) fn remove(store: &JournalStore, path: &str, job: &Job) -> Result<()> {
     let object = object_of(path, &job.job);
     store.remove(&object.copy)?;
-    store.sync_folder(&root_of(path, &job.job))?;
+    store.sync_directory(&root_of(path, &job.job))?;
     store.remove(&object.path)?;
-    store.sync_folder(path)
+    store.sync_directory(path)
 }
 
-/// The job at `path` with the roots of now, for those who are given nothing but the path.
+/// The job at `path` with its current roots, for callers with nothing but the path.
 pub(crate) fn here(store: &JournalStore, path: &str) -> Result<Job> {
     read(store, path)?.ok_or_else(|| Error::NoJob { path: path.to_owned() })?.at(path, store)
 }
 
-/// Says where the inputs and the outputs of a job are now, in the order in which the job was given them.
+/// Sets the current inputs and output of a job, in the order in which they were passed to the job.
 ///
 /// # Errors
 /// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::InputCount`] for another number of inputs.
@@ -235,6 +241,6 @@ pub fn relocate(path: &str, inputs: Option<Vec<String>>, output: Option<String>,
         return Err(Error::InputCount { path: path.to_owned(), expected, found, inputs: job.inputs.join(", ") });
     }
     let lease = Lease::take(&store, &root_of(path, &job.job), LEASE_AGE)?;
-    super::lease::check(&store, &layout::lease_folder(&root_of(path, &job.job)), lease.epoch())?;
+    super::lease::check(&store, &layout::lease_directory(&root_of(path, &job.job)), lease.epoch())?;
     save(&store, path, &Job { inputs, output: output.unwrap_or_else(|| job.output.clone()), ..job })
 }

@@ -1,8 +1,8 @@
-//! Durable objects that are made once, out of the single steps of a disk.
+//! Durable write-once objects, implemented with single steps of a disk.
 //!
-//! The invariant: an object under its name is whole and synced, and its name is synced before [`JournalStore::create`] says that it made it.
+//! The invariant: an object under its name is complete and synced, and its name is synced before [`JournalStore::create`] reports success.
 
-use super::record::to_lines;
+use super::record::{has_end, to_lines};
 use crate::{Error, Result};
 use serde::Serialize;
 use shardmill_storage::{Disk, Locked};
@@ -12,26 +12,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What lies in one folder tree.
+/// The objects of a directory tree.
 #[derive(Debug, Clone)]
 pub(crate) struct JournalStore {
     disk: Arc<dyn Disk>,
 }
 
-/// How the making of an object ended.
+/// The result of creating an object.
 #[derive(Debug)]
 pub(crate) enum Created {
-    /// With the lock of the object, where one was asked for and there are locks.
+    /// With the lock of the object, if requested and supported.
     Made(Option<Box<dyn Any + Send + Sync>>),
-    /// Somebody made it before.
+    /// Another process has created it before.
     Taken,
-    /// Its folder is gone.
-    NoFolder,
-    /// It was made, and somebody has taken it and its folder away since.
+    /// Its directory is missing.
+    NoDirectory,
+    /// It was created, but has since been removed with its directory by another process.
     Collected,
 }
 
-/// Beside the object in the making.
+/// Suffix of an object that is being created.
 const NEW: &str = ".new-";
 
 impl JournalStore {
@@ -39,13 +39,13 @@ impl JournalStore {
         Self { disk }
     }
 
-    /// Makes an object that is never changed. Of several who try, one does.
+    /// Creates an immutable object. Of several concurrent calls, exactly one succeeds.
     pub(crate) fn create(&self, path: &str, content: &[u8], is_locked: bool) -> Result<Created> {
-        let folder = folder_of(path);
-        let new = format!("{folder}/{NEW}{}", uuid::Uuid::new_v4().simple());
+        let directory = directory_of(path);
+        let new = format!("{directory}/{NEW}{}", uuid::Uuid::new_v4().simple());
         let make = || -> io::Result<(bool, Locked)> {
             self.disk.write_new(&new, content)?;
-            // The lock stays with the file when it gets its name: so nobody sees the object unlocked.
+            // The lock stays with the file when it is renamed, so the object is never visible without it.
             let lock = if is_locked { self.disk.lock(&new)? } else { Locked::Unsupported };
             self.disk.sync(&new)?;
             Ok((self.disk.rename_new(&new, path)?, lock))
@@ -53,13 +53,13 @@ impl JournalStore {
         let made = make();
         let is_made = matches!(made, Ok((true, _)));
         if !is_made {
-            let _leftover_in_a_private_folder = self.disk.remove(&new);
+            let _leftover_in_a_private_directory = self.disk.remove(&new);
         }
         match made {
             Ok((true, lock)) => {
-                match self.disk.sync_folder(folder) {
+                match self.disk.sync_directory(directory) {
                     Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Created::Collected),
-                    synced => synced.map_err(failed(folder))?,
+                    synced => synced.map_err(failed(directory))?,
                 }
                 Ok(Created::Made(match lock {
                     Locked::Held(lock) => Some(lock),
@@ -67,31 +67,35 @@ impl JournalStore {
                 }))
             }
             Ok((false, _)) => Ok(Created::Taken),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Created::NoFolder),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Created::NoDirectory),
             Err(source) => Err(failed(path)(source)),
         }
     }
 
-    /// As [`JournalStore::create`], of values as lines.
+    /// As [`JournalStore::create`], with values as lines.
     pub(crate) fn record<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<Created> {
         self.create(path, &encoded(path, values)?, false)
     }
 
-    /// As [`JournalStore::record`]; an object that is there already, or whose folder is gone, means that another run has taken over.
+    /// As [`JournalStore::record`]; an existing object, or a missing directory, means that another run has taken over.
     pub(crate) fn record_own<T: Serialize>(&self, path: &str, values: impl IntoIterator<Item = T>) -> Result<()> {
         match self.record(path, values)? {
             Created::Made(_) => Ok(()),
-            Created::Taken | Created::NoFolder | Created::Collected => Err(Error::Fenced { path: path.to_owned() }),
+            Created::Taken | Created::NoDirectory | Created::Collected => Err(Error::Fenced { path: path.to_owned() }),
         }
     }
 
-    /// True for the leftover of somebody who died while he made an object.
+    /// True for the leftover of a process that died while it created an object.
     pub(crate) fn is_leftover(name: &str) -> bool {
         name.starts_with(NEW)
     }
 
+    /// The content of an object. One without its end is read once more, in case the answer was cut short.
     pub(crate) fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.disk.read(path).map_err(failed(path))
+        match self.disk.read(path).map_err(failed(path))? {
+            Some(content) if !has_end(&content) => self.disk.read(path).map_err(failed(path)),
+            content => Ok(content),
+        }
     }
 
     pub(crate) fn size(&self, path: &str) -> Result<Option<u64>> {
@@ -104,32 +108,32 @@ impl JournalStore {
 
     /// xxHash3 of the content of a file, in hexadecimal digits.
     pub(crate) fn hash(&self, path: &str) -> Result<String> {
-        let content = self.read(path)?.unwrap_or_default();
+        let content = self.disk.read(path).map_err(failed(path))?.unwrap_or_default();
         Ok(format!("{:016x}", xxh3_64(&content)))
     }
 
-    pub(crate) fn list(&self, folder: &str) -> Result<Vec<String>> {
-        self.disk.list(folder).map_err(failed(folder))
+    pub(crate) fn list(&self, directory: &str) -> Result<Vec<String>> {
+        self.disk.list(directory).map_err(failed(directory))
     }
 
-    pub(crate) fn make_folder(&self, folder: &str) -> Result<()> {
-        self.disk.make_folder(folder).map_err(failed(folder))
+    pub(crate) fn make_directory(&self, directory: &str) -> Result<()> {
+        self.disk.make_directory(directory).map_err(failed(directory))
     }
 
-    pub(crate) fn sync_folder(&self, folder: &str) -> Result<()> {
-        self.disk.sync_folder(folder).map_err(failed(folder))
+    pub(crate) fn sync_directory(&self, directory: &str) -> Result<()> {
+        self.disk.sync_directory(directory).map_err(failed(directory))
     }
 
-    /// False when another run has removed the folder.
-    pub(crate) fn sync_folder_if_there(&self, folder: &str) -> Result<bool> {
-        match self.disk.sync_folder(folder) {
+    /// False if another run has removed the directory.
+    pub(crate) fn sync_directory_if_there(&self, directory: &str) -> Result<bool> {
+        match self.disk.sync_directory(directory) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(failed(folder)(source)),
+            Err(source) => Err(failed(directory)(source)),
         }
     }
 
-    /// False when `from` is not there.
+    /// False if `from` does not exist.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<bool> {
         match self.disk.rename(from, to) {
             Ok(()) => Ok(true),
@@ -142,15 +146,15 @@ impl JournalStore {
         self.disk.remove(path).map_err(failed(path))
     }
 
-    pub(crate) fn remove_empty_folder(&self, folder: &str) -> Result<bool> {
-        self.disk.remove_empty_folder(folder).map_err(failed(folder))
+    pub(crate) fn remove_empty_directory(&self, directory: &str) -> Result<bool> {
+        self.disk.remove_empty_directory(directory).map_err(failed(directory))
     }
 
-    pub(crate) fn remove_folder(&self, folder: &str) -> Result<()> {
-        self.disk.remove_folder(folder).map_err(failed(folder))
+    pub(crate) fn remove_directory(&self, directory: &str) -> Result<()> {
+        self.disk.remove_directory(directory).map_err(failed(directory))
     }
 
-    /// Whether a file is locked, as [`Disk::probe_lock`] tells; `None` when there is no such file.
+    /// Whether a file is locked, as by [`Disk::probe_lock`]; `None` if it does not exist.
     pub(crate) fn probe_lock(&self, path: &str) -> Result<Option<Locked>> {
         match self.disk.probe_lock(path) {
             Ok(locked) => Ok(Some(locked)),
@@ -159,9 +163,9 @@ impl JournalStore {
         }
     }
 
-    /// Whether the disk refuses to make a file that is there: without that, two runs may both make a record. Leaves no file.
-    pub(crate) fn refuses_second(&self, folder: &str) -> Result<bool> {
-        let probe = format!("{folder}/{NEW}probe-{}", uuid::Uuid::new_v4().simple());
+    /// Whether the disk refuses to create an existing file: otherwise two runs could both create a record. Leaves no file.
+    pub(crate) fn refuses_second(&self, directory: &str) -> Result<bool> {
+        let probe = format!("{directory}/{NEW}probe-{}", uuid::Uuid::new_v4().simple());
         let put = || self.disk.write_new(&probe, b"");
         put().map_err(failed(&probe))?;
         let second = put();
@@ -187,9 +191,9 @@ pub(crate) fn encoded<T: Serialize>(path: &str, values: impl IntoIterator<Item =
     to_lines(values).map_err(|source| Error::Encode { path: path.to_owned(), source })
 }
 
-/// The folder of a path; paths of the journal always have one.
-pub(crate) fn folder_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or(".", |(folder, _name)| folder)
+/// The directory of a path; paths of the journal always have one.
+pub(crate) fn directory_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(".", |(directory, _name)| directory)
 }
 
 fn failed(path: &str) -> impl FnOnce(io::Error) -> Error {

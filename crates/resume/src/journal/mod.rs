@@ -1,7 +1,7 @@
-//! Which splits of a job are committed.
+//! Records which splits of a job are committed.
 //!
 //! ```text
-//! checkpoint.json            which job this is: its parts, and the folder of its journal
+//! checkpoint.json            which job this is: its parts, and the directory of its journal
 //! <job>/lease/<epoch>        who may commit
 //! <job>/plan/<number>        splits, fixed once planned; those of earlier runs in one file, `until-<number>`
 //! <job>/checkpoint.json      a copy of it; plans and packs have copies too
@@ -10,11 +10,11 @@
 //! <job>/ids/…parquet         ids of committed rows, for jobs that know rows by id
 //! ```
 //!
-//! A split is written under hidden names, synced, recorded, renamed ([`Attempt`]). The record is the commit: before it nothing counts, after it whoever
-//! opens the journal finishes the renames ([`recover`]). The invariant: a row is done only if a record names synced files that hold all of its results.
-//! docs/concepts/commit-protocol.md has the crash matrix.
+//! A split is written under hidden names, synced, recorded, and renamed ([`Attempt`]). The record is the commit: before it nothing counts, after it
+//! the next process that opens the journal completes the renames ([`recover`]). The invariant: a row is done only if a record names synced files with
+//! all of its results. docs/concepts/commit-protocol.md has the crash matrix.
 
-mod attempt;
+mod commit;
 mod fingerprint;
 mod holder;
 mod job;
@@ -30,11 +30,9 @@ mod snapshot;
 mod twice;
 
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;
 
-pub use attempt::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
+pub use commit::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
 pub use fingerprint::Fingerprint;
 pub use holder::Holder;
 pub use job::{JournalOptions, relocate};
@@ -56,10 +54,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of another machine's lease, when no lock tells.
+/// For the lease of another machine, whose lock is not visible.
 pub const LEASE_AGE: Duration = Duration::from_secs(60);
 
-/// The journal of one job, held by the one process that may plan and let commit.
+/// The journal of one job, held by the only process that may plan and commit.
 #[derive(Debug)]
 pub struct Journal {
     store: JournalStore,
@@ -69,26 +67,26 @@ pub struct Journal {
     segments: Vec<Segment>,
     records: BTreeMap<String, UnitRecord>,
     warnings: Vec<String>,
-    /// Files that exist now, by stored path.
+    /// Existing files, by stored path.
     found: HashMap<String, plan::Version>,
-    /// Splits that the next segment says are run again.
+    /// Splits that the next segment marks to be run again.
     amended: Vec<Amended>,
     changed: Changed,
     knows_ids: bool,
 }
 
 impl Journal {
-    /// Takes the lease, and collects what earlier runs committed.
+    /// Takes the lease, and collects the commits of earlier runs.
     ///
     /// # Errors
     /// [`Error::OtherJob`], [`Error::LeaseHeld`], [`Error::Damaged`], [`Error::OutputChanged`]; [`Error::Journal`] when the disk fails.
     pub fn open(options: &JournalOptions, disk: Arc<dyn Disk>) -> Result<Self> {
         let store = JournalStore::new(disk);
-        store.make_folder(&options.path)?;
+        store.make_directory(&options.path)?;
         let job = job::of(&store, options)?;
         let places = job.places(&options.path);
         let lease = Lease::take(&store, &places.root, options.lease_age)?;
-        // Whoever finished and deleted the checkpoint held the lease until just now.
+        // Another run may have finished and deleted the checkpoint just before the lease was taken.
         if store.size(&job::path_of(&options.path))?.is_none() {
             return Err(Error::Fenced { path: options.path.clone() });
         }
@@ -121,7 +119,7 @@ impl Journal {
         })
     }
 
-    /// What was strange, for the user to know.
+    /// Irregularities to report to the user.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -139,16 +137,16 @@ impl Journal {
         self.records.len() - plan::open_units(&self.segments, &self.records)
     }
 
-    /// Units of which an earlier run has published anything, those that are run again among them.
+    /// Units with published outputs of an earlier run, including those that are run again.
     #[must_use]
     pub fn published(&self) -> usize {
         self.records.len()
     }
 
-    /// Tells which files exist now; returns those that no segment has planned, to be cut into splits for [`Journal::extend`].
+    /// Registers the existing files; returns those that no segment has planned, to be divided into splits for [`Journal::extend`].
     ///
     /// # Errors
-    /// [`Error::InputChanged`] when a file that was read is not what it was.
+    /// [`Error::InputChanged`] when a file that was read has changed.
     pub fn discover(&mut self, found: &[InputFile]) -> Result<Vec<InputFile>> {
         let mut stored = found.to_vec();
         self.places.store_files(&mut stored);
@@ -169,16 +167,16 @@ impl Journal {
         Looks { segments: &self.segments, records: &self.records, found: &self.found, knows_ids: self.knows_ids }
     }
 
-    /// A split whose record was damaged is done again under the same names; that needs the very files that it was planned with.
+    /// A split with a damaged record is done again under the same names, which requires the files that it was planned with.
     fn check_damaged(&self) -> Result<()> {
-        let folder = layout::damaged_folder(&self.places.root);
-        let names = self.store.list(&folder)?;
+        let directory = layout::damaged_directory(&self.places.root);
+        let names = self.store.list(&directory)?;
         if names.is_empty() {
             return Ok(());
         }
         let looks = self.looks();
         for name in names {
-            let path = format!("{folder}/{name}");
+            let path = format!("{directory}/{name}");
             if self.records.contains_key(&name) {
                 self.store.remove(&path)?;
             } else if !looks.is_whole(&name) {
@@ -188,7 +186,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Plans splits of new files; none is fine.
+    /// Plans splits of new files; there may be none.
     ///
     /// # Errors
     /// When the plan cannot be saved.
@@ -199,15 +197,15 @@ impl Journal {
         }
         let mut splits = splits.to_vec();
         splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
-        // A run that was overtaken before it read the plan knows the later run's segments, but not its records.
-        lease::check(&self.store, &layout::lease_folder(&self.places.root), self.lease.epoch())?;
+        // A run that was overtaken before it read the plan has the later run's segments, but not its records.
+        lease::check(&self.store, &layout::lease_directory(&self.places.root), self.lease.epoch())?;
         let segment = plan::new_segment(&splits, self.records.keys().cloned().collect(), amended);
         plan::save(&self.store, &self.places.root, self.segments.len(), &segment)?;
         self.segments.push(segment);
         Ok(())
     }
 
-    /// The splits that are left, in the order in which they were planned.
+    /// The remaining splits, in planning order.
     #[must_use]
     pub fn pending(&self) -> Vec<Split> {
         let pending = self.looks().pending().into_iter().enumerate();
@@ -218,14 +216,14 @@ impl Journal {
         pending.map(split).collect()
     }
 
-    /// Whether splits wait for others whose ids were lost: another run does them.
+    /// Whether splits wait for others whose ids were lost: a later run does them.
     #[must_use]
     pub fn holds_back(&self) -> bool {
         self.looks().holds_back()
     }
 
-    /// Files with ids of rows that were done before the segment was planned, and the hashes of their content. A row of the segment with such an id is not done
-    /// again. A reader compares the content first, see [`check_content`].
+    /// Files with ids of rows that were done before the segment was planned, and the hashes of their content. A row of the segment with such an id is
+    /// not done again. A reader verifies the content first, see [`check_content`].
     #[must_use]
     pub fn done_ids(&self, segment: usize) -> Vec<(String, String)> {
         let before = self.segments.get(segment).map(|segment| segment.done_before.as_slice()).unwrap_or_default();
@@ -235,7 +233,7 @@ impl Journal {
         recorded.map(|file| (self.places.ids(&file.name), file.xxh3.clone())).collect()
     }
 
-    /// What the job has agreed on under a name, see [`Committer::agree`]; `None` when nothing yet.
+    /// The text that the job has agreed on under a name, see [`Committer::agree`]; `None` if there is none yet.
     ///
     /// # Errors
     /// When the disk fails; [`Error::Damaged`].
@@ -244,36 +242,36 @@ impl Journal {
         self.store.read(&path)?.map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path))).transpose()
     }
 
-    /// What workers commit with.
+    /// What workers need to commit.
     #[must_use]
     pub fn commit_target(&self) -> CommitTarget {
         let (epoch, term) = (self.lease.epoch(), self.lease.term().to_owned());
         CommitTarget { places: self.places.clone(), job: self.job.job.clone(), epoch, term }
     }
 
-    /// Makes the names of the outputs durable, after the last commit; with `deletes`, removes the checkpoint then.
+    /// Makes the names of the outputs durable, after the last commit; with `deletes`, then removes the checkpoint.
     ///
     /// # Errors
-    /// When a folder cannot be synced: the checkpoint is kept then. A checkpoint that cannot be removed is a warning, which is returned.
+    /// When a directory cannot be synced: the checkpoint is kept then. Failure to remove the checkpoint is returned as a warning.
     pub fn finish(self, deletes: bool) -> Result<Option<String>> {
         let root = &self.places.root;
-        for folder in [&self.places.output, &layout::ids_folder(root)] {
-            if self.store.exists(folder)? {
-                self.store.sync_folder(folder)?;
+        for directory in [&self.places.output, &layout::ids_directory(root)] {
+            if self.store.exists(directory)? {
+                self.store.sync_directory(directory)?;
             }
         }
         if !deletes {
             return Ok(None);
         }
-        lease::check(&self.store, &layout::lease_folder(root), self.lease.epoch())?;
+        lease::check(&self.store, &layout::lease_directory(root), self.lease.epoch())?;
         let removed = job::remove(&self.store, self.places.state(), &self.job);
         let Self { store, places, lease, .. } = self;
         drop(lease);
-        let removed = removed.and_then(|()| store.remove_folder(&places.root));
+        let removed = removed.and_then(|()| store.remove_directory(&places.root));
         Ok(removed.err().map(|error| format!("the checkpoint was not removed: {error}")))
     }
 
-    /// Puts the records of all earlier runs into one file.
+    /// Merges the records of all earlier runs into one file.
     ///
     /// # Errors
     /// When the disk fails; nothing is lost then.
@@ -282,10 +280,10 @@ impl Journal {
     }
 }
 
-/// Compares the content of files with the hashes that were recorded; no hash, no comparison.
+/// Compares the content of files with their recorded hashes; files without a hash are skipped.
 ///
 /// # Errors
-/// [`Error::Damaged`] for a file whose content is not what was recorded.
+/// [`Error::Damaged`] for a file whose content differs from its record.
 pub fn check_content(files: impl IntoIterator<Item = (String, String)>, disk: Arc<dyn Disk>) -> Result<()> {
     let store = JournalStore::new(disk);
     for (path, xxh3) in files.into_iter().filter(|(_, xxh3)| !xxh3.is_empty()) {
@@ -296,10 +294,10 @@ pub fn check_content(files: impl IntoIterator<Item = (String, String)>, disk: Ar
     Ok(())
 }
 
-/// Whether the store of a checkpoint keeps two runs from making one object: a store may take a conditional put and not know the condition.
+/// Whether the store of a checkpoint prevents two runs from creating the same object: a store may accept a conditional put and ignore the condition.
 ///
 /// # Errors
-/// [`Error::Unconditional`] when it does not; when the store refuses.
+/// [`Error::Unconditional`] when it does not; when the store rejects the requests.
 pub fn probe(path: &str, disk: Arc<dyn Disk>) -> Result<()> {
     if JournalStore::new(disk).refuses_second(path)? { Ok(()) } else { Err(Error::Unconditional { path: path.to_owned() }) }
 }

@@ -1,24 +1,25 @@
-//! Where a job lies: records and plans name files below a few roots, so that a checkpoint which was moved or copied never leads back to the original.
+//! Locations of a job: records and plans name files relative to a few roots, so that a checkpoint that was moved or copied never refers to the
+//! original.
 //!
 //! The invariant: an absolute path is stored once, as a root in `checkpoint.json`. Outputs and ids are stored by name, inputs as `@<root>/<rest>`.
 
-use super::layout::ids_folder;
+use super::layout::ids_directory;
 use serde::{Deserialize, Serialize};
 use shardmill_plan::InputFile;
 
-/// The roots of a job as this run sees them.
+/// The current roots of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// The directory of the job within the checkpoint.
     pub root: String,
     pub output: String,
-    /// In the order in which the job was made.
+    /// In the order of the job's creation.
     pub inputs: Vec<String>,
-    /// The inputs when the job was made, in the same order.
+    /// The inputs when the job was created, in the same order.
     pub first_inputs: Vec<String>,
 }
 
-/// In a list of retired names, ids stand apart from outputs.
+/// In a list of retired names, ids have this prefix.
 const IDS: &str = "ids/";
 
 impl Places {
@@ -27,7 +28,7 @@ impl Places {
     }
 
     pub(crate) fn ids(&self, name: &str) -> String {
-        format!("{}/{name}", ids_folder(&self.root))
+        format!("{}/{name}", ids_directory(&self.root))
     }
 
     /// The path of a name from a list of retired names.
@@ -40,22 +41,22 @@ impl Places {
         state_of(&self.root)
     }
 
-    /// A path below an input root as it is stored; other paths stay.
+    /// The stored form of a path below an input root; other paths stay unchanged.
     pub(crate) fn stored(&self, path: &str) -> String {
         let below = |(number, root): (usize, &String)| {
-            let folder = fixed_part(root);
-            let rest = path.strip_prefix(folder)?;
-            (rest.is_empty() || rest.starts_with('/')).then(|| (folder.len(), format!("@{number}{rest}")))
+            let directory = fixed_part(root);
+            let rest = path.strip_prefix(directory)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| (directory.len(), format!("@{number}{rest}")))
         };
         self.inputs.iter().enumerate().filter_map(below).max().map_or_else(|| path.to_owned(), |(_, stored)| stored)
     }
 
-    /// The path that [`Places::stored`] was given, below the roots of now.
+    /// The inverse of [`Places::stored`], with the current roots.
     pub(crate) fn found(&self, stored: &str) -> String {
         below(&self.inputs, stored).unwrap_or_else(|| stored.to_owned())
     }
 
-    /// The path that an input had when the job was made. Names of outputs are made from it.
+    /// The path that an input had when the job was created. Names of outputs are derived from it.
     pub(crate) fn first(&self, path: &str) -> String {
         below(&self.first_inputs, &self.stored(path)).unwrap_or_else(|| path.to_owned())
     }
@@ -84,20 +85,20 @@ fn below(roots: &[String], stored: &str) -> Option<String> {
     Some(format!("{}{rest}", fixed_part(roots.get(number.parse::<usize>().ok()?)?)))
 }
 
-/// The part of a root that is no pattern.
+/// The part of a root before any pattern.
 fn fixed_part(root: &str) -> &str {
     match root.find(['*', '?', '[']) {
-        Some(star) => root.get(..star).and_then(|fixed| fixed.rsplit_once('/')).map_or("", |(folder, _)| folder),
+        Some(star) => root.get(..star).and_then(|fixed| fixed.rsplit_once('/')).map_or("", |(directory, _)| directory),
         None => root,
     }
 }
 
-/// Where `path` lies when the tree around `from` was moved to `to` with it; `None` when the two share nothing with it.
+/// The location of `path` after the tree around `from` was moved to `to`; `None` if it is in another tree.
 pub(crate) fn moved(path: &str, from: &str, to: &str) -> Option<String> {
     let (path, from, to): (Vec<&str>, Vec<&str>, Vec<&str>) = (path.split('/').collect(), from.split('/').collect(), to.split('/').collect());
     let shared = path.iter().zip(&from).take_while(|(a, b)| a == b).count();
     let up = from.len() - shared;
-    // The root directory, or the bucket of a store, is not a tree that moves.
+    // The root directory, or the bucket of a store, is not a tree that can move.
     let is_tree = shared > 1 && !(path.first().is_some_and(|scheme| scheme.ends_with(':')) && shared < 3);
     let base = to.get(..to.len().checked_sub(up)?).filter(|base| is_tree && !base.is_empty())?;
     Some([base, path.get(shared..)?].concat().join("/"))

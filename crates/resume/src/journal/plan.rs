@@ -1,11 +1,11 @@
-//! What a job has to do: splits that stay as they were planned, however often the job is resumed.
+//! The plan of a job: splits that never change, no matter how often the job is resumed.
 //!
-//! A segment is planned at once and never changed: later runs add segments for files that are new, and say which open splits are to read other versions of
-//! their files. Since units keep their names, two attempts at the same rows always meet at the same record. All paths here are stored ones
-//! ([`super::Places`]). The invariant: of the splits that have no record, only those of the last segment that names a file read it.
+//! A segment is planned as a whole and never changed: later runs add segments for new files, and state which open splits read other versions of their
+//! files. Since units keep their names, two attempts at the same rows always compete for the same record. All paths here are stored ones
+//! ([`super::Places`]). The invariant: of the splits without a record, only those of the last segment that names a file read it.
 
 use super::journal_store::{Created, JournalStore};
-use super::layout::plan_folder;
+use super::layout::plan_directory;
 use super::record::{UnitRecord, unit_of};
 use super::twice::{self, Twice};
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     pub splits: Vec<PlannedSplit>,
-    /// Units that were committed when this was planned: rows with their ids are done already, whatever file they lie in now.
+    /// Units that were committed when this was planned: rows with their ids are done already, in whatever file they are now.
     pub done_before: Vec<String>,
     /// Units of any segment that are run again with these files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -30,7 +30,7 @@ pub struct PlannedSplit {
     pub files: Vec<InputFile>,
 }
 
-/// Files of a unit have changed, and its outputs are made again from what they are now.
+/// A unit whose files have changed, and whose outputs are created again from the current files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amended {
     pub unit: String,
@@ -39,14 +39,14 @@ pub struct Amended {
     pub after: u64,
 }
 
-/// Which version of a file was planned or found.
+/// The version of a planned or existing file.
 pub(crate) type Version = (u64, i64);
 
 pub(crate) fn version(file: &InputFile) -> Version {
     (file.size, file.modified_ns)
 }
 
-/// A unit as all segments together say it.
+/// A unit as defined by all segments together.
 #[derive(Debug)]
 struct Planned<'a> {
     unit: &'a str,
@@ -61,13 +61,13 @@ impl Planned<'_> {
         self.record.is_some() && !self.is_open
     }
 
-    /// A file that was away when its split was committed has not been read.
+    /// A file that was missing when its split was committed has not been read.
     fn was_away(&self, path: &str) -> bool {
         self.record.is_some_and(|record| record.missing.iter().any(|missing| missing == path))
     }
 }
 
-/// All units in the order in which they were planned. A version of a file that came back has the unit that it had; the last segment counts.
+/// All units in planning order. A version of a file that reappears has its old unit; the last segment counts.
 fn planned<'a>(segments: &'a [Segment], records: &'a BTreeMap<String, UnitRecord>) -> Vec<Planned<'a>> {
     let amended: HashMap<&str, &Amended> =
         segments.iter().flat_map(|segment| &segment.amended).map(|amended| (amended.unit.as_str(), amended)).collect();
@@ -83,34 +83,34 @@ fn planned<'a>(segments: &'a [Segment], records: &'a BTreeMap<String, UnitRecord
         .collect()
 }
 
-/// What a journal knows and what exists, held against one another.
+/// The journal compared with the existing files.
 #[derive(Debug)]
 pub(crate) struct Looks<'a> {
     pub(crate) segments: &'a [Segment],
     pub(crate) records: &'a BTreeMap<String, UnitRecord>,
-    /// Files that exist now.
+    /// Existing files.
     pub(crate) found: &'a HashMap<String, Version>,
     pub(crate) knows_ids: bool,
 }
 
-/// How the input differs from the plan.
+/// Differences between the input and the plan.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
-    /// Files that no segment knows as they are now, by their number.
+    /// Files whose current version is in no segment, by index.
     pub(crate) new: Vec<usize>,
-    /// Files of which an earlier version was read by splits that are done, and whose splits cannot be run again as they are.
+    /// Files with an earlier version that was read by splits that are done and cannot be run again.
     pub(crate) changed: Vec<usize>,
-    /// Several splits read blocks of such a file, and no ids tell which rows they have done.
+    /// Several splits read blocks of such a file, and there are no ids to tell which rows are done.
     pub(crate) is_cut: bool,
-    /// Splits that are run again with the files of now.
+    /// Splits that are run again with the current files.
     pub(crate) amended: Vec<Amended>,
 }
 
-/// What becomes of a split that is done and of which a file has changed.
+/// How a split that is done is handled when one of its files has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changed {
     Refused,
-    /// The file is planned anew; ids tell which of its rows are done.
+    /// The file is planned again; ids tell which of its rows are done.
     ReadAgain,
     /// The split is run again, and its outputs are replaced.
     RunAgain,
@@ -128,12 +128,12 @@ impl Looks<'_> {
         let (mut compared, mut amended) = (Compared::default(), BTreeMap::<&str, Amended>::new());
         for (number, file) in found.iter().enumerate() {
             let known = by_path.get(file.path.as_str()).map(Vec::as_slice).unwrap_or_default();
-            // The last segment that names a file knows its version.
+            // The last segment that names a file has its version.
             if known.last().is_some_and(|(_, planned)| version(planned) == version(file)) {
                 continue;
             }
             let is_read = known.iter().any(|(unit, _)| unit.is_done());
-            // Blocks of another version of a file are others.
+            // The blocks of another version of a file are different.
             let is_whole = known.iter().all(|(_, planned)| planned.part.is_none());
             let is_open = known.iter().any(|(unit, _)| unit.is_open);
             if is_whole && (if is_read { policy == Changed::RunAgain } else { is_open }) {
@@ -162,7 +162,7 @@ impl Looks<'_> {
         self.found.get(&file.path) == Some(&version(file))
     }
 
-    /// The splits that are to be run, without files that are gone or have another version now.
+    /// The splits to run, without files that are missing or have another version now.
     pub(crate) fn pending(&self) -> Vec<(Vec<InputFile>, Unit)> {
         let units = planned(self.segments, self.records);
         let named = |unit: &Planned<'_>| unit.files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
@@ -183,7 +183,7 @@ impl Looks<'_> {
                 Some(_) => !unit.was_away(&file.path),
             };
             let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = unit.files.iter().partition(is_own);
-            // What was published of a file that is gone stays.
+            // Published outputs of a missing file are kept.
             if there.is_empty() || !there.iter().all(|file| self.is_there(file)) {
                 continue;
             }
@@ -196,7 +196,7 @@ impl Looks<'_> {
         pending
     }
 
-    /// Segments whose rows were held against ids that were lost with their file: they wait until the splits of those have run again.
+    /// Segments whose rows were compared with ids that were lost with their file: they wait until those splits have run again.
     fn held_segments(&self, units: &[Planned<'_>]) -> HashSet<usize> {
         let is_unknown = |unit: &&Planned<'_>| {
             let lost = unit.record.is_some_and(|record| record.is_reopened && record.ids.is_none());
@@ -218,12 +218,12 @@ impl Looks<'_> {
         unit.files.iter().all(|file| unit.was_away(&file.path) || self.is_there(file))
     }
 
-    /// Whether all files of a unit are what they were when it was planned.
+    /// Whether all files of a unit have their planned version.
     pub(crate) fn is_whole(&self, name: &str) -> bool {
         planned(self.segments, self.records).iter().any(|unit| unit.unit == name && self.is_runnable(unit))
     }
 
-    /// The units that a run may take for done when it looks for ids: those that are, and those that it makes again itself.
+    /// The units that count as done when a run looks up ids: those that are, and those that the run repeats itself.
     pub(crate) fn counted(&self) -> HashSet<&str> {
         let is_counted = |unit: &Planned<'_>| unit.is_done() || (unit.record.is_some() && self.is_runnable(unit));
         planned(self.segments, self.records)
@@ -234,19 +234,19 @@ impl Looks<'_> {
     }
 }
 
-/// Whether a split that has a record is run again.
+/// Whether a split with a record is run again.
 pub(crate) fn open_units(segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> usize {
     planned(segments, records).iter().filter(|unit| unit.is_open).count()
 }
 
-/// Refuses records of units that nobody planned, and plans whose records are gone: then a part of the journal was lost.
+/// Rejects records of unplanned units, and plans with missing records: then a part of the journal was lost.
 pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> Result<()> {
     let planned: HashSet<&str> = segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect();
     if !records.keys().all(|unit| planned.contains(unit.as_str())) {
         return Err(Error::damaged(&path_of(root, segments.len())));
     }
     if segments.iter().flat_map(|segment| &segment.done_before).any(|unit| !records.contains_key(unit)) {
-        return Err(Error::damaged(&super::layout::packs_folder(root)));
+        return Err(Error::damaged(&super::layout::packs_directory(root)));
     }
     Ok(())
 }
@@ -261,14 +261,14 @@ pub(crate) fn save(store: &JournalStore, root: &str, number: usize, segment: &Se
     Twice::beside(path_of(root, number)).record_own(store, std::slice::from_ref(segment))
 }
 
-/// All segments, in order. Each lies in an object of its own, or with all before it in a merged one. With `heals`, a copy that is not whole is made again; only
-/// the holder of the lease may.
+/// All segments, in order. Each has its own object, or is in a merged one with all before it. With `heals`, a damaged copy is restored; only the
+/// holder of the lease may do that.
 pub(crate) fn load(store: &JournalStore, root: &str, heals: bool) -> Result<Vec<Segment>> {
     loop {
         let merged = last_merged(store, root)?;
         let Some(segments) = load_after(store, root, merged, heals)? else { continue };
-        // Another run may have merged more meanwhile, and removed what was to be read.
-        let names = twice::names(store, &plan_folder(root))?;
+        // Another run may have merged more meanwhile, and removed the objects to read.
+        let names = twice::names(store, &plan_directory(root))?;
         if last_merged_of(&names) != merged {
             continue;
         }
@@ -280,7 +280,7 @@ pub(crate) fn load(store: &JournalStore, root: &str, heals: bool) -> Result<Vec<
     }
 }
 
-/// `None` when the merged object is gone.
+/// `None` if the merged object is missing.
 fn load_after(store: &JournalStore, root: &str, merged: usize, heals: bool) -> Result<Option<Vec<Segment>>> {
     let read = |path: &str| -> Result<Option<Vec<Segment>>> {
         let object = Twice::beside(path.to_owned());
@@ -307,11 +307,11 @@ fn load_after(store: &JournalStore, root: &str, merged: usize, heals: bool) -> R
     }
 }
 
-/// Puts all segments into one object, then removes the objects that it stands for: their number does not grow with the number of runs. A run that dies in
-/// between leaves objects that the next run removes; a run that was overtaken merges what is still true.
+/// Merges all segments into one object, then removes the replaced objects, so that their number does not grow with the number of runs. A run that
+/// dies in between leaves objects that the next run removes; a run that was overtaken merges data that is still valid.
 pub(crate) fn merge(store: &JournalStore, root: &str, segments: &[Segment]) -> Result<()> {
-    let folder = plan_folder(root);
-    let names = twice::names(store, &folder)?;
+    let directory = plan_directory(root);
+    let names = twice::names(store, &directory)?;
     if names.len() < 2 {
         return Ok(());
     }
@@ -319,10 +319,10 @@ pub(crate) fn merge(store: &JournalStore, root: &str, segments: &[Segment]) -> R
     if last_merged_of(&names) < count {
         let object = Twice::beside(merged_path(root, count));
         for path in [&object.copy, &object.path] {
-            // An overtaken run may have made the same object.
+            // An overtaken run may have created the same object.
             match store.record(path, segments)? {
                 Created::Made(_) | Created::Taken => {}
-                Created::NoFolder | Created::Collected => return Err(Error::Fenced { path: folder }),
+                Created::NoDirectory | Created::Collected => return Err(Error::Fenced { path: directory }),
             }
         }
     }
@@ -330,14 +330,14 @@ pub(crate) fn merge(store: &JournalStore, root: &str, segments: &[Segment]) -> R
         Some(number) => number.parse().is_ok_and(|number: usize| number < count),
         None => name.parse().is_ok_and(|number: usize| number < count),
     };
-    names.iter().filter(|name| is_merged(name)).try_for_each(|name| Twice::beside(format!("{folder}/{name}")).remove(store))
+    names.iter().filter(|name| is_merged(name)).try_for_each(|name| Twice::beside(format!("{directory}/{name}")).remove(store))
 }
 
 fn last_merged(store: &JournalStore, root: &str) -> Result<usize> {
-    Ok(last_merged_of(&twice::names(store, &plan_folder(root))?))
+    Ok(last_merged_of(&twice::names(store, &plan_directory(root))?))
 }
 
-/// How many segments the last merged object holds; 0 without one.
+/// The number of segments in the last merged object; 0 without one.
 fn last_merged_of(names: &[String]) -> usize {
     names.iter().filter_map(|name| name.strip_prefix(MERGED)?.parse().ok()).max().unwrap_or_default()
 }
@@ -345,9 +345,9 @@ fn last_merged_of(names: &[String]) -> usize {
 const MERGED: &str = "until-";
 
 fn merged_path(root: &str, count: usize) -> String {
-    format!("{}/{MERGED}{count:06}", plan_folder(root))
+    format!("{}/{MERGED}{count:06}", plan_directory(root))
 }
 
 fn path_of(root: &str, number: usize) -> String {
-    format!("{}/{number:06}", plan_folder(root))
+    format!("{}/{number:06}", plan_directory(root))
 }

@@ -1,6 +1,7 @@
-//! What is written down, and how damage to it shows.
+//! The stored form of records, which shows damage.
 //!
-//! Every object of the journal is lines of JSON, each followed by the xxHash of its bytes: so a person can read it, and a cut or changed line is known.
+//! Every object of the journal consists of lines of JSON, each followed by the xxHash of its bytes: it is readable, and a truncated or changed line
+//! is detected.
 
 use super::places::{Places, retired_ids};
 use serde::de::DeserializeOwned;
@@ -10,46 +11,46 @@ use shardmill_plan::{InputFile, Replaced, Split};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A file that a split made. Names are those in the output directory, or, of ids, in the directory of ids.
+/// A file created by a split. Names are relative to the output directory, or, for ids, to the directory of ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputRecord {
     /// The hidden name that it has until the record exists.
     pub sealed: String,
-    /// The name that it gets then.
+    /// Its final name.
     pub name: String,
     pub bytes: u64,
     pub rows: u64,
-    /// xxHash3 of its content, in hexadecimal digits; empty when nobody computed it.
+    /// xxHash3 of its content, in hexadecimal digits; empty if it was not computed.
     pub xxh3: String,
 }
 
 /// One committed split: the only proof that its rows are done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitRecord {
     pub unit: String,
     pub attempt: String,
     pub epoch: u64,
-    /// Counts the records of a unit: each later one replaces those before it, with their outputs.
+    /// Counts the records of a unit: each record replaces the earlier ones, with their outputs.
     pub generation: u64,
-    /// Files of the split that were not there: should they come back, they are new.
+    /// Files of the split that were missing: if they reappear, they are new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     pub outputs: Vec<OutputRecord>,
-    /// The ids of all rows that were processed, also of those that no output holds.
+    /// The ids of all processed rows, including those that are in no output.
     pub ids: Option<OutputRecord>,
     pub rows_in: u64,
-    /// Not processed, because their ids were done before.
+    /// Skipped, because their ids were already done.
     pub rows_done: u64,
     pub rows_out: u64,
-    /// Samples and files that were left out and reported. Such a split stays open, although its good rows are published.
+    /// Samples and files that were skipped and reported. Such a split stays open, although its good rows are published.
     pub quarantined: u64,
-    /// What an open split has read: whether its files are others now.
+    /// The files read by an open split, to detect whether they have changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<InputFile>,
-    /// Files of it were lost, so it is run again.
+    /// Some of its files were lost, so it is run again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reopened: bool,
-    /// Names that files of earlier records had. They are removed, and no file gets such a name again: so whoever removes one late does no harm.
+    /// Names of files of earlier records. They are removed and never used again, so removing one late does no harm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<String>,
 }
@@ -61,33 +62,18 @@ impl UnitRecord {
         self.is_reopened || self.quarantined > 0
     }
 
-    /// Everything that gets its name when the record exists, with its hidden path and its path.
+    /// All files that get their name once the record exists, with hidden path and final path.
     pub fn files<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = (&'a OutputRecord, String, String)> {
         let outputs = self.outputs.iter().map(|file| (file, places.output(&file.sealed), places.output(&file.name)));
         outputs.chain(self.ids.iter().map(|file| (file, places.ids(&file.sealed), places.ids(&file.name))))
     }
 
-    /// Stands for a record that is gone: the unit is run again.
+    /// Replaces a lost record: the unit is run again.
     pub(crate) fn lost(unit: &str, epoch: u64) -> Self {
-        Self {
-            unit: unit.to_owned(),
-            attempt: String::new(),
-            epoch,
-            generation: 0,
-            missing: Vec::new(),
-            outputs: Vec::new(),
-            ids: None,
-            rows_in: 0,
-            rows_done: 0,
-            rows_out: 0,
-            quarantined: 0,
-            read: Vec::new(),
-            is_reopened: true,
-            retired: Vec::new(),
-        }
+        Self { unit: unit.to_owned(), epoch, is_reopened: true, ..Self::default() }
     }
 
-    /// What a later record of the unit has to know.
+    /// Information for a later record of the unit.
     pub(crate) fn replaced_by(&self, files: &[InputFile]) -> Replaced {
         let names = self.outputs.iter().map(|file| file.name.clone());
         Replaced {
@@ -101,7 +87,7 @@ impl UnitRecord {
     }
 }
 
-/// The records of several terms: of each unit, the last.
+/// Merges the records of several terms: the last one of each unit counts.
 pub(crate) fn add_records(to: &mut BTreeMap<String, UnitRecord>, records: impl IntoIterator<Item = UnitRecord>) {
     for record in records {
         if to.get(&record.unit).is_none_or(|known| known.generation <= record.generation) {
@@ -110,11 +96,11 @@ pub(crate) fn add_records(to: &mut BTreeMap<String, UnitRecord>, records: impl I
     }
 }
 
-/// The name of a unit: it follows from what the split reads.
+/// The name of a unit, which follows from what the split reads.
 pub(crate) fn unit_of(split: &Split) -> String {
     let mut digest = Sha256::new();
     for file in &split.files {
-        // Lengths keep names apart that are prefixes of one another.
+        // Lengths distinguish names that are prefixes of one another.
         let text = serde_json::to_string(file).unwrap_or_else(|_| file.path.clone());
         digest.update((text.len() as u64).to_le_bytes());
         digest.update(text);
@@ -131,14 +117,19 @@ pub(crate) fn to_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> ser
         text.extend_from_slice(&line);
         text.extend_from_slice(hash.as_bytes());
     }
-    // A file that was cut between two values is told by its missing end.
+    // A file truncated between two values is detected by its missing end.
     text.extend_from_slice(END);
     Ok(text)
 }
 
 const END: &[u8] = b"end\n";
 
-/// The values of an object, or `None` when it is damaged.
+/// Whether an object has its end. Stores give no other way to notice an answer that was cut short.
+pub(crate) fn has_end(text: &[u8]) -> bool {
+    text.ends_with(END)
+}
+
+/// The values of an object, or `None` if it is damaged.
 pub(crate) fn from_lines<T: DeserializeOwned>(text: &[u8]) -> Option<Vec<T>> {
     let mut lines = text.strip_suffix(END)?.split(|byte| *byte == b'\n');
     let mut values = Vec::new();
@@ -155,7 +146,7 @@ pub(crate) fn from_lines<T: DeserializeOwned>(text: &[u8]) -> Option<Vec<T>> {
     }
 }
 
-/// The only value of an object, or `None` when it is damaged.
+/// The only value of an object, or `None` if it is damaged.
 pub(crate) fn from_line<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
     let mut values = from_lines(text)?;
     let value = values.pop()?;

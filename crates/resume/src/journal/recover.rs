@@ -1,13 +1,16 @@
-//! What a run does before it works: collects the records of earlier runs, gives committed files their names, removes what nobody can commit any more.
+//! Prepares a run: collects the records of earlier runs, completes the names of committed files, and removes files that can no longer be committed.
 //!
-//! The records of a term lie in a folder of its own. A later run packs them and removes the folder, and nobody makes it again. So the removal is the
-//! fence: whatever was recorded before it counts, and nothing can be recorded after it, however long somebody slept. Only what was packed is removed from
-//! the folder, and a folder goes only when it is empty; so this holds also when two runs, one of them overtaken, clean up at the same time. Files of a term
-//! whose folder is gone, and which still have a hidden name, can never be committed: those are removed, and nothing visible ever is.
+//! The records of each term have a separate directory. A later run packs them and removes the directory, which is never created again. So the removal
+//! is the fence: records created before it count, and nothing can be recorded after it, no matter how long a process was suspended. Only packed
+//! records are removed from the directory, and only an empty directory is removed; so this also holds if two runs, one of them overtaken, clean up at
+//! the same time. Files of a term without a directory that still have a hidden name can never be committed: those are removed, and nothing visible
+//! ever is.
 
-use super::attempt::{publish, sync_places};
+use super::commit::{publish, sync_places};
 use super::journal_store::JournalStore;
-use super::layout::{damaged_folder, ids_folder, lease_folder, packs_folder, plan_folder, term_of, term_of_folder, units_folder};
+use super::layout::{
+    damaged_directory, ids_directory, lease_directory, packs_directory, plan_directory, term_of, term_of_directory, units_directory,
+};
 use super::lease::{self, Lease};
 use super::places::Places;
 use super::record::{UnitRecord, add_records, from_line};
@@ -15,10 +18,10 @@ use super::twice::{self, Twice};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
-/// More packs than this are put together into one, so their number does not grow with the number of runs. Reading them all is as much work.
+/// More packs than this are merged into one, so that their number does not grow with the number of runs. Reading them all is as much work.
 const MAX_PACKS: usize = 1;
 
-/// All committed units, and what was strange about their records.
+/// All committed units, and irregularities of their records.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) records: BTreeMap<String, UnitRecord>,
@@ -32,23 +35,23 @@ pub(crate) fn read_all(store: &JournalStore, root: &str) -> Result<Recovered> {
         add_records(&mut recovered.records, pack.records);
     }
     for term in terms(store, root)? {
-        let found = read_units(store, &units_folder(root, &term))?;
+        let found = read_units(store, &units_directory(root, &term))?;
         add_records(&mut recovered.records, found.records);
         recovered.warnings.extend(found.warnings);
     }
     Ok(recovered)
 }
 
-/// Ends all terms but that of the lease. With `is_lenient`, files that a record names and that were lost stop nothing.
+/// Ends all terms except that of the lease. With `is_lenient`, lost files of a record are tolerated.
 pub(crate) fn recover(store: &JournalStore, places: &Places, lease: &Lease, is_lenient: bool) -> Result<Recovered> {
     let root = &places.root;
     let mut recovered = Recovered::default();
-    for folder in [ids_folder(root), packs_folder(root), plan_folder(root)] {
-        store.make_folder(&folder)?;
-        // A run that died may have given names without syncing them; from here on they are relied upon.
-        store.sync_folder(&folder)?;
+    for directory in [ids_directory(root), packs_directory(root), plan_directory(root)] {
+        store.make_directory(&directory)?;
+        // A run that died may have renamed files without syncing the names; from here on they must be durable.
+        store.sync_directory(&directory)?;
     }
-    lease::check(store, &lease_folder(root), lease.epoch())?;
+    lease::check(store, &lease_directory(root), lease.epoch())?;
     for term in terms(store, root)?.into_iter().filter(|term| term != lease.term()) {
         recovered.warnings.extend(close(store, places, &term, lease.epoch(), is_lenient)?);
     }
@@ -57,7 +60,7 @@ pub(crate) fn recover(store: &JournalStore, places: &Places, lease: &Lease, is_l
         pack.object.replace(store, &pack.records)?;
     }
     if packs.len() > MAX_PACKS {
-        // The number of files stays bounded, however often a job is resumed.
+        // Bounds the number of files, no matter how often a job is resumed.
         pack_all(store, root, lease, &packs)?;
     }
     for pack in packs {
@@ -66,7 +69,7 @@ pub(crate) fn recover(store: &JournalStore, places: &Places, lease: &Lease, is_l
     Ok(recovered)
 }
 
-/// What is committed is there, or nothing more is done: outputs are the truth.
+/// Checks that committed outputs exist; otherwise the run stops.
 pub(crate) fn check_outputs(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
     for record in records.values() {
         for (file, _sealed, path) in record.files(places) {
@@ -78,7 +81,7 @@ pub(crate) fn check_outputs(store: &JournalStore, places: &Places, records: &BTr
     Ok(())
 }
 
-/// Recorded ids without their record: the record was lost, and its rows would be done a second time.
+/// Checks for recorded ids without a record: the record was lost, and its rows would be done a second time.
 pub(crate) fn check_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
     match orphaned_ids(store, places, records)?.first() {
         Some((_unit, name)) => Err(Error::damaged(&places.ids(name))),
@@ -86,33 +89,33 @@ pub(crate) fn check_ids(store: &JournalStore, places: &Places, records: &BTreeMa
     }
 }
 
-/// Units without a record of which there are ids, with the names of those.
+/// Units without a record that have ids, with the names of the id files.
 pub(crate) fn orphaned_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<Vec<(String, String)>> {
-    let damaged = store.list(&damaged_folder(&places.root))?;
-    let names = store.list(&ids_folder(&places.root))?.into_iter().filter(|name| !name.starts_with('.'));
+    let damaged = store.list(&damaged_directory(&places.root))?;
+    let names = store.list(&ids_directory(&places.root))?.into_iter().filter(|name| !name.starts_with('.'));
     let units = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), name)));
     Ok(units.filter(|(unit, _)| !records.contains_key(unit) && !damaged.contains(unit)).collect())
 }
 
-/// Packs the records of a term and removes its folder; returns what was strange.
+/// Packs the records of a term and removes its directory; returns irregularities.
 fn close(store: &JournalStore, places: &Places, term: &str, epoch: u64, is_lenient: bool) -> Result<Vec<String>> {
     let root = &places.root;
-    let folder = units_folder(root, term);
+    let directory = units_directory(root, term);
     let mut warnings = Vec::new();
     for round in 0.. {
-        let found = read_units(store, &folder)?;
+        let found = read_units(store, &directory)?;
         warnings.extend(found.warnings);
-        // The writer of a record may have died before it synced the name: a record that is lost must not leave names that it gave.
-        if !found.records.is_empty() && !store.sync_folder_if_there(&folder)? {
+        // The writer of a record may have died before it synced the name: a lost record must not leave renamed files behind.
+        if !found.records.is_empty() && !store.sync_directory_if_there(&directory)? {
             continue;
         }
-        // The pack says no more that a file may still have its hidden name: so the names come first, and durably.
+        // The pack no longer tells that a file may still have its hidden name, so the names must be durable first.
         for record in &found.records {
             match publish(store, places, record) {
                 Err(Error::OutputChanged { .. }) if is_lenient => {}
-                // Whoever has taken over published the record, and may have replaced it since.
+                // A run that took over has published the record, and may have replaced it since.
                 Err(error @ Error::OutputChanged { .. }) => {
-                    lease::check(store, &lease_folder(root), epoch)?;
+                    lease::check(store, &lease_directory(root), epoch)?;
                     return Err(error);
                 }
                 published => published?,
@@ -125,40 +128,40 @@ fn close(store: &JournalStore, places: &Places, term: &str, epoch: u64, is_lenie
             save_pack(store, root, &format!("{epoch:020}-{term}-{round}"), &found.records)?;
         }
         for name in &found.damaged {
-            // The split can only be done again in its place while its files are what they were.
-            store.make_folder(&damaged_folder(root))?;
-            let _removed_by_another_run = store.rename(&format!("{folder}/{name}"), &format!("{}/{name}", damaged_folder(root)))?;
+            // The split can only be done again in place while its files are unchanged.
+            store.make_directory(&damaged_directory(root))?;
+            let _removed_by_another_run = store.rename(&format!("{directory}/{name}"), &format!("{}/{name}", damaged_directory(root)))?;
         }
         if !found.damaged.is_empty() {
-            store.sync_folder(&damaged_folder(root))?;
+            store.sync_directory(&damaged_directory(root))?;
         }
         for name in found.names {
-            store.remove(&format!("{folder}/{name}"))?;
+            store.remove(&format!("{directory}/{name}"))?;
         }
-        // Somebody who began to record before may be done only now: then there is another round.
-        if store.remove_empty_folder(&folder)? {
+        // A process that started to record before may finish only now: then another round is needed.
+        if store.remove_empty_directory(&directory)? {
             break;
         }
     }
-    store.sync_folder(root)?;
+    store.sync_directory(root)?;
     Ok(warnings)
 }
 
-/// What lies in a folder for records.
+/// The content of a directory for records.
 #[derive(Default)]
 struct Found {
-    /// Everything that was looked at.
+    /// Names of all objects that were read.
     names: Vec<String>,
     records: Vec<UnitRecord>,
     damaged: Vec<String>,
     warnings: Vec<String>,
 }
 
-fn read_units(store: &JournalStore, folder: &str) -> Result<Found> {
-    let names = store.list(folder)?;
+fn read_units(store: &JournalStore, directory: &str) -> Result<Found> {
+    let names = store.list(directory)?;
     let mut found = Found { names: names.clone(), ..Found::default() };
     for name in names.iter().filter(|name| !JournalStore::is_leftover(name)) {
-        let path = format!("{folder}/{name}");
+        let path = format!("{directory}/{name}");
         let Some(content) = store.read(&path)? else { continue };
         match from_line::<UnitRecord>(&content) {
             Some(record) if record.unit == *name => found.records.push(record),
@@ -171,7 +174,7 @@ fn read_units(store: &JournalStore, folder: &str) -> Result<Found> {
     Ok(found)
 }
 
-/// One object of records.
+/// An object with several records.
 pub(crate) struct Pack {
     object: Twice,
     records: Vec<UnitRecord>,
@@ -179,12 +182,12 @@ pub(crate) struct Pack {
 }
 
 fn read_packs(store: &JournalStore, root: &str) -> Result<Vec<Pack>> {
-    let folder = packs_folder(root);
+    let directory = packs_directory(root);
     'again: loop {
         let mut packs = Vec::new();
-        for name in twice::names(store, &folder)? {
-            let object = Twice::beside(format!("{folder}/{name}"));
-            // Who packs anew removes old packs, after the new one is there.
+        for name in twice::names(store, &directory)? {
+            let object = Twice::beside(format!("{directory}/{name}"));
+            // A process that merges packs removes old ones after the new one exists.
             let Some(read) = object.read(store)? else { continue 'again };
             packs.push(Pack { object, records: read.values, is_whole: read.is_whole });
         }
@@ -192,15 +195,15 @@ fn read_packs(store: &JournalStore, root: &str) -> Result<Vec<Pack>> {
     }
 }
 
-/// The names of packs of which no copy can be read.
+/// The names of packs without a readable copy.
 pub(crate) fn lost_packs(store: &JournalStore, root: &str) -> Result<Vec<Twice>> {
-    let folder = packs_folder(root);
-    let objects = twice::names(store, &folder)?.into_iter().map(|name| Twice::beside(format!("{folder}/{name}")));
+    let directory = packs_directory(root);
+    let objects = twice::names(store, &directory)?.into_iter().map(|name| Twice::beside(format!("{directory}/{name}")));
     Ok(objects.filter(|object| matches!(object.read::<UnitRecord>(store), Err(Error::Damaged { .. }))).collect())
 }
 
 pub(crate) fn save_pack(store: &JournalStore, root: &str, name: &str, records: &[UnitRecord]) -> Result<()> {
-    Twice::beside(format!("{}/{name}", packs_folder(root))).record_own(store, records)
+    Twice::beside(format!("{}/{name}", packs_directory(root))).record_own(store, records)
 }
 
 fn pack_all(store: &JournalStore, root: &str, lease: &Lease, packs: &[Pack]) -> Result<()> {
@@ -211,31 +214,31 @@ fn pack_all(store: &JournalStore, root: &str, lease: &Lease, packs: &[Pack]) -> 
     packs.iter().try_for_each(|pack| pack.object.remove(store))
 }
 
-/// Puts all records into one object; the caller holds the lease and nobody commits.
+/// Merges all records into one object; the caller holds the lease and no worker commits.
 pub(crate) fn compact(store: &JournalStore, root: &str, lease: &Lease) -> Result<()> {
     let packs = read_packs(store, root)?;
     if packs.len() > 1 { pack_all(store, root, lease, &packs) } else { Ok(()) }
 }
 
 fn terms(store: &JournalStore, root: &str) -> Result<Vec<String>> {
-    Ok(store.list(root)?.iter().filter_map(|name| term_of_folder(name).map(str::to_owned)).collect())
+    Ok(store.list(root)?.iter().filter_map(|name| term_of_directory(name).map(str::to_owned)).collect())
 }
 
-/// Removes the files that nobody can commit any more, and what was left by those who died while they wrote to the journal.
+/// Removes files that can no longer be committed, and leftovers of processes that died while they wrote to the journal.
 pub(crate) fn collect_garbage(store: &JournalStore, places: &Places, job: &str) -> Result<()> {
     let root = &places.root;
-    for folder in [&places.output, &ids_folder(root)] {
-        for name in store.list(folder)? {
+    for directory in [&places.output, &ids_directory(root)] {
+        for name in store.list(directory)? {
             if let Some(term) = term_of(job, &name)
-                && !store.exists(&units_folder(root, term))?
+                && !store.exists(&units_directory(root, term))?
             {
-                store.remove(&format!("{folder}/{name}"))?;
+                store.remove(&format!("{directory}/{name}"))?;
             }
         }
     }
-    for folder in [places.state(), root, &packs_folder(root), &plan_folder(root), &lease_folder(root)] {
-        for name in store.list(folder)?.into_iter().filter(|name| JournalStore::is_leftover(name) || twice::is_unfinished(name)) {
-            store.remove(&format!("{folder}/{name}"))?;
+    for directory in [places.state(), root, &packs_directory(root), &plan_directory(root), &lease_directory(root)] {
+        for name in store.list(directory)?.into_iter().filter(|name| JournalStore::is_leftover(name) || twice::is_unfinished(name)) {
+            store.remove(&format!("{directory}/{name}"))?;
         }
     }
     Ok(())

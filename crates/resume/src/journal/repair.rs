@@ -1,10 +1,10 @@
-//! What is lost of a checkpoint and of its outputs is found, and the splits that it came from are opened again.
+//! Finds missing or damaged parts of a checkpoint and of its outputs, and reopens the splits that produced them.
 //!
-//! A split is opened by a record that replaces its last one: the next run does it again and replaces what is left of its outputs. The invariant: when a
-//! repair is over, no record names a file that is not whole, and no unit counts as done whose rows are nowhere.
+//! A split is reopened by a record that replaces its last one: the next run does it again and replaces its remaining outputs. The invariant: after a
+//! repair, no record names a file that is damaged, and no unit counts as done whose rows are missing.
 
 use super::journal_store::JournalStore;
-use super::layout::{damaged_folder, ids_folder};
+use super::layout::{damaged_directory, ids_directory};
 use super::lease::Lease;
 use super::places::Places;
 use super::plan::Segment;
@@ -19,15 +19,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is to be repaired.
+/// What to repair.
 pub struct Repair<'a> {
-    /// The folder of the checkpoint; absolute.
+    /// The directory of the checkpoint; absolute.
     pub path: &'a str,
-    /// The folder of the outputs, when it is not where the checkpoint says.
+    /// The directory of the outputs, if it differs from the one in the checkpoint.
     pub output: Option<String>,
-    /// Only outputs of these names are looked at; all, when there is none.
+    /// Restricts the check to outputs with these names; all if empty.
     pub names: BTreeSet<String>,
-    /// Whether an input is there as it was planned.
+    /// Whether an input exists in its planned version.
     pub is_there: &'a dyn Fn(&InputFile) -> bool,
 }
 
@@ -37,23 +37,23 @@ impl fmt::Debug for Repair<'_> {
     }
 }
 
-/// What was found and done.
+/// The problems found and the splits reopened.
 #[derive(Debug, Default)]
 pub struct Repaired {
     pub problems: Vec<Problem>,
     /// Splits that the next run does again.
     pub reopened: Vec<String>,
-    /// Splits that were opened although an input of them is gone or changed: their results come from other files, or not again.
+    /// Splits that were reopened although an input is missing or has changed: their results come from other files, or are lost.
     pub without_input: Vec<String>,
 }
 
-/// Where files that cannot be made again are put aside.
+/// Directory for files that cannot be rebuilt.
 const LOST: &str = "lost";
 
-/// Finds damage, and opens the splits that it concerns.
+/// Finds damage, and reopens the affected splits.
 ///
 /// # Errors
-/// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::Beyond`] when the checkpoint cannot be made whole.
+/// [`Error::NoJob`], [`Error::LeaseHeld`]; [`Error::Beyond`] when the checkpoint cannot be repaired.
 pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     let store = JournalStore::new(disk);
     let mut job = job::here(&store, repair.path)?;
@@ -63,8 +63,8 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     let places = job.places(repair.path);
     let root = &places.root;
     let lease = Lease::take(&store, root, LEASE_AGE)?;
-    // Outputs are opened again also when their directory went with them.
-    store.make_folder(&places.output)?;
+    // Reopened splits write outputs even if their directory was removed too.
+    store.make_directory(&places.output)?;
     let mut repaired = Repaired::default();
     let mut note = |path: String, problem: &str| repaired.problems.push(Problem { path, unit: String::new(), problem: problem.to_owned() });
     for pack in recover::lost_packs(&store, root)? {
@@ -83,7 +83,7 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     let planned: HashMap<&str, &[InputFile]> =
         segments.iter().flat_map(|segment| &segment.splits).map(|split| (split.unit.as_str(), split.files.as_slice())).collect();
     if records.keys().any(|unit| !planned.contains_key(unit.as_str())) {
-        return Err(Error::Beyond { path: super::layout::plan_folder(root) });
+        return Err(Error::Beyond { path: super::layout::plan_directory(root) });
     }
     let mut opener =
         Opener { store: &store, places: &places, repair, segments: &segments, planned, opened: BTreeMap::new(), repaired, broken: Vec::new() };
@@ -98,12 +98,12 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
         let opened: Vec<UnitRecord> = opened.into_values().map(|record| UnitRecord { epoch: lease.epoch(), ..record }).collect();
         save_pack(&store, root, &format!("{:020}-{}-repair", lease.epoch(), lease.term()), &opened)?;
     }
-    // Only now does no record name them.
+    // Only now are they not named by any record.
     for Broken { path, is_kept } in broken {
         put_away(&store, root, &path, is_kept)?;
     }
-    store.sync_folder(&places.output).or_else(|error| if store.exists(&places.output)? { Err(error) } else { Ok(()) })?;
-    store.sync_folder(&ids_folder(root))?;
+    store.sync_directory(&places.output).or_else(|error| if store.exists(&places.output)? { Err(error) } else { Ok(()) })?;
+    store.sync_directory(&ids_directory(root))?;
     Ok(repaired)
 }
 
@@ -116,10 +116,10 @@ fn beyond(error: Error) -> Error {
     }
 }
 
-/// A file that no record names any more.
+/// A file that is no longer named by a record.
 struct Broken {
     path: String,
-    /// It cannot be made again.
+    /// It cannot be rebuilt.
     is_kept: bool,
 }
 
@@ -127,11 +127,11 @@ fn put_away(store: &JournalStore, root: &str, path: &str, is_kept: bool) -> Resu
     if !is_kept {
         return store.remove(path);
     }
-    let folder = format!("{root}/{LOST}");
-    store.make_folder(&folder)?;
+    let directory = format!("{root}/{LOST}");
+    store.make_directory(&directory)?;
     let (place, name) = path.rsplit_once('/').unwrap_or((".", path));
-    // Outputs may lie on another file system than the checkpoint.
-    if store.rename(path, &format!("{folder}/{name}")).is_err() {
+    // Outputs may be on another file system than the checkpoint.
+    if store.rename(path, &format!("{directory}/{name}")).is_err() {
         store.rename(path, &format!("{place}/.{name}.{LOST}"))?;
     }
     Ok(())
@@ -157,7 +157,7 @@ impl Opener<'_> {
         files.iter().all(|file| (self.repair.is_there)(file))
     }
 
-    /// Opens a unit of which a file is not whole.
+    /// Reopens a unit with a damaged file.
     fn check(&mut self, record: &UnitRecord) -> Result<()> {
         let is_asked = |name: &str| self.repair.names.is_empty() || self.repair.names.contains(name);
         if !record.files(self.places).any(|(file, ..)| is_asked(&file.name)) {
@@ -173,7 +173,7 @@ impl Opener<'_> {
         let mut outputs: Vec<OutputRecord> = record.outputs.iter().filter(is_whole).cloned().collect();
         let mut ids = record.ids.as_ref().filter(is_whole).cloned();
         if !has_input && record.ids.is_some() {
-            // The rows come from other files, where they are in the input at all: they must not count as done, nor be there twice.
+            // The rows come from other files, if they are still in the input: they must neither count as done nor be duplicated.
             let left = outputs.iter().map(|file| self.places.output(&file.name));
             let left: Vec<Broken> =
                 left.chain(ids.iter().map(|file| self.places.ids(&file.name))).map(|path| Broken { path, is_kept: true }).collect();
@@ -198,27 +198,27 @@ impl Opener<'_> {
         self.opened.insert(record.unit.clone(), record);
     }
 
-    /// Units whose records are gone, as their ids, the plan or what is left of a record tell.
+    /// Finds units with missing records by their ids, the plan or remains of a record.
     fn open_lost(&mut self, records: &BTreeMap<String, UnitRecord>, epoch: u64) -> Result<()> {
         let root = &self.places.root;
         let mut lost: BTreeMap<String, Option<String>> = BTreeMap::new();
-        let damaged = self.store.list(&damaged_folder(root))?;
+        let damaged = self.store.list(&damaged_directory(root))?;
         let planned = self.segments.iter().flat_map(|segment| &segment.done_before).chain(&damaged);
         lost.extend(planned.filter(|unit| !records.contains_key(*unit)).map(|unit| (unit.clone(), None)));
-        let names = self.store.list(&ids_folder(root))?.into_iter().filter(|name| !name.starts_with('.'));
+        let names = self.store.list(&ids_directory(root))?.into_iter().filter(|name| !name.starts_with('.'));
         let ids = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), Some(name))));
         lost.extend(ids.filter(|(unit, _)| !records.contains_key(unit)));
         for (unit, ids) in lost {
             if !self.planned.contains_key(unit.as_str()) {
-                return Err(Error::Beyond { path: super::layout::plan_folder(root) });
+                return Err(Error::Beyond { path: super::layout::plan_directory(root) });
             }
             let has_input = self.has_input(&unit, &[]);
             let path = ids.as_ref().map_or_else(|| unit.clone(), |name| self.places.ids(name));
-            self.repaired.problems.push(Problem { path: path.clone(), unit: unit.clone(), problem: "the record of its split is gone".to_owned() });
+            self.repaired.problems.push(Problem { path: path.clone(), unit: unit.clone(), problem: "the record of its split is missing".to_owned() });
             let mut record = UnitRecord::lost(&unit, epoch);
             match ids {
                 Some(name) if !has_input => {
-                    // Ids get their name after the outputs: what they name is published.
+                    // Ids get their name after the outputs, so outputs with ids are published.
                     let bytes = self.store.size(&path)?.unwrap_or_default();
                     let (sealed, xxh3) = (name.clone(), self.store.hash(&path)?);
                     record.ids = Some(OutputRecord { sealed, name, bytes, rows: 0, xxh3 });
@@ -229,12 +229,12 @@ impl Opener<'_> {
             }
             let is_kept = !record.is_reopened;
             self.open(record, has_input || is_kept);
-            self.store.remove(&format!("{}/{unit}", damaged_folder(root)))?;
+            self.store.remove(&format!("{}/{unit}", damaged_directory(root)))?;
         }
         Ok(())
     }
 
-    /// Rows that were skipped because a split had done them, and which that split will not do again.
+    /// Reopens splits with rows that were skipped because another split had done them, but that split will not do them again.
     fn open_false_skips(&mut self, records: &BTreeMap<String, UnitRecord>) {
         let mut gone: HashSet<String> = self.repaired.without_input.iter().cloned().collect();
         for segment in self.segments {

@@ -1,4 +1,4 @@
-//! A journal as it is, for a person to look at: nothing is taken, changed or removed.
+//! A read-only view of a journal: nothing is locked, changed or removed.
 
 use super::journal_store::JournalStore;
 use super::plan::{self, Segment};
@@ -9,24 +9,24 @@ use shardmill_storage::Disk;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a checkpoint holds.
+/// The content of a checkpoint.
 #[derive(Debug)]
 pub struct Snapshot {
     pub job: String,
-    /// The parts of the job, its paths among them.
+    /// The parts of the job, including its paths.
     pub fingerprint: Fingerprint,
-    /// What the job opens its journal with.
+    /// The options with which the job opens its journal.
     pub options: JournalOptions,
     pub places: Places,
     pub segments: Vec<Segment>,
     pub records: BTreeMap<String, UnitRecord>,
-    /// Who works on the job now.
+    /// The process that currently runs the job.
     pub holder: Option<Holder>,
     pub warnings: Vec<String>,
     store: JournalStore,
 }
 
-/// A file that is not as its record says.
+/// A file that does not match its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub path: String,
@@ -36,7 +36,7 @@ pub struct Problem {
 
 impl Snapshot {
     /// # Errors
-    /// [`Error::NoJob`] for a folder without a checkpoint; [`Error::Damaged`].
+    /// [`Error::NoJob`] for a directory without a checkpoint; [`Error::Damaged`].
     pub fn read(path: &str, disk: Arc<dyn Disk>) -> Result<Self> {
         let store = JournalStore::new(disk);
         let job = job::here(&store, path)?;
@@ -53,7 +53,7 @@ impl Snapshot {
             lease_age: LEASE_AGE,
         };
         Ok(Self {
-            holder: lease::holder(&store, &layout::lease_folder(&places.root), LEASE_AGE)?,
+            holder: lease::holder(&store, &layout::lease_directory(&places.root), LEASE_AGE)?,
             segments,
             records: recovered.records,
             warnings: recovered.warnings,
@@ -65,22 +65,22 @@ impl Snapshot {
         })
     }
 
-    /// Units that a later run does again: something of their input was left out, or their outputs were lost.
+    /// Units that a later run does again: some of their input was skipped, or their outputs were lost.
     #[must_use]
     pub fn open_units(&self) -> usize {
         plan::open_units(&self.segments, &self.records)
     }
 
-    /// Units that were planned; some may be without work, because their files are gone.
+    /// Planned units; some may have no work, because their files are missing.
     #[must_use]
     pub fn planned(&self) -> usize {
         self.segments.iter().map(|segment| segment.splits.len()).sum()
     }
 
-    /// Holds each file of each record against the disk.
+    /// Compares each file of each record with the disk.
     ///
     /// # Errors
-    /// When a file cannot be looked at.
+    /// When a file cannot be inspected.
     pub fn verify(&self) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for record in self.records.values() {
@@ -90,7 +90,7 @@ impl Snapshot {
     }
 }
 
-/// The files of a record that are not as it says, by name.
+/// The files of a record that do not match it, by name.
 pub(crate) fn problems_of(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<Vec<(String, Problem)>> {
     let mut problems = Vec::new();
     for (file, sealed, path) in record.files(places) {
@@ -104,7 +104,7 @@ pub(crate) fn problems_of(store: &JournalStore, places: &Places, record: &UnitRe
 fn problem_of(store: &JournalStore, file: &OutputRecord, sealed: &str, path: &str) -> Result<Option<String>> {
     let size = match store.size(path)? {
         Some(size) => size,
-        // A record that a run has just made; its file gets its name next.
+        // A run has just created the record, and renames the file next.
         None if store.size(sealed)? == Some(file.bytes) => return Ok(None),
         None => return Ok(Some("it is missing".to_owned())),
     };

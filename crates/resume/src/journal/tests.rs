@@ -1,19 +1,20 @@
-//! A job on a simulated disk: crashed at each step, by power loss too, overtaken at each step; afterwards every row is there once.
+//! A job on a simulated disk: crashed at each step, with and without power loss, and overtaken at each step; afterwards every row exists once.
 
-use super::simulation::{Crash, Nature, SimulatedDisk};
 use super::{Fingerprint, Journal, JournalOptions, LEASE_AGE, Outcome, Snapshot, UnitCounts};
 use crate::{Error, Result};
 use proptest::prelude::*;
 use serde_json::json;
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::{Disk, Sealed};
+use simulation::{Crash, Nature, SimulatedDisk};
 use std::sync::Arc;
 
 mod replacement;
+mod simulation;
 
 const OUT: &str = "/out";
 const CHECKPOINT: &str = "/checkpoint";
-/// Small, yet with splits of several files and of several outputs.
+/// Few files, but with splits of several files and of several outputs.
 const FILES: usize = 5;
 
 fn natures() -> [Nature; 4] {
@@ -43,7 +44,7 @@ fn run(disk: &SimulatedDisk, files: usize, deletes: bool) -> Result<usize> {
     run_over(disk, &inputs(files), deletes)
 }
 
-/// Of a version that is odd, a file is corrupt: half of its row can be read.
+/// In an odd version, a file is corrupt: half of its row can be read.
 fn run_over(disk: &SimulatedDisk, files: &[InputFile], deletes: bool) -> Result<usize> {
     let failed = |source| Error::Journal { path: OUT.to_owned(), source };
     let mut journal = Journal::open(&options(), Arc::new(disk.clone()))?;
@@ -52,7 +53,7 @@ fn run_over(disk: &SimulatedDisk, files: &[InputFile], deletes: bool) -> Result<
     journal.extend(&splits)?;
     let committer = super::Committer::new(journal.commit_target(), Arc::new(disk.clone()));
     let pending = journal.pending();
-    disk.make_folder(OUT).map_err(failed)?;
+    disk.make_directory(OUT).map_err(failed)?;
     let mut committed = 0;
     for pending in &pending {
         let mut attempt = committer.attempt(pending.unit.as_ref().unwrap(), &pending.files);
@@ -74,7 +75,7 @@ fn run_over(disk: &SimulatedDisk, files: &[InputFile], deletes: bool) -> Result<
             attempt.add_output(Sealed { path: hidden, target, bytes: content.len() as u64 }, 1, hash_of(content.as_bytes()));
         }
         let target = attempt.ids_path();
-        let hidden = format!("{}/{}", super::journal_store::folder_of(&target), attempt.hidden_name());
+        let hidden = format!("{}/{}", super::journal_store::directory_of(&target), attempt.hidden_name());
         disk.write_new(&hidden, b"ids").map_err(failed)?;
         disk.sync(&hidden).map_err(failed)?;
         attempt.set_ids(&Sealed { path: hidden, target, bytes: 3 }, 1, hash_of(b"ids"));
@@ -140,7 +141,7 @@ fn crash_while_resuming_loses_and_repeats_nothing() {
     }
 }
 
-/// The machine that sleeps looks dead to the one that takes over; it wakes when that one is done.
+/// The suspended machine looks dead to the one that takes over; it continues after that one is done.
 #[test]
 fn sleeper_who_wakes_after_the_resume_changes_nothing() {
     for renames_by_copy in [false, true] {
@@ -161,7 +162,7 @@ fn sleeper_who_wakes_after_the_resume_changes_nothing() {
     }
 }
 
-/// As above; but the one who takes over dies at its own step, and a third one finishes after the sleeper woke.
+/// As above, but the run that takes over dies at its own step, and a third one finishes after the first continued.
 #[test]
 fn sleeper_between_two_crashed_runs_changes_nothing() {
     let nature = Nature { renames_by_copy: false, has_locks: false };
@@ -216,7 +217,7 @@ fn crash_while_deleting_leaves_the_job_done_or_deleted() {
         let first = SimulatedDisk::new(nature).process().crash_at(step);
         let _late_failures_are_warnings = run(&first, FILES, true);
         first.crashed(Crash::Power(step));
-        // Whether it is found done or begun anew, the same names hold the same rows.
+        // Whether it is done or starts again, the same names have the same rows.
         run(&first.process(), FILES, false).unwrap();
         let mut rows = first.visible(OUT);
         rows.sort_unstable();
@@ -308,7 +309,7 @@ fn checkpoint_of_another_format_is_refused() {
 }
 
 #[test]
-fn removed_output_is_told_before_anything_is_done() {
+fn removed_output_is_reported_before_anything_is_done() {
     let disk = SimulatedDisk::new(natures()[1]);
     run(&disk.process(), FILES, false).unwrap();
     disk.damage("/out/", |content| content.push(b'!'));
@@ -323,10 +324,10 @@ fn number_of_files_does_not_grow_with_the_number_of_resumes() {
     let mut counts = Vec::new();
     for files in 1..60 {
         run(&disk.process(), files, false).unwrap();
-        let count = |folder: &str| disk.names().iter().filter(|name| name.contains(folder)).count();
+        let count = |directory: &str| disk.names().iter().filter(|name| name.contains(directory)).count();
         counts.push(["/lease/", "/plan/", "/packs/", "/units-"].map(count));
     }
-    // From the third run on: a lease and its end; a merged plan and a new part, each twice; a pack, twice; the folder of a term and its record.
+    // From the third run on: a lease and its end; a merged plan and a new part, each twice; a pack, twice; the directory of a term and its record.
     assert!(counts[2..].iter().all(|count| *count == [2, 4, 2, 2]), "{counts:?}");
     let journal = Journal::open(&options(), Arc::new(disk.process())).unwrap();
     assert_eq!(journal.committed(), 59);
@@ -357,7 +358,7 @@ fn leftovers_of_a_merge_that_died_change_nothing_and_are_removed() {
     panic!("the job has more steps than that");
 }
 
-/// It slept between looking for the last lease and taking the next, and two runs came and went.
+/// It was suspended between finding the last lease and taking the next, while two other runs started and finished.
 #[test]
 fn run_that_makes_a_lease_whose_successors_are_gone_gives_it_back() {
     for has_locks in [false, true] {
@@ -379,7 +380,7 @@ fn run_that_makes_a_lease_whose_successors_are_gone_gives_it_back() {
     }
 }
 
-/// Its writer died between the rename and the sync of the folder; the next run sees the record, gives its files their names, and loses power.
+/// Its writer died between the rename and the sync of the directory; the next run sees the record, renames its files, and loses power.
 #[test]
 fn record_whose_name_was_not_synced_is_not_lost_after_its_files_have_names() {
     for step in 0..steps_of_a_run(natures()[0]) {

@@ -1,8 +1,9 @@
-//! Objects of which the journal keeps two copies: without them nothing tells which splits there are and which are done.
+//! Objects that the journal stores twice: without them it is unknown which splits there are and which are done.
 //!
-//! The copy is made before the object. Either of the two is proof that the object was made, so one that is cut, changed or gone is made again from the other.
+//! The copy is created before the object. Either of the two proves that the object was created, so a damaged or missing one is restored from the
+//! other.
 
-use super::journal_store::{Created, JournalStore, encoded, folder_of};
+use super::journal_store::{Created, JournalStore, directory_of, encoded};
 use super::record::from_lines;
 use crate::{Error, Result};
 use serde::Serialize;
@@ -10,14 +11,14 @@ use serde::de::DeserializeOwned;
 
 const COPY: &str = ".copy";
 
-/// Two paths of one object.
+/// The two paths of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Twice {
     pub(crate) path: String,
     pub(crate) copy: String,
 }
 
-/// What an object holds, and whether one of its two copies is not whole.
+/// The content of an object, and whether one of its two copies is damaged.
 pub(crate) struct Read<T> {
     pub(crate) values: Vec<T>,
     pub(crate) is_whole: bool,
@@ -29,10 +30,10 @@ impl Twice {
         Self { path, copy }
     }
 
-    /// `None` when there is neither.
+    /// `None` if both are missing.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when no copy is left that can be read.
+    /// [`Error::Damaged`] if no copy can be read.
     pub(crate) fn read<T: DeserializeOwned>(&self, store: &JournalStore) -> Result<Option<Read<T>>> {
         let (first, second) = (store.read(&self.path)?, store.read(&self.copy)?);
         if first.is_none() && second.is_none() {
@@ -49,14 +50,14 @@ impl Twice {
         store.record_own(&self.path, values)
     }
 
-    /// Puts `values` in place of what is there, each copy at once.
+    /// Replaces the content with `values`, each copy atomically.
     pub(crate) fn replace<T: Serialize>(&self, store: &JournalStore, values: &[T]) -> Result<()> {
         for path in [&self.copy, &self.path] {
             let new = format!("{path}.anew-{}", uuid::Uuid::new_v4().simple());
             if !matches!(store.create(&new, &encoded(path, values)?, false)?, Created::Made(_)) || !store.rename(&new, path)? {
                 return Err(Error::Fenced { path: path.clone() });
             }
-            store.sync_folder(folder_of(path))?;
+            store.sync_directory(directory_of(path))?;
         }
         Ok(())
     }
@@ -68,15 +69,15 @@ impl Twice {
 }
 
 /// The names of the objects in a directory, each once.
-pub(crate) fn names(store: &JournalStore, folder: &str) -> Result<Vec<String>> {
-    let mut names: Vec<String> = store.list(folder)?.into_iter().filter(|name| !JournalStore::is_leftover(name) && !is_unfinished(name)).collect();
+pub(crate) fn names(store: &JournalStore, directory: &str) -> Result<Vec<String>> {
+    let mut names: Vec<String> = store.list(directory)?.into_iter().filter(|name| !JournalStore::is_leftover(name) && !is_unfinished(name)).collect();
     names.iter_mut().for_each(|name| *name = name.strip_suffix(COPY).unwrap_or(name).to_owned());
     names.sort_unstable();
     names.dedup();
     Ok(names)
 }
 
-/// What [`Twice::replace`] leaves when it dies.
+/// A leftover of an interrupted [`Twice::replace`].
 pub(crate) fn is_unfinished(name: &str) -> bool {
     name.contains(".anew-")
 }

@@ -1,28 +1,30 @@
-//! Arrow arrays by what their values are: numbers of 64 bits, numbers of 128 bits, bytes.
+//! Reads Arrow arrays as one of three kinds of values: 64-bit numbers, 128-bit numbers, bytes.
 
 use super::text::mask;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    BinaryViewType, ByteViewType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, DurationMicrosecondType,
-    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Int8Type, Int16Type, Int32Type, Int64Type, StringViewType,
-    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    BinaryViewType, ByteArrayType, ByteViewType, Decimal32Type, Decimal64Type, Decimal128Type, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, StringViewType,
 };
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeBinaryArray, GenericByteViewArray, OffsetSizeTrait, PrimitiveArray};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeBinaryArray, GenericByteArray, GenericByteViewArray, PrimitiveArray,
+    downcast_integer, downcast_temporal,
+};
+use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, TimeUnit};
 
-/// Bytes of one value: at most 16 of them as a number, the rest behind a slice.
+/// The bytes of a value: up to 16 of them as a number, all of them as a slice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Value<'a> {
-    /// The first bytes, little-endian, zero behind the end.
+    /// The first bytes, little-endian, padded with zeros.
     pub head: u128,
     pub len: usize,
-    /// All bytes; may be left empty where the head holds them.
+    /// All bytes; may be empty if the head contains them.
     pub bytes: &'a [u8],
 }
 
-/// Values of 64 bits, in an order that is theirs.
+/// 64-bit values in their natural order.
 pub(super) trait Narrow {
     fn at(&self, row: usize) -> Option<u64>;
 }
@@ -34,7 +36,7 @@ pub(super) trait Bytes {
 
 pub(super) struct Integers<'a, T: ArrowPrimitiveType>(&'a PrimitiveArray<T>);
 
-/// A number that keeps its order as one without a sign.
+/// A number that can be converted to an unsigned one with the same order.
 pub(super) trait Ordered: Copy {
     fn ordered(self) -> u64;
 }
@@ -62,15 +64,11 @@ impl Narrow for BooleanArray {
     }
 }
 
-pub(super) struct Offsets<'a, O: OffsetSizeTrait> {
-    offsets: &'a [O],
-    values: &'a [u8],
-}
-
-impl<O: OffsetSizeTrait> Bytes for Offsets<'_, O> {
+impl<T: ByteArrayType> Bytes for GenericByteArray<T> {
     fn at(&self, row: usize) -> Option<Value<'_>> {
-        let (start, end) = (self.offsets.get(row)?.as_usize(), self.offsets.get(row + 1)?.as_usize());
-        value_within(self.values, start, end.checked_sub(start)?)
+        let offsets = self.value_offsets();
+        let (start, end) = (offsets.get(row)?.as_usize(), offsets.get(row + 1)?.as_usize());
+        value_within(self.value_data(), start, end.checked_sub(start)?)
     }
 }
 
@@ -95,7 +93,7 @@ impl Bytes for FixedSizeBinaryArray {
 
 fn value_within(buffer: &[u8], start: usize, len: usize) -> Option<Value<'_>> {
     let bytes = buffer.get(start..start.checked_add(len)?)?;
-    // One load where the buffer goes on for as long, which it mostly does.
+    // One load if the buffer is long enough, which it usually is.
     let head = match buffer.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
         Some(chunk) => u128::from_le_bytes(*chunk) & mask(len),
         None => bytes.iter().take(16).rev().fold(0, |head, byte| head << 8 | u128::from(*byte)),
@@ -103,7 +101,7 @@ fn value_within(buffer: &[u8], start: usize, len: usize) -> Option<Value<'_>> {
     Some(Value { head, len, bytes })
 }
 
-/// Called back with the array in its own type, so that loops over it are compiled for it.
+/// Called with the array in its own type, so that loops over it are monomorphized.
 pub(super) trait Visit {
     fn narrow<N: Narrow>(&mut self, values: &N);
     fn wide(&mut self, value: &dyn Fn(usize) -> Option<i128>);
@@ -111,77 +109,44 @@ pub(super) trait Visit {
 }
 
 macro_rules! narrow {
-    ($array:expr, $visit:expr, $type:ty) => {
+    ($type:ty, $array:expr, $visit:expr) => {
         $visit.narrow(&Integers($array.as_primitive_opt::<$type>()?))
     };
 }
 
-/// `None` when the array is not what its type says, or of a type without keys.
+/// `None` if the array does not match its type, or the type has no keys.
 pub(super) fn visit(array: &ArrayRef, visit: &mut impl Visit) -> Option<()> {
-    match array.data_type() {
-        DataType::Int8 => narrow!(array, visit, Int8Type),
-        DataType::Int16 => narrow!(array, visit, Int16Type),
-        DataType::Int32 => narrow!(array, visit, Int32Type),
-        DataType::Int64 => narrow!(array, visit, Int64Type),
-        DataType::UInt8 => narrow!(array, visit, UInt8Type),
-        DataType::UInt16 => narrow!(array, visit, UInt16Type),
-        DataType::UInt32 => narrow!(array, visit, UInt32Type),
-        DataType::UInt64 => narrow!(array, visit, UInt64Type),
+    downcast_integer! {
+        array.data_type() => (narrow, array, visit),
         DataType::Boolean => visit.narrow(array.as_boolean_opt()?),
-        DataType::Date32 => narrow!(array, visit, Date32Type),
-        DataType::Date64 => narrow!(array, visit, Date64Type),
-        DataType::Time32(TimeUnit::Second) => narrow!(array, visit, Time32SecondType),
-        DataType::Time32(_) => narrow!(array, visit, Time32MillisecondType),
-        DataType::Time64(TimeUnit::Microsecond) => narrow!(array, visit, Time64MicrosecondType),
-        DataType::Time64(_) => narrow!(array, visit, Time64NanosecondType),
-        DataType::Timestamp(TimeUnit::Second, _) => narrow!(array, visit, TimestampSecondType),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => narrow!(array, visit, TimestampMillisecondType),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => narrow!(array, visit, TimestampMicrosecondType),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => narrow!(array, visit, TimestampNanosecondType),
-        DataType::Duration(TimeUnit::Second) => narrow!(array, visit, DurationSecondType),
-        DataType::Duration(TimeUnit::Millisecond) => narrow!(array, visit, DurationMillisecondType),
-        DataType::Duration(TimeUnit::Microsecond) => narrow!(array, visit, DurationMicrosecondType),
-        DataType::Duration(TimeUnit::Nanosecond) => narrow!(array, visit, DurationNanosecondType),
-        DataType::Decimal32(..) => {
-            let values = array.as_primitive_opt::<Decimal32Type>()?.values();
-            visit.wide(&|row| values.get(row).map(|value| i128::from(*value)));
-        }
-        DataType::Decimal64(..) => {
-            let values = array.as_primitive_opt::<Decimal64Type>()?.values();
-            visit.wide(&|row| values.get(row).map(|value| i128::from(*value)));
-        }
-        DataType::Decimal128(..) => {
-            let values = array.as_primitive_opt::<Decimal128Type>()?.values();
-            visit.wide(&|row| values.get(row).copied());
-        }
-        DataType::Utf8 => {
-            let array = array.as_string_opt::<i32>()?;
-            visit.bytes(&Offsets { offsets: array.value_offsets(), values: array.value_data() });
-        }
-        DataType::LargeUtf8 => {
-            let array = array.as_string_opt::<i64>()?;
-            visit.bytes(&Offsets { offsets: array.value_offsets(), values: array.value_data() });
-        }
-        DataType::Binary => {
-            let array = array.as_binary_opt::<i32>()?;
-            visit.bytes(&Offsets { offsets: array.value_offsets(), values: array.value_data() });
-        }
-        DataType::LargeBinary => {
-            let array = array.as_binary_opt::<i64>()?;
-            visit.bytes(&Offsets { offsets: array.value_offsets(), values: array.value_data() });
-        }
+        DataType::Decimal32(..) => wide(array.as_primitive_opt::<Decimal32Type>()?, visit),
+        DataType::Decimal64(..) => wide(array.as_primitive_opt::<Decimal64Type>()?, visit),
+        DataType::Decimal128(..) => wide(array.as_primitive_opt::<Decimal128Type>()?, visit),
+        DataType::Utf8 => visit.bytes(array.as_string_opt::<i32>()?),
+        DataType::LargeUtf8 => visit.bytes(array.as_string_opt::<i64>()?),
+        DataType::Binary => visit.bytes(array.as_binary_opt::<i32>()?),
+        DataType::LargeBinary => visit.bytes(array.as_binary_opt::<i64>()?),
         DataType::Utf8View => visit.bytes(array.as_byte_view_opt::<StringViewType>()?),
         DataType::BinaryView => visit.bytes(array.as_byte_view_opt::<BinaryViewType>()?),
         DataType::FixedSizeBinary(_) => visit.bytes(array.as_fixed_size_binary_opt()?),
-        _ => return None,
+        DataType::Duration(TimeUnit::Second) => narrow!(DurationSecondType, array, visit),
+        DataType::Duration(TimeUnit::Millisecond) => narrow!(DurationMillisecondType, array, visit),
+        DataType::Duration(TimeUnit::Microsecond) => narrow!(DurationMicrosecondType, array, visit),
+        DataType::Duration(TimeUnit::Nanosecond) => narrow!(DurationNanosecondType, array, visit),
+        other => downcast_temporal! { other => (narrow, array, visit), _ => return None },
     }
     Some(())
 }
 
-/// Arrays as plain ones: dictionaries are written out.
+fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &PrimitiveArray<T>, visit: &mut impl Visit) {
+    let values = array.values();
+    visit.wide(&|row| values.get(row).map(|value| (*value).into()));
+}
+
+/// Decodes dictionaries to plain arrays.
 ///
 /// # Errors
-/// [`Error::Arrow`] for keys that point behind the dictionary.
+/// [`Error::Arrow`] for keys past the end of the dictionary.
 pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Dictionary(_, values) => arrow_cast::cast(array, values).map_err(|source| Error::Arrow { source }),

@@ -1,4 +1,4 @@
-//! The ids of several columns as bytes: one value behind the other, those of no fixed length with it in front.
+//! Compound ids as bytes: the concatenated values, with a length before those of variable length.
 
 use super::IdSchema;
 use super::columns::{Bytes, Narrow, Visit, visit};
@@ -19,7 +19,7 @@ impl RowBytes {
         Ok(Self { columns: ids.to_vec(), nulls })
     }
 
-    /// False, and nothing usable in `bytes`, when a part of the id is null or cannot be read.
+    /// Returns false, with undefined content of `bytes`, if a part of the id is null or cannot be read.
     pub(super) fn append(&self, row: usize, bytes: &mut Vec<u8>) -> bool {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return false;

@@ -1,4 +1,4 @@
-//! Arrays to keys.
+//! Converts arrays to keys.
 
 use super::columns::{Bytes, Narrow, Value, Visit, plain, visit};
 use super::compound::RowBytes;
@@ -10,10 +10,10 @@ use arrow_buffer::NullBuffer;
 use highway::{HighwayHash, HighwayHasher, Key};
 use std::ops::Range;
 
-/// So many rows become keys at once: few enough that keys stay in a near cache.
+/// Number of rows that are converted together: small enough that keys stay in a near cache.
 pub const WINDOW: usize = 1024;
 
-/// Makes keys of ids, under the secret of one index.
+/// Encodes ids, with the secret of one index.
 #[derive(Debug, Clone)]
 pub struct KeyEncoder {
     schema: IdSchema,
@@ -31,7 +31,7 @@ impl KeyEncoder {
         &self.schema
     }
 
-    /// Columns without dictionaries, of the types of the schema and of one length.
+    /// Decodes dictionaries, and checks the types of the schema and equal lengths.
     ///
     /// # Errors
     /// As [`IdSchema::check`]; [`Error::Lengths`]; [`Error::Arrow`] for a damaged dictionary.
@@ -43,7 +43,7 @@ impl KeyEncoder {
         ids.iter().map(plain).collect()
     }
 
-    /// The keys of some rows of prepared columns; their row numbers count from the start of `rows`. A row with a null in any column has no key.
+    /// The keys of some rows of prepared columns; row numbers count from the start of `rows`. A row with a null in any column has no key.
     ///
     /// # Errors
     /// [`Error::TypeMismatch`] for columns that were not prepared.
@@ -95,7 +95,7 @@ impl KeyEncoder {
     fn push_bytes(&self, value: Value<'_>, row: u32, keys: &mut Keys) {
         match value.len {
             0..=15 => keys.push_wide(WideClass::Short, row, short(value)),
-            // One length has no need for a place to note it.
+            // A single length does not need to be stored.
             16 => keys.push_wide(WideClass::Fixed, row, value.head),
             _ => keys.push_wide(WideClass::Hashed, row, self.hash(value.bytes)),
         }
@@ -120,7 +120,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Calls back for each row that is not null.
+    /// Calls `push` for each row that is not null.
     fn each(&mut self, mut push: impl FnMut(&KeyEncoder, &mut Keys, u32, usize)) {
         for (number, row) in (0u32..).zip(self.rows.clone()) {
             if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {

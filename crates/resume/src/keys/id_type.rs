@@ -1,11 +1,12 @@
-//! Which types ids may have, and when two columns have the same one.
+//! The supported types of ids, and when two columns have the same one.
 
 use crate::{Error, Result};
-use arrow_schema::{DataType, IntervalUnit, Schema, TimeUnit};
+use arrow_schema::{DataType, IntervalUnit, Schema};
 use serde::{Deserialize, Serialize};
+use shardmill_plan::unit_name;
 use std::fmt;
 
-/// The logical type of an id: columns whose values can be the same ids have the same one.
+/// The logical type of an id: columns have the same one if their values can be the same ids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum IdType {
@@ -39,7 +40,7 @@ pub enum IdType {
 }
 
 impl IdType {
-    /// `None` for types that have no usable identity: floats, lists, maps, structs.
+    /// `None` for types that are not usable as ids: floats, lists, maps, structs.
     #[must_use]
     pub fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
@@ -48,9 +49,9 @@ impl IdType {
             DataType::Boolean => Self::Bool,
             DataType::Date32 => Self::Date { unit: "day".to_owned() },
             DataType::Date64 => Self::Date { unit: "ms".to_owned() },
-            DataType::Time32(unit) | DataType::Time64(unit) => Self::Time { unit: name(*unit) },
-            DataType::Timestamp(unit, zone) => Self::Timestamp { unit: name(*unit), zone: zone.as_ref().map(ToString::to_string) },
-            DataType::Duration(unit) => Self::Duration { unit: name(*unit) },
+            DataType::Time32(unit) | DataType::Time64(unit) => Self::Time { unit: unit_name(*unit).to_owned() },
+            DataType::Timestamp(unit, zone) => Self::Timestamp { unit: unit_name(*unit).to_owned(), zone: zone.as_ref().map(ToString::to_string) },
+            DataType::Duration(unit) => Self::Duration { unit: unit_name(*unit).to_owned() },
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Binary,
             DataType::FixedSizeBinary(len) => Self::FixedBinary { len: usize::try_from(*len).ok()? },
@@ -61,21 +62,11 @@ impl IdType {
         })
     }
 
-    /// Whether the order of the ids is that of their keys of 64 bits.
+    /// Whether ids have the order of their 64-bit keys.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
         !matches!(self, Self::String | Self::Binary | Self::FixedBinary { .. } | Self::Decimal { .. })
     }
-}
-
-fn name(unit: TimeUnit) -> String {
-    match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-        TimeUnit::Nanosecond => "ns",
-    }
-    .to_owned()
 }
 
 impl fmt::Display for IdType {
@@ -104,14 +95,14 @@ pub struct IdColumn {
     pub id_type: IdType,
 }
 
-/// What ids are made of: one column or several, in order.
+/// The columns of an id, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdSchema {
     columns: Vec<IdColumn>,
 }
 
 impl IdSchema {
-    /// Of the columns `names` in `schema`.
+    /// From the columns `names` in `schema`.
     ///
     /// # Errors
     /// [`Error::NoColumn`], [`Error::MissingColumn`], [`Error::UnsupportedType`].
@@ -139,7 +130,7 @@ impl IdSchema {
         &self.columns
     }
 
-    /// The only column, if there is one only.
+    /// The column, if there is only one.
     #[must_use]
     pub fn single(&self) -> Option<&IdColumn> {
         match self.columns.as_slice() {

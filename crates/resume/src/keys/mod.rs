@@ -1,10 +1,10 @@
-//! Ids as keys: lossless where possible, else a keyed hash of 128 bits.
+//! Converts ids to keys: lossless if possible, otherwise a keyed 128-bit hash.
 //!
-//! Arrow arrays enter, keys of 64 and of 128 bits leave, each with its row and its class ([`KeyEncoder`]). Called by the builder and the prober of the index.
-//! The invariant: two ids of one schema have the same class and key only if they are the same id, but for the hashed class, where two ids that are not
-//! collide with odds of 2^-128 under a key that nobody knew when the ids were made.
+//! A [`KeyEncoder`] converts Arrow arrays to keys of 64 and 128 bits, each with its row and its class. Used to build and to probe the index. The
+//! invariant: two ids of one schema have the same class and key only if they are the same id, except for the hashed class, where two different ids
+//! collide with a probability of 2^-128 under a key that was unknown when the ids were created.
 //!
-//! The value decides the class, not the column: "7" is a number of 64 bits, "007" the three bytes it is written with, and both may stand in one column.
+//! The value determines the class, not the column: "7" is a 64-bit number, "007" is its three bytes, and both may occur in one column.
 
 mod columns;
 mod compound;
@@ -17,7 +17,7 @@ pub use id_type::{IdColumn, IdSchema, IdType};
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of lossless or hashed key of 128 bits an id has.
+/// The kind of a lossless or hashed 128-bit key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WideClass {
@@ -48,7 +48,7 @@ impl WideClass {
     }
 }
 
-/// Keys with the numbers of their rows; the two lists have one length.
+/// Keys with their row numbers; the two lists have the same length.
 #[derive(Debug)]
 pub struct Rows<T> {
     pub rows: Vec<u32>,
@@ -73,14 +73,14 @@ impl<T> Rows<T> {
     }
 }
 
-/// The keys of a run of rows, by class. Kept from run to run, so that nothing is allocated for a value.
+/// The keys of a run of rows, by class. Reused from run to run, so that nothing is allocated per value.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// Numbers of 64 bits: integers in their order, and strings that are canonical decimals.
+    /// 64-bit numbers: integers in order, and strings that are canonical decimals.
     pub narrow: Rows<u64>,
     wide: [Rows<u128>; WideClass::ALL.len()],
     pub nulls: u64,
-    /// Where the ids of several columns are put together.
+    /// Buffer for compound ids.
     bytes: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers and UUIDs in their canonical text, eight characters at a time.
+//! Parses numbers and UUIDs in canonical text, eight characters at a time.
 //!
 //! All functions take bytes as a little-endian number: the first character is the lowest byte.
 
@@ -26,7 +26,7 @@ fn high(value: u128) -> u64 {
     low(value >> 64)
 }
 
-/// A number of at most 16 characters, if it is written as numbers are: digits alone, and no zero in front of others. `head` is zero behind `len` bytes.
+/// A number of at most 16 characters in canonical form: digits only, without leading zeros. `head` is zero after `len` bytes.
 pub(super) fn decimal(head: u128, len: usize) -> Option<u64> {
     let digits = head ^ (ZEROS & mask(len));
     let is_digits = (digits.wrapping_add(ABOVE_NINE) | digits) & HIGH == 0;
@@ -37,7 +37,7 @@ pub(super) fn decimal(head: u128, len: usize) -> Option<u64> {
     Some(eight_digits(low(aligned)) * 100_000_000 + eight_digits(high(aligned)))
 }
 
-/// As [`decimal`], of 17 to 20 characters; `None` too when it is above the largest number of 64 bits.
+/// As [`decimal`], for 17 to 20 characters; also `None` above the largest 64-bit number.
 pub(super) fn long_decimal(bytes: &[u8]) -> Option<u64> {
     let head = bytes.len().checked_sub(16).filter(|head| (1..=4).contains(head))?;
     let (first, last) = bytes.split_at_checked(head)?;
@@ -49,7 +49,7 @@ pub(super) fn long_decimal(bytes: &[u8]) -> Option<u64> {
         }
         high = high * 10 + u64::from(digit);
     }
-    // A digit in front, so that zeros inside of the number are not taken for leading ones.
+    // A leading digit, so that inner zeros are not taken for leading ones.
     let digits = u128::from_le_bytes(last.try_into().ok()?) ^ ZEROS;
     if (digits.wrapping_add(ABOVE_NINE) | digits) & HIGH != 0 {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn long_decimal(bytes: &[u8]) -> Option<u64> {
     high.checked_mul(10_000_000_000_000_000)?.checked_add(low_part)
 }
 
-/// Of eight bytes from 0 to 9. Johnny Lee, "Fast numeric string to int" (2016).
+/// From eight bytes from 0 to 9. Johnny Lee, "Fast numeric string to int" (2016).
 fn eight_digits(digits: u64) -> u64 {
     const MASK: u64 = 0x0000_00ff_0000_00ff;
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
@@ -73,7 +73,7 @@ fn eight_hex(text: u64) -> Option<u64> {
     let values = (text & (0x0f * ONES)).wrapping_add(letters.wrapping_mul(9));
     let is_letter = (values.wrapping_add(6 * ONES) >> 4) & ONES;
     let canonical = values.wrapping_add(u64::from(b'0') * ONES).wrapping_add(is_letter.wrapping_mul(39));
-    // Writing the value again must give the text: upper case and all that is no digit does not.
+    // Encoding the value again must give the text, which fails for upper case and for other characters.
     if values & (0xf0 * ONES) != 0 || canonical != text {
         return None;
     }
@@ -94,7 +94,7 @@ pub(super) fn hex(text: &[u8; 32]) -> Option<u128> {
     Some(sixteen_hex(low(first), high(first))? << 64 | sixteen_hex(low(second), high(second))?)
 }
 
-/// A UUID as RFC 9562 writes it, in lower case.
+/// A UUID in the form of RFC 9562, in lower case.
 pub(super) fn uuid(text: &[u8; 36]) -> Option<u128> {
     let (first, rest) = text.split_at(16);
     let (second, tail) = rest.split_at(16);

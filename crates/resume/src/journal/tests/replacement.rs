@@ -1,7 +1,7 @@
-//! Outputs that are replaced because their input was repaired, and made again because they were lost: crashed at each step, and overtaken.
+//! Outputs that are replaced because their input was repaired, or rebuilt because they were lost: crashed at each step, and overtaken.
 
+use super::simulation::{Crash, Nature, SimulatedDisk};
 use super::{CHECKPOINT, FILES, OUT, assert_exact, inputs, natures, options, run, run_over};
-use crate::journal::simulation::{Crash, Nature, SimulatedDisk};
 use crate::journal::{Journal, JournalOptions, Repair, Repaired, Snapshot, relocate, repair};
 use crate::{Error, Result};
 use shardmill_plan::{InputFile, Split};
@@ -13,7 +13,7 @@ fn repaired(disk: &SimulatedDisk) -> Result<Repaired> {
     repair(&Repair { path: CHECKPOINT, output: None, names: BTreeSet::new(), is_there: &|_| true }, Arc::new(disk.process()))
 }
 
-/// What a user sees of the outputs while files are replaced: of each, the old one or the new one.
+/// What a user sees of the outputs during a replacement: for each, the old one or the new one.
 fn assert_old_or_new(disk: &SimulatedDisk, story: &str) {
     let rows = disk.visible(OUT);
     for file in inputs(FILES) {
@@ -89,7 +89,7 @@ fn sleeper_in_a_replacement_changes_nothing_when_it_wakes() {
 fn split_of_which_something_was_left_out_stays_open() {
     let disk = SimulatedDisk::new(natures()[1]);
     run_over(&disk.process(), &corrupt(&[0]), false).unwrap();
-    // The same outcome: what was published stays as it is, and the split stays open.
+    // The same outcome: published outputs are kept, and the split stays open.
     for _ in 0..2 {
         let rows = disk.visible(OUT);
         assert_eq!(run_over(&disk.process(), &corrupt(&[0]), false).unwrap(), 0);
@@ -130,7 +130,7 @@ fn file_that_a_failed_split_read_may_change() {
     drop(journal);
     run_over(&disk.process(), &mended(&[1]), false).unwrap();
     assert_exact(&disk, FILES, "nothing of it was committed");
-    // Back to what it was before: that was read by nobody, and this is a change of something that was.
+    // Back to the first version, which was never read; this is a change of a file that was.
     assert!(matches!(run_over(&disk.process(), &inputs(FILES), false), Err(Error::InputChanged { .. })));
 }
 
@@ -146,7 +146,7 @@ fn one_copy_of_plan_pack_or_job_makes_the_other() {
             if is_removed {
                 disk.process().remove(&names[copy]).unwrap();
             } else {
-                // The first name is the beginning of the second.
+                // The first name is a prefix of the second.
                 let content = disk.process().read(&names[copy]).unwrap().unwrap();
                 disk.process().remove(&names[copy]).unwrap();
                 disk.process().write_new(&names[copy], &content[..9]).unwrap();
@@ -206,10 +206,10 @@ fn checkpoint_that_was_moved_with_its_outputs_never_leads_back() {
     let at =
         |tree: &str| JournalOptions { path: format!("{tree}/state"), output: format!("{tree}/out"), inputs: vec![format!("{tree}/in")], ..options() };
     let journal = Journal::open(&at("/w/a"), Arc::new(disk.process())).unwrap();
-    disk.process().make_folder("/w/b").unwrap();
+    disk.process().make_directory("/w/b").unwrap();
     drop(journal);
     disk.process().rename("/w/a/state/checkpoint.json", "/w/b/checkpoint.json").unwrap();
-    disk.process().make_folder("/w/b/state").unwrap();
+    disk.process().make_directory("/w/b/state").unwrap();
     disk.process().rename("/w/b/checkpoint.json", "/w/b/state/checkpoint.json").unwrap();
     let moved = Journal::open(&at("/w/b"), Arc::new(disk.process())).unwrap();
     assert_eq!(moved.commit_target().places.output, "/w/b/out");

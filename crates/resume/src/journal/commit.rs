@@ -1,9 +1,9 @@
 //! One attempt at one split: files under hidden names, then the record, then their final names.
 //!
-//! The invariant: of all attempts at a unit, at most one makes its record, and only the files that the record names become visible.
+//! The invariant: of all attempts at a unit, at most one creates its record, and only files named by the record become visible.
 
 use super::journal_store::{Created, JournalStore};
-use super::layout::{HIDDEN_END, HIDDEN_START, ids_folder, lease_folder, units_folder};
+use super::layout::{HIDDEN_END, HIDDEN_START, ids_directory, lease_directory, units_directory};
 use super::lease;
 use super::places::{Places, retired_ids};
 use super::record::{OutputRecord, UnitRecord, from_line};
@@ -14,17 +14,17 @@ use shardmill_storage::{Disk, Sealed};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a worker must know to commit; travels to other machines.
+/// What a worker needs to commit; sent to other machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitTarget {
     pub places: Places,
     pub job: String,
     pub epoch: u64,
-    /// Names the folder for records; it goes when another run takes over.
+    /// Names the directory for records, which is removed when another run takes over.
     pub term: String,
 }
 
-/// Makes the attempts of a worker.
+/// Creates the attempts of a worker.
 #[derive(Debug, Clone)]
 pub struct Committer {
     target: CommitTarget,
@@ -37,7 +37,7 @@ impl Committer {
         Self { target, store: JournalStore::new(disk) }
     }
 
-    /// The text that the job has agreed on under a name: this one, unless another was there before.
+    /// The text that the job has agreed on under a name: this one, unless another was stored before.
     ///
     /// # Errors
     /// When the disk fails; [`Error::Damaged`].
@@ -45,7 +45,7 @@ impl Committer {
         let path = format!("{}/{name}", self.target.places.root);
         match self.store.record(&path, [text])? {
             Created::Made(_) => Ok(text.to_owned()),
-            Created::NoFolder | Created::Collected => Err(Error::Fenced { path }),
+            Created::NoDirectory | Created::Collected => Err(Error::Fenced { path }),
             Created::Taken => {
                 let content = self.store.read(&path)?.unwrap_or_default();
                 from_line(&content).ok_or_else(|| Error::damaged(&path))
@@ -73,17 +73,17 @@ impl Committer {
     }
 }
 
-/// How a commit ended.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Committed,
-    /// Another attempt at the same unit was first; the files of this one are gone.
+    /// Another attempt at the same unit committed first; the files of this one are removed.
     Lost,
-    /// The same input gave no more than what an earlier run published of it, which stays.
+    /// The same input gave no more than what an earlier run published, which is kept.
     Kept,
 }
 
-/// How many rows went which way.
+/// Row counts by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnitCounts {
     pub rows_in: u64,
@@ -92,7 +92,7 @@ pub struct UnitCounts {
     pub quarantined: u64,
 }
 
-/// Dropping an attempt that was not committed removes its files.
+/// Dropping an uncommitted attempt removes its files.
 #[derive(Debug)]
 pub struct Attempt {
     committer: Committer,
@@ -108,23 +108,23 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The hidden name of the next file, in whatever folder it will lie.
+    /// The hidden name of the next file, independent of its directory.
     pub fn hidden_name(&mut self) -> String {
         self.files += 1;
         let CommitTarget { job, term, .. } = &self.committer.target;
         format!("{HIDDEN_START}{job}-{term}-{}-{}-{}{HIDDEN_END}", self.unit, self.attempt, self.files)
     }
 
-    /// The path that an input had when the job was made: a job that was moved gives its outputs the names that they had.
+    /// The path that an input had when the job was created: a moved job keeps the names of its outputs.
     #[must_use]
     pub fn first_path(&self, path: &str) -> String {
         self.committer.target.places.first(path)
     }
 
-    /// Where the ids of the rows of this attempt go.
+    /// Path for the ids of the rows of this attempt.
     #[must_use]
     pub fn ids_path(&self) -> String {
-        format!("{}/{}-{}.parquet", ids_folder(&self.committer.target.places.root), self.unit, self.attempt)
+        format!("{}/{}-{}.parquet", ids_directory(&self.committer.target.places.root), self.unit, self.attempt)
     }
 
     /// Adds a file; returns the path that it gets when the split is committed.
@@ -143,24 +143,24 @@ impl Attempt {
         self.ids = Some(record_of(sealed, rows, xxh3));
     }
 
-    /// Makes the unit done.
+    /// Commits the unit.
     ///
     /// # Errors
-    /// [`Error::Fenced`] when a later run took over: then nothing is visible. [`Error::Journal`] when the disk fails: then the next run finds out whether
-    /// the record was made.
+    /// [`Error::Fenced`] when a later run took over: then nothing is visible. [`Error::Journal`] when the disk fails: then the next run finds out
+    /// whether the record exists.
     pub fn commit(mut self, counts: UnitCounts) -> Result<Outcome> {
         let Committer { target, store } = self.committer.clone();
         if self.replaces.as_ref().is_some_and(|replaced| is_no_better(counts, replaced)) {
             return Ok(Outcome::Kept);
         }
         let places = &target.places;
-        // A record must not outlive the names of the files that it names.
-        for folder in
-            [(!self.outputs.is_empty()).then(|| places.output.clone()), self.ids.as_ref().map(|_| ids_folder(&places.root))].into_iter().flatten()
+        // A record must not outlive the names of the files that it lists.
+        for directory in
+            [(!self.outputs.is_empty()).then(|| places.output.clone()), self.ids.as_ref().map(|_| ids_directory(&places.root))].into_iter().flatten()
         {
-            store.sync_folder(&folder)?;
+            store.sync_directory(&directory)?;
         }
-        lease::check(&store, &lease_folder(&target.places.root), target.epoch)?;
+        lease::check(&store, &lease_directory(&target.places.root), target.epoch)?;
         let record = UnitRecord {
             unit: self.unit.clone(),
             attempt: self.attempt.clone(),
@@ -177,33 +177,33 @@ impl Attempt {
             is_reopened: false,
             retired: self.retired(),
         };
-        let path = format!("{}/{}", units_folder(&target.places.root, &target.term), self.unit);
+        let path = format!("{}/{}", units_directory(&target.places.root, &target.term), self.unit);
         match store.record(&path, [&record]) {
             Ok(Created::Made(_)) => {
                 self.is_over = true;
                 if let Err(error) = publish(&store, places, &record) {
-                    // Whoever has taken over published the record, and may have replaced it since.
-                    lease::check(&store, &lease_folder(&places.root), target.epoch)?;
+                    // A run that took over has published the record, and may have replaced it since.
+                    lease::check(&store, &lease_directory(&places.root), target.epoch)?;
                     return Err(error);
                 }
                 Ok(Outcome::Committed)
             }
             Ok(Created::Taken) => Ok(Outcome::Lost),
-            Ok(Created::NoFolder) => Err(Error::Fenced { path: lease_folder(&target.places.root) }),
+            Ok(Created::NoDirectory) => Err(Error::Fenced { path: lease_directory(&target.places.root) }),
             Ok(Created::Collected) => {
-                // A later run has the record, and gives the files their names.
+                // A later run has the record, and renames the files.
                 self.is_over = true;
-                Err(Error::Fenced { path: lease_folder(&target.places.root) })
+                Err(Error::Fenced { path: lease_directory(&target.places.root) })
             }
             Err(error) => {
-                // The record may be there, although its making failed: then it needs the files.
+                // The record may exist although its creation failed: then it needs the files.
                 self.is_over = true;
                 Err(error)
             }
         }
     }
 
-    /// Names that earlier records gave, and that no file has once this one is committed.
+    /// Names given by earlier records that no file has after this commit.
     fn retired(&self) -> Vec<String> {
         let Some(replaced) = &self.replaces else { return Vec::new() };
         let ids = self.ids.iter().map(|ids| retired_ids(&ids.name));
@@ -213,7 +213,7 @@ impl Attempt {
     }
 }
 
-/// What was published stays when the same files gave no more than they gave before: a disk may fail for a moment.
+/// Published outputs are kept if the same files gave no more than before: a disk may fail temporarily.
 fn is_no_better(counts: UnitCounts, replaced: &Replaced) -> bool {
     replaced.is_same_input && counts.quarantined >= replaced.quarantined.max(1) && counts.rows_out <= replaced.rows_out
 }
@@ -235,16 +235,16 @@ fn record_of(sealed: &Sealed, rows: u64, xxh3: String) -> OutputRecord {
 }
 
 fn name_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(_folder, name)| name)
+    path.rsplit_once('/').map_or(path, |(_directory, name)| name)
 }
 
-/// Gives the files of a record their names, in place of those that they replace, then removes what they replace under other names: so there is no moment
-/// at which neither is visible. Repeating it is harmless, and so is a second process that does it at the same time.
+/// Renames the files of a record, replacing those with the same names, then removes the replaced files with other names: so at any moment one of the
+/// two is visible. Idempotent, and safe to run in two processes at the same time.
 pub(crate) fn publish(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<()> {
     for (file, sealed, path) in record.files(places) {
         let is_whole = |bytes: Option<u64>| bytes == Some(file.bytes);
         let lost = |path: &str| Error::lost(path, &record.unit, places.state());
-        // A record was made after the sync of its files: another length is damage, not a crash.
+        // A record is created after the sync of its files: another length is damage, not a crash.
         if store.size(&sealed)?.is_some_and(|bytes| bytes != file.bytes) {
             return Err(lost(&sealed));
         }
@@ -262,12 +262,12 @@ pub(crate) fn publish(store: &JournalStore, places: &Places, record: &UnitRecord
     Ok(())
 }
 
-/// Makes the names durable that [`publish`] gives and takes.
+/// Makes the names durable that [`publish`] adds and removes.
 pub(crate) fn sync_places(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<()> {
     let is_retired = !record.retired.is_empty();
-    let folders = [!record.outputs.is_empty() || is_retired, record.ids.is_some() || is_retired];
-    for (_, folder) in folders.into_iter().zip([places.output.clone(), ids_folder(&places.root)]).filter(|(is_touched, _)| *is_touched) {
-        store.sync_folder(&folder)?;
+    let directories = [!record.outputs.is_empty() || is_retired, record.ids.is_some() || is_retired];
+    for (_, directory) in directories.into_iter().zip([places.output.clone(), ids_directory(&places.root)]).filter(|(is_touched, _)| *is_touched) {
+        store.sync_directory(&directory)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A disk that crashes at a chosen step, forgets what was not synced, and lets another process run while one sleeps.
+//! A simulated disk that crashes at a chosen step, drops unsynced data, and runs another process while one is suspended.
 
 use shardmill_storage::{Disk, Locked};
 use std::collections::BTreeMap;
@@ -7,21 +7,21 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What the file system is like.
+/// Properties of the file system.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nature {
     /// A rename copies, then deletes: a crash in between leaves both.
     pub(super) renames_by_copy: bool,
-    /// Locks tell who lives; without them, everybody else looks long dead.
+    /// Locks show living processes; without them, all others look long dead.
     pub(super) has_locks: bool,
 }
 
-/// What the crash takes with it.
+/// The kind of crash.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Crash {
-    /// The process: what it did stays.
+    /// The process dies: its writes stay.
     Process,
-    /// The power: of what was not synced, a part is lost, chosen by the seed.
+    /// Power loss: some of the unsynced data is lost, chosen by the seed.
     Power(u64),
 }
 
@@ -31,7 +31,7 @@ struct File {
     synced: Option<Vec<u8>>,
 }
 
-/// `None` is a folder.
+/// `None` is a directory.
 type Tree = BTreeMap<String, Option<usize>>;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ struct State {
     files: Vec<File>,
     names: Tree,
     synced_names: Tree,
-    /// By file, who holds its lock.
+    /// The holder of each file's lock.
     locks: BTreeMap<usize, usize>,
     processes: usize,
 }
@@ -93,7 +93,7 @@ impl SimulatedDisk {
         self
     }
 
-    /// Before the given step, `meanwhile` happens.
+    /// Runs `meanwhile` before the given step.
     pub(super) fn sleep_at(self, step: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
         lock(&self.process).sleeps_at = Some((step, Box::new(meanwhile)));
         self
@@ -103,7 +103,7 @@ impl SimulatedDisk {
         lock(&self.process).steps
     }
 
-    /// The process is gone, with its locks; by power loss, all processes and what was not synced.
+    /// Ends the process and releases its locks; on power loss, ends all processes and drops unsynced data.
     pub(super) fn crashed(&self, crash: Crash) {
         lock(&self.process).is_dead = true;
         let mut state = lock(&self.state);
@@ -121,7 +121,7 @@ impl SimulatedDisk {
         names.insert(String::new(), None);
         let new = |path: &String, file: &Option<usize>| state.synced_names.get(path) != Some(file);
         let gone: Tree = names.iter().filter(|(path, file)| volatile.get(*path) != Some(*file)).map(|(path, file)| (path.clone(), *file)).collect();
-        // File systems with a journal keep a rename whole: a file has its old name or its new one.
+        // Journaling file systems keep a rename atomic: a file has its old name or its new one.
         let renamed: BTreeMap<usize, &String> = gone.iter().filter_map(|(path, file)| Some(((*file)?, path))).collect();
         for (path, file) in volatile.iter().filter(|(path, file)| new(path, file)) {
             if is_kept() {
@@ -132,15 +132,18 @@ impl SimulatedDisk {
             }
         }
         let is_elsewhere = |file: Option<usize>| volatile.values().any(|other| file.is_some() && *other == file);
-        // A name that a rename gave to another file is never away: it has the old file or the new one.
+        // A name that a rename gave to another file always exists: with the old file or the new one.
         for (path, file) in gone.into_iter().filter(|(path, _)| !volatile.contains_key(path)) {
             if names.get(&path) == Some(&file) && !is_elsewhere(file) && is_kept() {
                 names.remove(&path);
             }
         }
-        // A name without its folder is out of reach.
-        let reachable: Tree =
-            names.iter().filter(|(path, _)| parents(path).all(|folder| names.get(folder) == Some(&None))).map(|(a, b)| (a.clone(), *b)).collect();
+        // A name without its directory is unreachable.
+        let reachable: Tree = names
+            .iter()
+            .filter(|(path, _)| parents(path).all(|directory| names.get(directory) == Some(&None)))
+            .map(|(a, b)| (a.clone(), *b))
+            .collect();
         for file in &mut state.files {
             if file.synced.as_ref() != Some(&file.content) {
                 let half = file.content.len() / 2;
@@ -151,15 +154,15 @@ impl SimulatedDisk {
         state.names = reachable;
     }
 
-    /// The content of the visible files of a folder.
-    pub(super) fn visible(&self, folder: &str) -> Vec<String> {
+    /// The content of the visible files of a directory.
+    pub(super) fn visible(&self, directory: &str) -> Vec<String> {
         let state = lock(&self.state);
-        let children = state.names.iter().filter_map(|(path, file)| Some((path.strip_prefix(folder)?.strip_prefix('/')?, (*file)?)));
+        let children = state.names.iter().filter_map(|(path, file)| Some((path.strip_prefix(directory)?.strip_prefix('/')?, (*file)?)));
         let files = children.filter(|(name, _)| !name.starts_with('.') && !name.contains('/'));
         files.map(|(_, file)| String::from_utf8_lossy(&state.files[file].content).into_owned()).collect()
     }
 
-    /// Changes a file behind everybody's back.
+    /// Changes a file without the job's knowledge.
     pub(super) fn damage(&self, contains: &str, change: impl Fn(&mut Vec<u8>)) -> usize {
         let mut state = lock(&self.state);
         let files: Vec<usize> = state.names.iter().filter(|(path, _)| path.contains(contains)).filter_map(|(_, file)| *file).collect();
@@ -191,7 +194,7 @@ impl SimulatedDisk {
         let mut state = lock(&self.state);
         let result = act(&mut state);
         if self.nature.renames_by_copy {
-            // That is an object store behind a mount: a name is there or not, and needs no sync.
+            // An object store behind a mount: a name exists or not, and needs no sync.
             state.synced_names = state.names.clone();
         }
         result
@@ -202,8 +205,8 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(end, _)| &path[..end])
 }
 
-fn folder_of(path: &str) -> String {
-    path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned())
+fn directory_of(path: &str) -> String {
+    path.rsplit_once('/').map_or(String::new(), |(directory, _)| directory.to_owned())
 }
 
 fn missing() -> io::Error {
@@ -215,8 +218,8 @@ impl State {
         self.names.get(path).copied().flatten().ok_or_else(missing)
     }
 
-    fn need_folder_of(&self, path: &str) -> io::Result<()> {
-        if self.names.get(&folder_of(path)) == Some(&None) { Ok(()) } else { Err(missing()) }
+    fn need_directory_of(&self, path: &str) -> io::Result<()> {
+        if self.names.get(&directory_of(path)) == Some(&None) { Ok(()) } else { Err(missing()) }
     }
 }
 
@@ -246,15 +249,15 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let state = lock(&self.state);
-        let names = state.names.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+        let names = state.names.keys().filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/'));
         Ok(names.filter(|name| !name.contains('/')).map(str::to_owned).collect())
     }
 
-    fn make_folder(&self, folder: &str) -> io::Result<()> {
+    fn make_directory(&self, directory: &str) -> io::Result<()> {
         self.step(|state| {
-            for path in parents(folder).chain([folder]) {
+            for path in parents(directory).chain([directory]) {
                 state.names.insert(path.to_owned(), None);
                 state.synced_names.insert(path.to_owned(), None);
             }
@@ -264,7 +267,7 @@ impl Disk for SimulatedDisk {
 
     fn write_new(&self, path: &str, content: &[u8]) -> io::Result<()> {
         let file = self.step(|state| {
-            state.need_folder_of(path)?;
+            state.need_directory_of(path)?;
             if state.names.contains_key(path) {
                 return Err(ErrorKind::AlreadyExists.into());
             }
@@ -273,7 +276,7 @@ impl Disk for SimulatedDisk {
             state.names.insert(path.to_owned(), Some(file));
             Ok(file)
         })?;
-        // Half of the content, then the other.
+        // Half of the content, then the other half.
         for half in [&content[..content.len() / 2], &content[content.len() / 2..]] {
             self.step(|state| {
                 state.files[file].content.extend_from_slice(half);
@@ -291,11 +294,11 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+    fn sync_directory(&self, directory: &str) -> io::Result<()> {
         self.step(|state| {
-            let of_folder = |path: &String| folder_of(path) == folder && path != folder;
-            state.synced_names.retain(|path, _| !of_folder(path));
-            let names: Vec<_> = state.names.iter().filter(|(path, _)| of_folder(path)).map(|(path, file)| (path.clone(), *file)).collect();
+            let of_directory = |path: &String| directory_of(path) == directory && path != directory;
+            state.synced_names.retain(|path, _| !of_directory(path));
+            let names: Vec<_> = state.names.iter().filter(|(path, _)| of_directory(path)).map(|(path, file)| (path.clone(), *file)).collect();
             state.synced_names.extend(names);
             Ok(())
         })
@@ -304,7 +307,7 @@ impl Disk for SimulatedDisk {
     fn rename_new(&self, from: &str, to: &str) -> io::Result<bool> {
         self.step(|state| {
             let file = state.file(from)?;
-            state.need_folder_of(to)?;
+            state.need_directory_of(to)?;
             if state.names.contains_key(to) {
                 return Ok(false);
             }
@@ -318,7 +321,7 @@ impl Disk for SimulatedDisk {
         let is_copied = self.nature.renames_by_copy;
         self.step(|state| {
             let file = state.file(from)?;
-            state.need_folder_of(to)?;
+            state.need_directory_of(to)?;
             let target = if is_copied {
                 let copy = state.files[file].clone();
                 state.files.push(copy);
@@ -340,24 +343,24 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn remove_empty_folder(&self, folder: &str) -> io::Result<bool> {
+    fn remove_empty_directory(&self, directory: &str) -> io::Result<bool> {
         self.step(|state| {
-            let prefix = format!("{folder}/");
+            let prefix = format!("{directory}/");
             if state.names.keys().any(|path| path.starts_with(&prefix)) {
                 return Ok(false);
             }
-            state.names.remove(folder);
+            state.names.remove(directory);
             Ok(true)
         })
     }
 
-    fn remove_folder(&self, folder: &str) -> io::Result<()> {
-        let prefix = format!("{folder}/");
+    fn remove_directory(&self, directory: &str) -> io::Result<()> {
+        let prefix = format!("{directory}/");
         let inner: Vec<String> = lock(&self.state).names.keys().filter(|path| path.starts_with(&prefix)).cloned().collect();
         for path in inner.iter().rev() {
             self.remove(path)?;
         }
-        self.remove(folder)
+        self.remove(directory)
     }
 
     fn lock(&self, path: &str) -> io::Result<Locked> {
