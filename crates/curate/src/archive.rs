@@ -1,7 +1,7 @@
 //! One open tar archive: its members by name, and what is damaged in it.
 //!
-//! A compressed archive is inflated once into an unnamed temporary file, so memory stays bounded whatever the archive claims. The invariant: a member
-//! that is listed here lies whole inside the archive. A name that several members have is ambiguous: which of them is meant cannot be told.
+//! A compressed archive is decompressed once into an unnamed temporary file, so memory stays bounded regardless of the archive. The invariant: a
+//! listed member lies completely inside the archive. A name shared by several members is ambiguous.
 
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::{ArchiveEnd, Compression, Member, TarError, Walk, inflate, sniff_compression};
@@ -14,20 +14,20 @@ use std::sync::Arc;
 const SNIFF_LEN: usize = 16;
 const INFLATE_BUFFER_LEN: usize = 1 << 20;
 
-/// What is kept of a member beside its name, about.
+/// Approximate memory per member, in addition to its name.
 const MEMBER_BYTES: u64 = 128;
 
 #[derive(Debug)]
 pub struct Archive {
     pub object: Arc<dyn RangeRead>,
     pub path: String,
-    /// Offsets then mean the inflated copy, and must not be written down.
+    /// Offsets then refer to the decompressed copy, and must not be stored.
     pub is_compressed: bool,
     pub members: Vec<Member>,
     by_name: HashMap<String, Named>,
-    /// Where and why reading ended before the archive did, or what is wrong with its end.
+    /// Where and why reading ended before the end of the archive, or what is wrong with its end.
     pub damage: Option<Damage>,
-    /// Members that are whole but cannot be offered, e.g. sparse files.
+    /// Members that are complete but cannot be read, e.g. sparse files.
     pub unreadable: Vec<Damage>,
 }
 
@@ -44,15 +44,15 @@ impl Damage {
     }
 }
 
-/// The members of one name, by their numbers.
+/// Indices of the members with one name.
 #[derive(Debug, Clone, Copy)]
 struct Named {
     first: usize,
-    /// The one that follows it.
+    /// The next member with the same name.
     second: Option<usize>,
 }
 
-/// The members that a name may mean.
+/// The members that a name may refer to.
 #[derive(Debug, Clone, Copy)]
 pub enum Found<'a> {
     None,
@@ -62,7 +62,7 @@ pub enum Found<'a> {
 }
 
 impl Archive {
-    /// As [`Archive::open_with`], with all members of archives that were joined.
+    /// As [`Archive::open_with`], with all members of concatenated archives.
     ///
     /// # Errors
     /// See [`Archive::open_with`].
@@ -70,18 +70,29 @@ impl Archive {
         Self::open_with(path, true, DecodeLimit::default())
     }
 
-    /// Members after the first end of the archive are there only when it `ignores_zeros`. What is kept of the members takes at most what `limit` says.
+    /// As [`Archive::open_with`], for callers that report faults of a file: the inner error is damage.
     ///
     /// # Errors
-    /// When the file cannot be read, or the temporary copy of a compressed one cannot be written. Damage inside is no error.
+    /// When the temporary copy of a compressed archive cannot be written.
+    pub(crate) fn examined(path: &str, ignores_zeros: bool) -> Result<Result<Self>> {
+        match Self::open_with(path, ignores_zeros, DecodeLimit::default()) {
+            Err(error @ Error::Stage { .. }) => Err(error),
+            opened => Ok(opened),
+        }
+    }
+
+    /// Members after the first end of the archive are included only with `ignores_zeros`. `limit` bounds the memory for the members.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the temporary copy of a compressed one cannot be written. Damage inside is not an error.
     pub fn open_with(path: &str, ignores_zeros: bool, limit: DecodeLimit) -> Result<Self> {
         Self::over_with(store_of(path)?.open(path)?, ignores_zeros, limit)
     }
 
-    /// As [`Archive::open`], of a file that is open already.
+    /// As [`Archive::open`], for a file that is already open.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Archive::open`].
     pub fn over(object: Arc<dyn RangeRead>) -> Result<Self> {
         Self::over_with(object, true, DecodeLimit::default())
     }
@@ -99,10 +110,10 @@ impl Archive {
         let is_compressed = !matches!(compression, Compression::None);
         let mut archive = Self { object, path, is_compressed, members: Vec::new(), by_name: HashMap::new(), damage: None, unreadable: Vec::new() };
         if !matches!(compression, Compression::None | Compression::Gzip) {
-            archive.damage = Some(Damage::at(0, format!("{compression:?} compression is not supported; use gzip or none")));
+            archive.damage = Some(Damage::at(0, format!("{compression} compression is not supported; use gzip or none")));
             return Ok(archive);
         }
-        // A gzip stream that ends early still gave whole members. One whose content is wrong shows it only at the end: nothing of it can be trusted.
+        // A truncated gzip stream still yields complete members. A corrupt one is only detected at the end, so none of its members can be trusted.
         if matches!(inflate_error, None | Some(TarError::TruncatedGzip { .. })) {
             archive.walk(ignores_zeros, limit)?;
         }
@@ -159,7 +170,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The members of that name. Steps that lead nowhere (`./`, `//`) do not count on either side.
+    /// The members with that name. Redundant path components (`./`, `//`) are ignored on both sides.
     #[must_use]
     pub fn find(&self, name: &str) -> Found<'_> {
         let Some(named) = self.by_name.get(normal(name).as_ref()) else { return Found::None };
@@ -171,7 +182,7 @@ impl Archive {
     }
 }
 
-/// The name without steps that lead nowhere.
+/// The name without redundant path components.
 pub(crate) fn normal(name: &str) -> Cow<'_, str> {
     let name = name.strip_prefix("./").unwrap_or(name);
     if !name.contains("//") && !name.contains("./") {

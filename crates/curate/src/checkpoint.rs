@@ -1,4 +1,4 @@
-//! How the splits of a job are committed, and which rows of theirs are done: what travels from the driver to whoever runs a split.
+//! How the splits of a job are committed, and which of their rows are done: sent from the driver to the process that runs a split.
 
 use crate::report::SplitReport;
 use crate::tables::{IdPolicy, NullIds};
@@ -14,18 +14,18 @@ use shardmill_storage::AnyDisk;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// As the binding sends it.
+/// As sent by the binding.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointOptions {
     pub target: CommitTarget,
     pub id_columns: Vec<String>,
     pub null_ids: NullIds,
-    /// By segment of the plan, the index files of the ids that were done before it.
+    /// For each segment of the plan, the index files of the ids that were already done.
     pub indexes: BTreeMap<usize, Vec<String>>,
 }
 
-/// The types of the ids of a job, which all of its files must have: of others, no later run could make one index.
+/// The id types of a job. All of its files must have the same, or a later run could not build one index.
 #[derive(Debug)]
 pub struct IdTypes {
     committer: Committer,
@@ -33,10 +33,10 @@ pub struct IdTypes {
 }
 
 impl IdTypes {
-    /// Agrees on the types of the first file that is read, by whatever worker.
+    /// Fixes the types of the first file read by any worker, and compares those of later files.
     ///
     /// # Errors
-    /// [`Error::Resume`] for other types than those.
+    /// [`Error::Resume`] for different types.
     pub(crate) fn check(&self, schema: &Schema, columns: &[String]) -> Result<()> {
         let own = IdSchema::of(schema, columns)?;
         let agreed = match self.agreed.get() {
@@ -51,17 +51,17 @@ impl IdTypes {
     }
 }
 
-/// The checkpoint of a job as a worker sees it.
+/// The checkpoint of a job in a worker.
 #[derive(Debug)]
 pub struct Checkpointing {
     committer: Committer,
     ids: BTreeMap<usize, IdPolicy>,
-    /// Of segments without an index.
+    /// For segments without an index.
     no_index: IdPolicy,
 }
 
 impl Checkpointing {
-    /// Maps the indexes.
+    /// Maps the index files.
     ///
     /// # Errors
     /// [`Error::Resume`] for an index that is missing or damaged.
@@ -92,17 +92,17 @@ impl Checkpointing {
         split.unit.as_ref().and_then(|unit| self.ids.get(&unit.segment)).unwrap_or(&self.no_index)
     }
 
-    /// Begins an attempt at a split.
+    /// Starts an attempt at a split.
     ///
     /// # Errors
-    /// [`Error::Option`] for a split that the journal does not know.
+    /// [`Error::Option`] for a split that is not in the journal.
     pub(crate) fn attempt(&self, split: &Split) -> Result<Mutex<Attempt>> {
         let unit = split.unit.as_ref().ok_or_else(|| Error::Option { option: "checkpoint", problem: "has no unit for a split".to_owned() })?;
         Ok(Mutex::new(self.committer.attempt(unit, &split.files)))
     }
 }
 
-/// Tells outputs of a version of a file from those of an earlier one.
+/// Distinguishes outputs of a version of a file from those of an earlier one.
 pub(crate) fn version_of(split: &Split) -> &str {
     match &split.unit {
         Some(Unit { name, is_reread: true, .. }) => name,
@@ -110,7 +110,7 @@ pub(crate) fn version_of(split: &Split) -> &str {
     }
 }
 
-/// Makes a split done, and all of its files visible.
+/// Marks a split as done, and makes all of its files visible.
 pub(crate) fn commit(attempt: Mutex<Attempt>, report: &mut SplitReport) -> Result<()> {
     let counts = UnitCounts {
         rows_in: report.input.rows,
@@ -127,5 +127,5 @@ pub(crate) fn commit(attempt: Mutex<Attempt>, report: &mut SplitReport) -> Resul
     Ok(())
 }
 
-/// The reason why rows are not processed that an earlier run has processed.
+/// Why rows are skipped that an earlier run has processed.
 pub(crate) const DONE: &str = "done";

@@ -1,7 +1,7 @@
-//! Rows of whole documents on their way from source to sink.
+//! Rows of whole documents between source and sink.
 //!
-//! A chunk is what fits the memory of one thread; a batch is what becomes one output file; a batch is one or more chunks. The invariants: documents
-//! are never split between chunks, rows stand in document order, and image bytes are not in here unless somebody needed them.
+//! A chunk fits into the memory of one thread; a batch becomes one output file and consists of one or more chunks. The invariants: documents are
+//! never split between chunks, rows are in document order, and image bytes are only loaded if a stage needs them.
 
 use crate::payload::Payload;
 use crate::source_ref::SourceRef;
@@ -9,12 +9,13 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::ops::Range;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Modality {
+    #[default]
     Metadata,
     Text,
     Image,
-    /// Carried through in memory; only Parquet can store it.
+    /// Passed through in memory; only Parquet can store it.
     Other(Box<str>),
 }
 
@@ -45,7 +46,7 @@ impl Modality {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Row {
     pub document: usize,
     pub position: i32,
@@ -60,7 +61,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// True bytes of the row as it will be stored, passthrough values aside.
+    /// Size of the row as stored, without passthrough values.
     #[must_use]
     pub fn byte_size(&self) -> u64 {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len) as u64;
@@ -74,12 +75,12 @@ impl Row {
     }
 }
 
-/// Where a chunk stands in the run.
+/// The position of a chunk in the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lineage {
     /// Number of the batch within its split.
     pub batch: usize,
-    /// The inputs that the batch draws from, as the name of its output needs them.
+    /// The inputs of the batch, from which the name of its output is derived.
     pub sources: Vec<String>,
 }
 

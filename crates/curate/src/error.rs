@@ -1,10 +1,10 @@
-//! Why a curation run stops. A bad sample or shard is no error: it is quarantined and reported.
+//! Why a curation run stops. A bad sample or shard is not an error: it is quarantined and reported.
 
 use arrow_schema::ArrowError;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What a stage written by the user may raise.
+/// Errors raised by user-defined stages.
 pub type StageFailure = Box<dyn std::error::Error + Send + Sync>;
 
 #[non_exhaustive]
@@ -16,33 +16,26 @@ pub enum Error {
     Engine(#[from] shardmill_engine::Error),
     #[error(transparent)]
     Plan(#[from] shardmill_plan::Error),
-    /// An option has a value that means nothing.
+    /// An option has an invalid value.
     #[error("`{option}` {problem}")]
     Option { option: &'static str, problem: String },
-    /// An option names a key that would bring nothing.
-    #[error("`{option}`: none of the {samples} samples has the key {keys}; the keys there are {there}")]
+    /// An option names a key that no sample has.
+    #[error("`{option}`: none of the {samples} samples has the key {keys}; they have {there}")]
     AbsentKey { option: &'static str, keys: String, samples: u64, there: String },
     /// The same for columns of Parquet files.
-    #[error("`fields`: no file has the column `{column}`; the columns there are {there}")]
+    #[error("`fields`: no file has the column `{column}`; they have {there}")]
     AbsentColumn { column: String, there: String },
-    /// Reserved or excluded names were asked for as passthrough fields.
-    #[error("fields contains reserved keys: {names}")]
+    /// Reserved or excluded names were requested as passthrough fields.
+    #[error("`fields` names reserved keys: {names}")]
     ReservedFields { names: String },
-    #[error("Output folder `{path}` exists already")]
+    #[error("Output directory `{path}` already exists")]
     OutputExists { path: String },
-    #[error("mode=\"append\" is not implemented for `{path}`")]
-    AppendMode { path: String },
-    /// Rows that should carry bytes carry an error, under the policy `error`.
+    /// Rows without their image bytes, under the policy `raise`.
     #[error("Materialization failed ({count} errors). First: {first}")]
     Materialize { count: u64, first: String },
     #[error("A stage raised on the rows of `{path}`: {stage}")]
-    Stage {
-        stage: String,
-        path: String,
-        #[source]
-        source: StageFailure,
-    },
-    /// A user's stage returned something that is no batch of interleaved rows.
+    Stage { stage: String, path: String, source: StageFailure },
+    /// A user-defined stage returned something other than a batch of interleaved rows.
     #[error("Stage {stage} returned rows that are not interleaved documents: {problem}")]
     StageResult { stage: String, problem: String },
     #[error("Modality `{modality}` cannot be written to WebDataset")]
@@ -58,30 +51,21 @@ pub enum Error {
     /// The files of one split have different columns.
     #[error("`{path}` has a column `{column}`, and `{first}` has none; the first file of a split decides about its columns")]
     MoreColumns { path: String, column: String, first: String },
-    /// A stage of a table job returned another schema than before.
+    /// A stage of a table job returned a different schema than before.
     #[error("Stage {stage} returned other columns for rows of `{path}` than before: {problem}")]
     StageSchema { stage: String, path: String, problem: String },
-    /// A row without an id could never be told from another one.
+    /// A row without an id could not be identified by a later run.
     #[error("Id column `{column}` is null in row {row} of `{path}`")]
     NullId { column: String, path: String, row: u64 },
     #[error(transparent)]
     Parquet(#[from] shardmill_formats::parquet::Error),
     #[error("Column `sample_id` is missing in `{path}`")]
     NoSampleId { path: String },
-    #[error("Column `{column}` does not take its type: {data_type}")]
-    Cast {
-        column: String,
-        data_type: String,
-        #[source]
-        source: ArrowError,
-    },
-    /// What is wrong with the rows of one file.
+    #[error("Column `{column}` cannot have the type {data_type}")]
+    Cast { column: String, data_type: String, source: ArrowError },
+    /// The fault of the rows of one file.
     #[error("`{path}`: {source}")]
-    File {
-        path: String,
-        #[source]
-        source: Box<Error>,
-    },
+    File { path: String, source: Box<Error> },
     /// The columns of a file are fixed by its first rows.
     #[error("Column `{column}` is not among the columns of `{path}`, which its first rows decided")]
     LateColumn { column: String, path: String },
@@ -104,13 +88,18 @@ impl From<shardmill_resume::Error> for Error {
 }
 
 impl Error {
+    /// Values of `column` that do not take `data_type`.
+    pub(crate) fn unfit<'a>(column: &'a str, data_type: &'a str) -> impl Fn(ArrowError) -> Self + use<'a> {
+        move |source| Self::Cast { column: column.to_owned(), data_type: data_type.to_owned(), source }
+    }
+
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
             Self::Parquet(error) => error.hint(),
-            Self::Plan(shardmill_plan::Error::Storage(error)) => error.hint(),
-            Self::Plan(shardmill_plan::Error::NoInput { .. }) => Some("name a file, a folder or a glob that holds such files"),
+            Self::Plan(shardmill_plan::Error::NoInput { .. }) => Some("name a file, a directory or a glob with such files"),
+            Self::Plan(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Resume(error) => error.hint(),
             Self::MoreColumns { .. } => Some("name the columns to read by columns=, or read each file alone by files_per_partition=1"),
@@ -122,12 +111,12 @@ impl Error {
                 "texts_field (--texts-field) and images_field (--images-field) name the lists of texts and images; samples without such lists are not interleaved documents; sm.Dataset reads them as rows",
             ),
             Self::AbsentKey { .. } => Some("name a key that the samples have; nothing was written"),
-            Self::AbsentColumn { .. } => Some("name columns that are there; nothing was written"),
-            Self::OutputExists { .. } => {
-                Some("choose another folder, or mode=\"overwrite\" to empty it, or mode=\"ignore\" to write beside its files")
-            }
-            Self::AppendMode { .. } => Some("mode=\"ignore\" keeps the files that are there and replaces only those of the same inputs"),
-            Self::Materialize { .. } => Some("on_materialize_error=\"warn\", \"drop_row\" or \"drop_sample\" goes on without these images"),
+            Self::AbsentColumn { .. } => Some("name existing columns; nothing was written"),
+            Self::ReservedFields { .. } => Some("leave them out of `fields`; each output has columns of these names"),
+            Self::OutputExists { .. } => Some(
+                "choose another directory, or mode=\"overwrite\" to empty it, or mode=\"resume\" to keep its files and replace those of the same inputs",
+            ),
+            Self::Materialize { .. } => Some("on_materialize_error=\"warn\", \"drop_row\" or \"drop_sample\" continues without these images"),
             Self::UnknownModality { .. } => Some("drop_invalid_rows=True removes such rows; Parquet output keeps them"),
             Self::PayloadKey { .. } => Some("rename the column with a Map stage"),
             Self::NoSampleId { .. } => Some("interleaved Parquet needs the columns sample_id, position and modality"),
@@ -139,7 +128,7 @@ impl Error {
     }
 }
 
-/// The message of an error and of its causes; a cause that is quoted already is not told twice.
+/// The message of an error and of its causes; a cause that is already quoted is not repeated.
 #[must_use]
 pub fn reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

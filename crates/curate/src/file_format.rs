@@ -1,7 +1,7 @@
-//! What a file is: of a format that a data set reads, an index of MDS shards, or one image.
+//! Detects the format of a file: a data format, an index of MDS shards, or an image.
 //!
-//! A name and the first bytes enter, a [`FileFormat`] leaves; called by verify and inspect, which take any file. The invariant: a name that says what
-//! the file should be is believed, so that a damaged file is judged as what it was meant to be.
+//! Used by verify and inspect, which accept any file. The invariant: a name that states a format is trusted, so that a damaged file is judged as what
+//! it was meant to be.
 
 use crate::source::tokens::{self, content_type};
 use serde::Serialize;
@@ -14,10 +14,10 @@ use shardmill_storage::{RangeRead, resolved_path, store_of};
 use std::collections::HashSet;
 
 const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar";
-/// As many bytes as show the format of an image.
+/// Enough bytes to detect the format of an image.
 const HEAD_LEN: u64 = 64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileFormat {
     Tar,
@@ -25,24 +25,25 @@ pub enum FileFormat {
     #[serde(rename = "arrayrecord")]
     ArrayRecord,
     Mds,
-    /// It stands for all shards that it lists.
+    /// Represents all shards that it lists.
     MdsIndex,
-    /// It stands for all shards of JSON Lines that it lists.
+    /// Represents all JSON Lines shards that it lists.
     JsonlIndex,
     Orc,
     Csv,
     Jsonl,
     Image,
+    #[default]
     Unknown,
 }
 
 impl FileFormat {
-    /// By the name where it says something, else by the content.
+    /// From the name if it states a format, otherwise from the content.
     #[must_use]
     pub fn of(object: &dyn RangeRead) -> Self {
         let path = object.path();
-        if let Some(index) = Self::of_index(path) {
-            return index;
+        if let Some(shards) = IndexedShards::of(path) {
+            return shards.into();
         }
         if let Some(format) = Format::of(path) {
             return format.into();
@@ -54,19 +55,6 @@ impl FileFormat {
             None if is_image_file(object) => Self::Image,
             None => Self::Unknown,
         }
-    }
-
-    /// Of which shards a file is the index; `None` for what is not an index.
-    fn of_index(path: &str) -> Option<Self> {
-        let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
-        if name != INDEX_NAME {
-            return None;
-        }
-        if matches!(text_files(folder), Ok(Some(_))) {
-            return Some(Self::JsonlIndex);
-        }
-        // An index that is damaged is still the one of the shards beside it.
-        (matches!(indexed_files(folder), Ok(Some(_)) | Err(_))).then_some(Self::MdsIndex)
     }
 }
 
@@ -90,19 +78,19 @@ fn is_image_file(object: &dyn RangeRead) -> bool {
     is_read && shardmill_images::sniff(&head).is_some() || content_type(object.path()).starts_with("image/")
 }
 
-/// The input of a job, and files that are not read because of their format.
+/// The input of a job, and files that are skipped because of their format.
 #[derive(Debug, Default)]
 pub struct InputFiles {
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub files: Vec<String>,
     pub left_out: Vec<String>,
 }
 
-/// The files of a format at or below `paths`, by their names, or by their first bytes where the name does not tell. A file that is named outright is taken
-/// unless its name tells another format. Images, texts and other files that members of archives are called after accompany the data.
+/// The files of a format at or below `paths`, by name, or by their first bytes if the name is inconclusive. An explicitly named file is included
+/// unless its name states another format. Images, texts and other files with the extensions of members may accompany the data.
 ///
 /// # Errors
-/// For a missing path, and when nothing has the format.
+/// For a missing path, and when no file has the format.
 pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles> {
     let mut input = InputFiles::default();
     for path in paths {
@@ -127,8 +115,8 @@ pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles
     Ok(input)
 }
 
-/// The files of any format that a data set reads at or below `paths`. A file that is named outright is taken whatever it is called. An index stands for the
-/// shards that it lists. Files that are merely called `.json` describe the others, if there are any.
+/// The files at or below `paths` of any format that a data set can read. An explicitly named file is always included. An index represents the shards
+/// that it lists. Files with only the extension `.json` are taken for descriptions of other files, if there are any.
 ///
 /// # Errors
 /// For a missing path, and for a directory or glob without such files.
@@ -141,17 +129,13 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, PlanError> {
             continue;
         }
         let before = checkable.files.len();
-        let mut shards = IndexedShards::default();
-        for file in listed.side_cars {
-            if let Some(format) = FileFormat::of_index(&file.path) {
-                shards.enter(&file.path, format);
-                checkable.files.push(file.path);
-            }
-        }
+        let indexes = listed.side_cars.into_iter().filter_map(|file| Some((IndexedShards::of(&file.path)?, file.path)));
+        let (indexed, indexes): (Vec<IndexedShards>, Vec<String>) = indexes.unzip();
+        checkable.files.extend(indexes);
         let (mut data, mut json) = (Vec::new(), Vec::new());
         for DataFile { path, .. } in listed.files {
             match Format::of(&path) {
-                format if shards.include(&path, format) => {}
+                format if indexed.iter().any(|shards| shards.include(&path, format)) => {}
                 Some(Format::Jsonl) if path.to_ascii_lowercase().ends_with(".json") => json.push(path),
                 Some(_) => data.push(path),
                 None if format_of_content(&path).is_some() => data.push(path),
@@ -181,33 +165,52 @@ pub fn data_formats(paths: &[String]) -> Result<HashSet<Format>, PlanError> {
     Ok(files.iter().filter_map(|file| Format::of(file).or_else(|| format_of_content(file))).collect())
 }
 
-/// By the first bytes. A file that cannot be read has none.
+/// From the first bytes. A file that cannot be read has no format.
 fn format_of_content(path: &str) -> Option<Format> {
     let signature = store_of(path).and_then(|store| store.open(path)).and_then(|object| signature_of(&*object)).ok()?;
     Format::of_signature(signature)
 }
 
-/// What indexes stand for.
-#[derive(Default)]
-struct IndexedShards {
-    /// Directories of MDS shards, with the slash at their end.
-    folders: Vec<String>,
-    files: HashSet<String>,
+/// The directory of an index.
+pub(crate) fn directory_of(index: &str) -> &str {
+    index.rsplit_once('/').map_or(".", |(directory, _name)| directory)
+}
+
+/// The shards of an index.
+enum IndexedShards {
+    /// MDS shards at or below a directory, which ends with its slash.
+    Mds { directory: String },
+    /// Files of JSON Lines.
+    Text(HashSet<String>),
 }
 
 impl IndexedShards {
-    fn enter(&mut self, index: &str, format: FileFormat) {
-        let folder = index.strip_suffix(INDEX_NAME).unwrap_or(index);
-        match format {
-            FileFormat::JsonlIndex => {
-                let shards = text_files(folder).ok().flatten().unwrap_or_default();
-                self.files.extend(shards.into_iter().map(|shard| shard.file.path));
-            }
-            _ => self.folders.push(folder.to_owned()),
+    /// `None` for a file that is not an index. A damaged one is still the index of the MDS shards in its directory.
+    fn of(path: &str) -> Option<Self> {
+        if path.rsplit('/').next() != Some(INDEX_NAME) {
+            return None;
         }
+        let directory = directory_of(path);
+        if let Ok(Some(shards)) = text_files(directory) {
+            return Some(Self::Text(shards.into_iter().map(|shard| shard.file.path).collect()));
+        }
+        matches!(indexed_files(directory), Ok(Some(_)) | Err(_))
+            .then(|| Self::Mds { directory: path.strip_suffix(INDEX_NAME).unwrap_or(path).to_owned() })
     }
 
     fn include(&self, path: &str, format: Option<Format>) -> bool {
-        self.files.contains(path) || format == Some(Format::Mds) && self.folders.iter().any(|folder| path.starts_with(folder))
+        match self {
+            Self::Mds { directory } => format == Some(Format::Mds) && path.starts_with(directory),
+            Self::Text(files) => files.contains(path),
+        }
+    }
+}
+
+impl From<IndexedShards> for FileFormat {
+    fn from(shards: IndexedShards) -> Self {
+        match shards {
+            IndexedShards::Mds { .. } => Self::MdsIndex,
+            IndexedShards::Text(_) => Self::JsonlIndex,
+        }
     }
 }

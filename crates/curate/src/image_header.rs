@@ -1,10 +1,9 @@
-//! What the header of an image says: its format, and the size of each page.
+//! Reads the header of an image: its format, and the size of each page.
 //!
-//! A payload enters by ranges, an [`ImageHeader`] leaves; called by verify and inspect. The invariant: no pixel is read, and every page of a TIFF is
-//! looked at, not only the first.
+//! Used by verify and inspect, and for copying pages. The invariant: no pixel is read, and every page of a TIFF is checked, not only the first.
 
 use crate::payload::append_range;
-use shardmill_images::{ImageFormat, ImageSize, PageExtraction, SizeProbe, TiffIndex, TiffWalk, sniff};
+use shardmill_images::{ImageFormat, ImageSize, PageCopy, PageExtraction, SizeProbe, TiffIndex, TiffWalk, sniff};
 use shardmill_storage::RangeRead;
 use std::ops::Range;
 
@@ -14,9 +13,9 @@ const SNIFF_LEN: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct ImageHeader {
     pub format: ImageFormat,
-    /// One entry a page, or why the page cannot be used.
+    /// One entry per page, or why the page cannot be used.
     pub pages: Vec<Result<ImageSize, String>>,
-    /// Why there may be more pages than could be reached.
+    /// Why there may be more pages than were found.
     pub broken_chain: Option<String>,
 }
 
@@ -27,15 +26,21 @@ pub(crate) enum ImageBytes<'a> {
     Member(&'a dyn RangeRead, &'a Range<u64>),
 }
 
-/// How much of a TIFF page is looked at.
+/// How thoroughly a TIFF page is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
     Sizes,
-    /// Also whether the page can be copied: all of its tags and the places of its strips or tiles.
+    /// Also check that the page can be copied: all of its tags and the positions of its strips or tiles.
     Copies,
 }
 
 impl ImageBytes<'_> {
+    /// The format, by the first bytes.
+    pub(crate) fn format(&self, window: &mut Vec<u8>) -> Result<Option<ImageFormat>, String> {
+        self.read(&(0..self.len().min(SNIFF_LEN)), window)?;
+        Ok(sniff(window))
+    }
+
     fn len(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
@@ -61,11 +66,10 @@ impl ImageBytes<'_> {
 
 impl ImageHeader {
     /// # Errors
-    /// Why the payload is no image whose size can be told.
+    /// Why the payload is not an image with a known size.
     pub(crate) fn read(bytes: ImageBytes<'_>, depth: Depth) -> Result<Self, String> {
         let mut window = Vec::new();
-        bytes.read(&(0..bytes.len().min(SNIFF_LEN)), &mut window)?;
-        match sniff(&window) {
+        match bytes.format(&mut window)? {
             None => Err(shardmill_images::Error::UnknownFormat { payload_len: bytes.len() }.to_string()),
             Some(ImageFormat::Tiff) => read_tiff(bytes, depth, &mut window),
             Some(format) => {
@@ -82,21 +86,16 @@ impl ImageHeader {
 }
 
 fn read_tiff(bytes: ImageBytes<'_>, depth: Depth, window: &mut Vec<u8>) -> Result<ImageHeader, String> {
-    let mut walk = TiffWalk::new(bytes.len());
-    while let Some(range) = walk.needs() {
-        bytes.read(&range, window)?;
-        walk.push(window).map_err(|error| error.to_string())?;
-    }
-    let index = walk.finish().map_err(|error| error.to_string())?;
+    let index = tiff_index(bytes, window)?;
     let pages = (0..index.len()).map(|page| {
         let size = index.page(page).and_then(shardmill_images::TiffPage::size).map_err(|error| error.to_string())?;
         if depth == Depth::Copies {
-            plan_copy(bytes, &index, page, window)?;
+            page_copy(bytes, &index, page, window)?;
         }
         Ok(size)
     });
     let pages = pages.collect();
-    // Asking for the page behind the last one tells a chain that ends from one that breaks.
+    // Reading the page after the last one distinguishes the end of a chain from a broken one.
     let broken_chain = match index.page(index.len()) {
         Err(shardmill_images::Error::PageBeyondEnd { .. }) | Ok(_) => None,
         Err(error) => Some(error.to_string()),
@@ -104,11 +103,22 @@ fn read_tiff(bytes: ImageBytes<'_>, depth: Depth, window: &mut Vec<u8>) -> Resul
     Ok(ImageHeader { format: ImageFormat::Tiff, pages, broken_chain })
 }
 
-fn plan_copy(bytes: ImageBytes<'_>, index: &TiffIndex, page: usize, window: &mut Vec<u8>) -> Result<(), String> {
+/// The directories of a TIFF.
+pub(crate) fn tiff_index(bytes: ImageBytes<'_>, window: &mut Vec<u8>) -> Result<TiffIndex, String> {
+    let mut walk = TiffWalk::new(bytes.len());
+    while let Some(range) = walk.needs() {
+        bytes.read(&range, window)?;
+        walk.push(window).map_err(|error| error.to_string())?;
+    }
+    walk.finish().map_err(|error| error.to_string())
+}
+
+/// How a page of a TIFF is copied.
+pub(crate) fn page_copy(bytes: ImageBytes<'_>, index: &TiffIndex, page: usize, window: &mut Vec<u8>) -> Result<PageCopy, String> {
     let mut extraction = PageExtraction::new(index, page).map_err(|error| error.to_string())?;
     while let Some(range) = extraction.needs() {
         bytes.read(&range, window)?;
         extraction.push(window).map_err(|error| error.to_string())?;
     }
-    extraction.finish().map(|_copy| ()).map_err(|error| error.to_string())
+    extraction.finish().map_err(|error| error.to_string())
 }

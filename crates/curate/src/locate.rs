@@ -1,7 +1,8 @@
-//! Finds the bytes that a `source_ref` names: a byte range, a tar member, or a whole file; and in it a TIFF page.
+//! Locates the bytes that a `source_ref` names: a byte range, a tar member, or a whole file, and optionally a TIFF page in it.
 //!
-//! Error texts are part of the data model (interleaved specification §3): they are stored in `materialize_error` and compared by users. The invariant:
-//! a range is never taken from a compressed archive's raw bytes, nothing outside of the roots is read, and an error concerns one row only.
+//! Error texts are part of the data model (interleaved specification §3): they are stored in `materialize_error` and compared by users. The
+//! invariant: a range is never read from the raw bytes of a compressed archive, nothing outside of the roots is read, and an error concerns one row
+//! only.
 
 use crate::archive::{Archive, Found};
 use crate::payload::Located;
@@ -14,30 +15,30 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The members of so many archives stay known. Rows that were written together mostly come from one.
+/// Number of archives whose members are kept. Rows that were written together usually come from one.
 const MAX_ARCHIVES: usize = 8;
-/// Of those that lie behind a network, for all splits of a run.
+/// Limit for archives in remote stores, shared by all splits of a run.
 const MAX_SHARED_ARCHIVES: usize = 64;
 
-/// What a range of a file must begin with to tell whether it is compressed.
+/// Bytes at the start of a file that show whether it is compressed.
 const SNIFF_LEN: u64 = 16;
 
-/// What the locators of one run share.
+/// State shared by the locators of one run.
 #[derive(Debug, Clone)]
 pub struct Shared {
     roots: Roots,
     fetched: Arc<Fetched>,
-    /// Those that lie behind a network. Who asks for one that is being opened waits for it.
+    /// Remote archives. A thread that requests one that is being opened waits for it.
     archives: Arc<Mutex<Recent<Arc<OnceLock<Opened>>>>>,
 }
 
 type Opened = Result<Arc<Archive>, String>;
 
-/// By path, the last used one first.
+/// By path, most recently used first.
 type Recent<T> = VecDeque<(String, T)>;
 
 impl Shared {
-    /// For rows that point below `roots`; at most `budget` bytes of what is fetched over a network stay in memory.
+    /// For rows that reference files below `roots`; at most `budget` bytes of remote objects stay in memory.
     #[must_use]
     pub fn new(roots: Roots, budget: u64) -> Self {
         Self { roots, fetched: Fetched::new(budget), archives: Arc::default() }
@@ -52,7 +53,7 @@ impl Shared {
     }
 }
 
-/// The value of `path`, now the first.
+/// The value of `path`, moved to the front.
 fn recent<T: Clone>(known: &mut Recent<T>, path: &str, most: usize, make: impl FnOnce() -> T) -> T {
     let found = known.iter().position(|(known, _)| known == path).and_then(|index| known.remove(index));
     let entry = found.unwrap_or_else(|| (path.to_owned(), make()));
@@ -62,19 +63,19 @@ fn recent<T: Clone>(known: &mut Recent<T>, path: &str, most: usize, make: impl F
     value
 }
 
-/// Looks at each file and each archive once, as long as rows keep their order.
+/// Opens each file and each archive once, as long as rows keep their order.
 #[derive(Debug)]
 pub struct Locator {
-    /// Of an image.
+    /// Limit for an image.
     pub(crate) limit: DecodeLimit,
     shared: Shared,
-    /// The files that the split reads; they are the user's own, wherever links lead.
+    /// The input files of the split, which the user named and which may therefore be links.
     inputs: HashSet<String>,
     open: OpenFiles,
     open_inputs: OpenFiles,
     files: HashMap<String, Result<OpenFile, String>>,
     archives: Recent<Opened>,
-    /// Rows of one document follow each other, so the last TIFF is the next one, mostly.
+    /// Rows of one document are adjacent, so the last TIFF is usually also the next one.
     last_tiff: Option<(String, TiffPages)>,
 }
 
@@ -107,7 +108,7 @@ impl Locator {
             (None, _) => {
                 let object = self.whole(path)?;
                 let size = object.size();
-                // Without a member the range says nothing, but one that the file cannot have was meant for another file.
+                // Without a member the range is not used, but a range outside of the file was meant for another file.
                 if let Some(range) = locator.stated_range() {
                     checked(&*object, range, path)?;
                 }
@@ -142,14 +143,14 @@ impl Locator {
         }
     }
 
-    /// A file that is an image itself.
+    /// A file that is itself an image.
     fn whole(&mut self, path: &str) -> Result<Arc<dyn RangeRead>, String> {
         if is_remote(path) && !self.inputs.contains(path) {
             let Shared { fetched, roots, .. } = &self.shared;
             if let Some(Err(known)) = self.files.get(path) {
                 return Err(known.clone());
             }
-            // Held by nothing but the budget, so that rows without end do not fill the memory.
+            // Only counted against the budget, so that any number of rows does not fill the memory.
             return fetched.whole(path, roots).map_err(|error| {
                 let text = open_error(&error);
                 self.files.insert(path.to_owned(), Err(text.clone()));
@@ -208,7 +209,7 @@ fn open_error(error: &StorageError) -> String {
     }
 }
 
-/// The text for a path that leads to what the user did not name.
+/// The text for a path that leads outside of the directories that the user named.
 pub const OUTSIDE: &str = "path outside of the input's directory and of allowed_roots";
 
 fn checked(object: &dyn RangeRead, range: Range<u64>, member: &str) -> Result<Range<u64>, String> {
@@ -226,7 +227,7 @@ pub fn missing_member(member: &str) -> String {
     format!("missing member '{member}'")
 }
 
-/// The text for a name that several members may be meant by.
+/// The text for a name that may refer to several members.
 #[must_use]
 pub fn ambiguous_member(name: &str, first: &Member, second: &Member) -> String {
     format!("ambiguous member '{name}': it may be '{}' at byte {} or '{}' at byte {}", first.name, first.offset, second.name, second.offset)

@@ -1,4 +1,4 @@
-//! Brings the image bytes of a chunk together, and applies the policy for those that cannot be had.
+//! Collects the image bytes of a chunk, and applies the policy for images that cannot be read.
 
 use crate::chunk::Chunk;
 use crate::locate::read_error;
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What to do with an image row that has an error instead of bytes.
+/// How image rows with an error instead of bytes are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMaterializeError {
-    Error,
+    Raise,
     Warn,
     DropRow,
     DropSample,
 }
 
-/// The image bytes of a chunk, one after the other, in row order.
+/// The concatenated image bytes of a chunk, in row order.
 #[derive(Debug, Default)]
 pub struct Bodies {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Reads what is located and copies what is in memory; a failure becomes the row's error. Uses the memory of `scratch`.
+    /// Reads located images and copies those in memory; a failure becomes the row's error. Reuses the memory of `scratch`.
     pub fn read(chunk: &mut Chunk, mut scratch: Vec<u8>) -> Self {
         scratch.clear();
         let mut bodies = Self { bytes: scratch, offsets: vec![0], is_present: Vec::with_capacity(chunk.rows.len()) };
@@ -53,7 +53,7 @@ impl Bodies {
                     }
                 },
             };
-            // An error always goes with null bytes.
+            // A row with an error always has null bytes.
             let is_present = is_present && row.error.is_none();
             bodies.is_present.push(is_present);
             let end = if is_present { bodies.bytes.len() } else { bodies.end() };
@@ -63,7 +63,17 @@ impl Bodies {
         bodies
     }
 
-    /// No bytes for any row, whatever the rows carry.
+    /// As [`Bodies::read`], with null bytes for rows that only have a copy plan.
+    pub fn in_memory(chunk: &mut Chunk, scratch: Vec<u8>) -> Self {
+        for row in &mut chunk.rows {
+            if matches!(row.payload, Payload::Located(_)) {
+                row.payload = Payload::Absent;
+            }
+        }
+        Self::read(chunk, scratch)
+    }
+
+    /// Null bytes for all rows, regardless of their content.
     #[must_use]
     pub fn absent(rows: usize) -> Self {
         Self { bytes: Vec::new(), offsets: vec![0; rows + 1], is_present: vec![false; rows] }
@@ -100,7 +110,7 @@ impl Bodies {
     }
 }
 
-/// The memory behind a column made by [`Bodies::into_column`], where nobody else holds it.
+/// Recovers the memory of a column created by [`Bodies::into_column`], if there is no other reference to it.
 #[must_use]
 pub fn reclaim(column: ArrayRef) -> Vec<u8> {
     let data = column.to_data();
@@ -110,7 +120,7 @@ pub fn reclaim(column: ArrayRef) -> Vec<u8> {
     values.and_then(|buffer| buffer.into_vec::<u8>().ok()).unwrap_or_default()
 }
 
-/// The image bytes of a chunk after the policy was applied to rows that have none.
+/// The image bytes of a chunk, after the policy has been applied to rows with errors.
 ///
 /// # Errors
 /// As [`apply_policy`].
@@ -119,7 +129,7 @@ pub fn materialize(chunk: &mut Chunk, policy: OnMaterializeError, mut scratch: V
         apply_policy(chunk, policy, report)?;
         let known = errors_of(chunk);
         let bodies = Bodies::read(chunk, scratch);
-        // Reading may find what headers did not show; the policy then decides about these rows as well.
+        // Reading may reveal faults that headers did not show; the policy then applies to these rows as well.
         if errors_of(chunk) == known {
             return Ok(bodies);
         }
@@ -134,12 +144,12 @@ fn errors_of(chunk: &Chunk) -> usize {
 /// Applies the policy to rows with an error.
 ///
 /// # Errors
-/// [`Error::Materialize`] under [`OnMaterializeError::Error`].
+/// [`Error::Materialize`] under [`OnMaterializeError::Raise`].
 pub fn apply_policy(chunk: &mut Chunk, policy: OnMaterializeError, report: &mut SplitReport) -> Result<()> {
     let count = errors_of(chunk);
     let Some(first) = chunk.rows.iter().find_map(|row| row.error.clone()) else { return Ok(()) };
     match policy {
-        OnMaterializeError::Error => Err(Error::Materialize { count: count as u64, first }),
+        OnMaterializeError::Raise => Err(Error::Materialize { count: count as u64, first }),
         OnMaterializeError::Warn => {
             report.warn(format!("materialize: {first}"));
             Ok(())

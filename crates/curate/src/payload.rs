@@ -1,6 +1,6 @@
-//! The bytes of an image, or the plan how to copy them.
+//! The bytes of an image, or a plan for copying them.
 //!
-//! The invariant: the length is known before a pixel is read, and asking for the size of the image reads headers only.
+//! The invariant: the length is known before pixels are read, and getting the size of the image reads headers only.
 
 use bytes::Bytes;
 use shardmill_images::{ImageSize, SizeProbe, TiffPage, TiffWalk, image_size};
@@ -9,12 +9,13 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an image row carries.
-#[derive(Debug, Clone)]
+/// The content of an image row.
+#[derive(Debug, Clone, Default)]
 pub enum Payload {
-    /// Null: not fetched, or there is nothing to fetch.
+    /// Null: not fetched, or nothing to fetch.
+    #[default]
     Absent,
-    /// Copied from a file when it is written, and not before.
+    /// Copied from a file only when it is written.
     Located(Located),
     Memory(Bytes),
 }
@@ -25,7 +26,7 @@ pub struct Located {
     pub object: Arc<dyn RangeRead>,
     pub head: Bytes,
     pub segments: Vec<Range<u64>>,
-    /// Known already for a TIFF page; else the headers are read when somebody asks.
+    /// Already known for a TIFF page; otherwise read from the headers on demand.
     pub size: Option<ImageSize>,
 }
 
@@ -55,7 +56,7 @@ impl Located {
         self.len() == 0
     }
 
-    /// Appends the bytes to `out`; on an error `out` is as before.
+    /// Appends the bytes to `out`; after an error `out` is unchanged.
     ///
     /// # Errors
     /// When the object cannot be read, or has shrunk.
@@ -113,10 +114,10 @@ impl Payload {
         matches!(self, Self::Absent)
     }
 
-    /// Width and height from the headers. `frame` picks the page where the bytes are a TIFF of several.
+    /// Width and height from the headers. `frame` selects the page of a multi-page TIFF.
     ///
     /// # Errors
-    /// [`SizeError::Image`] when the headers say nothing usable, [`SizeError::Storage`] when they cannot be read.
+    /// [`SizeError::Image`] when the headers do not state a size, [`SizeError::Storage`] when they cannot be read.
     pub fn image_size(&self, frame: impl FnOnce() -> Option<u64>) -> std::result::Result<ImageSize, SizeError> {
         match self {
             Self::Absent => Ok(image_size(&[])?),
@@ -130,7 +131,7 @@ impl Payload {
         }
     }
 
-    /// So that the next filter need not look at the headers again.
+    /// Stores the size, so that the next filter does not need to read the headers again.
     pub(crate) fn note_size(&mut self, size: ImageSize) {
         if let Self::Located(located) = self {
             located.size = Some(size);
@@ -179,7 +180,7 @@ fn no_memory(object: &dyn RangeRead, offset: u64, len: usize) -> shardmill_stora
 pub fn append_range(object: &dyn RangeRead, range: &Range<u64>, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     let len = range.end.saturating_sub(range.start);
-    // A length that the object cannot have is refused before memory is asked for it.
+    // A range outside of the object is rejected before memory is allocated for it.
     let Some(len) = usize::try_from(len).ok().filter(|_| range.end <= object.size()) else {
         return Err(shardmill_storage::Error::ShortRead {
             path: object.path().to_owned(),

@@ -1,7 +1,7 @@
 //! Runs a pipeline: splits → source → stages → sink → report.
 //!
-//! One split is one call of [`Pipeline::run_split`], here on a thread, on a cluster in a task; so both write the same bytes. The invariant: a split
-//! either published all of its files or the run says why not.
+//! One split is one call of [`Pipeline::run_split`], on a thread or in a cluster task; both write the same bytes. The invariant: a split has either
+//! published all of its files, or the run reports why not.
 
 use crate::checkpoint::{Checkpointing, commit, version_of};
 use crate::locate::{Locator, Shared};
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// While one split waits for the disk, another one computes.
 const LANES_PER_WORKER: usize = 2;
 
-/// Of images that are fetched over a network, so much is kept beside the chunks that are underway.
+/// Memory for remote images, in addition to the current chunks.
 const FETCHED_BYTES: u64 = 256 << 20;
 
 pub struct Pipeline {
@@ -38,15 +38,15 @@ pub struct Pipeline {
     source_choice: SchemaChoice,
     sink_choice: SchemaChoice,
     errors: ErrorBudget,
-    /// Buffers of finished splits. Fresh memory costs a page fault each 4 KiB, which is half of the time to fill it.
+    /// Buffers of finished splits. New memory costs a page fault per 4 KiB, which is half of the time to fill it.
     buffers: Mutex<Vec<Vec<u8>>>,
     unpublished: Unpublished,
     checkpoint: Option<Checkpointing>,
-    /// How the files of a table job are opened; made when the first one is.
+    /// Opens the files of a table job; created with the first file.
     opener: Mutex<Option<Arc<FileOpener>>>,
 }
 
-/// The columns that the user fixed, at both ends.
+/// The columns fixed by the user, at both ends.
 #[derive(Debug, Clone, Default)]
 pub struct Choices {
     pub source: SchemaChoice,
@@ -54,10 +54,10 @@ pub struct Choices {
 }
 
 impl Pipeline {
-    /// Checks everything that can be checked without touching a path.
+    /// Checks everything that can be checked without accessing a path.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// For options that are not valid.
     pub fn new(spec: Spec, user_stages: &[Stage], choices: Choices) -> Result<Self> {
         spec.check()?;
         let stages = spec.stages(user_stages)?;
@@ -82,29 +82,21 @@ impl Pipeline {
         })
     }
 
-    /// Commits splits to a journal; rows that it knows are skipped.
+    /// Commits splits to a journal; rows that are already done are skipped.
     #[must_use]
     pub fn with_checkpoint(self, checkpoint: Checkpointing) -> Self {
         Self { checkpoint: Some(checkpoint), ..self }
     }
 
-    /// The input files, for a journal to compare with those that it has planned.
+    /// The input files, for a journal to compare with those already planned, and the files skipped because of their format.
     ///
     /// # Errors
-    /// When a path is missing or holds no input.
-    pub fn files(&self) -> Result<Vec<InputFile>> {
+    /// When a path is missing or contains no input.
+    pub fn files(&self) -> Result<(Vec<InputFile>, Vec<String>)> {
         self.spec.files()
     }
 
-    /// Files below the paths that are not read because of their format.
-    ///
-    /// # Errors
-    /// As [`files`](Self::files).
-    pub fn left_out(&self) -> Result<Vec<String>> {
-        self.spec.left_out()
-    }
-
-    /// Cuts files into splits.
+    /// Divides files into splits.
     ///
     /// # Errors
     /// When a large file cannot be opened.
@@ -112,15 +104,17 @@ impl Pipeline {
         self.spec.cut(files)
     }
 
-    /// Finds the inputs; nothing is written yet.
+    /// Finds the inputs and divides them into splits; nothing is written yet. The other files are those skipped because of their format.
     ///
     /// # Errors
-    /// When a path is missing or holds no input.
-    pub fn splits(&self) -> Result<Vec<Split>> {
-        self.spec.splits()
+    /// When a path is missing or contains no input.
+    pub fn splits(&self) -> Result<(Vec<Split>, Vec<String>)> {
+        let (files, left_out) = self.spec.files()?;
+        Ok((self.spec.cut(files)?, left_out))
     }
 
-    /// Checks that what the options name is in the input: reads until each name was met, and writes nothing. Call it before anything is written.
+    /// Checks that the names in the options exist in the input: reads until each name is found, and writes nothing. Call it before anything is
+    /// written.
     ///
     /// # Errors
     /// [`Error::AbsentKey`] and [`Error::AbsentColumn`].
@@ -133,19 +127,19 @@ impl Pipeline {
         }
     }
 
-    /// Makes the output folder ready. Call it once a run, after [`Pipeline::splits`]. A run that is resumed goes on in the folder that is there.
+    /// Prepares the output directory. Call it once per run, after [`Pipeline::splits`]. A resumed run continues in the existing directory.
     ///
     /// # Errors
     /// See [`prepare_output`].
     pub fn prepare(&self, splits: &[Split], is_resumed: bool) -> Result<()> {
         let inputs: Vec<String> = splits.iter().flat_map(|split| &split.files).map(|file| file.path.clone()).collect();
         if is_resumed {
-            return prepare_output(&SinkOptions { mode: Mode::Ignore, ..self.spec.sink.clone() }, &inputs);
+            return prepare_output(&SinkOptions { mode: Mode::Resume, ..self.spec.sink.clone() }, &inputs);
         }
         prepare_output(&self.spec.sink, &inputs)
     }
 
-    /// Runs all splits on threads of this process; reports come in the order of the splits.
+    /// Runs all splits on threads of this process; reports are in the order of the splits.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -163,15 +157,15 @@ impl Pipeline {
         })?)
     }
 
-    /// Removes the files in the making, for a caller that stopped the run and cannot wait for its threads. The pipeline is of no use afterwards.
+    /// Removes unpublished files, for a caller that stopped the run and cannot wait for its threads. The pipeline cannot be used afterwards.
     pub fn abandon(&self) {
         self.unpublished.abandon();
     }
 
-    /// Runs one split to its end, on the calling thread.
+    /// Runs one split on the calling thread.
     ///
     /// # Errors
-    /// Under the policy `error`, when a stage raises, when the disk is full, when cancelled. No file of the failed batch is then visible.
+    /// Under the policy `error`, when a stage raises, when the disk is full, and when cancelled. No file of the failed batch is then visible.
     pub fn run_split(&self, split: &Split, slots: &CoreSlots, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
         if let SourceOptions::Table(options) = &self.spec.source {
             return self.run_table_split(split, options, slots, cancel);
@@ -203,9 +197,9 @@ impl Pipeline {
             report.input.add(&chunk);
             report.duplicate_sample_ids += chunk.documents.iter().filter(|id| !ids.insert((*id).clone())).count() as u64;
             for (index, stage) in self.stages.iter().enumerate() {
-                // The policy `error` fires on the first failed fetch, also where a stage would have dropped the row.
-                if self.spec.sink.on_materialize_error == OnMaterializeError::Error {
-                    crate::materialize::apply_policy(&mut chunk, OnMaterializeError::Error, report)?;
+                // The policy `error` applies to the first failed fetch, even if a stage would have dropped the row.
+                if self.spec.sink.on_materialize_error == OnMaterializeError::Raise {
+                    crate::materialize::apply_policy(&mut chunk, OnMaterializeError::Raise, report)?;
                 }
                 context.cancel.check()?;
                 stage.apply(index + 1, &mut chunk, &mut stage_context, report)?;
@@ -288,7 +282,7 @@ impl Pipeline {
     }
 
     fn publishing<'a>(&'a self, split: &'a Split, attempt: Option<&'a Mutex<Attempt>>) -> Publishing<'a> {
-        let replace = if self.spec.may_replace || self.spec.sink.mode == Mode::Ignore { Replace::Atomically } else { Replace::Never };
+        let replace = if self.spec.may_replace || self.spec.sink.mode == Mode::Resume { Replace::Atomically } else { Replace::Never };
         Publishing { replace, unpublished: &self.unpublished, attempt, version: version_of(split) }
     }
 

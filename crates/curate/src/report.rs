@@ -1,6 +1,6 @@
-//! What happened to one split: counts, seconds, outputs, and everything that was left out.
+//! The report of one split: counts, seconds, outputs, and everything that was skipped.
 //!
-//! The invariant: each row that enters is written or counted under a reason; nothing is dropped unseen.
+//! The invariant: each input row is written or counted with a reason; nothing is dropped silently.
 
 use crate::chunk::{Chunk, Modality};
 use crate::source_ref::SourceRef;
@@ -31,7 +31,7 @@ impl Counts {
         }
     }
 
-    /// One row that belongs to no document.
+    /// Adds one row that belongs to no document.
     pub fn add_row(&mut self, modality: &Modality) {
         self.rows += 1;
         self.count_modality(modality);
@@ -57,7 +57,7 @@ impl Counts {
     }
 }
 
-/// One sample, row or shard that was left out, and where it lay.
+/// A sample, row or shard that was skipped, and its position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantined {
     pub path: String,
@@ -68,7 +68,19 @@ pub struct Quarantined {
     pub is_shard: bool,
 }
 
-/// One row that has an error instead of its bytes.
+impl Quarantined {
+    /// A file that cannot be read to its end.
+    pub(crate) fn shard(path: &str, reason: impl Into<String>) -> Self {
+        Self { is_shard: true, ..Self::part(path, reason) }
+    }
+
+    /// A part of a file.
+    pub(crate) fn part(path: &str, reason: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), member: None, offset: None, reason: reason.into(), is_shard: false }
+    }
+}
+
+/// A row with an error instead of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowError {
     /// File that the row's `source_ref` names.
@@ -78,7 +90,7 @@ pub struct RowError {
     pub error: String,
 }
 
-/// So many row errors of a split are told one by one; the rest is counted.
+/// Number of row errors of a split that are listed; the rest is only counted.
 const MAX_ROW_ERRORS: usize = 1000;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -117,9 +129,9 @@ pub struct SplitReport {
     pub stages: Vec<StageReport>,
     /// Rows by the reason why they are not in the output.
     pub rows_dropped: BTreeMap<String, u64>,
-    /// Rows that a stage made, by its name.
+    /// Rows created by a stage, by its name.
     pub rows_added: BTreeMap<String, u64>,
-    /// Passthrough keys and columns by the reason why they were not taken over.
+    /// Passthrough keys and columns that were not copied, by reason.
     pub keys_dropped: BTreeMap<String, u64>,
     pub warnings: BTreeMap<String, u64>,
     pub quarantined: Vec<Quarantined>,
@@ -161,7 +173,7 @@ impl SplitReport {
         *self.warnings.entry(redacted(&warning.into())).or_default() += 1;
     }
 
-    /// The entry of the stage at `index`, made when it is new.
+    /// The entry of the stage at `index`, created if it is missing.
     #[expect(clippy::indexing_slicing, reason = "the index was made to exist")]
     pub fn stage(&mut self, index: usize, name: &str) -> &mut StageReport {
         while self.stages.len() <= index {

@@ -1,4 +1,4 @@
-//! The eight reserved columns, and how foreign types are brought to them.
+//! The eight reserved columns, and conversion of other types to theirs.
 
 use crate::report::SplitReport;
 use crate::{Error, Result};
@@ -48,8 +48,8 @@ pub fn is_json_field(field: &Field) -> bool {
     field.metadata().get(JSON_KEY).is_some_and(|value| value == JSON_VALUE)
 }
 
-/// The schema that rows of `incoming` have after reading: reserved columns canonical (large strings and binaries stay large), dictionaries unwrapped,
-/// the order kept, absent reserved columns at the end.
+/// The schema of `incoming` after reading: reserved columns have their canonical types (large strings and binaries stay large), dictionaries are
+/// unwrapped, the order is kept, and missing reserved columns are appended.
 #[must_use]
 pub fn reconciled(incoming: &Schema) -> SchemaRef {
     let typed = |field: &FieldRef| match field.data_type() {
@@ -59,7 +59,7 @@ pub fn reconciled(incoming: &Schema) -> SchemaRef {
     Arc::new(Schema::new(reconciled_but_nulls(incoming).fields().iter().map(typed).collect::<Vec<_>>()))
 }
 
-/// The same, but a column of nothing but nulls keeps its lack of a type, so that another file may still give it one.
+/// The same, but an all-null column keeps the null type, so that another file can still determine it.
 #[must_use]
 pub(crate) fn reconciled_but_nulls(incoming: &Schema) -> SchemaRef {
     let mut fields: Vec<FieldRef> = incoming
@@ -90,7 +90,7 @@ fn plain_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// What the user fixed about the columns.
+/// The columns fixed by the user.
 #[derive(Debug, Clone, Default)]
 pub struct SchemaChoice {
     /// Exactly these columns, in this order.
@@ -119,7 +119,7 @@ impl SchemaChoice {
         }
     }
 
-    /// [`Self::apply`], with the columns that it drops counted.
+    /// [`Self::apply`], counting the columns that it drops.
     pub(crate) fn apply_counted(&self, inferred: &SchemaRef, report: &mut SplitReport) -> SchemaRef {
         let target = self.apply(inferred);
         for field in inferred.fields().iter().filter(|field| target.field_with_name(field.name()).is_err()) {

@@ -1,10 +1,10 @@
-//! The locator that each row carries: where its content came from.
+//! The locator of a row: where its content came from.
 //!
 //! `{"path", "member", "byte_offset", "byte_size"[, "frame_index"]}` in this order, ASCII-escaped (interleaved specification §1.2). The invariant: an
-//! offset is only ever written for an archive whose bytes can be addressed by it, never for a compressed one.
+//! offset is only written for an archive whose bytes it can address, never for a compressed one.
 
-use crate::json::ascii_json_text;
 use serde_json::{Map, Value};
+use shardmill_formats::json::json_dumps;
 use std::ops::Range;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,12 +16,12 @@ pub struct SourceRef {
     pub frame_index: Option<u64>,
 }
 
-/// The text is there and leads nowhere.
+/// The text is not a valid locator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceRefError {
     #[error("source_ref is not a JSON object: {text}")]
     NotAnObject { text: String },
-    /// A number that counts nothing: read as absent, it would lead to other bytes.
+    /// An invalid number: treated as missing, it would select other bytes.
     #[error("`{key}` of source_ref is not a number of bytes or pages: {value}")]
     Number { key: &'static str, value: String },
     #[error("`byte_offset` and `byte_size` of source_ref end beyond any file")]
@@ -39,7 +39,7 @@ impl SourceRef {
         if let Some(frame) = self.frame_index {
             object.insert("frame_index".to_owned(), Value::from(frame));
         }
-        ascii_json_text(&Value::Object(object))
+        json_dumps(&object, true)
     }
 
     /// Null, NaN and "" give the empty locator; unknown keys are ignored.
@@ -82,7 +82,7 @@ impl SourceRef {
         }
     }
 
-    /// The byte range of the archive file, where the locator names a usable one.
+    /// The byte range of the archive file, if the locator names a usable one.
     #[must_use]
     pub fn range(&self) -> Option<Range<u64>> {
         self.stated_range().filter(|_| self.member.is_some())
@@ -96,7 +96,7 @@ impl SourceRef {
     }
 }
 
-/// `512.0`, as tables that know no nullable integer write it.
+/// Accepts `512.0`, as written by tables without nullable integers.
 fn whole(text: &str) -> Option<u64> {
     let (integer, fraction) = text.split_once('.')?;
     if fraction.bytes().all(|byte| byte == b'0') { integer.parse().ok() } else { None }

@@ -1,4 +1,4 @@
-//! A pipeline as data: what Python sends, and what travels to the machines of a cluster.
+//! A pipeline as data, as sent by Python and to the machines of a cluster.
 
 use crate::Result;
 use crate::file_format::{InputFiles, input_files};
@@ -7,13 +7,13 @@ use crate::source::parquet::ParquetOptions;
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::stage::Stage;
 use crate::stage::aspect_ratio::AspectRatioFilter;
-use crate::stage::filter::{Filter, Per};
+use crate::stage::filter::Filter;
 use crate::stage::image_to_text::ImageToTextRatioFilter;
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_load::Format;
-use shardmill_plan::{Expression, InputFile, Partitioning, Split, partition, refuse_repeated};
+use shardmill_plan::{InputFile, Partitioning, Split, partition, refuse_repeated};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,7 +35,7 @@ impl SourceOptions {
         }
     }
 
-    /// What one value of the input may unpack to.
+    /// The memory limit for one value of the input.
     pub(crate) fn limit(&self) -> DecodeLimit {
         match self {
             Self::WebDataset(options) => options.limit(),
@@ -44,7 +44,7 @@ impl SourceOptions {
         }
     }
 
-    /// The files at or below `paths`, and what is left out of them.
+    /// The files at or below `paths`, and those skipped.
     fn files(&self, paths: &[String]) -> Result<InputFiles> {
         match self {
             Self::WebDataset(_) => input_files(paths, Format::WebDataset),
@@ -57,22 +57,10 @@ impl SourceOptions {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum StageOptions {
-    AspectRatio {
-        min: f64,
-        max: f64,
-        drop_invalid_rows: bool,
-    },
-    ImageToTextRatio {
-        min: f64,
-        max: f64,
-        drop_invalid_rows: bool,
-    },
-    Filter {
-        expression: Expression,
-        per: Option<Per>,
-        drop_invalid_rows: bool,
-    },
-    /// A stage outside of this crate, by its place in the list that is handed over beside the spec.
+    AspectRatio(AspectRatioFilter),
+    ImageToTextRatio(ImageToTextRatioFilter),
+    Filter(Filter),
+    /// A stage outside of this crate, by its index in the list that is passed with the spec.
     User {
         index: usize,
     },
@@ -86,25 +74,25 @@ pub struct Spec {
     pub source: SourceOptions,
     pub stages: Vec<StageOptions>,
     pub sink: SinkOptions,
-    /// About how many bytes of rows a thread holds at once.
+    /// Approximate number of bytes of rows that a thread holds.
     pub chunk_bytes: u64,
     pub max_errors: Option<u64>,
-    /// Directories and prefixes beside those of the inputs below which the paths of rows are read.
+    /// Directories and prefixes, in addition to those of the inputs, below which the paths of rows are read.
     #[serde(default)]
     pub allowed_roots: Vec<String>,
-    /// Whether a file of the same name may be replaced although the mode promised an empty folder: a repeated attempt at a split writes it again.
+    /// Whether a file may be replaced although the mode requires an empty directory: a repeated attempt at a split writes it again.
     pub may_replace: bool,
 }
 
 impl Spec {
     /// # Errors
-    /// [`crate::Error::Spec`] for text that is no pipeline.
+    /// [`crate::Error::Spec`] for text that does not describe a pipeline.
     pub fn parse(text: &str) -> Result<Self> {
         Ok(serde_json::from_str(text)?)
     }
 
     /// # Errors
-    /// For any option that makes no sense, before a path is touched.
+    /// For any invalid option, before a path is accessed.
     pub fn check(&self) -> Result<()> {
         match &self.source {
             SourceOptions::WebDataset(options) => options.check()?,
@@ -114,34 +102,17 @@ impl Spec {
         self.sink.check()
     }
 
-    /// Finds the inputs and cuts them into splits.
+    /// Finds the inputs, and the files below the paths that are skipped because of their format.
     ///
     /// # Errors
-    /// When a path is missing or holds no input.
-    pub fn splits(&self) -> Result<Vec<Split>> {
-        self.cut(self.files()?)
-    }
-
-    /// Finds the inputs.
-    ///
-    /// # Errors
-    /// When a path is missing or holds no input.
-    pub fn files(&self) -> Result<Vec<InputFile>> {
+    /// When a path is missing or contains no input.
+    pub fn files(&self) -> Result<(Vec<InputFile>, Vec<String>)> {
         refuse_repeated(&self.paths)?;
-        let files = self.source.files(&self.paths)?.files;
-        Ok(files.into_iter().map(InputFile::of).collect::<std::result::Result<_, _>>()?)
+        let found = self.source.files(&self.paths)?;
+        Ok((found.files.into_iter().map(InputFile::of).collect::<std::result::Result<_, _>>()?, found.left_out))
     }
 
-    /// Files below the paths that are not read because of their format.
-    ///
-    /// # Errors
-    /// As [`files`](Self::files).
-    pub fn left_out(&self) -> Result<Vec<String>> {
-        refuse_repeated(&self.paths)?;
-        Ok(self.source.files(&self.paths)?.left_out)
-    }
-
-    /// Cuts files into splits.
+    /// Divides files into splits.
     ///
     /// # Errors
     /// When a large file cannot be opened.
@@ -152,23 +123,21 @@ impl Spec {
         }
     }
 
-    /// The stages, with `user_stages` in their places.
+    /// The stages, with `user_stages` inserted.
     ///
     /// # Errors
     /// [`crate::Error::Option`] when a user stage is missing.
     pub fn stages(&self, user_stages: &[Stage]) -> Result<Vec<Stage>> {
         let stage = |options: &StageOptions| {
             Ok(match options.clone() {
-                StageOptions::AspectRatio { min, max, drop_invalid_rows } => Stage::AspectRatio(AspectRatioFilter { min, max, drop_invalid_rows }),
-                StageOptions::ImageToTextRatio { min, max, drop_invalid_rows } => {
-                    Stage::ImageToTextRatio(ImageToTextRatioFilter { min, max, drop_invalid_rows })
-                }
-                StageOptions::Filter { expression, .. } if expression.columns().contains("binary_content") => {
-                    // Most images are not in memory when a filter runs, so its null would mean nothing.
+                StageOptions::AspectRatio(filter) => Stage::AspectRatio(filter),
+                StageOptions::ImageToTextRatio(filter) => Stage::ImageToTextRatio(filter),
+                StageOptions::Filter(filter) if filter.expression.columns().contains("binary_content") => {
+                    // Most images are not in memory when a filter runs, so a null would be meaningless.
                     let problem = "names `binary_content`, which expressions cannot see; use a Map stage".to_owned();
                     return Err(crate::Error::Option { option: "expression", problem });
                 }
-                StageOptions::Filter { expression, per, drop_invalid_rows } => Stage::Filter(Filter { expression, per, drop_invalid_rows }),
+                StageOptions::Filter(filter) => Stage::Filter(filter),
                 StageOptions::User { index } => {
                     let problem = || crate::Error::Option { option: "stages", problem: format!("has no user stage {index}") };
                     user_stages.get(index).cloned().ok_or_else(problem)?

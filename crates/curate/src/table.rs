@@ -1,57 +1,37 @@
-//! A chunk as an Arrow table and back, for Parquet files and for stages written in Python.
+//! Converts chunks to Arrow tables and back, for Parquet files and for stages written in Python.
 
 use crate::chunk::{Chunk, Lineage, Modality, Row};
 use crate::payload::Payload;
 use crate::report::Counts;
-use crate::schema::{is_json_field, is_reserved, reconciled};
+use crate::schema::{is_reserved, reconciled};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int32Array, LargeStringArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array, new_null_array,
 };
 use arrow_buffer::Buffer;
-use arrow_cast::{CastOptions, cast_with_options, display::FormatOptions};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use arrow_select::take::take;
 use bytes::Bytes;
+use shardmill_load::exactly;
 use std::sync::Arc;
 
-const CHECKED: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
-
-/// Casts a column, refusing what does not fit.
+/// Casts a column, rejecting values that do not fit.
 ///
 /// # Errors
 /// [`Error::Cast`].
 pub fn cast_checked(name: &str, array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    if array.data_type() == to {
-        return Ok(Arc::clone(array));
-    }
-    let failed = |source| Error::Cast { column: name.to_owned(), data_type: to.to_string(), source };
-    let cast = cast_with_options(array, to, &CHECKED).map_err(failed)?;
-    if may_round(array.data_type(), to) {
-        let back = cast_with_options(&cast, array.data_type(), &CHECKED).map_err(failed)?;
-        if back.to_data() != array.to_data() {
-            return Err(failed(ArrowError::CastError(format!("values of type {} would be rounded", array.data_type()))));
-        }
-    }
-    Ok(cast)
-}
-
-/// Casts between these may change a value without an error of their own.
-fn may_round(from: &DataType, to: &DataType) -> bool {
-    let is_number = |data_type: &DataType| data_type.is_numeric();
-    match (from, to) {
-        _ if from.is_integer() && to.is_integer() => false,
-        _ if from.is_floating() && to.is_floating() => false,
-        _ if is_number(from) && is_number(to) => true,
-        _ => from.is_temporal() && to.is_temporal(),
-    }
+    exactly(array, to).map_err(|misfit| Error::Cast {
+        column: name.to_owned(),
+        data_type: to.to_string(),
+        source: misfit.into_arrow(array.data_type(), to),
+    })
 }
 
 /// `chunk` as a table of its schema; `binary` is the image column.
 ///
 /// # Errors
-/// [`Error::Cast`] when a value does not fit the type that the schema asks for.
+/// [`Error::Cast`] when a value does not fit the type in the schema.
 pub fn to_table(chunk: &Chunk, binary: &ArrayRef) -> Result<RecordBatch> {
     let takes: UInt32Array = chunk.rows.iter().map(|row| row.extra).collect();
     let columns = chunk.schema.fields().iter().map(|field| {
@@ -60,23 +40,19 @@ pub fn to_table(chunk: &Chunk, binary: &ArrayRef) -> Result<RecordBatch> {
             "binary_content" => Arc::clone(binary),
             name if is_reserved(name) => reserved_text(chunk, name),
             name => match chunk.extras.column_by_name(name) {
-                Some(values) => take(values, &takes, None).map_err(|source| cast_error(field, source))?,
+                Some(values) => take(values, &takes, None).map_err(|source| Error::unfit(name, &field.data_type().to_string())(source))?,
                 None => new_null_array(field.data_type(), chunk.rows.len()),
             },
         };
         cast_checked(field.name(), &column, field.data_type())
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(chunk.rows.len()));
-    RecordBatch::try_new_with_options(Arc::clone(&chunk.schema), columns, &options).map_err(|source| Error::Cast {
-        column: "table".to_owned(),
-        data_type: "its schema".to_owned(),
-        source,
-    })
+    batch_of(Arc::clone(&chunk.schema), columns, chunk.rows.len()).map_err(Error::unfit("table", "its schema"))
 }
 
-fn cast_error(field: &Field, source: ArrowError) -> Error {
-    Error::Cast { column: field.name().clone(), data_type: field.data_type().to_string(), source }
+/// As [`RecordBatch::try_new`], also for a batch without columns.
+pub(crate) fn batch_of(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> std::result::Result<RecordBatch, ArrowError> {
+    RecordBatch::try_new_with_options(schema, columns, &RecordBatchOptions::new().with_row_count(Some(rows)))
 }
 
 fn reserved_text(chunk: &Chunk, name: &str) -> ArrayRef {
@@ -90,7 +66,7 @@ fn reserved_text(chunk: &Chunk, name: &str) -> ArrayRef {
     })
 }
 
-/// Rows that were left out because they have no id, no position or no modality.
+/// Rows that were skipped because they have no id, no position or no modality.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     pub rows: Vec<usize>,
@@ -122,7 +98,7 @@ pub fn from_table(table: &RecordBatch, path: &str, lineage: Lineage) -> Result<(
     let mut documents: Vec<String> = Vec::new();
     let mut rows: Vec<Row> = Vec::with_capacity(table.num_rows());
     let mut left_out = LeftOut::default();
-    // The id of the row above; a document ends where it changes, also for rows that are left out.
+    // The id of the preceding row; a document ends where it changes, even at skipped rows.
     let mut above = None;
     for index in 0..table.num_rows() {
         let modality = modalities.as_ref().filter(|column| column.is_valid(index)).map(|column| Modality::new(column.value(index)));
@@ -168,19 +144,14 @@ fn passthrough(table: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         None => Ok(new_null_array(field.data_type(), table.num_rows())),
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(table.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).map_err(|source| Error::Cast {
-        column: "passthrough columns".to_owned(),
-        data_type: "their schema".to_owned(),
-        source,
-    })
+    batch_of(Arc::new(Schema::new(fields)), columns, table.num_rows()).map_err(Error::unfit("passthrough columns", "their schema"))
 }
 
 fn views(column: &ArrayRef) -> Result<BinaryViewArray> {
     Ok(cast_checked("binary_content", column, &DataType::BinaryView)?.as_binary_view().clone())
 }
 
-/// Lets [`Bytes`] hold on to Arrow memory.
+/// Lets [`Bytes`] own Arrow memory.
 struct Shared(Buffer);
 
 impl AsRef<[u8]> for Shared {
@@ -190,7 +161,7 @@ impl AsRef<[u8]> for Shared {
 }
 
 fn shared_bytes(column: &BinaryViewArray, row: usize) -> Payload {
-    /// Values up to this length live inside the view itself (Arrow columnar format, variable-size binary view layout).
+    /// Values up to this length are stored in the view itself (Arrow columnar format, variable-size binary view layout).
     const INLINE_LEN: usize = 12;
     if column.is_null(row) {
         return Payload::Absent;
@@ -204,9 +175,4 @@ fn shared_bytes(column: &BinaryViewArray, row: usize) -> Payload {
         }
     }
     Payload::Memory(Bytes::copy_from_slice(value))
-}
-
-/// The passthrough fields of `schema` whose cells are JSON text.
-pub fn json_columns(schema: &Schema) -> impl Iterator<Item = &str> {
-    schema.fields().iter().filter(|field| is_json_field(field)).map(|field| field.name().as_str())
 }

@@ -1,15 +1,13 @@
-//! The pages of one TIFF member, handed out as copies without decoding.
+//! The pages of a TIFF member, copied without decoding.
 
-use crate::payload::{Located, append_range};
-use shardmill_images::{ImageFormat, PageCopy, PageExtraction, TiffIndex, TiffWalk, sniff};
+use crate::image_header::{ImageBytes, page_copy, tiff_index};
+use crate::payload::Located;
+use shardmill_images::{ImageFormat, PageCopy, TiffIndex};
 use shardmill_storage::RangeRead;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Enough for the magic number of every known format.
-const SNIFF_LEN: u64 = 64;
-
-/// One member that is named like a TIFF.
+/// A member with the name of a TIFF.
 #[derive(Debug)]
 pub struct TiffPages {
     object: Arc<dyn RangeRead>,
@@ -20,7 +18,7 @@ pub struct TiffPages {
 #[derive(Debug)]
 enum Content {
     Tiff(TiffIndex),
-    /// Another image under a TIFF's name: its only page is itself.
+    /// Another image format with the name of a TIFF: its only page is itself.
     OtherImage,
     Unusable,
 }
@@ -32,37 +30,23 @@ pub struct PageUnavailable;
 impl TiffPages {
     #[must_use]
     pub fn open(object: Arc<dyn RangeRead>, range: Range<u64>) -> Self {
-        let content = Self::content(&*object, &range);
+        let content = Self::content(ImageBytes::Member(&*object, &range));
         Self { object, range, content }
     }
 
-    fn content(object: &dyn RangeRead, range: &Range<u64>) -> Content {
-        let len = range.end - range.start;
+    fn content(bytes: ImageBytes<'_>) -> Content {
         let mut window = Vec::new();
-        let prefix = range.start..range.start + len.min(SNIFF_LEN);
-        if append_range(object, &prefix, &mut window).is_err() {
-            return Content::Unusable;
+        match bytes.format(&mut window) {
+            Ok(Some(ImageFormat::Tiff)) => tiff_index(bytes, &mut window).map_or(Content::Unusable, Content::Tiff),
+            Ok(Some(_)) => Content::OtherImage,
+            Ok(None) | Err(_) => Content::Unusable,
         }
-        match sniff(&window) {
-            Some(ImageFormat::Tiff) => {}
-            Some(_) => return Content::OtherImage,
-            None => return Content::Unusable,
-        }
-        let mut walk = TiffWalk::new(len);
-        while let Some(needed) = walk.needs() {
-            window.clear();
-            let absolute = range.start + needed.start..range.start + needed.end;
-            if append_range(object, &absolute, &mut window).is_err() || walk.push(&window).is_err() {
-                return Content::Unusable;
-            }
-        }
-        walk.finish().map_or(Content::Unusable, Content::Tiff)
     }
 
-    /// Page `frame` as a copy plan; a single-page TIFF is taken as it is.
+    /// Page `frame` as a copy plan; a single-page TIFF is copied unchanged.
     ///
     /// # Errors
-    /// [`PageUnavailable`] beyond the last page, and where the page cannot be copied safely.
+    /// [`PageUnavailable`] beyond the last page, and if the page cannot be copied safely.
     pub fn page(&self, frame: u64) -> Result<Located, PageUnavailable> {
         let index = match &self.content {
             Content::Unusable => return Err(PageUnavailable),
@@ -72,15 +56,8 @@ impl TiffPages {
         };
         let page = usize::try_from(frame).map_err(|_| PageUnavailable)?;
         let size = index.page(page).map_err(|_| PageUnavailable)?.size().ok();
-        let mut extraction = PageExtraction::new(index, page).map_err(|_| PageUnavailable)?;
-        let mut window = Vec::new();
-        while let Some(needed) = extraction.needs() {
-            window.clear();
-            let absolute = self.range.start + needed.start..self.range.start + needed.end;
-            append_range(&*self.object, &absolute, &mut window).map_err(|_| PageUnavailable)?;
-            extraction.push(&window).map_err(|_| PageUnavailable)?;
-        }
-        Ok(match extraction.finish().map_err(|_| PageUnavailable)? {
+        let bytes = ImageBytes::Member(&*self.object, &self.range);
+        Ok(match page_copy(bytes, index, page, &mut Vec::new()).map_err(|_| PageUnavailable)? {
             PageCopy::Whole => Located { size, ..Located::verbatim(Arc::clone(&self.object), self.range.clone()) },
             PageCopy::Pieces { head, segments } => {
                 let absolute = segments.into_iter().map(|segment| self.range.start + segment.start..self.range.start + segment.end);

@@ -1,37 +1,36 @@
-//! Looks into one ArrayRecord file: its index, and its first chunks.
+//! Inspects an ArrayRecord file: its index, and its first chunks.
 
 use super::summary::Inspection;
 use super::{InspectOptions, cut};
 use crate::Result;
-use crate::error::reason;
 use serde::Serialize;
 use shardmill_engine::Cancel;
-use shardmill_formats::arrayrecord::{ArrayRecordFile, ChunkKind, ChunkWalk, Scratch, Verify};
+use shardmill_formats::arrayrecord::{ArrayRecordFile, ChunkKind, ChunkWalk, Scratch, Verify, WalkedChunk};
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
-/// Of a record that is no text, so many bytes are told.
+/// Number of bytes shown of a record that is not text.
 const SHOWN_BYTES: usize = 32;
 
-/// What is in one ArrayRecord file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Summary of an ArrayRecord file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ArrayRecordSummary {
     pub records: u64,
     pub chunks: u64,
-    /// Records of the first chunk, and so of all but the last.
+    /// Records of the first chunk, and so of all but the last chunk.
     pub group_size: u64,
-    /// Of the first chunk.
+    /// Codec of the first chunk.
     pub codec: Option<String>,
     pub is_transposed: bool,
-    /// Absent from files older than October 2022.
+    /// Missing in files older than October 2022.
     pub writer_options: Option<String>,
-    /// Of the whole file.
+    /// Size of the whole file.
     pub stored_bytes: u64,
     pub decoded_bytes: u64,
-    /// Of the records that were measured.
+    /// Of the measured records.
     pub shortest: u64,
     pub longest: u64,
-    /// All, where the index tells their lengths; else those of the first chunks.
+    /// All records, if the index states their lengths; otherwise those of the first chunks.
     pub measured: u64,
     pub first: Vec<FirstRecord>,
 }
@@ -39,20 +38,14 @@ pub struct ArrayRecordSummary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FirstRecord {
     pub bytes: u64,
-    /// The first characters, where the record is UTF-8.
+    /// The first characters, if the record is UTF-8.
     pub text: Option<String>,
-    /// Else the first bytes.
+    /// Otherwise the first bytes.
     pub hex: Option<String>,
 }
 
 pub(super) fn inspect_arrayrecord(object: Arc<dyn RangeRead>, options: &InspectOptions, cancel: &Cancel, inspection: &mut Inspection) -> Result<()> {
-    let file = match ArrayRecordFile::open(Arc::clone(&object), Verify::Full) {
-        Ok(file) => file,
-        Err(error) => {
-            inspection.damaged(reason(&error));
-            return Ok(());
-        }
-    };
+    let Some(file) = inspection.readable(ArrayRecordFile::open(Arc::clone(&object), Verify::Full)) else { return Ok(()) };
     inspection.samples = file.num_records();
     inspection.rows.other = file.num_records();
     inspection.bytes_by_modality.other = file.decoded_size();
@@ -60,15 +53,11 @@ pub(super) fn inspect_arrayrecord(object: Arc<dyn RangeRead>, options: &InspectO
         records: file.num_records(),
         chunks: file.num_chunks() as u64,
         group_size: if file.num_chunks() == 0 { 0 } else { file.records_of(0).end },
-        codec: None,
-        is_transposed: false,
         writer_options: file.writer_options().map(str::to_owned),
         stored_bytes: file.size(),
         decoded_bytes: file.decoded_size(),
         shortest: u64::MAX,
-        longest: 0,
-        measured: 0,
-        first: Vec::new(),
+        ..ArrayRecordSummary::default()
     };
     describe_codec(&file, object, inspection, &mut summary);
     if file.is_single() {
@@ -98,22 +87,16 @@ fn describe_codec(file: &ArrayRecordFile, object: Arc<dyn RangeRead>, inspection
     if file.num_chunks() == 0 {
         return;
     }
-    let walked = file.range_of(0).map(|range| ChunkWalk::new(object).read(range.start, |_records| ()));
-    match walked {
-        Ok(Ok(Ok(chunk))) => {
-            if let ChunkKind::Records { codec, is_transposed } = chunk.kind {
-                summary.codec = Some(codec.to_string());
-                summary.is_transposed = is_transposed;
-            }
-        }
-        // Reading its records will tell.
-        Ok(Ok(Err(_damage))) => {}
-        Ok(Err(error)) => inspection.damaged(reason(&error)),
-        Err(error) => inspection.damaged(reason(&error)),
+    let Some(range) = inspection.readable(file.range_of(0)) else { return };
+    // Damaged records are reported when they are read.
+    let walked = inspection.readable(ChunkWalk::new(object).read(range.start, |_records| ()));
+    if let Some(Ok(WalkedChunk { kind: ChunkKind::Records { codec, is_transposed }, .. })) = walked {
+        summary.codec = Some(codec.to_string());
+        summary.is_transposed = is_transposed;
     }
 }
 
-/// The first records, and the lengths of those whose lengths the index does not tell.
+/// The first records, and the lengths of those for which the index states none.
 fn read_first(
     file: &ArrayRecordFile,
     options: &InspectOptions,
@@ -128,23 +111,16 @@ fn read_first(
         if summary.first.len() >= options.first && (file.is_single() || read_bytes >= options.measure_bytes) {
             break;
         }
-        match file.read_chunk(chunk, &mut scratch) {
-            Ok(records) => {
-                for record in records.iter() {
-                    if !file.is_single() {
-                        summary.measure(record.len() as u64);
-                    }
-                    if summary.first.len() < options.first {
-                        summary.first.push(first_record(record, options.text_len));
-                    }
-                }
-                read_bytes += records.values().len() as u64;
+        let Some(records) = inspection.readable(file.read_chunk(chunk, &mut scratch)) else { break };
+        for record in records.iter() {
+            if !file.is_single() {
+                summary.measure(record.len() as u64);
             }
-            Err(error) => {
-                inspection.damaged(reason(&error));
-                break;
+            if summary.first.len() < options.first {
+                summary.first.push(first_record(record, options.text_len));
             }
         }
+        read_bytes += records.values().len() as u64;
         scratch.shrink();
     }
     Ok(())

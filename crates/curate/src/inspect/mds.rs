@@ -1,30 +1,24 @@
-//! Looks into MDS shards: how many samples there are, by heads and index alone.
+//! Inspects MDS shards: counts samples, using only heads and index.
 
 use super::summary::{DamageSummary, Inspection};
 use crate::error::reason;
+use crate::file_format::directory_of;
 use shardmill_formats::mds::{MdsFile, MdsOptions};
 use shardmill_load::indexed_files;
 use shardmill_storage::{RangeRead, store_of};
 use std::sync::Arc;
 
 pub(super) fn inspect_shard(object: Arc<dyn RangeRead>, inspection: &mut Inspection) {
-    match MdsFile::open(object, &MdsOptions::default()) {
-        Ok(file) => {
-            inspection.samples = file.num_samples();
-            inspection.rows.other = file.num_samples();
-        }
-        Err(error) => inspection.damaged(reason(&error)),
+    if let Some(file) = inspection.readable(MdsFile::open(object, &MdsOptions::default())) {
+        inspection.samples = file.num_samples();
+        inspection.rows.other = file.num_samples();
     }
 }
 
-/// The index stands for its shards. Each is held against its entry, by its head and its size.
+/// The index represents its shards. Each is checked against its entry, by its head and its size.
 pub(super) fn inspect_index(path: &str, inspection: &mut Inspection) {
-    let folder = path.rsplit_once('/').map_or(".", |(folder, _name)| folder);
-    let files = match indexed_files(folder) {
-        Ok(Some(files)) => files,
-        Ok(None) => return inspection.damaged("it is not an index of MDS shards"),
-        Err(error) => return inspection.damaged(reason(&error)),
-    };
+    let Some(files) = inspection.readable(indexed_files(directory_of(path))) else { return };
+    let Some(files) = files else { return inspection.damaged("it is not an index of MDS shards") };
     for indexed in files {
         inspection.samples += indexed.entry.samples;
         inspection.rows.other += indexed.entry.samples;

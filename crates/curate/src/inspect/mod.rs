@@ -1,7 +1,7 @@
-//! Says what is in a file: samples, rows, sizes, first texts.
+//! Summarizes the content of a file: samples, rows, sizes, first texts.
 //!
-//! A path enters, an [`Inspection`] leaves; called by the binding. The invariants: of a tar only headers and JSON are read; of a Parquet file the image
-//! column only until [`InspectOptions::measure_bytes`]; damage is told, never raised.
+//! Called by the binding. The invariants: of a tar, only headers and JSON are read; of a Parquet file, the image column is only read up to
+//! [`InspectOptions::measure_bytes`]; damage is reported in the result, never raised.
 
 mod arrayrecord;
 mod mds;
@@ -29,13 +29,13 @@ pub use summary::{ColumnSummary, DamageSummary, FirstText, ImageSizes, Inspectio
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InspectOptions {
-    /// So many first texts and image names are told.
+    /// Number of first texts and image names in the result.
     pub first: usize,
-    /// Texts are cut behind so many characters.
+    /// Texts are truncated to this many characters.
     pub text_len: usize,
-    /// About how many bytes of a Parquet image column are read to measure images.
+    /// Approximate number of bytes of a Parquet image column that are read to measure images.
     pub measure_bytes: u64,
-    /// Tars that were joined are read to their last member.
+    /// Read concatenated tars to their last member.
     pub ignore_zeros: bool,
     pub keys: SampleKeys,
 }
@@ -48,13 +48,13 @@ impl Default for InspectOptions {
 
 impl InspectOptions {
     /// # Errors
-    /// [`crate::Error::Spec`] for text that is no such options.
+    /// [`crate::Error::Spec`] for text that does not describe these options.
     pub fn parse(text: &str) -> Result<Self> {
         Ok(serde_json::from_str(text)?)
     }
 }
 
-/// Looks into all files on `workers` threads; results come in the order of the files.
+/// Inspects all files on `workers` threads; results are in the order of the files.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -66,10 +66,10 @@ pub fn inspect_files(files: Vec<String>, options: InspectOptions, workers: usize
     })?)
 }
 
-/// Looks into one file, on the calling thread.
+/// Inspects one file on the calling thread.
 ///
 /// # Errors
-/// Cancellation, and a temporary copy that cannot be written.
+/// Cancellation, and when a temporary copy cannot be written.
 pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Result<Inspection> {
     let object = match store_of(path).and_then(|store| store.open(path)) {
         Ok(object) => object,
@@ -112,7 +112,7 @@ pub fn inspect_file(path: &str, options: &InspectOptions, cancel: &Cancel) -> Re
     Ok(inspection)
 }
 
-/// The first characters of a text; whether something is missing shows at its end.
+/// The first characters of a text, with a mark at its end if it was truncated.
 fn cut(text: &str, len: usize) -> String {
     match text.char_indices().nth(len) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

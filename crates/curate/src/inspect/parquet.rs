@@ -1,11 +1,9 @@
-//! Looks into one Parquet file: footer, the small columns of all rows, and the first images.
+//! Inspects a Parquet file: footer, the small columns of all rows, and the first images.
 
 use super::summary::{ColumnSummary, FirstText, Inspection, Measures, RowGroupSummary};
 use super::{InspectOptions, cut};
 use crate::Result;
-use crate::error::reason;
 use crate::image_header::{Depth, ImageBytes, ImageHeader};
-use crate::schema::is_json_field;
 use crate::source_ref::SourceRef;
 use crate::table::cast_checked;
 use arrow_array::cast::AsArray;
@@ -26,13 +24,7 @@ const SMALL_BATCH_BYTES: u64 = 256 << 20;
 const IMAGE_BATCH_BYTES: u64 = 8 << 20;
 
 pub(super) fn inspect_parquet(object: Arc<dyn RangeRead>, options: &InspectOptions, cancel: &Cancel, inspection: &mut Inspection) -> Result<()> {
-    let file = match ParquetFile::open(object) {
-        Ok(file) => file,
-        Err(error) => {
-            inspection.damaged(reason(&error));
-            return Ok(());
-        }
-    };
+    let Some(file) = inspection.readable(ParquetFile::open(object)) else { return Ok(()) };
     inspection.created_by = file.created_by().map(str::to_owned);
     describe(&file, &file.row_groups(), inspection);
     if ["sample_id", "modality"].into_iter().any(|name| file.schema().field_with_name(name).is_err()) {
@@ -53,11 +45,10 @@ fn describe(file: &ParquetFile, groups: &[RowGroup], inspection: &mut Inspection
         let codecs: BTreeSet<&str> = chunks.iter().map(|chunk| chunk.codec.as_str()).collect();
         let decoded = chunks.iter().map(|chunk| chunk.decoded_bytes).sum();
         inspection.columns.push(ColumnSummary {
-            name: field.name().clone(),
-            data_type: if is_json_field(field) { "JSON".to_owned() } else { field.data_type().to_string() },
             codecs: codecs.into_iter().map(str::to_owned).collect(),
             stored_bytes: Some(chunks.iter().map(|chunk| chunk.stored_bytes).sum()),
             decoded_bytes: Some(decoded),
+            ..ColumnSummary::of(field)
         });
         match field.name().as_str() {
             IMAGES => inspection.bytes_by_modality.image = decoded,
@@ -72,24 +63,12 @@ fn describe(file: &ParquetFile, groups: &[RowGroup], inspection: &mut Inspection
 /// Samples, rows, content types, first texts and image names, from the small columns of all rows.
 fn count(file: &ParquetFile, options: &InspectOptions, cancel: &Cancel, inspection: &mut Inspection) -> Result<()> {
     let mut last_id = None;
-    let batches = match file.batches(&SMALL_COLUMNS, None, SMALL_BATCH_BYTES) {
-        Ok(batches) => batches,
-        Err(error) => {
-            inspection.damaged(reason(&error));
-            return Ok(());
-        }
-    };
+    let Some(batches) = inspection.readable(file.batches(&SMALL_COLUMNS, None, SMALL_BATCH_BYTES)) else { return Ok(()) };
     for batch in batches {
         cancel.check()?;
-        let counted = batch.map_err(|error| reason(&error)).and_then(|batch| {
-            let columns = SmallColumns::new(&batch).map_err(|error| reason(&error))?;
-            (0..batch.num_rows()).for_each(|row| columns.add(row, &mut last_id, options, inspection));
-            Ok(())
-        });
-        if let Err(reason) = counted {
-            inspection.damaged(reason);
-            break;
-        }
+        let Some(batch) = inspection.readable(batch) else { break };
+        let Some(columns) = inspection.readable(SmallColumns::new(&batch)) else { break };
+        (0..batch.num_rows()).for_each(|row| columns.add(row, &mut last_id, options, inspection));
     }
     Ok(())
 }
@@ -150,13 +129,7 @@ fn measure(file: &ParquetFile, options: &InspectOptions, cancel: &Cancel, inspec
     };
     for batch in batches {
         cancel.check()?;
-        let batch = match batch {
-            Ok(batch) => batch,
-            Err(error) => {
-                inspection.damaged(reason(&error));
-                break;
-            }
-        };
+        let Some(batch) = inspection.readable(batch) else { break };
         let Some(column) = batch.column_by_name(IMAGES).and_then(|column| cast_checked(IMAGES, column, &DataType::BinaryView).ok()) else { break };
         for bytes in column.as_binary_view().iter().flatten() {
             left = left.saturating_sub(bytes.len() as u64);

@@ -1,14 +1,18 @@
-//! What is said about one file.
+//! The summary of one file.
 
 use super::ArrayRecordSummary;
+use crate::error::reason;
 use crate::file_format::FileFormat;
 use crate::image_header::ImageHeader;
+use crate::schema::is_json_field;
 use crate::verify::ModalityRows;
+use arrow_schema::Field;
 use serde::Serialize;
 use shardmill_images::ImageSize;
 use std::collections::BTreeMap;
+use std::error::Error;
 
-/// Smallest, middle and largest value.
+/// Smallest, median and largest value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
     pub min: u64,
@@ -17,7 +21,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of an odd or even number of values the lower middle one; of none, zeros.
+    /// For an even number of values the lower median; zeros without values.
     fn of(values: &mut [u64]) -> Self {
         values.sort_unstable();
         let at = |index: usize| values.get(index).copied().unwrap_or_default();
@@ -25,21 +29,21 @@ impl Spread {
     }
 }
 
-/// Sizes of the images that were measured.
+/// Sizes of the measured images.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ImageSizes {
     pub measured: u64,
-    /// Of the measured ones, those whose header gives no size.
+    /// Measured images whose header does not state a size.
     pub unreadable: u64,
     pub width: Spread,
     pub height: Spread,
     /// Pages of each image file: a TIFF may have many.
     pub pages: Spread,
-    /// Image files by the format that their bytes show.
+    /// Number of image files by detected format.
     pub formats: BTreeMap<String, u64>,
 }
 
-/// Collects sizes until they are summed up.
+/// Collects sizes for the summary.
 #[derive(Debug, Default)]
 pub(super) struct Measures {
     widths: Vec<u64>,
@@ -80,7 +84,7 @@ impl Measures {
 }
 
 /// A passthrough column, or a column of the file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ColumnSummary {
     pub name: String,
     pub data_type: String,
@@ -89,6 +93,13 @@ pub struct ColumnSummary {
     /// Parquet only.
     pub stored_bytes: Option<u64>,
     pub decoded_bytes: Option<u64>,
+}
+
+impl ColumnSummary {
+    pub(super) fn of(field: &Field) -> Self {
+        let data_type = if is_json_field(field) { "JSON".to_owned() } else { field.data_type().to_string() };
+        Self { name: field.name().clone(), data_type, ..Self::default() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -111,12 +122,12 @@ pub struct DamageSummary {
     pub reason: String,
 }
 
-/// What is in one file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The summary of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Inspection {
     pub path: String,
     pub format: FileFormat,
-    /// Tar only: of the whole file.
+    /// Tar only: compression of the whole file.
     pub compression: Option<String>,
     pub bytes: u64,
     /// Tar only.
@@ -139,25 +150,12 @@ pub struct Inspection {
 
 impl Inspection {
     pub(super) fn new(path: &str, format: FileFormat, bytes: u64) -> Self {
-        Self {
-            path: path.to_owned(),
-            format,
-            compression: None,
-            bytes,
-            members: None,
-            samples: 0,
-            rows: ModalityRows::default(),
-            bytes_by_modality: ModalityRows::default(),
-            content_types: BTreeMap::new(),
-            images: ImageSizes::default(),
-            columns: Vec::new(),
-            row_groups: Vec::new(),
-            created_by: None,
-            arrayrecord: None,
-            texts: Vec::new(),
-            image_names: Vec::new(),
-            damage: Vec::new(),
-        }
+        Self { path: path.to_owned(), format, bytes, ..Self::default() }
+    }
+
+    /// Returns `None` and records the damage when the file, or a part of it, cannot be read.
+    pub(super) fn readable<T, E: Error + 'static>(&mut self, read: Result<T, E>) -> Option<T> {
+        read.map_err(|error| self.damaged(reason(&error))).ok()
     }
 
     pub(super) fn damaged(&mut self, reason: impl Into<String>) {

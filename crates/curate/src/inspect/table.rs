@@ -1,33 +1,20 @@
-//! Looks into one file as a data set of its own: its columns and how many rows it has.
+//! Inspects a file as a data set: its columns and its number of rows.
 
 use super::summary::{ColumnSummary, Inspection};
-use crate::error::reason;
+use crate::file_format::directory_of;
 use crate::verify::open_alone;
 use shardmill_engine::Cancel;
 use shardmill_load::Format;
 
 pub(super) fn inspect_table(path: &str, format: Format, cancel: &Cancel, inspection: &mut Inspection) {
-    let dataset = match open_alone(path, format, cancel) {
-        Ok(dataset) => dataset,
-        Err(error) => return inspection.damaged(reason(&error)),
-    };
-    for (number, file) in dataset.files().iter().enumerate() {
-        inspection.samples += file.table.blocks().iter().map(|block| block.rows).sum::<u64>();
-        if number > 0 {
-            continue;
-        }
-        inspection.columns.extend(file.table.declared_schema().fields().iter().map(|field| ColumnSummary {
-            name: field.name().clone(),
-            data_type: field.data_type().to_string(),
-            codecs: Vec::new(),
-            stored_bytes: None,
-            decoded_bytes: None,
-        }));
-    }
+    let Some(dataset) = inspection.readable(open_alone(path, format, cancel)) else { return };
+    inspection.samples = dataset.files().iter().flat_map(|file| file.table.blocks()).map(|block| block.rows).sum();
+    let fields = dataset.files().first().map(|file| file.table.declared_schema().fields());
+    inspection.columns.extend(fields.into_iter().flatten().map(|field| ColumnSummary::of(field)));
     inspection.rows.other = inspection.samples;
 }
 
-/// All shards of JSON Lines that the index at `path` lists.
+/// All JSON Lines shards that the index at `path` lists.
 pub(super) fn inspect_text_index(path: &str, cancel: &Cancel, inspection: &mut Inspection) {
-    inspect_table(path.rsplit_once('/').map_or(".", |(folder, _name)| folder), Format::Jsonl, cancel, inspection);
+    inspect_table(directory_of(path), Format::Jsonl, cancel, inspection);
 }

@@ -1,16 +1,15 @@
-//! Looks into one WebDataset tar: member headers, JSON, image headers.
+//! Inspects a WebDataset tar: member headers, JSON, image headers.
 
 use super::summary::{ColumnSummary, DamageSummary, FirstText, Inspection, Measures};
 use super::table::inspect_table;
 use super::{InspectOptions, cut};
 use crate::Result;
 use crate::archive::{Archive, Damage};
-use crate::error::reason;
 use crate::image_header::{Depth, ImageBytes, ImageHeader};
 use crate::json::json_text;
 use crate::source::columns::Columns;
 use crate::source::keys::{read_object, sample_id};
-use crate::source::tokens::{TokenScope, content_type};
+use crate::source::tokens::content_type;
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
 use shardmill_formats::limit::DecodeLimit;
@@ -27,20 +26,13 @@ pub(super) fn inspect_tar(object: &Arc<dyn RangeRead>, options: &InspectOptions,
     if crate::payload::append_range(&**object, &(0..object.size().min(SNIFF_LEN)), &mut prefix).is_ok() {
         let compression = sniff_compression(&prefix);
         inspection.compression = Some(compression_name(compression).to_owned());
-        // Documents are not read from other compressions, rows are.
+        // Other compressions are supported for rows, but not for documents.
         if !matches!(compression, Compression::None | Compression::Gzip) {
             inspect_table(object.path(), Format::WebDataset, cancel, inspection);
             return Ok(());
         }
     }
-    let archive = match Archive::open_with(object.path(), options.ignore_zeros, DecodeLimit::default()) {
-        Ok(archive) => archive,
-        Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
-        Err(error) => {
-            inspection.damaged(reason(&error));
-            return Ok(());
-        }
-    };
+    let Some(archive) = inspection.readable(Archive::examined(object.path(), options.ignore_zeros)?) else { return Ok(()) };
     inspection.members = Some(archive.members.len() as u64);
     inspection.damage.extend(archive.damage.iter().chain(&archive.unreadable).map(damage_of));
     let mut samples =
@@ -51,13 +43,7 @@ pub(super) fn inspect_tar(object: &Arc<dyn RangeRead>, options: &InspectOptions,
     }
     let (columns, measures) = (samples.columns.fields(), samples.measures.finish());
     inspection.images = measures;
-    inspection.columns = columns
-        .iter()
-        .map(|field| {
-            let data_type = if crate::schema::is_json_field(field) { "JSON".to_owned() } else { field.data_type().to_string() };
-            ColumnSummary { name: field.name().clone(), data_type, codecs: Vec::new(), stored_bytes: None, decoded_bytes: None }
-        })
-        .collect();
+    inspection.columns = columns.iter().map(|field| ColumnSummary::of(field)).collect();
     Ok(())
 }
 
@@ -67,7 +53,7 @@ struct Samples<'a> {
     inspection: &'a mut Inspection,
     columns: Columns,
     measures: Measures,
-    /// Members that were looked at; a TIFF serves many rows.
+    /// Image headers read so far; one TIFF serves many rows.
     headers: HashMap<usize, std::result::Result<ImageHeader, String>>,
 }
 
@@ -112,14 +98,9 @@ impl Samples<'_> {
     }
 
     fn images(&mut self, id: &str, member: &Member, object: &Map<String, Value>) {
-        let images = list(object, &self.options.keys.images_field);
-        let scope = TokenScope {
-            archive: self.archive,
-            json_name: &member.name,
-            sample_id: id,
-            image_member: self.options.keys.image_member(object),
-            extensions: &self.options.keys.image_extensions,
-        };
+        let keys = &self.options.keys;
+        let images = list(object, &keys.images_field);
+        let scope = keys.scope(self.archive, member, id, keys.image_member(object));
         let is_only = images.iter().filter(|token| !token.is_null()).count() == 1;
         let mut frames: HashMap<usize, usize> = HashMap::new();
         for token in images.iter().filter(|token| !token.is_null()) {

@@ -2,7 +2,7 @@
 
 use shardmill_images::sniff;
 
-/// By MIME type; without one, by what the bytes say.
+/// From the MIME type; without one, from the bytes.
 #[must_use]
 pub(super) fn image_extension(content_type: Option<&str>, bytes: &[u8]) -> &'static str {
     match content_type {

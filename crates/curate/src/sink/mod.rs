@@ -1,4 +1,4 @@
-//! Where rows go: one file a batch, staged under a hidden name and published whole.
+//! Writes rows: one file per batch, staged under a hidden name and published when complete.
 
 mod extension;
 mod name;
@@ -50,15 +50,15 @@ impl SinkFormat {
     }
 }
 
-/// What happens to an output folder that exists.
+/// How an output directory with files is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Other files stay; a file of the same inputs and batch is replaced atomically.
-    Ignore,
+    Resume,
     Overwrite,
+    /// Rejects a directory with files.
     Error,
-    Append,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ pub struct SinkOptions {
     pub on_materialize_error: OnMaterializeError,
     /// Parquet only: codec of the text columns.
     pub compression: String,
-    /// Parquet only: most rows in a row group.
+    /// Parquet only: maximal number of rows in a row group.
     pub row_group_size: usize,
     /// Parquet only: codec of the image column; images are compressed already.
     pub binary_compression: String,
@@ -79,15 +79,12 @@ pub struct SinkOptions {
 
 impl SinkOptions {
     /// # Errors
-    /// [`Error::Option`], [`Error::Parquet`] for an unknown codec, [`Error::AppendMode`].
+    /// [`Error::Option`], [`Error::Parquet`] for an unknown codec.
     pub fn check(&self) -> Result<()> {
         self.compression.parse::<ParquetCompression>()?;
         self.binary_compression.parse::<ParquetCompression>()?;
         if self.row_group_size == 0 {
             return Err(Error::Option { option: "row_group_size", problem: "must be positive".to_owned() });
-        }
-        if self.mode == Mode::Append {
-            return Err(Error::AppendMode { path: self.path.clone() });
         }
         Ok(())
     }
@@ -98,7 +95,7 @@ pub struct Sink<'a> {
     options: &'a SinkOptions,
     choice: &'a SchemaChoice,
     publishing: Publishing<'a>,
-    /// Number of the sink among the stages of the report.
+    /// Index of the sink among the stages of the report.
     stage: usize,
     is_materialized: bool,
     open: Option<OpenBatch>,
@@ -131,21 +128,21 @@ impl<'a> Sink<'a> {
         Self { options, choice, publishing, stage, is_materialized, open: None, scratch: Vec::new(), locator }
     }
 
-    /// Gives the sink memory to gather image bytes in.
+    /// Passes memory to the sink for collecting image bytes.
     pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
         self.scratch = buffer;
     }
 
-    /// Takes the memory back for the next split.
+    /// Returns the memory for the next split.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         self.scratch
     }
 
-    /// Writes one chunk. A file that it completes is published.
+    /// Writes one chunk, and publishes the file if it is complete.
     ///
     /// # Errors
-    /// The policy for missing images, and everything that stops a write. The open file is then gone.
+    /// The policy for missing images, and everything that stops a write. The open file is then removed.
     pub fn write(&mut self, mut chunk: Chunk, report: &mut SplitReport) -> Result<()> {
         let is_next = self.open.as_ref().is_some_and(|open| open.lineage.batch != chunk.lineage.batch);
         if is_next && let Some(finished) = self.finish(report)? {
@@ -164,7 +161,7 @@ impl<'a> Sink<'a> {
             materialize(&mut chunk, self.options.on_materialize_error, scratch, report)?
         } else {
             crate::materialize::apply_policy(&mut chunk, self.options.on_materialize_error, report)?;
-            in_memory_only(&mut chunk, scratch)
+            Bodies::in_memory(&mut chunk, scratch)
         };
         let fetch_seconds = fetch.elapsed().as_secs_f64();
         let payload_bytes = bodies.total_bytes();
@@ -176,7 +173,7 @@ impl<'a> Sink<'a> {
             chunk.retain(&keep);
         }
         report.output.add(&chunk);
-        // Under the other policies such rows are gone, and were noted when they went.
+        // Under the other policies such rows were already removed and counted.
         report.note_errors(&chunk);
 
         let images = chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image).count();
@@ -200,7 +197,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Returns the documents that the format cannot hold; they are in quarantine then.
+    /// Returns the documents that the format cannot represent; they are in quarantine then.
     fn append(&mut self, chunk: &Chunk, bodies: Bodies, report: &mut SplitReport) -> Result<HashSet<usize>> {
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -264,24 +261,14 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Bytes that are in memory anyway are written; what would have to be fetched is null.
-fn in_memory_only(chunk: &mut Chunk, scratch: Vec<u8>) -> Bodies {
-    for row in &mut chunk.rows {
-        if matches!(row.payload, crate::payload::Payload::Located(_)) {
-            row.payload = crate::payload::Payload::Absent;
-        }
-    }
-    Bodies::read(chunk, scratch)
-}
-
 fn number(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }
 
-/// Makes the output folder ready, once a run, after the inputs were checked.
+/// Prepares the output directory, once per run, after the inputs were checked.
 ///
 /// # Errors
-/// [`Error::OutputExists`] under [`Mode::Error`], [`Error::Option`] when emptying the folder would delete an input.
+/// [`Error::OutputExists`] under [`Mode::Error`], [`Error::Option`] when emptying the directory would delete an input.
 pub fn prepare_output(options: &SinkOptions, inputs: &[String]) -> Result<()> {
     options.check()?;
     output::prepare(&options.path, options.mode, inputs)

@@ -1,19 +1,19 @@
 //! Names of output files.
 //!
-//! The invariant: the name depends on the inputs and the number of the batch alone, so that a second run of the same job meets its own files.
+//! The invariant: the name depends only on the inputs and the number of the batch, so that a second run of the same job replaces its own files.
 
 use crate::chunk::Lineage;
 use sha2::{Digest, Sha256};
 
-/// How many hex digits of a hash make a name. Among the shards of documents nobody meets two of one name; a table may have millions of files.
+/// Number of hex digits of the hash in a name. Collisions are negligible among document shards; a table may have millions of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Digits {
     Documents = 12,
     Rows = 32,
 }
 
-/// Hex digits of SHA-256 over the sorted sources and the batch number; random when there are no sources. Sources that a job reads a second time, in
-/// another version, have a `version`.
+/// Hex digits of SHA-256 over the sorted sources and the batch number; random without sources. Sources that a job reads again in another version have
+/// a `version`.
 #[must_use]
 pub(crate) fn file_stem(lineage: &Lineage, version: &str, digits: Digits) -> String {
     if lineage.sources.is_empty() {

@@ -1,17 +1,17 @@
-//! The output folder, and the staged file that counts its bytes.
+//! The output directory, and a staged file that counts its bytes.
 
 use crate::sink::Mode;
 use crate::{Error, Result};
-use shardmill_storage::{Disk, RemoteDisk, Staged, create_folder, is_remote, remove_stale_staging, resolved_path};
+use shardmill_storage::{Disk, RemoteDisk, Staged, create_directory, is_remote, remove_stale_staging, resolved_path};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Small writes are gathered up to here; image bodies pass by.
+/// Small writes are buffered up to this size; image bodies bypass the buffer.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// A staged file that knows what was written.
+/// A staged file that counts the bytes written.
 pub(crate) struct CountingFile {
     path: String,
     file: BufWriter<Counted>,
@@ -24,7 +24,7 @@ struct Counted {
 }
 
 impl CountingFile {
-    /// With `is_hashed`, [`CountingFile::into_staged`] tells the xxHash3 of the content.
+    /// With `is_hashed`, [`CountingFile::into_staged`] returns the xxHash3 of the content.
     pub(crate) fn new(staged: Box<dyn Staged>, path: &str, is_hashed: bool) -> Self {
         let hash = is_hashed.then(Box::default);
         Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER_LEN, Counted { staged, written: 0, hash }) }
@@ -75,43 +75,54 @@ pub(super) fn prepare(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
         return prepare_remote(path, mode, inputs);
     }
     let path = &*resolved_path(path)?;
-    let folder = Path::new(path);
+    let directory = Path::new(path);
     let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
     match mode {
-        Mode::Append => return Err(Error::AppendMode { path: path.to_owned() }),
-        Mode::Error if folder.exists() => return Err(Error::OutputExists { path: path.to_owned() }),
-        Mode::Overwrite if folder.exists() => {
-            refuse_to_delete_inputs(folder, inputs)?;
-            empty(folder).map_err(failed)?;
+        Mode::Error if has_files(directory).map_err(failed)? => return Err(Error::OutputExists { path: path.to_owned() }),
+        Mode::Overwrite if directory.exists() => {
+            refuse_to_delete_inputs(directory, inputs)?;
+            empty(directory).map_err(failed)?;
         }
         _ => {}
     }
-    create_folder(folder).map_err(failed)?;
+    create_directory(directory).map_err(failed)?;
     let _count = remove_stale_staging(path);
     Ok(())
 }
 
-/// A bucket has no folders: what lies below the path is what there is of one.
+/// A bucket has no directories, so only the objects below the path count.
 fn prepare_remote(path: &str, mode: Mode, inputs: &[String]) -> Result<()> {
     let failed = |source| Error::from(shardmill_storage::Error::Stage { path: path.to_owned(), source });
-    let folder = path.trim_end_matches('/');
-    let is_taken = || RemoteDisk::default().list(folder).map(|names| !names.is_empty()).map_err(failed);
+    let directory = path.trim_end_matches('/');
+    let is_taken = || RemoteDisk::default().list(directory).map(|names| !names.is_empty()).map_err(failed);
     match mode {
-        Mode::Append => Err(Error::AppendMode { path: path.to_owned() }),
         Mode::Error if is_taken()? => Err(Error::OutputExists { path: path.to_owned() }),
         Mode::Overwrite => {
-            match inputs.iter().find(|input| input.strip_prefix(folder).is_some_and(|below| below.is_empty() || below.starts_with('/'))) {
+            match inputs.iter().find(|input| input.strip_prefix(directory).is_some_and(|below| below.is_empty() || below.starts_with('/'))) {
                 Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
-                None => RemoteDisk::default().remove_folder(folder).map_err(failed),
+                None => RemoteDisk::default().remove_directory(directory).map_err(failed),
             }
         }
         _ => Ok(()),
     }
 }
 
-fn refuse_to_delete_inputs(folder: &Path, inputs: &[String]) -> Result<()> {
+/// Hidden entries do not count: a killed run leaves staged files behind.
+fn has_files(path: &Path) -> io::Result<bool> {
+    if !path.is_dir() {
+        return Ok(path.exists());
+    }
+    for entry in fs::read_dir(path)? {
+        if !entry?.file_name().as_encoded_bytes().starts_with(b".") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn refuse_to_delete_inputs(directory: &Path, inputs: &[String]) -> Result<()> {
     let resolved = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
-    let output = resolved(folder);
+    let output = resolved(directory);
     let is_below = |input: &&String| resolved_path(input).is_ok_and(|input| resolved(Path::new(&*input)).starts_with(&output));
     match inputs.iter().find(is_below) {
         Some(input) => Err(Error::Option { option: "mode", problem: format!("overwrite would delete the input `{input}`") }),
@@ -119,8 +130,8 @@ fn refuse_to_delete_inputs(folder: &Path, inputs: &[String]) -> Result<()> {
     }
 }
 
-fn empty(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn empty(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             fs::remove_dir_all(entry.path())?;

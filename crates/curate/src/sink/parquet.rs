@@ -46,7 +46,7 @@ impl ParquetBatch {
     }
 }
 
-/// A full disk is the disk's error, not Parquet's.
+/// Reports a full disk as an error of the disk instead of Parquet.
 pub(crate) fn disk_error(error: ParquetError, path: &str) -> crate::Error {
     match error.io_source() {
         Some(source) => {

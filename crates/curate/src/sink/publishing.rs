@@ -1,4 +1,4 @@
-//! How files get their names: at once, or all files of a split together by the record of an attempt.
+//! How files get their names: immediately, or all files of a split together with the record of an attempt.
 
 use super::CountingFile;
 use super::name::{Digits, file_stem};
@@ -10,15 +10,15 @@ use shardmill_storage::{Replace, Staged, Unpublished, store_of};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What the files of a split share.
+/// State shared by the files of a split.
 #[derive(Debug, Clone, Copy)]
 pub struct Publishing<'a> {
     pub replace: Replace,
-    /// The files in the making of the whole run.
+    /// The unpublished files of the whole run.
     pub unpublished: &'a Unpublished,
     /// Files wait for its commit; without one, each is published when it is complete.
     pub attempt: Option<&'a Mutex<Attempt>>,
-    /// Of sources that the job has read before in another version.
+    /// The version of sources that the job has read before in another version.
     pub version: &'a str,
 }
 
@@ -44,7 +44,7 @@ impl Publishing<'_> {
     }
 }
 
-/// A complete file that waits for its sync and its name.
+/// A complete file that is not yet synced and named.
 pub struct Finished {
     staged: Box<dyn Staged>,
     file: OutputFile,
@@ -57,7 +57,7 @@ impl Finished {
         Ok(Self { staged, file, hash })
     }
 
-    /// Syncs the file and gives it its name, or hands it to the attempt; needs no core.
+    /// Syncs the file and gives it its name, or passes it to the attempt; needs no core.
     ///
     /// # Errors
     /// As [`Staged::publish`].
@@ -77,7 +77,7 @@ impl Finished {
         Ok(())
     }
 
-    /// Hands the file to the attempt as the ids of its rows.
+    /// Passes the file to the attempt as the ids of its rows.
     ///
     /// # Errors
     /// As [`Staged::seal`].

@@ -1,9 +1,9 @@
-//! One WebDataset tar: per sample its images in position order, then its JSON (interleaved specification §6.3).
+//! Writes a WebDataset tar: for each sample its images in position order, then its JSON (interleaved specification §6.3).
 //!
-//! The invariants: two runs give the same bytes; every name in a JSON is a member of the same tar; no two samples share a stem.
+//! The invariants: two runs produce the same bytes; every name in a JSON is a member of the same tar; no two samples share a stem.
 
 use crate::chunk::{Chunk, Modality, Row};
-use crate::json::{cell_json, json_text};
+use crate::json::{JsonCells, json_text};
 use crate::materialize::Bodies;
 use crate::report::{Quarantined, SplitReport};
 use crate::schema::{is_json_field, is_reserved};
@@ -11,15 +11,15 @@ use crate::sink::extension::image_extension;
 use crate::sink::output::CountingFile;
 use crate::table::cast_checked;
 use crate::{Error, Result};
-use arrow_array::ArrayRef;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use shardmill_formats::tar::{end_of_archive, member_header, padding};
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
-/// A list with a gap for each unused position must stay in proportion to its rows.
+/// A list has a gap for each unused position, and must stay in proportion to its rows.
 const MAX_LIST_LEN: usize = 1 << 20;
 
 pub(super) struct TarBatch {
@@ -36,7 +36,7 @@ impl TarBatch {
         }
     }
 
-    /// Writes the documents of a chunk with the passthrough columns of `schema`; returns those that no list can hold.
+    /// Writes the documents of a chunk with the passthrough columns of `schema`; returns those that lists cannot represent.
     pub(super) fn write(&mut self, chunk: &Chunk, schema: &Schema, bodies: &Bodies, report: &mut SplitReport) -> Result<HashSet<usize>> {
         let foreign = chunk.rows.iter().find_map(|row| match &row.modality {
             Modality::Other(name) => Some(name.to_string()),
@@ -58,8 +58,7 @@ impl TarBatch {
                 Err(reason) => {
                     refused.extend(rows.first().map(|row| row.document));
                     report.drop_rows("sample that a tar cannot hold", rows.len() as u64);
-                    let reason = format!("sample `{id}`: {reason}");
-                    report.quarantined.push(Quarantined { path: self.path.clone(), member: None, offset: None, reason, is_shard: false });
+                    report.quarantined.push(Quarantined::part(&self.path, format!("sample `{id}`: {reason}")));
                 }
             }
         }
@@ -70,7 +69,7 @@ impl TarBatch {
         let stem = self.stem(sample.id, report);
         let mut texts = vec![Value::Null; sample.len];
         let mut images = vec![Value::Null; sample.len];
-        // Rows that make a list entry, in reading order: a reader hands values out to these.
+        // Rows with a list entry, in reading order: a reader assigns values to these.
         let mut entries: Vec<&Row> = Vec::new();
         for (index, row) in sample.in_reading_order() {
             let Ok(position) = usize::try_from(row.position) else { continue };
@@ -103,8 +102,8 @@ impl TarBatch {
     }
 
     fn stem(&mut self, id: &str, report: &mut SplitReport) -> String {
-        // An empty stem would make a hidden file without a key; `+` occurs in no encoded id.
-        let stem = if id.is_empty() { "+".to_owned() } else { encoded(id) };
+        // An empty stem would create a hidden file without a key; `+` occurs in no encoded id.
+        let stem = if id.is_empty() { "+".to_owned() } else { utf8_percent_encode(id, ENCODED).to_string() };
         let uses = self.stems.entry(stem.clone()).or_default();
         *uses += 1;
         if *uses == 1 {
@@ -135,7 +134,7 @@ fn set(list: &mut [Value], position: usize, value: Value) {
     }
 }
 
-/// One more than the last position, where each position can be a place in a list.
+/// The last position plus one, if positions can be list indices.
 fn list_len(rows: &[Row]) -> std::result::Result<usize, String> {
     let mut seen = HashSet::new();
     let mut len = 0;
@@ -152,23 +151,14 @@ fn list_len(rows: &[Row]) -> std::result::Result<usize, String> {
     Ok(len)
 }
 
-/// Percent-encoded, so that the key of the sample ends at the first dot for every reader of WebDataset.
-fn encoded(id: &str) -> String {
-    let mut stem = String::with_capacity(id.len());
-    for byte in id.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'~' => stem.push(char::from(byte)),
-            other => stem.push_str(&format!("%{other:02X}")),
-        }
-    }
-    stem
-}
+/// Percent-encoded, including dots: for every reader of WebDataset the key of the sample ends at the first dot.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'~');
 
-/// One document on its way into the tar.
+/// A document that is being written to the tar.
 struct Sample<'a> {
     id: &'a str,
     rows: &'a [Row],
-    /// Where the rows start in their chunk.
+    /// Index of its first row in the chunk.
     first_row: usize,
     /// Length of both lists.
     len: usize,
@@ -182,17 +172,18 @@ impl Sample<'_> {
     }
 }
 
-/// One passthrough column of a chunk, as the sink's schema has it.
+/// A passthrough column of a chunk, with the type in the sink's schema.
 struct Column {
     field: FieldRef,
-    values: ArrayRef,
+    cells: JsonCells,
 }
 
 fn columns_of(chunk: &Chunk, schema: &Schema) -> Result<Vec<Column>> {
     let fields = schema.fields().iter().filter(|field| !is_reserved(field.name()));
     let column = |field: &FieldRef| {
         let values = chunk.extras.column_by_name(field.name())?;
-        Some(cast_checked(field.name(), values, field.data_type()).map(|values| Column { field: Arc::clone(field), values }))
+        let cells = cast_checked(field.name(), values, field.data_type()).and_then(|values| JsonCells::new(field.name(), &values));
+        Some(cells.map(|cells| Column { field: Arc::clone(field), cells }))
     };
     fields.filter_map(column).collect()
 }
@@ -200,20 +191,15 @@ fn columns_of(chunk: &Chunk, schema: &Schema) -> Result<Vec<Column>> {
 impl Column {
     fn cell(&self, row: &Row) -> Result<Value> {
         let Some(extra) = row.extra else { return Ok(Value::Null) };
-        let value = cell_json(&self.values, extra as usize).map_err(|source| Error::Cast {
-            column: self.field.name().clone(),
-            data_type: "JSON".to_owned(),
-            source,
-        })?;
-        Ok(match value {
+        Ok(match self.cells.value(extra as usize)? {
             Value::String(text) if is_json_field(&self.field) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
             other => other,
         })
     }
 }
 
-/// Values of the metadata row become keys; columns that have values on content rows become lists. `entries` are the rows that have a place in the
-/// sample's lists: a value for any other row would shift its neighbours when it is read again.
+/// Values of the metadata row become keys; columns with values on content rows become lists. `entries` are the rows with a position in the sample's
+/// lists: a value for any other row would shift its neighbours when it is read again.
 fn add_passthrough(
     object: &mut Map<String, Value>,
     sample: &Sample<'_>,
@@ -259,7 +245,8 @@ mod tests {
 
     #[test]
     fn stems_are_percent_encoded_dots_included() {
-        assert_eq!(encoded("a/b:c.d"), "a%2Fb%3Ac%2Ed");
-        assert_eq!(encoded("Ü-1_~"), "%C3%9C-1_~");
+        for (id, stem) in [("a/b:c.d", "a%2Fb%3Ac%2Ed"), ("Ü-1_~", "%C3%9C-1_~")] {
+            assert_eq!(utf8_percent_encode(id, ENCODED).to_string(), stem);
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! Passthrough values of JSON samples, collected into typed Arrow columns.
+//! Collects passthrough values of JSON samples into typed Arrow columns.
 //!
-//! The columns are the union over the task; a type is promoted as values come: null → anything, int + float → double while every int is exact in a
+//! The columns are the union over the task; a type is promoted as values arrive: null → anything, int + float → double while every int is exact in a
 //! double, any other mix → JSON text (interleaved specification §1.4). The invariant: no value is dropped or rounded.
 
 use crate::json::json_text;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 enum Kind {
     Null,
     Boolean,
-    /// All integers; the flag says whether each is exact in a double.
+    /// All integers; the flag states whether each is exact in a double.
     Integer {
         is_exact_float: bool,
     },
@@ -28,7 +28,7 @@ enum Kind {
 /// A double holds this many significant bits.
 const MAX_SIGNIFICANT: u64 = 1 << 53;
 
-/// Whether a double of the same value exists.
+/// Whether the value is exact in a double.
 #[must_use]
 pub(crate) fn is_exact_in_double(magnitude: u64) -> bool {
     magnitude == 0 || magnitude >> magnitude.trailing_zeros() <= MAX_SIGNIFICANT
@@ -43,7 +43,7 @@ impl Kind {
             Value::Array(_) | Value::Object(_) => Self::Json,
             Value::Number(number) => match number.as_i64() {
                 Some(integer) => Self::Integer { is_exact_float: is_exact_in_double(integer.unsigned_abs()) },
-                // Digits without point or exponent beyond 64 bits: only text holds them.
+                // An integer beyond 64 bits can only be text.
                 None if number.as_str().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => Self::Json,
                 // 1e400 is infinite as a double.
                 None if number.as_f64().is_none() => Self::Json,
@@ -85,7 +85,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// The number of the column, which is added when it is new.
+    /// The index of the column, which is added if it is new.
     pub(crate) fn number(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;

@@ -1,13 +1,13 @@
-//! Which members of a shard are samples, and under which keys their JSON says what.
+//! Which members of a shard are samples, and the meaning of the keys of their JSON.
 //!
-//! The source, `inspect` and `verify` ask here, so that all three mean the same documents by the same ids.
+//! Shared by the source, `inspect` and `verify`, so that all three agree on documents and ids.
 
 use crate::archive::Archive;
 use crate::error::reason;
 use crate::json::json_text;
 use crate::payload::append_range;
 use crate::source::surrogates::lone_surrogate;
-use crate::source::tokens::{IMAGE_EXTENSIONS, stem};
+use crate::source::tokens::{IMAGE_EXTENSIONS, TokenScope, stem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
@@ -22,7 +22,7 @@ pub struct SampleKeys {
     pub sample_id_field: Option<String>,
     pub image_member_field: Option<String>,
     pub json_extensions: Vec<String>,
-    /// With a leading dot each.
+    /// Each with a leading dot.
     pub image_extensions: Vec<String>,
 }
 
@@ -50,6 +50,11 @@ impl SampleKeys {
     pub fn image_member<'a>(&self, object: &'a Map<String, Value>) -> Option<&'a str> {
         object.get(self.image_member_field.as_ref()?)?.as_str()
     }
+
+    /// Where the image tokens of a sample are looked up.
+    pub(crate) fn scope<'a>(&'a self, archive: &'a Archive, member: &'a Member, sample_id: &'a str, image_member: Option<&'a str>) -> TokenScope<'a> {
+        TokenScope { archive, json_name: &member.name, sample_id, image_member, extensions: &self.image_extensions }
+    }
 }
 
 /// `str(value)` of the id field, else the name of the JSON member without its last extension.
@@ -67,22 +72,22 @@ pub fn sample_id(object: &Map<String, Value>, field: Option<&str>, json_name: &s
 /// The JSON member as an object.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not an object.
 pub fn read_object(archive: &Archive, member: &Member, limit: DecodeLimit) -> Result<Map<String, Value>, String> {
     object_of(&*archive.object, member, limit)
 }
 
-/// The same for an archive that was not walked as a whole.
+/// As [`read_object`], for an archive that was not walked completely.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not an object.
 pub fn object_of(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -> Result<Map<String, Value>, String> {
     check_member(limit, archive.path(), member)?;
     let mut bytes = Vec::new();
     append_range(archive, &(member.offset..member.offset + member.size), &mut bytes).map_err(|error| reason(&error))?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     match serde_json::from_slice(text) {
-        // Keys become columns, and the name of a column ends at a NUL wherever Arrow data changes hands.
+        // Keys become columns, and column names end at a NUL where Arrow data is exchanged.
         Ok(Value::Object(object)) => match object.keys().find(|key| key.contains('\0')) {
             Some(key) => Err(format!("the JSON key {key:?} holds the character NUL")),
             None => Ok(object),
@@ -96,13 +101,13 @@ pub fn object_of(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -
 }
 
 /// # Errors
-/// For a member that is larger than may be in memory.
+/// For a member above the memory limit.
 pub fn check_member(limit: DecodeLimit, path: &str, member: &Member) -> Result<(), String> {
     let place = || format!("member `{}`, byte {}", member.name, member.offset);
     limit.check(path, member.size, "a member has", place).map_err(|refusal| format!("{refusal}; {}", TooLarge::HINT))
 }
 
-/// What a message calls the kind of a value.
+/// The name of a value's kind in messages.
 #[must_use]
 pub fn kind_of(value: &Value) -> &'static str {
     match value {
@@ -115,10 +120,10 @@ pub fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The list at `field`; null and a key that is not there are an empty one.
+/// The list at `field`; null and a missing key count as an empty list.
 ///
 /// # Errors
-/// Why it is no list.
+/// Why it is not a list.
 pub fn list_at<'a>(object: &'a Map<String, Value>, field: &str, option: &str) -> Result<&'a [Value], String> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(&[]),
@@ -130,7 +135,7 @@ pub fn list_at<'a>(object: &'a Map<String, Value>, field: &str, option: &str) ->
     }
 }
 
-/// Python writes what no JSON has, and a reader of "expected value" will not think of it.
+/// Python writes values that JSON does not have, which the message "expected value" does not suggest.
 fn python_only(text: &[u8], error: &serde_json::Error) -> &'static str {
     let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     let word = line.get(error.column().saturating_sub(2)..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Where rows come from: WebDataset shards or interleaved Parquet.
+//! Sources of rows: WebDataset shards or interleaved Parquet.
 
 pub(crate) mod columns;
 pub mod keys;
@@ -21,24 +21,24 @@ use shardmill_plan::Split;
 use shardmill_storage::redacted;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a source needs beside its options.
+/// The context of a source, in addition to its options.
 pub struct SplitContext<'a> {
     pub report: &'a mut SplitReport,
     pub cancel: &'a Cancel,
-    /// Images get their copy plan at read; off only when nothing will ever look at them.
+    /// Images get their copy plan when they are read; off only if nothing needs them.
     pub is_located: bool,
-    /// About how many bytes of rows a thread holds at once.
+    /// Approximate number of bytes of rows that a thread holds.
     pub chunk_bytes: u64,
     /// Shared by all splits of the run.
     pub errors: &'a ErrorBudget,
-    /// Where rows may point to, and what was fetched of that.
+    /// Where rows may point to, and what was fetched from there.
     pub shared: &'a Shared,
 }
 
-/// Takes the chunks of a source.
+/// Receives the chunks of a source.
 pub type Emit<'a> = &'a mut dyn FnMut(Chunk, &mut SplitContext<'_>) -> Result<()>;
 
-/// How many items may go to quarantine before the run stops.
+/// Counts quarantined items against the limit at which the run stops.
 #[derive(Debug, Default)]
 pub struct ErrorBudget {
     limit: Option<u64>,
@@ -53,23 +53,23 @@ impl ErrorBudget {
 }
 
 impl SplitContext<'_> {
-    /// For rows of the files of this split.
+    /// The locator for rows of the files of this split.
     pub(crate) fn locator(&self, limit: DecodeLimit) -> Locator {
         Locator::new(self.shared, &self.report.files, limit)
     }
 
     /// # Errors
-    /// [`Error::ErrorBudget`] when one item too many is left out.
+    /// [`Error::ErrorBudget`] when the limit is exceeded.
     pub fn quarantine(&mut self, item: Quarantined) -> Result<()> {
         let known = self.report.quarantined.len();
         self.report.quarantined.push(Quarantined { reason: redacted(&item.reason), ..item });
         self.charge(known)
     }
 
-    /// Counts the items of the report behind the first `known` against the budget.
+    /// Counts the items of the report after the first `known` against the budget.
     ///
     /// # Errors
-    /// [`Error::ErrorBudget`] when that is one item too many.
+    /// [`Error::ErrorBudget`] when the limit is exceeded.
     pub fn charge(&mut self, known: usize) -> Result<()> {
         let items = self.report.quarantined.get(known..).unwrap_or_default();
         let Some(last) = items.last() else { return Ok(()) };
@@ -81,7 +81,7 @@ impl SplitContext<'_> {
     }
 }
 
-/// The inputs that a batch draws from: all of the split, or those of `files` with the number of the batch when the split made several.
+/// The inputs of a batch: all of the split, or those of `files` with the number of the batch if the split produced several.
 pub(crate) fn split_sources(split: &Split, files: &[usize], batch: Option<usize>) -> Vec<String> {
     match batch {
         None => split.files.iter().map(|file| file.path.clone()).collect(),

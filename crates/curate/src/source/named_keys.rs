@@ -1,7 +1,6 @@
-//! Which of the keys that options name are in the samples, and which keys there are.
+//! Checks that the keys named by options exist in the samples.
 //!
-//! Options and JSON objects enter, an [`Error::AbsentKey`] leaves. The invariant: a job whose options name a key that no sample has does not start, since
-//! its output would lack what the key was to bring, and nothing would say so.
+//! The invariant: a job whose options name a key that no sample has does not start, because its output would silently lack the values of the key.
 
 use crate::archive::Archive;
 use crate::source::keys::{SampleKeys, object_of};
@@ -14,16 +13,16 @@ use shardmill_plan::InputFile;
 use shardmill_storage::{RangeRead, store_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys and endings that a message names.
+/// Maximal number of keys and endings in a message.
 const SHOWN: usize = 12;
 const SNIFF_LEN: u64 = 16;
 
-/// What was met so far.
+/// Keys and members seen so far.
 #[derive(Debug, Clone, Default)]
 pub struct NamedKeys {
     wanted: Vec<Wanted>,
     samples: u64,
-    /// Members that are no samples.
+    /// Members that are not samples.
     others: usize,
     there: BTreeSet<String>,
 }
@@ -37,13 +36,13 @@ struct Wanted {
     need: Need,
 }
 
-/// When a key has to be there.
+/// When a key is required.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Need {
     Always,
-    /// Samples that have none of the two lists are documents of metadata alone, unless there are members that they should name.
+    /// Samples without both lists are metadata-only documents, unless there are members that they should reference.
     WithOthers,
-    /// Values of entries are there where the list of this key has entries.
+    /// Values of entries are required if the list of this key has entries.
     WithEntries {
         list: String,
         are_there: bool,
@@ -51,7 +50,7 @@ enum Need {
 }
 
 impl NamedKeys {
-    /// What the user named instead of a default, and one of the two lists where there are members that it may name.
+    /// Requires the keys that the user named instead of a default, and one of the two lists if there are members that it may reference.
     #[must_use]
     pub fn of_samples(keys: &SampleKeys) -> Self {
         let default = SampleKeys::default();
@@ -69,7 +68,7 @@ impl NamedKeys {
         named
     }
 
-    /// The same, and the keys that become columns.
+    /// The same, plus the keys that become columns.
     #[must_use]
     pub fn of_source(options: &WebDatasetOptions) -> Self {
         let mut named = Self::of_samples(&options.keys);
@@ -84,7 +83,7 @@ impl NamedKeys {
         named
     }
 
-    /// Each of the two lists by itself.
+    /// Requires each of the two lists.
     #[must_use]
     pub fn of_lists(keys: &SampleKeys) -> Self {
         let mut named = Self::default();
@@ -112,7 +111,7 @@ impl NamedKeys {
         }
     }
 
-    /// Counts members that are no samples.
+    /// Counts members that are not samples.
     pub fn pass(&mut self, members: usize) {
         self.others += members;
     }
@@ -122,7 +121,7 @@ impl NamedKeys {
         self.wanted.iter().all(|wanted| wanted.is_met)
     }
 
-    /// What no sample has, one error an option; none where there was no sample.
+    /// Keys that no sample has, one error per option; none if there are no samples.
     pub fn absent(&self) -> impl Iterator<Item = Error> {
         self.unmet().map(|wanted| Error::AbsentKey {
             option: wanted.option,
@@ -132,7 +131,7 @@ impl NamedKeys {
         })
     }
 
-    /// The same as warnings, in words that are equal for files with the same keys.
+    /// The same as warnings, with identical text for files with the same keys.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.unmet().map(|wanted| {
             let (option, keys, there) = (wanted.option, quoted(wanted.keys.iter()), self.keys_there());
@@ -158,15 +157,15 @@ fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
 }
 
-/// Looks for a sample that has each key that the options name, and no further. Files that cannot be read are the business of the run.
+/// Reads until each key named by the options is found in a sample. Files that cannot be read are handled by the run.
 ///
 /// # Errors
-/// [`Error::AbsentKey`] when there are samples and none has it, and cancellation.
+/// [`Error::AbsentKey`] when there are samples and none has the key, and cancellation.
 pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebDatasetOptions, cancel: &Cancel) -> Result<()> {
     let mut named = NamedKeys::of_source(options);
     for file in files {
         cancel.check()?;
-        // What cannot be read is quarantined by the run.
+        // Damage is quarantined by the run.
         let _damage = observe_file(&file.path, options, &mut named, cancel);
         if named.are_met() {
             return Ok(());
@@ -176,7 +175,7 @@ pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebD
     named.absent().next().map_or(Ok(()), Err)
 }
 
-/// Samples of one archive, up to the one that settles it. A plain archive is read no further than that.
+/// Reads samples of one archive until the keys are found. An uncompressed archive is read no further than that.
 fn observe_file(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, cancel: &Cancel) -> Result<()> {
     let object = store_of(path)?.open(path)?;
     let mut window = Vec::new();
@@ -214,7 +213,7 @@ fn is_settled(object: &dyn RangeRead, member: &Member, options: &WebDatasetOptio
     named.are_met()
 }
 
-/// Why an archive with members has no sample, and what its members are.
+/// Why an archive with members has no sample, and the endings of its members.
 #[must_use]
 pub fn no_sample(members: &[Member], keys: &SampleKeys) -> String {
     let mut endings: BTreeMap<String, usize> = BTreeMap::new();

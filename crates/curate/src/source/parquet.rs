@@ -1,6 +1,6 @@
-//! Reads interleaved Parquet files, a bounded number of bytes at a time.
+//! Reads interleaved Parquet files with bounded memory.
 //!
-//! Image bytes stay views over the decoded pages. The invariant: a document that spans two record batches is put together before it is passed on.
+//! Image bytes stay views into the decoded pages. The invariant: a document that spans two record batches is assembled before it is passed on.
 
 use crate::chunk::{Chunk, Lineage, Row};
 use crate::locate::Locator;
@@ -11,11 +11,11 @@ use crate::source::columns::is_exact_in_double;
 use crate::source::promote::{ColumnFacts, conform, union};
 use crate::source::{Emit, SplitContext, split_sources};
 use crate::source_ref::SourceRef;
-use crate::table::{cast_checked, from_table};
+use crate::table::{batch_of, cast_checked, from_table};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
@@ -29,7 +29,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Columns that a message names.
+/// Maximal number of columns in a message.
 const SHOWN_COLUMNS: usize = 12;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct ParquetOptions {
     /// Passthrough columns; `None` takes all.
     pub fields: Option<Vec<String>>,
     pub max_batch_bytes: Option<u64>,
-    /// What one page, document or image may take in memory; the default of the process when `None`.
+    /// Memory limit for one page, document or image; the default of the process if `None`.
     #[serde(default)]
     pub max_decoded_bytes: Option<u64>,
 }
@@ -51,7 +51,7 @@ impl ParquetOptions {
     /// # Errors
     /// [`Error::ReservedFields`], and [`Error::Option`] for a limit of zero.
     pub fn check(&self) -> Result<()> {
-        // Reserved columns are always read; naming them is no mistake here.
+        // Reserved columns are always read; naming them is not an error.
         let extras: Vec<String> = self.fields.iter().flatten().filter(|name| !RESERVED.contains(&name.as_str())).cloned().collect();
         refuse_reserved(&extras, &[])?;
         match self.max_batch_bytes {
@@ -61,10 +61,10 @@ impl ParquetOptions {
     }
 }
 
-/// Looks for a file that has each column that the options name, and no further. Files that cannot be read are the business of the run.
+/// Reads footers until each column named by the options is found. Files that cannot be read are handled by the run.
 ///
 /// # Errors
-/// [`Error::AbsentColumn`] when there are files and none has it, and cancellation.
+/// [`Error::AbsentColumn`] when there are files and none has the column, and cancellation.
 pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &ParquetOptions, cancel: &Cancel) -> Result<()> {
     let mut wanted: Vec<&str> = options.fields.iter().flatten().map(String::as_str).filter(|name| !is_reserved(name)).collect();
     let mut there: BTreeSet<String> = BTreeSet::new();
@@ -95,8 +95,8 @@ pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &Pa
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Whatever `emit` returns, cancellation, [`Error::NoSampleId`], and [`Error::File`] for a value that its column's type does not take. Damaged files
-/// go to quarantine instead.
+/// Errors of `emit`, cancellation, [`Error::NoSampleId`], and [`Error::File`] for a value that does not fit its column's type. Damaged files are
+/// quarantined instead.
 pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoice, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
     let files = open_files(split, options.limit(), context)?;
     let schemas: Vec<SchemaRef> = files.iter().map(|(_, file)| reconciled_but_nulls(&selected(file.schema(), options))).collect();
@@ -108,7 +108,7 @@ pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoi
         context.report.warn(format!("column `{name}` (fields) is in no file of a split, and is null there"));
     }
     for column in conflicts {
-        context.report.warn(format!("column `{column}` has types that no type holds; its cells became JSON text"));
+        context.report.warn(format!("column `{column}` has types without a common type; its cells became JSON text"));
     }
     let target = choice.apply_counted(&common, context.report);
     let limit = options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
@@ -120,14 +120,14 @@ pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoi
     reader.finish(context, emit)
 }
 
-/// All reserved columns, whether they will be written or not, and the passthrough columns of `target`.
+/// All reserved columns, even if they are not written, and the passthrough columns of `target`.
 fn columns_to_read(common: &Schema, target: &Schema) -> SchemaRef {
     let reserved = common.fields().iter().filter(|field| is_reserved(field.name()));
     let passthrough = target.fields().iter().filter(|field| !is_reserved(field.name()));
     Arc::new(Schema::new(reserved.chain(passthrough).cloned().collect::<Vec<_>>()))
 }
 
-/// Reads one column to its end, or to where the file is damaged.
+/// Reads one column to its end, or up to damage.
 fn column_facts(file: Option<&ParquetFile>, column: &str, batch_bytes: u64) -> ColumnFacts {
     let mut facts = ColumnFacts { is_all_null: true, is_exact_in_double: true };
     let batches = file.and_then(|file| file.batches(&[column], None, batch_bytes).ok());
@@ -151,13 +151,13 @@ fn plain_integers(values: &ArrayRef) -> Option<PrimitiveArray<Int64Type>> {
     Some(integers.as_primitive::<Int64Type>().clone())
 }
 
-/// The reserved columns and the passthrough ones that were asked for.
+/// The reserved columns and the requested passthrough columns.
 fn selected(schema: &Schema, options: &ParquetOptions) -> Schema {
     let is_wanted = |field: &&Arc<Field>| is_reserved(field.name()) || options.fields.as_ref().is_none_or(|fields| fields.contains(field.name()));
     Schema::new(schema.fields().iter().filter(is_wanted).cloned().collect::<Vec<_>>())
 }
 
-/// Requested columns that no file has are there all the same, as nulls.
+/// Adds requested columns that no file has, as nulls.
 fn with_requested(schema: &SchemaRef, options: &ParquetOptions) -> SchemaRef {
     let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
     for name in options.fields.iter().flatten().filter(|name| schema.field_with_name(name).is_err()) {
@@ -178,15 +178,15 @@ fn open_files(split: &Split, limit: DecodeLimit, context: &mut SplitContext<'_>)
             Ok(file) if file.schema().field_with_name("sample_id").is_err() => return Err(Error::NoSampleId { path: input.path.clone() }),
             Ok(file) => match column_problem(file.schema()) {
                 None => files.push((number, file)),
-                Some(problem) => context.quarantine(shard(&input.path, problem))?,
+                Some(problem) => context.quarantine(Quarantined::shard(&input.path, problem))?,
             },
-            Err(reason) => context.quarantine(shard(&input.path, reason))?,
+            Err(reason) => context.quarantine(Quarantined::shard(&input.path, reason))?,
         }
     }
     Ok(files)
 }
 
-/// Why rows of this schema are no interleaved rows.
+/// Why rows with this schema are not interleaved rows.
 fn column_problem(schema: &Schema) -> Option<String> {
     if let Some(missing) = ["position", "modality"].iter().find(|name| schema.field_with_name(name).is_err()) {
         return Some(format!("column `{missing}` is missing"));
@@ -199,16 +199,12 @@ fn column_problem(schema: &Schema) -> Option<String> {
     Some(format!("column `{}` occurs twice", repeated.name()))
 }
 
-fn shard(path: &str, reason: String) -> Quarantined {
-    Quarantined { path: path.to_owned(), member: None, offset: None, reason, is_shard: true }
-}
-
-/// Puts documents together that span several record batches, and makes chunks of them.
+/// Assembles documents that span several record batches, and divides them into chunks.
 struct Reader<'a> {
     split: &'a Split,
     columns: SchemaRef,
     target: SchemaRef,
-    /// About so many bytes of rows make a chunk.
+    /// Approximate size of a chunk in bytes.
     limit: u64,
     batcher: Batcher<'a>,
     locator: Locator,
@@ -225,7 +221,7 @@ impl Reader<'_> {
         let names: Vec<&str> = self.columns.fields().iter().map(|field| field.name().as_str()).collect();
         let batches = match file.batches(&names, Some("binary_content"), self.limit / 4) {
             Ok(batches) => batches,
-            Err(error) => return context.quarantine(shard(&path, error.to_string())),
+            Err(error) => return context.quarantine(Quarantined::shard(&path, error.to_string())),
         };
         let mut pending: Vec<RecordBatch> = Vec::new();
         let (mut pending_bytes, mut enough) = (0, self.limit);
@@ -234,8 +230,8 @@ impl Reader<'_> {
             let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => {
-                    context.quarantine(shard(&path, error.to_string()))?;
-                    // The last document may continue in the rows that were lost.
+                    context.quarantine(Quarantined::shard(&path, error.to_string()))?;
+                    // The last document may continue in the lost rows.
                     let (complete, cut) = split_last_document(&pending)?;
                     if let Some(cut) = cut {
                         let (cut, left_out) = from_table(&cut, &path, Lineage::default()).map_err(in_file)?;
@@ -256,12 +252,12 @@ impl Reader<'_> {
                 }
                 pending = rest.into_iter().collect();
                 pending_bytes = pending.iter().map(batch_bytes).sum();
-                // A document beyond the limit is not searched for its end again at each batch.
+                // Avoids searching the end of a document beyond the limit again for each batch.
                 enough = self.limit.max(pending_bytes.saturating_mul(2));
             }
         }
         if let Some(first) = pending.first() {
-            let rest = concat_batches(&first.schema(), &pending).map_err(table_error)?;
+            let rest = concat_batches(&first.schema(), &pending).map_err(Error::unfit("table", "one schema"))?;
             self.emit_rows(&rest, number, context, emit)?;
         }
         Ok(())
@@ -276,12 +272,12 @@ impl Reader<'_> {
             let reason = format!("{} rows without sample_id, position or modality", left_out.rows.len());
             context.report.input.add_counts(&left_out.counts);
             context.report.drop_rows("null sample_id, position or modality", left_out.rows.len() as u64);
-            context.quarantine(Quarantined { path, member: None, offset: None, reason, is_shard: false })?;
+            context.quarantine(Quarantined::part(&path, reason))?;
         }
         if !context.is_located {
             return self.batcher.push(number, chunk, context, emit);
         }
-        // Rows that point to their images are small, and the images may be large: a chunk ends where they fill it.
+        // Rows that reference their images are small, but the images may be large: a chunk also ends when they fill it.
         let (mut start, mut bytes) = (0, 0);
         for (document, range) in chunk.document_ranges().into_iter().enumerate() {
             let rows = chunk.rows.get_mut(range).unwrap_or_default();
@@ -304,12 +300,12 @@ impl Reader<'_> {
     }
 }
 
-/// Makes batches of whole documents, by the true size of their rows.
+/// Builds batches of whole documents by the size of their rows.
 struct Batcher<'a> {
     split: &'a Split,
-    /// `None` makes one batch, whose chunks need not wait.
+    /// `None` builds a single batch, whose chunks are passed on immediately.
     limit: Option<u64>,
-    /// Chunks of the batch that is being filled, and the files they come from.
+    /// Chunks of the current batch, with the files they come from.
     open: Vec<(usize, Chunk)>,
     open_bytes: u64,
     batch: usize,
@@ -344,7 +340,7 @@ impl Batcher<'_> {
         }
     }
 
-    /// `number` is what the names of the sources end with.
+    /// `number` is appended to the names of the sources.
     fn close(&mut self, number: Option<usize>, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
         let chunks = std::mem::take(&mut self.open);
         let files: Vec<usize> = chunks.iter().map(|(file, _)| *file).collect();
@@ -410,7 +406,7 @@ fn value_bytes(column: &ArrayRef, row: usize) -> u64 {
     }
 }
 
-/// Image rows without bytes and without an error get a copy plan from their locator.
+/// Gives image rows without bytes and error a copy plan from their locator.
 pub(crate) fn locate_missing(rows: &mut [Row], locator: &mut Locator) {
     for row in rows {
         let is_missing = row.modality == crate::chunk::Modality::Image && row.payload.is_absent() && row.error.is_none();
@@ -439,10 +435,10 @@ fn batch_bytes(batch: &RecordBatch) -> u64 {
     bytes
 }
 
-/// Everything but the last document, and the last document, which may go on in the next batch.
+/// Splits off the last document, which may continue in the next batch.
 fn split_last_document(pending: &[RecordBatch]) -> Result<(Option<RecordBatch>, Option<RecordBatch>)> {
     let Some(first) = pending.first() else { return Ok((None, None)) };
-    let rows = concat_batches(&first.schema(), pending).map_err(table_error)?;
+    let rows = concat_batches(&first.schema(), pending).map_err(Error::unfit("table", "one schema"))?;
     let column = |name: &str| rows.column_by_name(name).map(|column| cast_checked(name, column, &DataType::LargeUtf8)).transpose();
     let (Some(ids), Some(modalities)) = (column("sample_id")?, column("modality")?) else { return Ok((Some(rows), None)) };
     let (ids, modalities) = (ids.as_string::<i64>(), modalities.as_string::<i64>());
@@ -462,17 +458,12 @@ fn split_last_document(pending: &[RecordBatch]) -> Result<(Option<RecordBatch>, 
     Ok((Some(rows.slice(0, start)), Some(rest)))
 }
 
-/// Views and slices keep all of the memory alive that they were cut from; the carried-over rows must not.
+/// Views and slices keep all of their original memory alive; the carried-over rows must not.
 fn compact(rows: &RecordBatch) -> Result<RecordBatch> {
     let all: UInt64Array = (0..rows.num_rows() as u64).collect();
     let columns = rows.columns().iter().map(|column| match column.data_type() {
         DataType::BinaryView => Ok(Arc::new(column.as_binary_view().gc()) as ArrayRef),
-        _ => take(column, &all, None).map_err(table_error),
+        _ => take(column, &all, None).map_err(Error::unfit("table", "one schema")),
     });
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(rows.schema(), columns.collect::<Result<_>>()?, &options).map_err(table_error)
-}
-
-fn table_error(source: arrow_schema::ArrowError) -> Error {
-    Error::Cast { column: "table".to_owned(), data_type: "one schema".to_owned(), source }
+    batch_of(rows.schema(), columns.collect::<Result<_>>()?, rows.num_rows()).map_err(Error::unfit("table", "one schema"))
 }

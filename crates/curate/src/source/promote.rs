@@ -1,18 +1,17 @@
-//! One schema for the several Parquet files of a split.
+//! A common schema for the Parquet files of a split.
 //!
-//! The invariant: a value is never rounded or cut to fit a neighbour's type. Where no type holds both, the column becomes JSON text.
+//! The invariant: a value is never rounded or truncated to fit another file's type. Without a common type, the column becomes JSON text.
 
-use crate::json::{cell_json, json_text};
+use crate::json::JsonCells;
 use crate::schema::{is_json_field, is_reserved, json_field, reconciled};
-use crate::table::cast_checked;
+use crate::table::{batch_of, cast_checked};
 use crate::{Error, Result};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, new_null_array};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
-use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What only the values of a column tell, not its type.
+/// Facts that depend on the values of a column and not on its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ColumnFacts {
     pub is_all_null: bool,
@@ -20,8 +19,8 @@ pub(crate) struct ColumnFacts {
     pub is_exact_in_double: bool,
 }
 
-/// The union of `schemas` (one a file, reconciled but for nulls), columns in order of appearance. `facts` is asked about a column of a file where the
-/// types alone disagree; `conflict` hears of columns that become JSON text.
+/// The union of `schemas` (one per file, reconciled except for nulls), columns in order of appearance. `facts` is called for a column of a file if
+/// the types alone are inconclusive; `conflict` is called for columns that become JSON text.
 #[must_use]
 pub(crate) fn union(schemas: &[SchemaRef], mut facts: impl FnMut(usize, &str) -> ColumnFacts, mut conflict: impl FnMut(&str)) -> SchemaRef {
     let mut seen = HashSet::new();
@@ -37,7 +36,7 @@ pub(crate) fn union(schemas: &[SchemaRef], mut facts: impl FnMut(usize, &str) ->
     reconciled(&Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The field that holds all values of a column, or none but JSON text does.
+/// The field that can hold all values of a column; `None` if only JSON text can.
 fn joined(name: &str, of_files: &[(usize, &FieldRef)], facts: &mut impl FnMut(usize, &str) -> ColumnFacts) -> Option<FieldRef> {
     let fields: Vec<&FieldRef> = of_files.iter().map(|(_, field)| *field).collect();
     if is_reserved(name) {
@@ -61,7 +60,7 @@ fn joined(name: &str, of_files: &[(usize, &FieldRef)], facts: &mut impl FnMut(us
     is_double.then(|| Arc::new(Field::new(name, DataType::Float64, true)))
 }
 
-/// The field whose type is wide enough for all by types alone.
+/// The field whose type is wide enough for all fields, by types alone.
 fn folded(fields: &[&FieldRef]) -> Option<FieldRef> {
     let (first, rest) = fields.split_first()?;
     rest.iter().try_fold(Arc::clone(first), |wide, field| {
@@ -76,7 +75,7 @@ fn folded(fields: &[&FieldRef]) -> Option<FieldRef> {
     })
 }
 
-/// The type that holds all values of both. 64-bit integers beside floats have none by type alone: a double rounds beyond 2^53.
+/// The common type of both. 64-bit integers and floats have none by type alone: a double rounds beyond 2^53.
 fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::{Binary, Float16, Float32, Float64, Int16, Int32, Int64, LargeBinary, LargeUtf8, UInt8, UInt16, UInt32, Utf8};
     if a == b {
@@ -114,7 +113,7 @@ fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
 /// `batch` with exactly the columns of `target`.
 ///
 /// # Errors
-/// [`Error::Cast`] when a reserved column holds what its type does not.
+/// [`Error::Cast`] when a value of a reserved column does not fit its type.
 pub(crate) fn conform(batch: &RecordBatch, target: &SchemaRef, keep_views: bool) -> Result<RecordBatch> {
     let mut fields = Vec::with_capacity(target.fields().len());
     let mut columns = Vec::with_capacity(target.fields().len());
@@ -137,20 +136,12 @@ pub(crate) fn conform(batch: &RecordBatch, target: &SchemaRef, keep_views: bool)
         fields.push(Arc::new(Field::clone(field).with_data_type(column.data_type().clone()).with_nullable(true)));
         columns.push(column);
     }
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).map_err(|source| Error::Cast {
-        column: "table".to_owned(),
-        data_type: "the common schema".to_owned(),
-        source,
-    })
+    batch_of(Arc::new(Schema::new(fields)), columns, batch.num_rows()).map_err(Error::unfit("table", "the common schema"))
 }
 
 fn json_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
-    let cells = (0..column.len()).map(|row| {
-        let value = cell_json(column, row).map_err(|source| Error::Cast { column: field.name().clone(), data_type: "JSON".to_owned(), source })?;
-        Ok(Some(value).filter(|value| *value != Value::Null).map(|value| json_text(&value)))
-    });
-    Ok(Arc::new(cells.collect::<Result<StringArray>>()?))
+    let cells = JsonCells::new(field.name(), column)?;
+    Ok(Arc::new((0..column.len()).map(|row| cells.text(row)).collect::<Result<StringArray>>()?))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One JSON member of a WebDataset shard as the rows of a document.
+//! Converts one JSON member of a WebDataset shard to the rows of a document.
 
 use crate::archive::Archive;
 use crate::chunk::{Modality, Row};
@@ -25,16 +25,16 @@ use std::sync::Arc;
 pub(crate) struct Draft {
     pub id: String,
     pub rows: Vec<(Row, Values)>,
-    /// The input file, by its number in the split.
+    /// The input file, as index in the split.
     pub file: usize,
 }
 
-/// What is the same for all samples of one archive.
+/// State shared by all samples of one archive.
 pub(crate) struct SampleReader<'a> {
     pub archive: &'a Archive,
     pub options: &'a WebDatasetOptions,
     pub columns: &'a mut Columns,
-    /// Which of the lists were met in the archive.
+    /// Which of the lists occurred in the archive.
     pub lists: &'a mut NamedKeys,
     pub report: &'a mut SplitReport,
     pub is_located: bool,
@@ -61,26 +61,10 @@ impl SampleReader<'_> {
         let text_values = self.per_row_values(&mut object, &options.per_text_fields, texts.iter().filter(|text| !text.is_null()).count())?;
         let metadata_values = self.passthrough(object);
 
-        let json_ref = self.member_ref(json_member);
-        let metadata = Row {
-            document: 0,
-            position: -1,
-            modality: Modality::Metadata,
-            content_type: Some("application/json".to_owned()),
-            text: None,
-            payload: Payload::Absent,
-            source_ref: Some(json_ref.clone()),
-            error: None,
-            extra: None,
-        };
+        let metadata =
+            Row { position: -1, content_type: Some("application/json".to_owned()), source_ref: Some(self.member_ref(json_member)), ..Row::default() };
         let mut rows = vec![(metadata.clone(), metadata_values)];
-        let scope = TokenScope {
-            archive: self.archive,
-            json_name: &json_member.name,
-            sample_id: &id,
-            image_member: image_member.as_deref(),
-            extensions: &keys.image_extensions,
-        };
+        let scope = keys.scope(self.archive, json_member, &id, image_member.as_deref());
         let is_only = images.iter().filter(|token| !token.is_null()).count() == 1;
         let mut images_of_sample = SampleImages::new(self.archive, options.limit(), self.is_located);
         let (mut text_values, mut image_values) = (text_values.into_iter(), image_values.into_iter());
@@ -115,7 +99,7 @@ impl SampleReader<'_> {
         Ok(Draft { id, rows, file })
     }
 
-    /// Counts values that are used, but mean something else than their writer may think.
+    /// Warns of values whose meaning may differ from the writer's intention.
     fn warn_of_kinds(&mut self, object: &Map<String, Value>) {
         let keys = &self.options.keys;
         for entry in list_at(object, &keys.texts_field, "texts_field").unwrap_or_default() {
@@ -199,7 +183,7 @@ impl SampleReader<'_> {
     }
 }
 
-/// The images of one sample: members are opened once, pages are handed out in token order.
+/// The images of one sample: members are opened once, pages are assigned in token order.
 struct SampleImages<'a> {
     archive: &'a Archive,
     limit: DecodeLimit,
@@ -221,17 +205,7 @@ impl<'a> SampleImages<'a> {
     }
 
     fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> ResolvedImage {
-        let mut row = Row {
-            document: 0,
-            position: 0,
-            modality: Modality::Image,
-            content_type: None,
-            text: None,
-            payload: Payload::Absent,
-            source_ref: None,
-            error: None,
-            extra: None,
-        };
+        let mut row = Row { modality: Modality::Image, ..Row::default() };
         let (index, member) = match scope.resolve(token.as_str(), is_only) {
             Ok(found) => found,
             Err(unresolved) => {
@@ -285,7 +259,7 @@ fn image_ref(archive: &Archive, member: &Member, frame: Option<u64>) -> String {
     .to_json()
 }
 
-/// The kind of an entry, with the keys of an object: one of them may be what was meant.
+/// The kind of an entry, with the keys of an object, since one of them may have been intended.
 fn entry_kind(entry: &Value) -> String {
     match entry {
         Value::Object(object) if !object.is_empty() => {
@@ -303,8 +277,8 @@ fn list_of(value: Option<&mut Value>) -> Vec<Value> {
     }
 }
 
-/// Lists of fields that belong to images and texts alike. One with a value for each content row is divided by reading order, the images' part stays in
-/// `object`; any other gives its element k to the k-th image and to the k-th text. Returns the texts' lists.
+/// Divides lists that belong to both images and texts. A list with one value per content row is divided by reading order, and the images' part stays
+/// in `object`; for any other list, element k belongs to the k-th image and to the k-th text. Returns the texts' lists.
 fn split_content_lists(object: &mut Map<String, Value>, options: &WebDatasetOptions, texts: &[Value], images: &[Value]) -> Map<String, Value> {
     let mut of_texts = Map::new();
     let is_there = |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());

@@ -1,8 +1,9 @@
-//! Finds the escape that makes a JSON text unreadable although most writers accept it: half of a surrogate pair.
+//! Finds an escape that makes JSON text invalid although most writers produce it: half of a surrogate pair.
 //!
-//! Python writes one for text that was decoded with `surrogateescape` or cut between UTF-16 units. The parser's own message speaks of the end of an escape.
+//! Python writes it for text that was decoded with `surrogateescape` or split between UTF-16 units. The parser's own message only mentions the end of
+//! an escape.
 
-/// What is wrong, and where in the text; `None` when all halves have their other one.
+/// The fault and its position in the text; `None` if all pairs are complete.
 #[must_use]
 pub(crate) fn lone_surrogate(text: &[u8]) -> Option<String> {
     let mut at = 0;
@@ -15,7 +16,7 @@ pub(crate) fn lone_surrogate(text: &[u8]) -> Option<String> {
                     "the escape \\u{unit:04x} at byte {at} of the JSON is half of a surrogate pair, not a character (write both halves, or \\ufffd)"
                 ));
             }
-            // An escaped backslash is no start of another escape.
+            // An escaped backslash does not start another escape.
             _ => at += 2,
         }
     }

@@ -1,19 +1,19 @@
-//! Which member does an image token name? (interleaved specification §2.3)
+//! Resolves image tokens to members (interleaved specification §2.3).
 //!
-//! The invariant: a token never leads to a neighbour's image. What cannot be resolved, or may mean several members, stays unresolved and is said so on
-//! its row. A name is looked for beside the JSON member first, then from the root of the archive on.
+//! The invariant: a token never resolves to another sample's image. A missing or ambiguous name stays unresolved, and its row gets an error. A name
+//! is first searched in the directory of the JSON member, then from the root of the archive.
 
 use crate::archive::{Archive, Found, normal};
 use crate::locate::{ambiguous_member, missing_member};
 use shardmill_formats::tar::Member;
 
-/// Tried in this order behind a stem, unless the user says otherwise.
+/// The default extensions, tried in this order after a stem.
 pub const IMAGE_EXTENSIONS: [&str; 8] = [".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif"];
 
-/// The MIME type of a name whose extension says nothing.
+/// The MIME type of a name with an unknown extension.
 pub const UNKNOWN: &str = "application/octet-stream";
 
-/// MIME type by the last extension; the table is fixed, so that results do not depend on the host.
+/// The MIME type of the last extension; the table is fixed, so that results do not depend on the host.
 #[must_use]
 pub fn content_type(name: &str) -> &'static str {
     match extension(name).to_ascii_lowercase().as_str() {
@@ -39,11 +39,11 @@ fn extension(name: &str) -> &str {
     file.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
-/// Why a token leads to no member.
+/// Why a token cannot be resolved.
 #[derive(Debug, Clone, Copy)]
 pub enum Unresolved<'a> {
     Missing,
-    /// It may mean either.
+    /// It may refer to either.
     Ambiguous(&'a Member, &'a Member),
     /// Two JSON members have the name of its document.
     OfOneName(&'a Member, &'a Member),
@@ -64,7 +64,7 @@ impl Unresolved<'_> {
     }
 }
 
-/// What surrounds a token.
+/// The context of a token.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenScope<'a> {
     pub archive: &'a Archive,
@@ -73,20 +73,20 @@ pub struct TokenScope<'a> {
     pub sample_id: &'a str,
     /// Value of the configured image-member field.
     pub image_member: Option<&'a str>,
-    /// Tried in this order behind a stem; with a leading dot each.
+    /// Tried in this order after a stem; each with a leading dot.
     pub extensions: &'a [String],
 }
 
 impl<'a> TokenScope<'a> {
-    /// The member that `token` names. `is_only` says that the sample has no other token.
+    /// The member that `token` names. `is_only` states that the sample has no other token.
     ///
     /// # Errors
-    /// [`Unresolved`], when there is none or cannot be told which.
+    /// [`Unresolved`], when there is none or the name is ambiguous.
     pub fn resolve(&self, token: Option<&str>, is_only: bool) -> Result<(usize, &'a Member), Unresolved<'a>> {
         match self.found(token, is_only) {
             Found::None => Err(Unresolved::Missing),
             Found::Several(first, second) => Err(Unresolved::Ambiguous(first, second)),
-            // Which of two documents of one name has the image cannot be told either.
+            // With two documents of the same name, the owner of the image is ambiguous too.
             Found::One(index, member) => match self.archive.find(self.json_name) {
                 Found::Several(first, second) => Err(Unresolved::OfOneName(first, second)),
                 _ => Ok((index, member)),
@@ -118,20 +118,20 @@ impl<'a> TokenScope<'a> {
         }
         match (self.archive.find(&self.beside(token)), from_root) {
             (Found::None, from_root) => from_root,
-            // With a directory in it, a token may be meant either way.
+            // A token with a directory may be relative to either.
             (Found::One(near, beside), Found::One(far, from_root)) if near != far && normal(token).contains('/') => Found::Several(beside, from_root),
             (beside, _) => beside,
         }
     }
 
-    /// The member that opaque tokens stand for.
+    /// The member for opaque tokens.
     fn default_member(&self) -> Found<'a> {
         match self.image_member.map_or(Found::None, |name| self.named(name)) {
             Found::None => {}
             found => return found,
         }
         let stem = stem(self.json_name);
-        // An id that is the name of another document's JSON leads to that document's image.
+        // An id that names another document's JSON would resolve to that document's image.
         let is_of_another = self.sample_id != stem && !matches!(self.archive.find(&self.beside(&format!("{}.json", self.sample_id))), Found::None);
         let bases = [Some(stem), (!is_of_another).then_some(self.sample_id)];
         let names = bases.into_iter().flatten().flat_map(|base| self.extensions.iter().map(move |extension| format!("{base}{extension}")));

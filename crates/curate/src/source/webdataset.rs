@@ -1,7 +1,7 @@
-//! Reads WebDataset shards of interleaved documents: a JSON member a sample, images as members beside it.
+//! Reads WebDataset shards of interleaved documents: one JSON member per sample, with images as separate members.
 //!
-//! Only headers, JSON and image directories are read here; pixels stay where they are. The JSON side of one split is in memory at once, because a column
-//! is the union over the split and its type is known only at the end.
+//! Only headers, JSON and image directories are read here, not pixels. The JSON content of one split is in memory as a whole, because a column is the
+//! union over the split and its type is known only at the end.
 
 use crate::archive::Archive;
 use crate::chunk::{Chunk, Lineage, Row};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Whatever `emit` returns, and cancellation. Damaged shards and samples go to quarantine instead.
+/// Errors of `emit`, and cancellation. Damaged shards and samples are quarantined instead.
 pub fn read_webdataset(
     split: &Split,
     options: &WebDatasetOptions,
@@ -40,15 +40,7 @@ pub fn read_webdataset(
         match Archive::open_with(&input.path, options.ignore_zeros, options.limit()) {
             Ok(archive) => read_archive(&archive, file, options, &mut columns, context, &mut drafts)?,
             Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
-            Err(error) => {
-                context.quarantine(Quarantined {
-                    path: input.path.clone(),
-                    member: None,
-                    offset: None,
-                    reason: error.to_string(),
-                    is_shard: true,
-                })?;
-            }
+            Err(error) => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
         }
     }
     emit_drafts(split, options, choice, &columns, drafts, context, emit)
@@ -71,30 +63,21 @@ fn read_archive(
         let mut reader = SampleReader { archive, options, columns, lists: &mut lists, report: context.report, is_located };
         match reader.read(member, file) {
             Ok(draft) => drafts.push(draft),
-            Err(reason) => context.quarantine(Quarantined {
-                path: archive.path.clone(),
-                member: Some(member.name.clone()),
-                offset: Some(member.offset),
-                reason,
-                is_shard: false,
-            })?,
+            Err(reason) => {
+                let (name, offset) = (Some(member.name.clone()), Some(member.offset));
+                context.quarantine(Quarantined { member: name, offset, ..Quarantined::part(&archive.path, reason) })?;
+            }
         }
     }
     for (damage, is_shard) in archive.unreadable.iter().map(|damage| (damage, false)).chain(archive.damage.iter().map(|damage| (damage, true))) {
-        context.quarantine(Quarantined {
-            path: archive.path.clone(),
-            member: damage.member.clone(),
-            offset: Some(damage.offset),
-            reason: damage.reason.clone(),
-            is_shard,
-        })?;
+        let (member, offset) = (damage.member.clone(), Some(damage.offset));
+        context.quarantine(Quarantined { member, offset, is_shard, ..Quarantined::part(&archive.path, &damage.reason) })?;
     }
     for warning in lists.warnings() {
         context.report.warn(warning);
     }
     if samples == 0 && !archive.members.is_empty() && archive.damage.is_none() {
-        let reason = no_sample(&archive.members, &options.keys);
-        context.quarantine(Quarantined { path: archive.path.clone(), member: None, offset: None, reason, is_shard: true })?;
+        context.quarantine(Quarantined::shard(&archive.path, no_sample(&archive.members, &options.keys)))?;
     }
     Ok(())
 }
@@ -123,11 +106,7 @@ fn emit_drafts(
                 ids.push(draft.id);
                 rows.extend(draft.rows.into_iter().map(|(row, row_values)| numbered(row, row_values, ids.len() - 1, &mut values)));
             }
-            let extras = columns.table(&values).map_err(|source| Error::Cast {
-                column: "passthrough columns".to_owned(),
-                data_type: "their schema".to_owned(),
-                source,
-            })?;
+            let extras = columns.table(&values).map_err(Error::unfit("passthrough columns", "their schema"))?;
             emit(Chunk { documents: ids, rows, extras, schema: Arc::clone(&schema), lineage }, context)?;
         }
     }
@@ -144,7 +123,7 @@ fn numbered(row: Row, row_values: Values, document: usize, values: &mut Vec<Valu
     Row { document, extra, ..row }
 }
 
-/// Bytes that the values take, near enough to cut batches by.
+/// Approximate size of the values, for splitting batches.
 fn values_size(values: &Values) -> u64 {
     let size = |value: &Value| match value {
         Value::Null => 0,
@@ -155,7 +134,7 @@ fn values_size(values: &Values) -> u64 {
     values.iter().map(|(_, value)| size(value) as u64).sum()
 }
 
-/// Cuts `documents` into runs of at most `limit` bytes, at least one document each; an empty input gives one empty run.
+/// Divides `documents` into runs of at most `limit` bytes, with at least one document each; an empty input gives one empty run.
 fn cut(sizes: &[u64], documents: Range<usize>, limit: u64) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let (mut start, mut filled) = (documents.start, 0u64);

@@ -1,4 +1,4 @@
-//! What of a WebDataset shard is read, and which keys of its JSON mean what.
+//! Options for reading WebDataset shards, and the meaning of the keys of their JSON.
 
 use crate::schema::refuse_reserved;
 use crate::source::keys::SampleKeys;
@@ -14,12 +14,12 @@ pub struct WebDatasetOptions {
     pub per_image_fields: Vec<String>,
     pub per_text_fields: Vec<String>,
     pub keys: SampleKeys,
-    /// Tars that were joined are read to their last member.
+    /// Read concatenated tars to their last member.
     #[serde(default)]
     pub ignore_zeros: bool,
     pub max_batch_bytes: Option<u64>,
     pub materialize_on_read: bool,
-    /// What one page, document or image may take in memory; the default of the process when `None`.
+    /// Memory limit for one page, document or image; the default of the process if `None`.
     #[serde(default)]
     pub max_decoded_bytes: Option<u64>,
 }
@@ -43,7 +43,7 @@ impl WebDatasetOptions {
         self.max_decoded_bytes.map(DecodeLimit::new).unwrap_or_default()
     }
 
-    /// Keys that make the document what it is.
+    /// Keys that define the structure of the document.
     fn structural(&self) -> impl Iterator<Item = &str> {
         let keys = &self.keys;
         [Some(&keys.texts_field), Some(&keys.images_field), keys.sample_id_field.as_ref(), keys.image_member_field.as_ref()]
@@ -52,7 +52,7 @@ impl WebDatasetOptions {
             .map(String::as_str)
     }
 
-    /// Keys that have a use of their own and are no passthrough.
+    /// Keys with a meaning of their own, which are not passed through.
     fn consumed(&self) -> impl Iterator<Item = &str> {
         self.structural().chain(self.per_image_fields.iter().chain(&self.per_text_fields).map(String::as_str))
     }

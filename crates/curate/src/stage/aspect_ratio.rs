@@ -1,4 +1,4 @@
-//! Keeps images whose width over height lies in a closed range, judged by their headers.
+//! Keeps images whose aspect ratio is in a closed range, judged by their headers.
 
 use crate::chunk::{Chunk, Modality, Row};
 use crate::locate::read_error;
@@ -6,8 +6,10 @@ use crate::payload::SizeError;
 use crate::report::SplitReport;
 use crate::source_ref::SourceRef;
 use crate::stage::rows::apply_verdict;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AspectRatioFilter {
     pub min: f64,
     pub max: f64,
@@ -41,7 +43,7 @@ impl AspectRatioFilter {
     }
 
     fn judge(&self, row: &mut Row) -> Verdict {
-        // Without bytes there is nothing to judge; the error policy decides about such rows.
+        // An image without bytes is not judged; the error policy applies to such rows.
         if row.modality != Modality::Image || row.error.is_some() || row.payload.is_absent() {
             return Verdict::Keep;
         }

@@ -13,25 +13,26 @@ use serde::{Deserialize, Serialize};
 use shardmill_plan::Expression;
 use std::sync::Arc;
 
-/// What the expression judges.
+/// The unit that the expression judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
-    /// The metadata row, where sample-level values sit; it decides for the whole sample.
+    /// The metadata row with sample-level values; it decides for the whole sample.
     Sample,
-    /// Each content row for itself.
+    /// Each content row separately.
     Row,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Filter {
     pub expression: Expression,
-    /// `None`: rows when a reserved column is named, else samples.
+    /// `None`: rows if a reserved column is named, else samples.
     pub per: Option<Per>,
     pub drop_invalid_rows: bool,
 }
 
-/// A column without any value has no type that a literal could disagree with; another split may know its type.
+/// The type of a column without values is unknown, and must not conflict with a literal; another split may know it.
 fn without_empty_columns(table: &RecordBatch) -> Result<RecordBatch> {
     let is_empty = |column: &ArrayRef| column.null_count() == column.len();
     let columns =
@@ -44,11 +45,7 @@ fn without_empty_columns(table: &RecordBatch) -> Result<RecordBatch> {
         .zip(&columns)
         .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true))
         .collect::<Vec<_>>();
-    RecordBatch::try_new(Arc::new(Schema::new(names)), columns).map_err(|source| Error::Cast {
-        column: "table".to_owned(),
-        data_type: "nulls".to_owned(),
-        source,
-    })
+    RecordBatch::try_new(Arc::new(Schema::new(names)), columns).map_err(Error::unfit("table", "nulls"))
 }
 
 impl Filter {

@@ -1,10 +1,12 @@
-//! Keeps samples whose number of images per word lies in a closed range.
+//! Keeps samples whose number of images per word is in a closed range.
 
 use crate::chunk::{Chunk, Modality};
 use crate::report::SplitReport;
 use crate::stage::rows::apply_verdict;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ImageToTextRatioFilter {
     pub min: f64,
     pub max: f64,

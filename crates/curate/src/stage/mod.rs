@@ -1,4 +1,4 @@
-//! What may happen to rows between source and sink. One file a stage.
+//! Stages between source and sink, one file per stage.
 
 pub mod aspect_ratio;
 pub mod filter;
@@ -22,17 +22,17 @@ pub enum Stage {
     AspectRatio(AspectRatioFilter),
     ImageToTextRatio(ImageToTextRatioFilter),
     Filter(Filter),
-    /// A filter on decoded images that lives outside of this crate.
+    /// A filter on decoded images, implemented outside of this crate.
     Images(Arc<dyn ImageJudge>),
-    /// A function on tables that lives outside of this crate.
+    /// A function on tables, implemented outside of this crate.
     Table(Arc<dyn TableMap>),
 }
 
-/// What stages share while one split runs.
+/// State shared by the stages of one split.
 pub struct StageContext {
     /// Tables carry image bytes.
     pub is_eager: bool,
-    /// Rows that a table function returns without bytes are located anew.
+    /// Rows that a table function returns without bytes are located again.
     pub is_located: bool,
     pub path: String,
     pub locator: Locator,
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// True when the stage looks at images, so that each needs a copy plan.
+    /// Whether the stage reads images, so that each needs a copy plan.
     #[must_use]
     pub fn needs_images(&self) -> bool {
         match self {
@@ -60,16 +60,16 @@ impl Stage {
         }
     }
 
-    /// Runs the stage and notes what it did under `index`.
+    /// Runs the stage and reports its effect under `index`.
     ///
     /// # Errors
-    /// Those of the stage; none of the native filters has any but a wrong column.
+    /// Those of the stage; native filters only fail for a wrong column.
     pub fn apply(&self, index: usize, chunk: &mut Chunk, context: &mut StageContext, report: &mut SplitReport) -> Result<()> {
         let (rows_in, items) = (chunk.rows.len() as u64, chunk.documents.len() as u64);
         let images_in = images_of(chunk);
         let bytes = chunk.rows.iter().map(Row::byte_size).sum::<u64>();
         let start = Instant::now();
-        // An empty batch passes unchanged through filters; a function may still want to shape its columns.
+        // Filters pass an empty batch unchanged; a function may still change its columns.
         match self {
             Self::Table(map) => user::map_table(&**map, chunk, context, report)?,
             _ if chunk.rows.is_empty() => {}

@@ -1,4 +1,4 @@
-//! What every filter does to the rows that stay (interleaved specification §5).
+//! Adjusts the remaining rows after a filter (interleaved specification §5).
 //!
 //! The invariant: after [`settle`] the content of each document is numbered 0 … n−1 in the order of its old positions, metadata first.
 
@@ -6,11 +6,11 @@ use crate::chunk::{Chunk, Modality, Row};
 use crate::report::SplitReport;
 use std::collections::HashSet;
 
-/// Why a metadata row is dropped that no filter judged.
+/// Why a metadata row is dropped without a verdict.
 pub const ORPHAN: &str = "metadata of a sample without content";
 
-/// Keeps the flagged rows, numbers the content of each document anew and removes documents without any. `only` restricts the last two to some
-/// documents. Returns how many metadata rows went with their documents.
+/// Keeps the flagged rows, renumbers the content of each document and removes documents without content. `only` restricts the last two to some
+/// documents. Returns the number of metadata rows removed with their documents.
 pub fn settle(chunk: &mut Chunk, keep: &[bool], only: Option<&HashSet<usize>>) -> u64 {
     let ranges = chunk.document_ranges();
     let mut flags = keep.iter().copied();
@@ -49,7 +49,7 @@ fn rank(modality: &Modality) -> u8 {
     }
 }
 
-/// Which rows are no valid interleaved rows: unknown modalities, metadata that is not at −1, content below 0.
+/// Which rows are not valid interleaved rows: unknown modalities, metadata that is not at −1, content below 0.
 #[must_use]
 pub fn is_valid(row: &Row) -> bool {
     match row.modality {
@@ -59,7 +59,7 @@ pub fn is_valid(row: &Row) -> bool {
     }
 }
 
-/// Applies a filter's verdict: invalid rows go first where asked for, then the rows judged away, then what they leave behind.
+/// Applies a filter's verdict: removes invalid rows if requested, then the rejected rows, then orphaned metadata.
 pub fn apply_verdict(chunk: &mut Chunk, mut keep: Vec<bool>, drop_invalid_rows: bool, report: &mut SplitReport) {
     if drop_invalid_rows {
         let mut invalid = 0;

@@ -1,6 +1,6 @@
-//! Stages that live outside of this crate, such as the user's own Python.
+//! Stages implemented outside of this crate, such as the user's own Python.
 //!
-//! They see whole documents, one chunk a call; how documents are grouped into calls is no promise.
+//! They receive whole documents, one chunk per call; how documents are grouped into calls is not guaranteed.
 
 use crate::chunk::{Chunk, Modality};
 use crate::error::StageFailure;
@@ -24,16 +24,16 @@ pub struct JudgedImage {
     pub document: usize,
 }
 
-/// A filter that looks into images.
+/// A filter that judges decoded images.
 pub trait ImageJudge: Send + Sync {
     fn name(&self) -> &str;
 
     fn drops_invalid_rows(&self) -> bool;
 
-    /// One verdict an image; `texts[image.document]` are the text rows of its sample.
+    /// One verdict per image; `texts[image.document]` are the text rows of its sample.
     ///
     /// # Errors
-    /// Whatever the filter raises. An image that it cannot decode is a verdict, no error.
+    /// Errors raised by the filter. An image that it cannot decode gets a verdict and is not an error.
     fn keep(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> std::result::Result<Vec<bool>, StageFailure>;
 }
 
@@ -41,20 +41,20 @@ pub trait ImageJudge: Send + Sync {
 pub trait TableMap: Send + Sync {
     fn name(&self) -> &str;
 
-    /// True when the function needs the bytes of every image, also of those that would be fetched only when they are written.
+    /// Whether the function needs the bytes of every image, including those that would be fetched only when they are written.
     fn needs_bytes(&self) -> bool;
 
     /// # Errors
-    /// Whatever the function raises.
+    /// Errors raised by the function.
     fn map(&self, table: RecordBatch) -> std::result::Result<RecordBatch, StageFailure>;
 
-    /// Most rows that a call of a table job gets; as they come, when `None`.
+    /// Maximal number of rows in a call of a table job; unlimited if `None`.
     fn batch_rows(&self) -> Option<usize> {
         None
     }
 
-    /// Calls the function with consecutive parts of `rows`, each of [`TableMap::batch_rows`] but the last. Results keep their order; those of one schema may
-    /// be put together.
+    /// Calls the function with consecutive parts of `rows`, each with [`TableMap::batch_rows`] rows except the last. Results keep their order; those
+    /// with the same schema may be combined.
     ///
     /// # Errors
     /// As [`TableMap::map`].
@@ -114,14 +114,9 @@ pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut Sta
             }
         }
     }
-    // Bytes that are in memory travel; those that only have a copy plan are null to the function and are found again by their locator.
+    // Bytes in memory are passed; bytes with only a copy plan are null for the function and are located again afterwards.
     let mut visible = chunk.clone();
-    for row in &mut visible.rows {
-        if matches!(row.payload, crate::payload::Payload::Located(_)) {
-            row.payload = crate::payload::Payload::Absent;
-        }
-    }
-    let bodies = Bodies::read(&mut visible, Vec::new());
+    let bodies = Bodies::in_memory(&mut visible, Vec::new());
     let table = to_table(&visible, &bodies.into_column())?;
     let failed = |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };
     let mapped = map.map(table).map_err(failed)?;

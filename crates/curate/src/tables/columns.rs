@@ -1,14 +1,14 @@
-//! Which columns of a file are read, and the types that they get.
+//! Which columns of a file are read, and their types.
 //!
-//! The invariant: the first file of a split decides. A later one is brought to its types without loss, or refused by name.
+//! The invariant: the first file of a split decides. Later ones are converted to its types without loss, or rejected.
 
 use super::{IdPolicy, TableOptions};
-use crate::table::cast_checked;
+use crate::table::batch_of;
 use crate::{Error, Result};
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_formats::table::TableFile;
-use shardmill_load::Error as LoadError;
+use shardmill_load::{Error as LoadError, column_of, exactly, widened};
 use shardmill_plan::Predicate;
 use shardmill_resume::keys::IdSchema;
 use std::collections::HashSet;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 /// The columns of a split.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// All columns that are read: first those that are delivered, then ids and columns of the filter that nobody asked for.
+    /// All columns that are read: first the delivered ones, then ids and columns of the filter that are not delivered.
     pub fields: Vec<FieldRef>,
     pub delivered: usize,
-    /// Places of the id columns among the fields.
+    /// Indices of the id columns among the fields.
     pub ids: Vec<usize>,
     pub filter: Option<Predicate>,
     schema: SchemaRef,
@@ -31,7 +31,7 @@ pub(super) struct Layout {
     reads_all: bool,
 }
 
-/// For each field of the layout its column of one file, if there is one.
+/// For each field of the layout its column in one file, if it exists.
 pub(super) type OwnColumns = Vec<Option<usize>>;
 
 impl Layout {
@@ -59,7 +59,7 @@ impl Layout {
         let all = of(fields.clone());
         let id_schema = of(places.iter().filter_map(|place| fields.get(*place).cloned()).collect());
         if !ids.columns.is_empty() {
-            // Before a row is processed whose id could not be known again.
+            // Checked before any row is processed whose id could not be identified later.
             let checked = match &ids.types {
                 Some(types) => types.check(&id_schema, &ids.columns),
                 None => IdSchema::of(&id_schema, &ids.columns).map(drop).map_err(Error::from),
@@ -80,10 +80,11 @@ impl Layout {
         })
     }
 
-    /// Where the columns are in another file.
+    /// The positions of the columns in another file.
     pub(super) fn own_columns(&self, table: &dyn TableFile) -> Result<OwnColumns> {
         let declared = table.declared_schema();
-        let own: OwnColumns = self.fields.iter().map(|field| declared.index_of(field.name()).ok()).collect();
+        let found: Vec<Option<(usize, FieldRef)>> = self.fields.iter().map(|field| column_of(table, field.name()).ok()).collect();
+        let own: OwnColumns = found.iter().map(|found| found.as_ref().map(|(number, _)| *number)).collect();
         if Arc::ptr_eq(declared, &self.declared) || declared.fields() == self.declared.fields() {
             return Ok(own);
         }
@@ -91,9 +92,9 @@ impl Layout {
         if let (true, Some(field)) = (self.reads_all, declared.fields().iter().find(is_new)) {
             return Err(Error::MoreColumns { path: table.path().to_owned(), column: field.name().clone(), first: self.first.clone() });
         }
-        for (field, own) in self.fields.iter().zip(&own) {
-            let Some(other) = own.and_then(|own| declared.fields().get(own)) else { continue };
-            if !becomes(other.data_type(), field.data_type()) {
+        for (field, found) in self.fields.iter().zip(&found) {
+            let Some((_, other)) = found else { continue };
+            if widened(other.data_type(), field.data_type()).is_none() {
                 return Err(LoadError::SchemaConflict {
                     column: field.name().clone(),
                     first: self.first.clone(),
@@ -112,17 +113,17 @@ impl Layout {
         }
     }
 
-    /// `arrays`, one for each field or `None` where the file has none, in the types of the split.
-    pub(super) fn in_types(&self, path: &str, arrays: &[Option<ArrayRef>], rows: usize) -> Result<RecordBatch> {
+    /// Converts `arrays`, one per field or `None` if the file lacks it, to the types of the split. `row_of` maps a row to its number in the file.
+    pub(super) fn in_types(&self, path: &str, arrays: &[Option<ArrayRef>], rows: usize, row_of: impl Fn(usize) -> u64) -> Result<RecordBatch> {
         let typed = self.fields.iter().zip(arrays).map(|(field, array)| match array {
-            Some(array) => cast_checked(field.name(), array, field.data_type()),
+            Some(array) => exactly(array, field.data_type()).map_err(|misfit| LoadError::misfit(path, field, misfit, &row_of)),
             None => Ok(new_null_array(field.data_type(), rows)),
         });
         let in_file = |source: Error| Error::File { path: path.to_owned(), source: Box::new(source) };
-        batch(&self.all, typed.collect::<Result<Vec<_>>>().map_err(in_file)?, rows).map_err(in_file)
+        batch(&self.all, typed.collect::<std::result::Result<Vec<_>, _>>()?, rows).map_err(in_file)
     }
 
-    /// What stages see.
+    /// The columns that stages receive.
     pub(super) fn delivered(&self, rows: &RecordBatch) -> Result<RecordBatch> {
         batch(&self.schema, rows.columns().iter().take(self.delivered).cloned().collect(), rows.num_rows())
     }
@@ -134,40 +135,15 @@ impl Layout {
 }
 
 fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let made = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options);
-    made.map_err(|source| Error::Cast { column: "table".to_owned(), data_type: "its schema".to_owned(), source })
+    batch_of(Arc::clone(schema), columns, rows).map_err(Error::unfit("table", "its schema"))
 }
 
 fn field(table: &dyn TableFile, name: &str) -> Result<FieldRef> {
-    let declared = table.declared_schema();
-    let unknown = |_missing| LoadError::UnknownColumn {
-        column: name.to_owned(),
-        available: declared.fields().iter().map(|field| format!("`{}`", field.name())).collect::<Vec<_>>().join(", "),
-    };
-    let index = declared.index_of(name).map_err(unknown)?;
-    let field = declared.field(index);
-    // A split may hold more values than the keys that a writer found enough for one of its files.
+    let (_, field) = column_of(table, name)?;
+    // A split may have more distinct values than the key type of one of its files can index.
     let data_type = match field.data_type() {
         DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
         other => other.clone(),
     };
-    Ok(Arc::new(Field::clone(field).with_data_type(data_type)))
-}
-
-/// Whether values of one type can be brought to another without a change of meaning; whether each of them fits is seen when they are.
-fn becomes(from: &DataType, to: &DataType) -> bool {
-    use DataType::{Binary, BinaryView, Dictionary, LargeBinary, LargeUtf8, Null, Timestamp, Utf8, Utf8View};
-    match (from, to) {
-        _ if from == to => true,
-        (Null, _) => true,
-        (Dictionary(_, from), Dictionary(_, to)) => becomes(from, to),
-        (Dictionary(_, from), to) => becomes(from, to),
-        (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View) => true,
-        (Binary | LargeBinary | BinaryView, Binary | LargeBinary | BinaryView) => true,
-        (Timestamp(_, from), Timestamp(_, to)) => from == to,
-        _ if from.is_floating() && to.is_floating() => from.primitive_width() <= to.primitive_width(),
-        _ if from.is_numeric() && to.is_numeric() => true,
-        _ => from.is_temporal() && std::mem::discriminant(from) == std::mem::discriminant(to),
-    }
+    Ok(Arc::new(Field::clone(&field).with_data_type(data_type)))
 }

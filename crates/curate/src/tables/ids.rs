@@ -1,4 +1,4 @@
-//! Which rows are done, and the record of those that were processed.
+//! Which rows are done, and the record of processed rows.
 //!
 //! The invariant: a null id is never done and never recorded.
 
@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 use shardmill_resume::DoneIds;
 use std::sync::Arc;
 
-/// What becomes of a row whose id is null.
+/// How rows with null ids are handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NullIds {
     #[default]
-    Error,
-    /// It is processed, in each run again.
+    Raise,
+    /// Process it in every run.
     AlwaysProcess,
 }
 
-/// How the rows of a job are told from one another. Without columns, they are not.
+/// How the rows of a job are identified. Without columns they are not.
 #[derive(Debug, Clone, Default)]
 pub struct IdPolicy {
-    /// Of the input files; several make one id together.
+    /// Columns of the input files; several columns form a compound id.
     pub columns: Vec<String>,
     /// Rows with these ids are skipped.
     pub done: Option<Arc<dyn DoneIds>>,
     pub nulls: NullIds,
-    /// What the files of the whole job agree on.
+    /// The id types of the whole job.
     pub types: Option<Arc<IdTypes>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Place<'a> {
 }
 
 impl IdPolicy {
-    /// One bit a row, set where it has to be processed; `None` when all of them have.
+    /// One bit per row, set if it has to be processed; `None` if all rows have to be.
     pub(super) fn pending(&self, ids: &[ArrayRef], place: Place<'_>) -> Result<Option<BooleanBuffer>> {
         self.check_nulls(ids, place)?;
         let Some(done) = &self.done else { return Ok(None) };
@@ -70,7 +70,7 @@ impl IdPolicy {
 /// Writes the ids of processed rows.
 pub(super) struct Recorder<'a> {
     output: Output<'a>,
-    /// The rows of this file are no output of the job.
+    /// The rows of this file are not part of the job's output.
     uncounted: SplitReport,
 }
 
@@ -85,8 +85,7 @@ impl<'a> Recorder<'a> {
             return self.output.write(0, ids.clone(), &mut self.uncounted);
         }
         let whole: BooleanArray = (0..ids.num_rows()).map(|row| Some(is_whole(row))).collect();
-        let ids =
-            filter_record_batch(ids, &whole).map_err(|source| Error::Cast { column: "ids".to_owned(), data_type: "a record".to_owned(), source })?;
+        let ids = filter_record_batch(ids, &whole).map_err(Error::unfit("ids", "a record"))?;
         self.output.write(0, ids, &mut self.uncounted)
     }
 

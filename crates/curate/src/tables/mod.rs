@@ -1,8 +1,8 @@
-//! Jobs over plain tables: rows of files → ids that are done leave → stages → one Parquet file a split.
+//! Jobs over plain tables: rows of files → rows that are not done yet → stages → one Parquet file per split.
 //!
-//! A split of files, or of parts of files, enters; finished files without a name leave ([`Outcome`]), so that the caller decides when they become visible.
-//! Called by [`crate::Pipeline::run_split`]. The invariants: each row of the split is in the output, or counted under a reason, or went through a stage
-//! that made something else of it; a column is read only for rows that need it; what cannot be read stops the run.
+//! A split consists of files, or parts of files. Its finished files have no name yet ([`Outcome`]), so that the caller decides when they become
+//! visible. Called by [`crate::Pipeline::run_split`]. The invariants: each row of the split is in the output, or counted with a reason, or was
+//! transformed by a stage; a column is read only for rows that need it; unreadable data stops the run.
 
 mod columns;
 mod ids;
@@ -31,10 +31,10 @@ use shardmill_plan::Split;
 use stages::Chain;
 use std::time::{Duration, Instant};
 
-/// What reports call the end of a table job.
+/// The name of the sink of a table job in reports.
 pub const SINK_STAGE: &str = "table_parquet_writer";
 
-/// What all splits of a job share.
+/// State shared by all splits of a job.
 #[derive(Clone, Copy)]
 pub struct TableJob<'a> {
     pub options: &'a TableOptions,
@@ -44,23 +44,23 @@ pub struct TableJob<'a> {
     pub ids: &'a IdPolicy,
     pub publishing: Publishing<'a>,
     pub cancel: &'a Cancel,
-    /// About how many bytes of rows are in memory at once.
+    /// Approximate number of bytes of rows in memory.
     pub chunk_bytes: u64,
 }
 
 /// The files of a split: complete, without a name yet.
 #[derive(Default)]
 pub struct Outcome {
-    /// `None` when no row is left.
+    /// `None` if no row is left.
     pub rows: Option<Finished>,
-    /// The ids of the rows that were processed; `None` when nobody asked, or there are none.
+    /// The ids of the processed rows; `None` if they are not recorded, or if there are none.
     pub ids: Option<Finished>,
 }
 
-/// Runs a split; nothing of it is visible until the caller publishes the outcome. Ids are written to `ids_path`, when there is one.
+/// Runs a split; nothing is visible until the caller publishes the outcome. Ids are written to `ids_path`, if given.
 ///
 /// # Errors
-/// For a file that cannot be read, an id without a value under [`NullIds::Error`], whatever a stage raises, a full disk, and when cancelled.
+/// For a file that cannot be read, a null id under [`NullIds::Raise`], errors of stages, a full disk, and when cancelled.
 pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &mut SplitReport) -> Result<Outcome> {
     let start = Instant::now();
     let mut downstream = Duration::ZERO;
@@ -75,6 +75,7 @@ pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &m
     let sink_stage = job.stages.len() + 1;
     report.stage(sink_stage, SINK_STAGE);
     let mut reader = Reader::new(job);
+    reader.settle_types(&split.files)?;
     for file in &split.files {
         reader.read(file, report, &mut |batch, ids, report| {
             let entered = Instant::now();

@@ -1,9 +1,9 @@
-//! What a table job reads, and what it cannot do.
+//! Options of a table job, and features that it does not support.
 
 use crate::sink::SinkFormat;
 use crate::spec::{Spec, StageOptions};
 use crate::stage::Stage;
-use crate::stage::filter::Per;
+use crate::stage::filter::{Filter, Per};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
@@ -14,20 +14,20 @@ use std::collections::HashSet;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableOptions {
-    /// Names of the columns to read, in this order; all when `None`.
+    /// Names of the columns to read, in this order; all if `None`.
     pub columns: Option<Vec<String>>,
-    /// Rows for which it is not true are left out before any stage. It may name any column of the files.
+    /// Rows for which it is not true are removed before any stage. It may name any column of the files.
     pub filter: Option<Expression>,
-    /// By the names of the files when `None`.
+    /// Detected from the names of the files if `None`.
     pub format: Option<String>,
-    /// What one value, line, page or member may take in memory; the default of the process when `None`.
+    /// Memory limit for one value, line, page or member; the default of the process if `None`.
     #[serde(default)]
     pub max_decoded_bytes: Option<u64>,
 }
 
 impl TableOptions {
     /// # Errors
-    /// [`Error::Option`] for what only documents of text and images have, and for an unknown format.
+    /// [`Error::Option`] for features that only apply to documents of text and images, and for an unknown format.
     pub fn check(&self, spec: &Spec) -> Result<()> {
         self.format()?;
         if self.columns.as_ref().is_some_and(Vec::is_empty) {
@@ -42,12 +42,12 @@ impl TableOptions {
             return Err(Error::Option { option: "sink", problem });
         }
         spec.stages.iter().try_for_each(|stage| match stage {
-            StageOptions::Filter { per: Some(Per::Sample), .. } => {
+            StageOptions::Filter(Filter { per: Some(Per::Sample), .. }) => {
                 Err(Error::Option { option: "per", problem: "is \"sample\", and a row of a TableSource belongs to no sample".to_owned() })
             }
-            StageOptions::Filter { .. } | StageOptions::User { .. } => Ok(()),
-            StageOptions::AspectRatio { .. } => Err(no_documents("interleaved_aspect_ratio_filter")),
-            StageOptions::ImageToTextRatio { .. } => Err(no_documents("interleaved_image_to_text_ratio_filter")),
+            StageOptions::Filter(_) | StageOptions::User { .. } => Ok(()),
+            StageOptions::AspectRatio(_) => Err(no_documents("interleaved_aspect_ratio_filter")),
+            StageOptions::ImageToTextRatio(_) => Err(no_documents("interleaved_image_to_text_ratio_filter")),
         })
     }
 
@@ -62,7 +62,7 @@ impl TableOptions {
     }
 }
 
-/// Refuses stages that need documents.
+/// Rejects stages that need documents.
 pub(crate) fn check_stages(stages: &[Stage]) -> Result<()> {
     let needs_documents = |stage: &&Stage| matches!(stage, Stage::Images(_)) || stage.needs_images();
     stages.iter().find(needs_documents).map_or(Ok(()), |stage| Err(no_documents(stage.name())))

@@ -1,6 +1,6 @@
 //! One Parquet file of plain rows.
 //!
-//! The invariant: the first rows decide about the columns, and no file is made without a row.
+//! The invariant: the first rows determine the columns, and a file without rows is not created.
 
 use crate::chunk::Lineage;
 use crate::report::{OutputFile, SplitReport};
@@ -16,14 +16,14 @@ use shardmill_formats::parquet::{ParquetCompression, ParquetWriter, ParquetWrite
 use std::collections::HashSet;
 use std::time::Instant;
 
-/// Rows are gathered up to here: the encoder costs the same for a thousand rows as for ten.
+/// Rows are collected up to this number: encoding a thousand rows costs as much as ten.
 const GATHERED_ROWS: usize = 16 << 10;
 const GATHERED_BYTES: usize = 4 << 20;
 
-/// A row group ends at so many bytes, however few rows it has.
+/// A row group ends at this size, regardless of its number of rows.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// What all files of a split share.
+/// Options shared by all files of a split.
 #[derive(Clone)]
 pub(super) struct OutputOptions<'a> {
     pub sink: &'a SinkOptions,
@@ -42,14 +42,14 @@ pub(super) struct Output<'a> {
     is_ids: bool,
 }
 
-/// The file that rows of `sources` go to.
+/// The output file for rows of `sources`.
 pub(super) fn path_of(sources: &[String], sink: &SinkOptions, publishing: Publishing<'_>) -> String {
     let stem = publishing.stem(&Lineage { batch: 0, sources: sources.to_vec() }, Digits::Rows);
     format!("{}/{stem}.{}", sink.path.trim_end_matches('/'), sink.format.extension())
 }
 
 impl<'a> Output<'a> {
-    /// The file is made when its first row comes.
+    /// The file is created with its first row.
     pub(super) fn new(path: &str, options: &OutputOptions<'a>) -> Self {
         Self {
             options: options.clone(),
@@ -63,7 +63,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Ids are each their own, and are read back soon.
+    /// Ids are unique, and are read back soon.
     pub(super) fn of_ids(self) -> Self {
         Self { is_ids: true, ..self }
     }
@@ -96,10 +96,7 @@ impl<'a> Output<'a> {
         let rows = match gathered.as_slice() {
             [] => return Ok(()),
             [only] => only.clone(),
-            [first, ..] => {
-                let failed = |source| Error::Cast { column: "table".to_owned(), data_type: "its schema".to_owned(), source };
-                concat_batches(&first.schema(), &gathered).map_err(failed)?
-            }
+            [first, ..] => concat_batches(&first.schema(), &gathered).map_err(Error::unfit("table", "its schema"))?,
         };
         if self.writer.is_none() {
             self.writer = Some(self.start(&rows)?);
@@ -127,7 +124,7 @@ impl<'a> Output<'a> {
         ParquetWriter::new(&self.path, file, rows.schema(), &options).map_err(|error| disk_error(error, &self.path))
     }
 
-    /// Completes the file; `None` when there was no row.
+    /// Completes the file; `None` if there were no rows.
     pub(super) fn finish(&mut self, stage: usize, report: &mut SplitReport) -> Result<Option<Finished>> {
         let start = Instant::now();
         self.encode()?;
@@ -141,7 +138,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Whether nearly every value is another one, as far as the first rows tell.
+/// Whether nearly all values are distinct, judging by the first rows.
 fn hardly_repeats(column: &ArrayRef) -> bool {
     const MIN_ROWS: usize = 64;
     const SAMPLED_ROWS: usize = 8 << 10;

@@ -1,7 +1,7 @@
-//! Cuts the files of a table job into splits.
+//! Divides the files of a table job into splits.
 //!
-//! The invariant: files and parts of files come in the order of the data set, each block once, and the same files give the same splits. Only footers of files
-//! that are larger than a split are read.
+//! The invariant: files and parts of files are in the order of the data set, each block occurs once, and the same files give the same splits. Footers
+//! are only read for files larger than a split.
 
 use super::TableOptions;
 use crate::Result;
@@ -16,7 +16,7 @@ use shardmill_storage::{OpenFiles, store_of};
 /// The files of a job.
 ///
 /// # Errors
-/// When a path is missing or holds no input, and for files of several formats.
+/// When a path is missing or contains no input, and for files of several formats.
 pub fn files(paths: &[String], options: &TableOptions) -> Result<InputFiles> {
     let (_format, files, left_out) = files_of_one_format(paths, options.format()?)?;
     if files.is_empty() {
@@ -27,7 +27,7 @@ pub fn files(paths: &[String], options: &TableOptions) -> Result<InputFiles> {
     Ok(InputFiles { files: files.into_iter().map(|file| file.path).collect(), left_out })
 }
 
-/// Cuts files into splits.
+/// Divides files into splits.
 ///
 /// # Errors
 /// For a large file that cannot be opened.
@@ -42,17 +42,18 @@ pub fn cut(files: Vec<InputFile>, options: &TableOptions, by: &Partitioning) -> 
     }
 }
 
-/// One of so many shards at the begin of a job has a sample.
+/// One of the first shards of a job, up to this number, is expected to have a sample.
 const FIRST_SHARDS: usize = 16;
 
-/// Opens the files of a job. Text has the types of `text_schema`, or those that the starts of all files of the job allow: splits must not disagree.
+/// Opens the files of a job. Text files use the types of `text_schema`, or those inferred from the starts of all files of the job, so that splits
+/// agree.
 ///
 /// # Errors
-/// For a format that cannot be told, and for the start of a text file that cannot be read.
+/// For a format that cannot be determined, and when the start of a text file cannot be read.
 pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_schema: Option<SchemaRef>) -> Result<FileOpener> {
     let format = format_of(options, split.files.first(), &paths.join(", "))?;
     if format == Format::Mds {
-        // The first samples of the whole job decide about arrays, as those of a data set do.
+        // The first samples of the whole job determine array types, as in a data set.
         let files = files_of_one_format(paths, Some(format))?.1;
         let objects =
             files.iter().take(FIRST_SHARDS).map(|file| store_of(&file.path)?.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -65,7 +66,7 @@ pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_sche
     Ok(FileOpener::new(format, text_schema, BadLines::Error, options.limit(), &objects)?)
 }
 
-/// The format of a job, which all of its files have.
+/// The common format of all files of a job.
 fn format_of(options: &TableOptions, file: Option<&InputFile>, paths: &str) -> Result<Format> {
     let format = match options.format()? {
         Some(format) => Some(format),
@@ -74,7 +75,7 @@ fn format_of(options: &TableOptions, file: Option<&InputFile>, paths: &str) -> R
     Ok(format.ok_or_else(|| LoadError::UnknownFormat { paths: paths.to_owned() })?)
 }
 
-/// What names of outputs are made from: the path, and which part of it.
+/// The key from which output names are derived: the path, and the part of it.
 #[must_use]
 pub fn source_name(file: &InputFile) -> String {
     match file.part {
@@ -107,7 +108,7 @@ fn pack(files: Vec<InputFile>, format: Format, decoded: DecodeLimit, limit: u64)
 }
 
 fn parts(file: InputFile, format: Format, decoded: DecodeLimit, limit: u64) -> Result<Vec<InputFile>> {
-    // Where the blocks of a text file lie is known when all of it was scanned, which each of its parts would do again.
+    // The blocks of a text file are only known after a scan of the whole file, which each of its parts would repeat.
     if matches!(format, Format::Csv | Format::Jsonl) {
         return Ok(vec![file]);
     }

@@ -1,6 +1,6 @@
 //! Reads the rows of a split that are not done.
 //!
-//! The invariant: a column other than an id is read for a block only when a row of it has to be processed, and then for such rows alone.
+//! The invariant: a column other than an id is read for a block only if one of its rows has to be processed, and then for such rows only.
 
 use super::columns::{Layout, OwnColumns};
 use super::ids::Place;
@@ -12,22 +12,30 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_select::filter::{filter, filter_record_batch};
 use shardmill_formats::table::{Block, Statistics, TableFile};
+use shardmill_load::FileOpener;
 use shardmill_plan::InputFile;
 use shardmill_storage::{Error as StorageError, RangeRead, store_of, whole_if_small};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Rows of several blocks that are decoded together.
+/// Maximal number of rows of several blocks that are decoded together.
 const MAX_RUN_ROWS: u64 = 1 << 18;
 
-/// Takes delivered rows, and their ids.
+/// Smaller text files are opened again when they are read.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// Receives delivered rows, and their ids.
 pub(super) type Emit<'a> = dyn FnMut(RecordBatch, &RecordBatch, &mut SplitReport) -> Result<()> + 'a;
 
 pub(super) struct Reader<'a> {
     job: &'a TableJob<'a>,
     layout: Option<Arc<Layout>>,
     rows_out: u64,
+    /// Of text whose types were only certain after a look at all files of the split.
+    opener: Option<FileOpener>,
+    opened: HashMap<String, Arc<dyn TableFile>>,
 }
 
 /// An open file of the split.
@@ -35,13 +43,33 @@ struct Source {
     table: Arc<dyn TableFile>,
     layout: Arc<Layout>,
     own: OwnColumns,
-    /// Of the only id column, when ids are looked for.
+    /// Statistics of the only id column, when ids are looked up.
     statistics: Option<Statistics>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(job: &'a TableJob<'a>) -> Self {
-        Self { job, layout: None, rows_out: 0 }
+        Self { job, layout: None, rows_out: 0, opener: None, opened: HashMap::new() }
+    }
+
+    /// Opens text files before the first is read, because a late value in any of them may change inferred types.
+    pub(super) fn settle_types(&mut self, files: &[InputFile]) -> Result<()> {
+        let Some(opener) = self.job.opener.for_uncertain_types() else { return Ok(()) };
+        for file in files {
+            self.job.cancel.check()?;
+            let object = store_of(&file.path)?.open(&file.path)?;
+            let is_small = object.size() <= SMALL_BYTES;
+            let table = opener.open(object)?;
+            // Many small files would need as many descriptors.
+            if !is_small {
+                self.opened.insert(file.path.clone(), table);
+            }
+        }
+        self.opener = opener.with_late_types();
+        if self.opener.is_some() {
+            self.opened.clear();
+        }
+        Ok(())
     }
 
     pub(super) fn rows_out(&self) -> u64 {
@@ -56,14 +84,17 @@ impl<'a> Reader<'a> {
             return Err(StorageError::Changed { path: file.path.clone() }.into());
         }
         self.read_object(file, whole_if_small(Arc::clone(&opened))?, report, emit)?;
-        // Looked at behind the read: what was read before somebody wrote is good.
+        // Checked after the read: rows read before a concurrent write are valid.
         if opened.is_unchanged() { Ok(()) } else { Err(StorageError::Changed { path: file.path.clone() }.into()) }
     }
 
     pub(super) fn read_object(&mut self, file: &InputFile, object: Arc<dyn RangeRead>, report: &mut SplitReport, emit: &mut Emit<'_>) -> Result<()> {
-        let table = self.job.opener.open(object)?;
+        let table = match self.opened.remove(&file.path) {
+            Some(table) => table,
+            None => self.opener.as_ref().unwrap_or(self.job.opener).open(object)?,
+        };
         if table.blocks().iter().all(|block| block.rows == 0) {
-            // A file without rows may have types that nobody chose, and must not decide about those of others.
+            // A file without rows may have arbitrary types, and must not determine those of others.
             report.input_bytes += file.size;
             return Ok(());
         }
@@ -122,7 +153,7 @@ impl<'a> Reader<'a> {
         };
         report.drop_rows(DONE, (total - pending.count_set_bits()) as u64);
         let mut from = 0;
-        // Other columns are read for pending rows of one block at a time, which bounds what is in memory.
+        // Other columns are read for pending rows of one block at a time, which bounds the memory.
         let is_narrow = layout.fields.len() == layout.ids.len();
         let parts: Vec<Range<usize>> = if is_narrow { vec![run] } else { run.map(|block| block..block + 1).collect() };
         for part in parts {
@@ -139,7 +170,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether bounds alone say that no id of these blocks is done.
+    /// Whether bounds alone show that no id of these blocks is done.
     fn is_untouched(&self, source: &Source, run: &Range<usize>) -> bool {
         let (Some(statistics), Some(done)) = (&source.statistics, &self.job.ids.done) else { return false };
         run.clone().all(|block| {
@@ -175,7 +206,11 @@ impl Source {
         usize::try_from(rows).unwrap_or(usize::MAX)
     }
 
-    /// Columns of the layout, one entry each, `None` for those that are not wanted and those that the file lacks.
+    fn first_row(&self, run: &Range<usize>) -> u64 {
+        self.table.blocks().iter().take(run.start).map(|block| block.rows).sum()
+    }
+
+    /// Columns of the layout, one entry each, `None` for those that are not selected and those that the file lacks.
     fn read_columns(&self, run: Range<usize>, wanted: impl Fn(usize) -> bool) -> Result<Vec<Option<ArrayRef>>> {
         let columns: Vec<usize> = self.own.iter().enumerate().filter(|(place, _)| wanted(*place)).filter_map(|(_, own)| *own).collect();
         let batch = match run.len() {
@@ -193,19 +228,21 @@ impl Source {
 
     fn read_run(&self, run: Range<usize>, wanted: impl Fn(usize) -> bool) -> Result<RecordBatch> {
         let rows = self.rows(run.clone());
-        self.layout.in_types(self.table.path(), &self.read_columns(run, wanted)?, rows)
+        let first = self.first_row(&run);
+        self.layout.in_types(self.table.path(), &self.read_columns(run, wanted)?, rows, |row| first + row as u64)
     }
 
-    /// All rows of a run whose ids were read.
+    /// Completes all rows of a run whose ids were read.
     fn complete(&self, run: Range<usize>, mut read: Vec<Option<ArrayRef>>, rows: usize) -> Result<RecordBatch> {
         let is_other = |place: usize| !self.layout.ids.contains(&place);
+        let first = self.first_row(&run);
         if read.len() > self.layout.ids.len() {
             merge(&mut read, self.read_columns(run, is_other)?);
         }
-        self.layout.in_types(self.table.path(), &read, rows)
+        self.layout.in_types(self.table.path(), &read, rows, |row| first + row as u64)
     }
 
-    /// The selected rows of a run whose ids were read: a block, or any run of nothing but ids.
+    /// The selected rows of a run whose ids were read: one block, or any run if only ids are read.
     fn select(&self, run: Range<usize>, read: &[Option<ArrayRef>], selection: &BooleanBuffer) -> Result<RecordBatch> {
         let is_other = |place: usize| !self.layout.ids.contains(&place);
         let mask = BooleanArray::new(selection.clone(), None);
@@ -216,12 +253,13 @@ impl Source {
             let batch = self.table.read(run.start, &others, Some(selection)).map_err(shardmill_load::Error::from)?;
             merge(&mut columns, self.spread(&batch, is_other));
         }
-        self.layout.in_types(self.table.path(), &columns, selection.count_set_bits())
+        let first = self.first_row(&run);
+        let row_of = |row: usize| first + selection.set_indices().nth(row).unwrap_or(row) as u64;
+        self.layout.in_types(self.table.path(), &columns, selection.count_set_bits(), row_of)
     }
 
     fn failed(&self, source: arrow_schema::ArrowError) -> Error {
-        let cast = Error::Cast { column: "table".to_owned(), data_type: "its schema".to_owned(), source };
-        Error::File { path: self.table.path().to_owned(), source: Box::new(cast) }
+        Error::File { path: self.table.path().to_owned(), source: Box::new(Error::unfit("table", "its schema")(source)) }
     }
 }
 

@@ -1,20 +1,21 @@
-//! The stages of a table job, each fed by the one before.
+//! The stages of a table job, each fed by the preceding one.
 //!
-//! The invariant: a function gets exactly as many rows a call as it asked for, but for the last call of a split and where memory does not suffice.
+//! The invariant: each call of a function receives exactly the requested number of rows, except the last call of a split and if memory does not
+//! suffice.
 
 use crate::report::SplitReport;
 use crate::stage::Stage;
 use crate::stage::user::TableMap;
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use shardmill_plan::Expression;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Takes rows that went through all stages.
+/// Receives rows that passed all stages.
 pub(super) type Out<'a> = dyn FnMut(RecordBatch, &mut SplitReport) -> Result<()> + 'a;
 
 pub(super) struct Chain<'a> {
@@ -22,7 +23,7 @@ pub(super) struct Chain<'a> {
 }
 
 struct Step<'a> {
-    /// Number among the stages of the report.
+    /// Index among the stages of the report.
     index: usize,
     name: &'a str,
     work: Work<'a>,
@@ -38,13 +39,13 @@ struct MapStep<'a> {
     chunk_bytes: u64,
     /// Rows that do not fill a call yet.
     waiting: Option<RecordBatch>,
-    /// The files that the rows of the next call come from.
+    /// The source files of the rows of the next call.
     paths: Vec<String>,
-    /// Of what the first call returned.
+    /// Schema returned by the first call.
     schema: Option<SchemaRef>,
 }
 
-/// What reports call a stage.
+/// The name of a stage in reports.
 fn name_of(stage: &Stage) -> &str {
     match stage {
         Stage::Filter(_) => "filter",
@@ -58,7 +59,7 @@ impl<'a> Chain<'a> {
             let work = match stage {
                 Stage::Filter(filter) => Work::Filter(&filter.expression),
                 Stage::Table(map) => Work::Map(Box::new(MapStep { map: &**map, chunk_bytes, waiting: None, paths: Vec::new(), schema: None })),
-                // Refused when the pipeline was made.
+                // Rejected when the pipeline was created.
                 Stage::AspectRatio(_) | Stage::ImageToTextRatio(_) | Stage::Images(_) => return None,
             };
             Some(Step { index: index + 1, name: name_of(stage), work })
@@ -66,19 +67,19 @@ impl<'a> Chain<'a> {
         Self { steps: stages.iter().enumerate().filter_map(step).collect() }
     }
 
-    /// Makes the entries of all stages, so that a split without rows has them too.
+    /// Creates the entries of all stages, so that a split without rows has them too.
     pub(super) fn announce(&self, report: &mut SplitReport) {
         for step in &self.steps {
             report.stage(step.index, step.name);
         }
     }
 
-    /// Sends rows of the file at `path` through all stages.
+    /// Passes rows of the file at `path` through all stages.
     pub(super) fn push(&mut self, rows: RecordBatch, path: &str, report: &mut SplitReport, out: &mut Out<'_>) -> Result<()> {
         push(&mut self.steps, rows, path, report, out)
     }
 
-    /// Sends on what still waits for a full call.
+    /// Passes on the rows that still wait for a full call.
     pub(super) fn finish(&mut self, report: &mut SplitReport, out: &mut Out<'_>) -> Result<()> {
         for place in 0..self.steps.len() {
             let Some((step, rest)) = self.steps.get_mut(place..).and_then(<[_]>::split_first_mut) else { continue };
@@ -101,7 +102,7 @@ fn push(steps: &mut [Step<'_>], rows: RecordBatch, path: &str, report: &mut Spli
 }
 
 impl Step<'_> {
-    /// What the stage makes of `rows`, or of what waits when there are none.
+    /// The result of the stage for `rows`, or for waiting rows if `None`.
     fn measured(&mut self, rows: Option<RecordBatch>, path: &str, report: &mut SplitReport) -> Result<Vec<RecordBatch>> {
         let start = Instant::now();
         let (mut rows_in, mut bytes) = (0, 0);
@@ -138,15 +139,11 @@ impl Step<'_> {
 
 fn filtered(rows: &RecordBatch, expression: &Expression) -> Result<RecordBatch> {
     let keep = BooleanArray::new(expression.selection(rows)?, None);
-    filter_record_batch(rows, &keep).map_err(joined)
-}
-
-fn joined(source: ArrowError) -> Error {
-    Error::Cast { column: "table".to_owned(), data_type: "its schema".to_owned(), source }
+    filter_record_batch(rows, &keep).map_err(Error::unfit("table", "its schema"))
 }
 
 impl MapStep<'_> {
-    /// The rows of the next calls: all that waits when there are no more.
+    /// The rows of the next calls: all waiting rows at the end.
     fn calls(&mut self, rows: Option<RecordBatch>, path: &str) -> Result<Vec<RecordBatch>> {
         let is_last = rows.is_none();
         if !is_last && self.paths.last().is_none_or(|last| last != path) {
@@ -154,7 +151,7 @@ impl MapStep<'_> {
         }
         let waited = self.waiting.take();
         let rows = match (waited, rows) {
-            (Some(waited), Some(rows)) => concat_batches(&rows.schema(), [&waited, &rows]).map_err(joined)?,
+            (Some(waited), Some(rows)) => concat_batches(&rows.schema(), [&waited, &rows]).map_err(Error::unfit("table", "its schema"))?,
             (Some(rows), None) | (None, Some(rows)) => rows,
             (None, None) => return Ok(Vec::new()),
         };
@@ -184,7 +181,7 @@ impl MapStep<'_> {
             let problem = |problem| Error::StageSchema { stage: self.map.name().to_owned(), path: self.paths.join(", "), problem };
             checked.push(same.map_err(problem)?);
         }
-        // The next call begins with what waits, which is of the last file.
+        // The next call starts with the waiting rows, which come from the last file.
         let last = self.paths.pop();
         self.paths.clear();
         self.paths.extend(last);

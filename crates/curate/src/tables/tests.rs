@@ -1,4 +1,4 @@
-//! Rows that are done are skipped, at the cost of their ids alone.
+//! Rows that are done are skipped, reading only their ids.
 
 use super::ids::{IdPolicy, NullIds};
 use super::read::Reader;
@@ -35,7 +35,7 @@ const BLOB_BYTES: usize = 1 << 20;
 struct Done {
     columns: Vec<String>,
     ids: HashSet<String>,
-    /// What the bounds of a block are answered with.
+    /// The response to a lookup with the bounds of a block.
     may_contain: bool,
     probed: AtomicU64,
 }
@@ -83,7 +83,7 @@ impl RangeRead for Counting {
     }
 }
 
-/// Row groups of four rows: an id, and a blob that no codec makes smaller.
+/// Row groups of four rows: an id, and an incompressible blob.
 fn write(path: &Path, ids: &[Option<&str>], blob_bytes: usize) -> InputFile {
     let fields = [Field::new("id", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)];
     let schema = Arc::new(Schema::new(fields.to_vec()));
@@ -115,28 +115,28 @@ fn done(ids: &[String]) -> Done {
     Done { ids: ids.iter().cloned().collect(), may_contain: true, ..Done::default() }
 }
 
-fn sink(folder: &Path) -> SinkOptions {
+fn sink(directory: &Path) -> SinkOptions {
     SinkOptions {
-        path: folder.display().to_string(),
+        path: directory.display().to_string(),
         format: SinkFormat::Parquet,
-        mode: Mode::Ignore,
+        mode: Mode::Resume,
         materialize_on_write: true,
-        on_materialize_error: OnMaterializeError::Error,
+        on_materialize_error: OnMaterializeError::Raise,
         compression: "zstd".to_owned(),
         row_group_size: 1000,
         binary_compression: "none".to_owned(),
     }
 }
 
-/// Runs `work` with a job that writes into `folder`.
-fn with_job<T>(folder: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
+/// Runs `work` with a job that writes to `directory`.
+fn with_job<T>(directory: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
     let opener = FileOpener::new(Format::Parquet, None, BadLines::Error, DecodeLimit::default(), &[]).unwrap();
-    let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(folder), Unpublished::default(), Cancel::default());
+    let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(directory), Unpublished::default(), Cancel::default());
     let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished, attempt: None, version: "" };
     work(&TableJob { options: &options, opener: &opener, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })
 }
 
-/// The ids that a reader delivers, and how many bytes it asked for.
+/// The ids that a reader delivers, and the number of bytes that it requested.
 fn read(file: &InputFile, ids: &IdPolicy, report: &mut SplitReport) -> crate::Result<(Vec<Option<String>>, u64)> {
     let object = Arc::new(Counting(LocalFile::open(&file.path)?, AtomicU64::new(0)));
     let mut delivered = Vec::new();
@@ -152,22 +152,22 @@ fn read(file: &InputFile, ids: &IdPolicy, report: &mut SplitReport) -> crate::Re
 
 #[test]
 fn blobs_of_done_rows_are_not_read() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let ids = names(16);
-    let file = write(&folder.path().join("a.parquet"), &some(&ids), BLOB_BYTES);
+    let file = write(&directory.path().join("a.parquet"), &some(&ids), BLOB_BYTES);
     let mut report = SplitReport::default();
     let (delivered, bytes) = read(&file, &policy(done(&ids)), &mut report).unwrap();
     assert!(delivered.is_empty());
-    // The tail of the file is read at once, whatever it holds.
+    // The tail of the file is always read as a whole.
     assert!(bytes < 80 << 10, "{bytes} bytes were read");
     assert_eq!((report.input.rows, report.rows_dropped["done"]), (16, 16));
 }
 
 #[test]
 fn only_blocks_with_pending_rows_are_read_and_give_those_rows_alone() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let ids = names(16);
-    let file = write(&folder.path().join("a.parquet"), &some(&ids), BLOB_BYTES);
+    let file = write(&directory.path().join("a.parquet"), &some(&ids), BLOB_BYTES);
     let (skipped, pending): (Vec<String>, Vec<String>) = ids.iter().cloned().partition(|id| id != "row-5");
     let (delivered, bytes) = read(&file, &policy(done(&skipped)), &mut SplitReport::default()).unwrap();
     assert_eq!(delivered, pending.into_iter().map(Some).collect::<Vec<_>>());
@@ -176,9 +176,9 @@ fn only_blocks_with_pending_rows_are_read_and_give_those_rows_alone() {
 
 #[test]
 fn block_whose_bounds_rule_out_every_done_id_is_not_probed() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let ids = names(8);
-    let file = write(&folder.path().join("a.parquet"), &some(&ids), 10);
+    let file = write(&directory.path().join("a.parquet"), &some(&ids), 10);
     let known = Arc::new(Done { may_contain: false, ..done(&ids) });
     let policy = IdPolicy { done: Some(Arc::clone(&known) as Arc<dyn DoneIds>), ..policy(Done::default()) };
     let (delivered, _bytes) = read(&file, &policy, &mut SplitReport::default()).unwrap();
@@ -187,9 +187,9 @@ fn block_whose_bounds_rule_out_every_done_id_is_not_probed() {
 
 #[test]
 fn null_id_is_an_error_that_names_its_row_or_is_always_processed() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let ids = [Some("a"), Some("b"), Some("c"), Some("d"), Some("e"), None];
-    let file = write(&folder.path().join("a.parquet"), &ids, 10);
+    let file = write(&directory.path().join("a.parquet"), &ids, 10);
     let all = ["a", "b", "c", "d"].map(str::to_owned);
     let error = read(&file, &policy(done(&all)), &mut SplitReport::default()).unwrap_err().to_string();
     assert_eq!(error, format!("Id column `id` is null in row 5 of `{}`", file.path));
@@ -202,9 +202,9 @@ fn null_id_is_an_error_that_names_its_row_or_is_always_processed() {
 
 #[test]
 fn parts_of_a_file_give_each_row_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let ids = names(14);
-    let file = write(&folder.path().join("a.parquet"), &some(&ids), 10);
+    let file = write(&directory.path().join("a.parquet"), &some(&ids), 10);
     let part = |first_block, end_block| InputFile { part: Some(FilePart { first_block, end_block }), ..file.clone() };
     let mut delivered = Vec::new();
     for part in [part(0, 1), part(1, 3), part(3, 4)] {
@@ -215,16 +215,16 @@ fn parts_of_a_file_give_each_row_once() {
 
 #[test]
 fn ids_of_rows_that_a_stage_dropped_are_recorded_and_those_of_done_and_null_rows_are_not() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let ids = [Some("a"), None, Some("b"), Some("c"), Some("d"), Some("e")];
-    let file = write(&folder.path().join("a.parquet"), &ids, 10);
-    let expression = Expression::IsNull { column: "id".to_owned(), nan_is_null: false };
+    let file = write(&directory.path().join("a.parquet"), &ids, 10);
+    let expression = Expression::IsNull { operand: "id".into(), nan_is_null: false };
     let stages = [Stage::Filter(Filter { expression, per: None, drop_invalid_rows: true })];
     let ids = IdPolicy { nulls: NullIds::AlwaysProcess, ..policy(done(&["b".to_owned()])) };
-    let path = folder.path().join("ids.parquet").display().to_string();
+    let path = directory.path().join("ids.parquet").display().to_string();
     let mut report = SplitReport::default();
-    with_job(&folder.path().join("out"), &ids, &stages, |job| {
-        std::fs::create_dir(folder.path().join("out")).unwrap();
+    with_job(&directory.path().join("out"), &ids, &stages, |job| {
+        std::fs::create_dir(directory.path().join("out")).unwrap();
         let outcome = run(&Split::new(0, vec![file]), job, Some(&path), &mut report).unwrap();
         assert!(!Path::new(&path).exists(), "a file is not visible before it is published");
         outcome.ids.unwrap().publish(job.publishing, 2, "ids", &mut SplitReport::default()).unwrap();

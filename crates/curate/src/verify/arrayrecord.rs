@@ -1,7 +1,7 @@
 //! Checks one ArrayRecord file: every chunk with all of its hashes, and the index against the chunks.
 //!
-//! As for `array_record`, chunks that the index does not name may be of any type and hold anything without records, as long as their hashes are right.
-//! Chunks are read from the begin of the file to its end. Behind damage that hides where the next chunk begins, the index tells.
+//! As in `array_record`, chunks that are not in the index may have any type and any content without records, as long as their hashes are right.
+//! Chunks are read from the start of the file to its end. After damage that hides the start of the next chunk, the index is used to find it.
 
 use super::{FileCheck, Problem, Rule};
 use crate::Result;
@@ -15,13 +15,7 @@ const BLOCK: u64 = 1 << 16;
 
 pub(super) fn verify_arrayrecord(object: Arc<dyn RangeRead>, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
     let size = object.size();
-    let index = match ArrayRecordFile::open(Arc::clone(&object), Verify::Full) {
-        Ok(file) => Some(file),
-        Err(error) => {
-            check.report(Problem::new(Rule::Readable, reason(&error)));
-            None
-        }
-    };
+    let index = check.readable(ArrayRecordFile::open(Arc::clone(&object), Verify::Full));
     let mut chunks = Chunks { index: index.as_ref(), size, next: 0, check };
     let mut walk = ChunkWalk::new(object);
     let mut position = 0;
@@ -41,7 +35,7 @@ pub(super) fn verify_arrayrecord(object: Arc<dyn RangeRead>, cancel: &Cancel, ch
                 chunks.sound(&chunk, &place);
                 Some(chunk.end)
             }
-            // No reader comes here, and its hashes are right.
+            // Readers never reach this chunk, and its hashes are right.
             Err(damage) if damage.end.is_some() && !matches!(damage.fault, Fault::Hash(_)) && chunks.is_unnamed(position) => damage.end,
             Err(damage) => {
                 chunks.check.report(Problem::new(Rule::Readable, damage.fault.to_string()).at_member(&place, position));
@@ -73,7 +67,7 @@ impl Chunks<'_> {
         self.index.filter(|index| chunk < index.num_chunks())?.range_of(chunk).ok().map(|range| range.start)
     }
 
-    /// What begins at `position`, as the index sees it.
+    /// Describes the chunk at `position` according to the index.
     fn place(&self, position: u64) -> String {
         match self.index {
             _ if position == 0 => "signature".to_owned(),
@@ -85,12 +79,12 @@ impl Chunks<'_> {
         }
     }
 
-    /// Whether what begins at `position` is neither a chunk of the index nor behind all of them.
+    /// Whether the chunk at `position` is neither in the index nor after all indexed chunks.
     fn is_unnamed(&self, position: u64) -> bool {
         self.index.is_some_and(|index| position < index.footer_offset()) && self.offset(self.next) != Some(position)
     }
 
-    /// Chunks of the index before `position` at which no chunk began.
+    /// Reports indexed chunks before `position` where no chunk began.
     fn report_skipped(&mut self, position: u64) {
         while let Some(offset) = self.offset(self.next).filter(|offset| *offset < position) {
             let place = format!("chunk {}", self.next);
@@ -122,14 +116,14 @@ impl Chunks<'_> {
         self.pass(chunk.begin);
     }
 
-    /// What is at `position` was looked at.
+    /// Marks `position` as checked.
     fn pass(&mut self, position: u64) {
         if self.offset(self.next) == Some(position) {
             self.next += 1;
         }
     }
 
-    /// The next place at which a chunk must begin.
+    /// The next position at which a chunk must begin.
     fn known_behind(&self, position: u64) -> Option<u64> {
         let index = self.index?;
         let candidates = [self.offset(self.next), Some(index.footer_offset()), self.size.checked_sub(BLOCK)];

@@ -1,8 +1,8 @@
 //! The order of rows within documents, judged row by row.
 //!
-//! Rows enter in file order, the first broken rule of each document leaves. A document is a run of rows of equal id in which a metadata row after the
-//! first row starts a new one; so two documents may share an id, and a metadata row directly behind another one is the mark of two documents that
-//! were merged.
+//! Rows are pushed in file order; the first violated rule of each document is reported. A document is a run of rows with equal ids in which a
+//! metadata row after the first row starts a new one; so two documents may share an id, and a metadata row directly after another one indicates two
+//! merged documents.
 
 /// Judges the rows of one file.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ struct Document {
     is_reported: bool,
 }
 
-/// What a row did.
+/// The effect of a row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub is_new_document: bool,
@@ -33,7 +33,7 @@ impl DocumentOrder {
         Self { is_renumbered, document: None }
     }
 
-    /// A row without an id, a modality or a position stands between documents.
+    /// A row without an id, a modality or a position separates documents.
     pub(super) fn interrupt(&mut self) {
         self.document = None;
     }
@@ -79,9 +79,9 @@ impl Document {
             return if is_duplicate {
                 Some(format!("two {modality} rows at position {position}"))
             } else if is_renumbered {
-                Some(format!("two rows at position {position} although positions were numbered anew"))
+                Some(format!("two rows at position {position} although positions were renumbered"))
             } else if is_behind_image {
-                Some(format!("the text at position {position} stands behind the image of the same position"))
+                Some(format!("the text at position {position} comes after the image of the same position"))
             } else {
                 None
             };
@@ -92,9 +92,9 @@ impl Document {
         self.last_position = position;
         self.at_last = vec![modality.to_owned()];
         if position < last {
-            return Some(format!("position {position} stands behind position {last}"));
+            return Some(format!("position {position} comes after position {last}"));
         }
-        (is_renumbered && position != last + 1).then(|| format!("position {position} follows position {last} although positions were numbered anew"))
+        (is_renumbered && position != last + 1).then(|| format!("position {position} follows position {last} although positions were renumbered"))
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_one_id_are_told_apart_by_their_metadata() {
+    fn documents_of_one_id_are_separated_by_their_metadata() {
         let rows = [("a", "metadata", -1), ("a", "text", 0), ("a", "metadata", -1), ("a", "text", 0), ("b", "metadata", -1)];
         assert_eq!(problems(true, &rows), vec![]);
     }

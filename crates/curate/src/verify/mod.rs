@@ -1,8 +1,8 @@
 //! Checks whole files of every format that a data set reads, and image files.
 //!
-//! A path enters, a [`FileCheck`] leaves; called by the binding and by tests of the writers. The invariants: damage is a problem in the result, never
-//! an error; a file passes exactly when all of it can be read and every checksum agrees; interleaved documents also keep the rules of their layout;
-//! memory is bounded by one JSON or one block.
+//! Called by the binding and by tests of the writers. The invariants: damage is a problem in the result, never an error; a file passes exactly if all
+//! of it can be read and every checksum matches; interleaved documents must also follow the rules of their layout; memory is bounded by one JSON or
+//! one block.
 
 mod arrayrecord;
 mod document_order;
@@ -29,20 +29,20 @@ use std::ops::ControlFlow;
 pub use problem::{FileCheck, ModalityRows, Problem, Rule};
 pub(crate) use table::open_alone;
 
-/// The number of samples that are asked whether they are documents.
+/// Number of samples that are checked for the layout of documents.
 const SAMPLES_ASKED: usize = 16;
 pub(crate) const UNKNOWN: &str = "not a tar, Parquet, ORC, CSV, JSONL, ArrayRecord or MDS file, and not an image";
 
-/// Which rules a tar must keep.
+/// The rules that a tar must follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// Written, when one of the first samples begins with the keys that the sink writes first.
+    /// `Written` if one of the first samples begins with the keys that the sink writes first.
     #[default]
     Auto,
-    /// Any shard that can be a source: entries may be opaque, other members may lie around.
+    /// Any shard that can be a source: entries may be opaque, and other members may exist.
     Source,
-    /// As the sink writes: `sample_id`, lists of equal length, each image member named by one entry of its own sample.
+    /// As written by the sink: `sample_id`, lists of equal length, each image member named by one entry of its own sample.
     Written,
 }
 
@@ -50,11 +50,11 @@ pub enum Layout {
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyOptions {
     pub layout: Layout,
-    /// A filter ran: positions must be exactly 0..n−1, and no two rows share one.
+    /// A filter ran: positions must be exactly 0..n−1, without duplicates.
     pub is_renumbered: bool,
-    /// Problems that are kept of each file; all are counted.
+    /// Maximal number of problems listed per file; all are counted.
     pub max_problems: usize,
-    /// Tars that were joined are read to their last member.
+    /// Read concatenated tars to their last member.
     pub ignore_zeros: bool,
     pub keys: SampleKeys,
 }
@@ -67,13 +67,13 @@ impl Default for VerifyOptions {
 
 impl VerifyOptions {
     /// # Errors
-    /// [`crate::Error::Spec`] for text that is no such options.
+    /// [`crate::Error::Spec`] for text that does not describe these options.
     pub fn parse(text: &str) -> Result<Self> {
         Ok(serde_json::from_str(text)?)
     }
 }
 
-/// Checks all files on `workers` threads; results come in the order of the files.
+/// Checks all files on `workers` threads; results are in the order of the files.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -85,10 +85,10 @@ pub fn verify_files(files: Vec<String>, options: VerifyOptions, workers: usize, 
     })?)
 }
 
-/// Checks one file, on the calling thread.
+/// Checks one file on the calling thread.
 ///
 /// # Errors
-/// Cancellation, and a temporary copy that cannot be written.
+/// Cancellation, and when a temporary copy cannot be written.
 pub fn verify_file(path: &str, options: &VerifyOptions, cancel: &Cancel) -> Result<FileCheck> {
     let object = match store_of(path).and_then(|store| store.open(path)) {
         Ok(object) => object,
@@ -124,15 +124,15 @@ pub fn verify_file(path: &str, options: &VerifyOptions, cancel: &Cancel) -> Resu
     Ok(check)
 }
 
-/// Whether a tar is a WebDataset of plain samples: none of its first JSON members has the texts or images of a document. A layout that the caller names
-/// is that of documents, and so is damage that lets no member be seen.
+/// Whether a tar is a WebDataset of plain samples: none of its first JSON members has the texts or images of a document. If the caller names a
+/// layout, or damage hides all members, the tar is treated as documents.
 fn is_plain_webdataset(path: &str, options: &VerifyOptions) -> bool {
     if options.layout != Layout::Auto || options.is_renumbered {
         return false;
     }
     let Ok(archive) = Archive::open(path) else { return false };
     if archive.members.is_empty() {
-        // Documents in an archive of a compression that `curate` does not read: then a data set has to read it.
+        // Documents are not read from this compression, so it must be a data set.
         return archive.is_compressed && archive.damage.is_some();
     }
     let samples = archive.members.iter().filter(|member| options.keys.is_sample(member)).take(SAMPLES_ASKED);
@@ -142,7 +142,7 @@ fn is_plain_webdataset(path: &str, options: &VerifyOptions) -> bool {
     objects.is_empty() || objects.iter().any(Option::is_some) && !objects.iter().flatten().any(is_document)
 }
 
-/// Checks one image and gives the number of its pages; `place` says where a problem lies.
+/// Checks one image and returns the number of its pages; `place` adds the position to a problem.
 fn report_image(bytes: ImageBytes<'_>, check: &mut FileCheck, place: impl Fn(Problem) -> Problem) -> Option<usize> {
     match ImageHeader::read(bytes, Depth::Copies) {
         Ok(header) => {

@@ -1,6 +1,6 @@
-//! Checks one Parquet file: footer, every page of every column, every row; of interleaved documents also their order, images and cells.
+//! Checks one Parquet file: footer, every page of every column, every row; for interleaved documents also their order, images and cells.
 //!
-//! Pages that carry a checksum are compared with it. Rows are decoded in batches of bounded bytes.
+//! Page checksums are verified if present. Rows are decoded in batches of bounded size.
 
 use super::document_order::DocumentOrder;
 use super::table::verify_table;
@@ -23,13 +23,7 @@ use std::sync::Arc;
 
 const BATCH_BYTES: u64 = 16 << 20;
 pub(super) fn verify_parquet(object: &Arc<dyn RangeRead>, options: &VerifyOptions, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
-    let file = match ParquetFile::open(Arc::clone(object)) {
-        Ok(file) => file,
-        Err(error) => {
-            check.report(Problem::new(Rule::Readable, reason(&error)));
-            return Ok(());
-        }
-    };
+    let Some(file) = check.readable(ParquetFile::open(Arc::clone(object))) else { return Ok(()) };
     if pages(&file, cancel, check)? > 0 {
         return Ok(());
     }
@@ -37,13 +31,7 @@ pub(super) fn verify_parquet(object: &Arc<dyn RangeRead>, options: &VerifyOption
         return verify_table(object.path(), Format::Parquet, cancel, check);
     }
     let names: Vec<&str> = file.schema().fields().iter().map(|field| field.name().as_str()).collect();
-    let batches = match file.batches(&names, Some("binary_content"), BATCH_BYTES) {
-        Ok(batches) => batches,
-        Err(error) => {
-            check.report(Problem::new(Rule::Readable, reason(&error)));
-            return Ok(());
-        }
-    };
+    let Some(batches) = check.readable(file.batches(&names, Some("binary_content"), BATCH_BYTES)) else { return Ok(()) };
     let mut rows = Rows { order: DocumentOrder::new(options.is_renumbered), ids: HashSet::new(), next: 0, check };
     for batch in batches {
         cancel.check()?;
@@ -63,7 +51,7 @@ pub(super) fn verify_parquet(object: &Arc<dyn RangeRead>, options: &VerifyOption
     Ok(())
 }
 
-/// Whether the columns are those of interleaved documents. Any other table is plain rows.
+/// Whether the columns are those of interleaved documents. Other tables are plain rows.
 fn holds_documents(schema: &Schema) -> bool {
     let is_text = |data_type: &DataType| match data_type {
         DataType::Dictionary(_, value) => matches!(**value, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
@@ -73,7 +61,7 @@ fn holds_documents(schema: &Schema) -> bool {
     has("sample_id", &is_text) && has("modality", &is_text) && has("position", &DataType::is_integer)
 }
 
-/// Reads every page of every column, those too that rows do not need, and gives the number of column chunks that are damaged.
+/// Reads every page of every column, including those that rows do not need, and returns the number of damaged column chunks.
 fn pages(file: &ParquetFile, cancel: &Cancel, check: &mut FileCheck) -> Result<usize> {
     let mut damaged = 0;
     for row_group in 0..file.num_row_groups() {
@@ -97,12 +85,12 @@ fn pages(file: &ParquetFile, cancel: &Cancel, check: &mut FileCheck) -> Result<u
 struct Rows<'a> {
     order: DocumentOrder,
     ids: HashSet<String>,
-    /// Rows before the current batch.
+    /// Number of rows before the current batch.
     next: u64,
     check: &'a mut FileCheck,
 }
 
-/// The reserved columns of one batch, in types that are easy to look into.
+/// The reserved columns of one batch, with uniform types.
 struct Cells {
     ids: LargeStringArray,
     modalities: LargeStringArray,
@@ -181,7 +169,7 @@ impl Rows<'_> {
             self.check.report(place(Problem::new(Rule::Row, format!("the row has bytes although it has an error: {error}"))));
         }
         if modality != "image" {
-            // Of other modalities nobody knows what their bytes are.
+            // The content of other modalities is not specified.
             if matches!(modality, "metadata" | "text") {
                 self.check.report(place(Problem::new(Rule::Row, format!("a {modality} row has bytes"))));
             }

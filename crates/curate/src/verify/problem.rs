@@ -1,9 +1,11 @@
-//! What a check found in one file.
+//! The result of checking one file.
 
+use crate::error::reason;
 use crate::file_format::FileFormat;
 use serde::Serialize;
+use std::error::Error;
 
-/// Which rule a problem breaks.
+/// The rule that a problem violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -11,13 +13,13 @@ pub enum Rule {
     Readable,
     /// Each JSON parses and is an object.
     Json,
-    /// Samples are made as their format demands: entries name members, lists have equal length, columns are there.
+    /// Samples follow their format: entries name members, lists have equal length, columns exist.
     Structure,
-    /// Each document has one metadata row, first, at position −1; content stands in ascending positions.
+    /// Each document starts with its only metadata row, at position −1; content has ascending positions.
     Ordering,
-    /// Each image has a header that gives its size, and as many pages as entries.
+    /// Each image has a header with its size, and as many pages as entries.
     Image,
-    /// Cells hold what their row says: no null ids, no bytes beside an error.
+    /// Cells are consistent: no null ids, no bytes in rows with an error.
     Row,
 }
 
@@ -25,11 +27,11 @@ pub enum Rule {
 pub struct Problem {
     pub rule: Rule,
     pub sample: Option<String>,
-    /// Of a tar; of an ArrayRecord file, the number and kind of the chunk.
+    /// For a tar; for an ArrayRecord file, the number and kind of the chunk.
     pub member: Option<String>,
     /// Parquet only: counted from 0 over the whole file.
     pub row: Option<u64>,
-    /// In the file, or in the inflated copy of a compressed one.
+    /// In the file, or in the decompressed copy of a compressed one.
     pub offset: Option<u64>,
     pub what: String,
 }
@@ -82,7 +84,7 @@ impl ModalityRows {
 }
 
 /// The outcome of checking one file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FileCheck {
     pub path: String,
     pub format: FileFormat,
@@ -91,14 +93,14 @@ pub struct FileCheck {
     pub bytes: u64,
     pub samples: u64,
     pub rows: ModalityRows,
-    /// Two documents may share an id; filters keep them apart.
+    /// Two documents may share an id; filters distinguish them.
     pub duplicate_sample_ids: u64,
-    /// Members that no sample names; in a source that is no problem.
+    /// Members that no sample names; allowed in a source.
     pub unreferenced_members: u64,
     pub ordering_valid: bool,
     /// Null for anything but a tar.
     pub wds_valid: Option<bool>,
-    /// All of them; `problems` holds the first ones.
+    /// Number of all problems; `problems` lists the first ones.
     pub problem_count: u64,
     pub problems: Vec<Problem>,
     #[serde(skip)]
@@ -108,25 +110,17 @@ pub struct FileCheck {
 impl FileCheck {
     #[must_use]
     pub fn new(path: &str, format: FileFormat, max_problems: usize) -> Self {
-        Self {
-            path: path.to_owned(),
-            format,
-            is_written: None,
-            bytes: 0,
-            samples: 0,
-            rows: ModalityRows::default(),
-            duplicate_sample_ids: 0,
-            unreferenced_members: 0,
-            ordering_valid: true,
-            wds_valid: (format == FileFormat::Tar).then_some(true),
-            problem_count: 0,
-            problems: Vec::new(),
-            max_problems,
-        }
+        let wds_valid = (format == FileFormat::Tar).then_some(true);
+        Self { path: path.to_owned(), format, ordering_valid: true, wds_valid, max_problems, ..Self::default() }
+    }
+
+    /// Returns `None` and reports a problem when the file, or a part of it, cannot be read.
+    pub(super) fn readable<T, E: Error + 'static>(&mut self, read: Result<T, E>) -> Option<T> {
+        read.map_err(|error| self.report(Problem::new(Rule::Readable, reason(&error)))).ok()
     }
 
     pub fn report(&mut self, problem: Problem) {
-        // Of what could not be read, nobody knows the order.
+        // The order of unreadable data is unknown.
         if matches!(problem.rule, Rule::Readable | Rule::Json | Rule::Ordering) {
             self.ordering_valid = false;
         }

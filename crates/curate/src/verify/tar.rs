@@ -1,7 +1,7 @@
 //! Checks one WebDataset tar: the archive, each sample, each image.
 //!
-//! Headers, JSON and image headers are read; of a plain tar no payload, of a compressed one all, since its checksum stands at the end. A tar without an
-//! interleaved document is a WebDataset of rows: all of its values are decoded, as a [`shardmill_formats::tar::samples::WebDatasetFile`] decodes them.
+//! Headers, JSON and image headers are read; payloads only of a compressed tar, whose checksum is at its end. A tar without an interleaved document
+//! is a WebDataset of rows: all of its values are decoded, as in a [`shardmill_formats::tar::samples::WebDatasetFile`].
 
 use super::{FileCheck, Layout, Problem, Rule, VerifyOptions, report_image};
 use crate::Result;
@@ -11,7 +11,7 @@ use crate::image_header::ImageBytes;
 use crate::json::json_text;
 use crate::source::keys::{list_at, read_object, sample_id};
 use crate::source::named_keys::{NamedKeys, no_sample};
-use crate::source::tokens::{TokenScope, Unresolved, content_type, stem};
+use crate::source::tokens::{Unresolved, content_type, stem};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
 use shardmill_formats::limit::DecodeLimit;
@@ -21,20 +21,13 @@ use shardmill_formats::tar::samples::WebDatasetFile;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What the sink writes first into each JSON.
+/// The first keys that the sink writes into each JSON.
 const WRITTEN_KEYS: [&str; 3] = ["sample_id", "texts", "images"];
-/// So many samples are asked who wrote the file.
+/// Number of samples that are checked for the writer of the file.
 const SAMPLES_ASKED: usize = 16;
 
 pub(super) fn verify_tar(path: &str, options: &VerifyOptions, cancel: &Cancel, check: &mut FileCheck) -> Result<()> {
-    let archive = match Archive::open_with(path, options.ignore_zeros, DecodeLimit::default()) {
-        Ok(archive) => archive,
-        Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
-        Err(error) => {
-            check.report(Problem::new(Rule::Readable, reason(&error)));
-            return Ok(());
-        }
-    };
+    let Some(archive) = check.readable(Archive::examined(path, options.ignore_zeros)?) else { return Ok(()) };
     for damage in archive.damage.iter().chain(&archive.unreadable) {
         let problem = Problem::new(Rule::Readable, &damage.reason);
         check.report(Problem { member: damage.member.clone(), offset: Some(damage.offset), ..problem });
@@ -90,15 +83,15 @@ struct TarCheck<'a> {
     check: &'a mut FileCheck,
     is_written: bool,
     named: NamedKeys,
-    /// How many entries name each member, and its pages once it was looked at.
+    /// How many entries name each member, and its pages once it was checked.
     uses: HashMap<usize, u64>,
     pages: HashMap<usize, Option<usize>>,
     ids: HashSet<String>,
-    /// Names of broken samples; that nothing names their images is known then.
+    /// Names of broken samples, whose images are not reported as unreferenced.
     broken: Vec<&'a str>,
 }
 
-/// A sample while it is judged.
+/// A sample while it is checked.
 struct Sample<'a> {
     member: &'a Member,
     name: &'a str,
@@ -136,7 +129,7 @@ impl<'a> TarCheck<'a> {
         Ok(())
     }
 
-    /// A name twice hides a member: which one is meant cannot be told.
+    /// A repeated name makes a member ambiguous.
     fn names(&mut self) {
         for member in &self.archive.members {
             if let Found::Several(first, _) = self.archive.find(&member.name)
@@ -211,8 +204,8 @@ impl<'a> TarCheck<'a> {
         let filled = |list: &[Value], index: usize| list.get(index).is_some_and(|value| !value.is_null());
         for index in 0..texts.len().max(images.len()) {
             let what = match (filled(texts, index), filled(images, index)) {
-                (true, true) => format!("index {index} is filled in both lists although positions were numbered anew"),
-                (false, false) => format!("index {index} is empty in both lists although positions were numbered anew"),
+                (true, true) => format!("index {index} is filled in both lists although positions were renumbered"),
+                (false, false) => format!("index {index} is empty in both lists although positions were renumbered"),
                 _ => continue,
             };
             self.check.report(sample.problem(Rule::Ordering, &what));
@@ -222,14 +215,8 @@ impl<'a> TarCheck<'a> {
 
     fn images(&mut self, sample: &Sample<'a>, id: &str, images: &[Value]) {
         let tokens: Vec<&Value> = images.iter().filter(|token| !token.is_null()).collect();
-        let image_member = self.options.keys.image_member(&sample.object);
-        let scope = TokenScope {
-            archive: self.archive,
-            json_name: &sample.member.name,
-            sample_id: id,
-            image_member,
-            extensions: &self.options.keys.image_extensions,
-        };
+        let keys = &self.options.keys;
+        let scope = keys.scope(self.archive, sample.member, id, keys.image_member(&sample.object));
         let mut entries: Vec<(usize, &Member, u64)> = Vec::new();
         for token in &tokens {
             let found = match (self.is_written, token.as_str()) {
@@ -242,7 +229,7 @@ impl<'a> TarCheck<'a> {
             };
             let (index, member) = match found {
                 Ok(found) => found,
-                // The members of one name were told by themselves.
+                // Members with the same name were reported separately.
                 Err(Unresolved::OfOneName(..)) => continue,
                 Err(unresolved) => {
                     let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
@@ -265,7 +252,7 @@ impl<'a> TarCheck<'a> {
         }
     }
 
-    /// The header of one member, and whether it has as many pages as the sample has entries for it.
+    /// Checks the header of one member, and whether it has as many pages as the sample has entries for it.
     fn image(&mut self, sample: &Sample<'_>, index: usize, member: &Member, entries: u64) {
         let pages = match self.pages.get(&index) {
             Some(pages) => *pages,
@@ -287,7 +274,7 @@ impl<'a> TarCheck<'a> {
         }
     }
 
-    /// Members that no sample names, and in a written tar those that several entries name.
+    /// Reports members that no sample names, and in a written tar those that several entries name.
     fn leftovers(&mut self) {
         if self.check.samples == 0 && !self.archive.members.is_empty() {
             self.check.report(Problem::new(Rule::Structure, no_sample(&self.archive.members, &self.options.keys)));
