@@ -1,4 +1,4 @@
-//! One ArrayRecord file: records are gathered to chunks, threads compress them, they are written in order.
+//! Writes an ArrayRecord file: records are collected to chunks, threads compress them, and they are written in order.
 
 use crate::encoded::Encoded;
 use crate::staged::{Finished, StagedFile};
@@ -8,15 +8,15 @@ use shardmill_storage::Replace;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pieces of nearly a block pass it by.
+/// Larger pieces bypass the buffer.
 const BUFFER_BYTES: usize = 32 << 10;
-/// About what a chunk has besides its records.
+/// Approximate overhead of a chunk.
 const CHUNK_BYTES: usize = 64;
-/// Records of one job, together: some milliseconds of compression.
+/// Total size of the records of one job: some milliseconds of compression.
 const JOB_BYTES: usize = 512 << 10;
 const JOB_RECORDS: usize = 4096;
 
-/// A file in the making; it has its final name once [`ArrayRecordWriter::close`] has returned.
+/// A file that is being written; it has its final name once [`ArrayRecordWriter::close`] has returned.
 #[derive(Debug)]
 pub struct ArrayRecordWriter {
     path: String,
@@ -31,14 +31,14 @@ pub struct ArrayRecordWriter {
 
 type EncodedJob = std::result::Result<EncodedChunks, Fault>;
 
-/// Records that no thread has yet, from the begin of a chunk on.
+/// Records that are not passed to a thread yet, from the start of a chunk on.
 #[derive(Debug, Default)]
 struct Gathered {
     lengths: Vec<u64>,
     values: Vec<u8>,
 }
 
-/// Encoders that no thread uses at the moment.
+/// Idle encoders.
 #[derive(Debug, Clone)]
 struct Encoders {
     options: WriterOptions,
@@ -49,7 +49,7 @@ impl ArrayRecordWriter {
     /// With one thread, or none, the caller compresses.
     ///
     /// # Errors
-    /// When the folder cannot be written, or the codec refuses its settings.
+    /// When the directory is not writable, or the codec rejects its settings.
     pub fn create(path: &str, options: WriterOptions, threads: usize) -> Result<Self> {
         let staged = StagedFile::create(path)?;
         let encoders = Encoders { options: options.clone(), idle: Arc::default() };
@@ -66,15 +66,15 @@ impl ArrayRecordWriter {
         })
     }
 
-    /// Writes what is missing and gives the file its name, in place of one that is there.
+    /// Writes remaining data and publishes the file, replacing an existing one.
     ///
     /// # Errors
-    /// As [`ArrayRecordWriter::flush`]; when the name cannot be given.
+    /// As [`ArrayRecordWriter::flush`]; when the file cannot be renamed.
     pub fn close(&mut self) -> Result<()> {
         self.finish()?.publish(Replace::Atomically)
     }
 
-    /// Writes what is missing and syncs it. The file has no name yet.
+    /// Writes remaining data and syncs the file. It has no final name yet.
     ///
     /// # Errors
     /// As [`ArrayRecordWriter::flush`].
@@ -89,7 +89,7 @@ impl ArrayRecordWriter {
         Finished::of(file.finish()?, &self.path, rows)
     }
 
-    /// Leaves nothing behind.
+    /// Removes the file and stops all jobs.
     pub fn abandon(&mut self) {
         self.file = None;
         self.encoded = None;
@@ -168,7 +168,7 @@ impl Gather for ArrayRecordWriter {
 
 impl Drop for ArrayRecordWriter {
     fn drop(&mut self) {
-        // The file belongs to the parent: closing it there is the parent's affair.
+        // The file belongs to the parent process, which closes it.
         if self.process != std::process::id() {
             std::mem::forget(self.file.take());
         }

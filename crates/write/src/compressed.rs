@@ -1,4 +1,4 @@
-//! Files that are compressed as a whole, as one stream: equal content makes equal files.
+//! Files compressed as a whole, as one stream: equal content gives equal files.
 
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
@@ -10,7 +10,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 
-/// What becomes of a file of text or members.
+/// Compression of a file of text or members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FileCompression {
     #[default]
@@ -22,7 +22,7 @@ pub enum FileCompression {
 impl FromStr for FileCompression {
     type Err = Error;
 
-    /// `none`, `gz` or `zstd`, the latter two also with a level: `zstd:7`.
+    /// `none`, `gz` or `zstd`, the latter two optionally with a level: `zstd:7`.
     fn from_str(name: &str) -> Result<Self> {
         let unknown = || Error::UnknownCompression { name: name.to_owned() };
         let (codec, level) = match name.split_once(':') {
@@ -45,7 +45,7 @@ impl FromStr for FileCompression {
 }
 
 impl FileCompression {
-    /// What names of such files end with, behind that of their format.
+    /// The extension of such files, after that of their format.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl FileCompression {
     }
 }
 
-/// A file in the making.
+/// A file that is being written.
 pub(crate) enum CompressedFile {
     Plain(BufWriter<StagedFile>),
     Gzip(Box<GzEncoder<BufWriter<StagedFile>>>),
@@ -68,7 +68,7 @@ impl CompressedFile {
         let staged = BufWriter::with_capacity(BUFFER_BYTES, StagedFile::create(path)?);
         Ok(match compression {
             FileCompression::None => Self::Plain(staged),
-            // Without a name and a time, equal content makes equal files.
+            // Without a name and a time stamp, equal content gives equal files.
             FileCompression::Gzip(level) => Self::Gzip(Box::new(GzBuilder::new().write(staged, GzipLevel::new(level)))),
             FileCompression::Zstd(level) => {
                 let mut encoder = zstd::Encoder::new(staged, level).map_err(|source| StagedFile::failed(path, source))?;

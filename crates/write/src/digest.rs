@@ -1,4 +1,4 @@
-//! One number for many rows, to compare what was written with what was to be written.
+//! A digest of rows, to compare the written rows with the intended ones.
 
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -8,11 +8,12 @@ use arrow_schema::{ArrowError, DataType};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Takes rows in order. It does not matter how they are cut into batches, nor whether strings are views, have wide offsets, or are called binary.
+/// Hashes rows in order. The digest does not depend on the split into batches, nor on whether strings are views, have wide offsets, or are typed as
+/// binary.
 #[derive(Default)]
 pub struct RowDigest {
     rows: u64,
-    /// By itself: its alignment is more than Python gives to objects.
+    /// Boxed, because its alignment exceeds that of Python objects.
     hash: Box<Xxh3>,
     converter: Option<RowConverter>,
 }
@@ -25,7 +26,7 @@ impl std::fmt::Debug for RowDigest {
 
 impl RowDigest {
     /// # Errors
-    /// When the columns are others than before, or of a type whose values cannot be compared.
+    /// When the columns differ from earlier ones, or have a type whose values cannot be compared.
     pub fn update(&mut self, rows: &RecordBatch) -> Result<()> {
         let failed = |source| Error::Columns { source };
         let columns = rows.columns().iter().map(comparable).collect::<std::result::Result<Vec<ArrayRef>, _>>().map_err(failed)?;
@@ -54,7 +55,7 @@ impl RowDigest {
     }
 }
 
-/// Binaries of a fixed size are written as others.
+/// Fixed-size binaries are converted to ordinary ones.
 fn comparable(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
     match column.data_type() {
         DataType::FixedSizeBinary(_) => cast(column, &DataType::Binary),

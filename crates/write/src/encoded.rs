@@ -1,12 +1,12 @@
-//! Jobs that threads finish in any order, taken in the order in which they were given.
+//! Jobs that threads finish in any order, with results taken in submission order.
 
-use crate::{Error, Result};
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
-use shardmill_engine::{Error as EngineError, Pool};
+use crate::Result;
+use crate::follower::received;
+use crossbeam_channel::{Receiver, TryRecvError};
+use shardmill_engine::Pool;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Results that are still to come, the oldest in front.
+/// Pending results, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Encoded<T> {
     waiting: VecDeque<Receiver<std::thread::Result<T>>>,
@@ -14,22 +14,17 @@ pub(crate) struct Encoded<T> {
 }
 
 impl<T: Send + 'static> Encoded<T> {
-    /// At most `limit` jobs are on their way, so that a slow disk holds the producer back.
+    /// At most `limit` jobs are in flight, so that a slow disk holds the producer back.
     pub(crate) fn new(limit: usize) -> Self {
         Self { waiting: VecDeque::new(), limit: limit.max(1) }
     }
 
     pub(crate) fn give(&mut self, job: impl FnOnce() -> T + Send + 'static) -> Result<()> {
-        let (done, result) = bounded(1);
-        Pool::of_this_process().spawn(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(job));
-            let _writer_is_gone = done.send(outcome);
-        })?;
-        self.waiting.push_back(result);
+        self.waiting.push_back(Pool::of_this_process().run(job)?);
         Ok(())
     }
 
-    /// The next result: when it is there, when too many are waiting, or when `all` are wanted. `None` when there is none to take.
+    /// The next result: if it is ready, if too many are pending, or if `all` are wanted. `None` if there is none to take.
     pub(crate) fn take(&mut self, all: bool) -> Result<Option<T>> {
         let must_wait = all || self.waiting.len() >= self.limit;
         let Some(front) = self.waiting.front() else { return Ok(None) };
@@ -43,10 +38,6 @@ impl<T: Send + 'static> Encoded<T> {
             }
         };
         self.waiting.pop_front();
-        match outcome {
-            Some(Ok(result)) => Ok(Some(result)),
-            Some(Err(_panic)) => Err(Error::Engine(EngineError::Panicked { split: 0, message: "an encoder failed".to_owned() })),
-            None => Err(Error::Engine(EngineError::Cancelled)),
-        }
+        received(outcome).map(Some)
     }
 }

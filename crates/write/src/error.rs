@@ -1,4 +1,4 @@
-//! Why a file cannot be written.
+//! Errors of writers.
 
 use arrow_schema::ArrowError;
 
@@ -18,36 +18,31 @@ pub enum Error {
     #[error(transparent)]
     Mds(#[from] shardmill_formats::mds::Error),
     #[error(transparent)]
-    NoJson(shardmill_formats::jsonl::Unwritable),
+    NoJson(shardmill_formats::json::Unwritable),
     #[error(transparent)]
     NoSample(shardmill_formats::tar::Unwritable),
     #[error("No column `{column}`; there are: {columns}")]
     MissingColumn { column: String, columns: String },
-    /// A record is one value.
-    #[error("Rows of several columns ({columns}) are no records of ArrayRecord")]
+    /// A record is a single value.
+    #[error("Rows of several columns ({columns}) cannot be records of ArrayRecord")]
     SeveralColumns { columns: String },
-    #[error("Column `{column}` is {data_type}, a record of ArrayRecord is bytes")]
+    #[error("Column `{column}` is {data_type}, and records of ArrayRecord are bytes")]
     NoRecords { column: String, data_type: String },
     #[error("Row {row} has a null in column `{column}`, and ArrayRecord has no nulls")]
     NullRecord { column: String, row: u64 },
     #[error("Rows do not have the columns of `{path}`: {source}")]
-    Rows {
-        path: String,
-        #[source]
-        source: ArrowError,
-    },
+    Rows { path: String, source: ArrowError },
+    #[error("Rows do not have the columns of `{path}`: column `{column}` is {found} instead of {known}")]
+    OtherType { path: String, column: String, found: String, known: String },
     #[error("Rows have other columns than the rows of `{path}` before")]
     OtherColumns { path: String },
-    #[error("`{path}` takes rows of columns, no records")]
+    #[error("`{path}` takes rows of columns, not records")]
     OnlyRows { path: String },
     #[error("compression is none, gz or zstd, the latter two also with a level such as zstd:7, not {name:?}")]
     UnknownCompression { name: String },
-    #[error("Columns cannot be used: {source}")]
-    Columns {
-        #[source]
-        source: ArrowError,
-    },
-    #[error("Nothing tells the columns of `{path}`: it has no rows")]
+    #[error("The columns are not valid: {source}")]
+    Columns { source: ArrowError },
+    #[error("The columns of `{path}` are unknown: it has no rows and no schema")]
     NoSchema { path: String },
     #[error("The writer of `{path}` was closed, or failed before")]
     Closed { path: String },
@@ -57,7 +52,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a user can do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
@@ -67,13 +62,14 @@ impl Error {
             Self::Mds(error) => error.hint(),
             Self::NoJson(error) => error.hint(),
             Self::NoSample(error) => error.hint(),
-            Self::OtherColumns { .. } => Some("columns=[…] picks some of them, in one order"),
-            Self::SeveralColumns { .. } => Some("columns=[\"name\"] picks the one whose values become the records"),
-            Self::NoRecords { .. } => Some("pick a column of strings or binaries, or make bytes of the row first"),
-            Self::NullRecord { .. } => Some("leave such rows out by a filter: sm.col(\"name\").is_valid(), or --filter \"name is not null\""),
-            Self::Rows { .. } => Some("give schema=, and rows that have it"),
-            Self::NoSchema { .. } => Some("give schema="),
-            Self::Forked { .. } => Some("make a writer, with a path of its own, in each process"),
+            Self::OtherColumns { .. } => Some("columns=[…] selects some of them, in a fixed order"),
+            Self::SeveralColumns { .. } => Some("columns=[\"name\"] selects the one whose values become the records"),
+            Self::NoRecords { .. } => Some("select a column of strings or binaries, or convert the row to bytes first"),
+            Self::NullRecord { .. } => Some("leave such rows out with a filter: sm.col(\"name\").is_valid(), or --filter \"name is not null\""),
+            Self::Rows { .. } => Some("set schema=, and pass rows that match it"),
+            Self::OtherType { .. } => Some("cast the column of these rows, or set the type of all rows by schema="),
+            Self::NoSchema { .. } => Some("give schema=, or write at least one row"),
+            Self::Forked { .. } => Some("create a separate writer, with its own path, in each process"),
             _ => None,
         }
     }

@@ -1,16 +1,16 @@
-//! What the driver asks of each format.
+//! The interface between the driver and each format.
 
 use crate::place::Place;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use std::fmt::Debug;
 
-/// The files of one format. Dropping it leaves no file and no job behind.
+/// The files of one format. Dropping it removes its files and stops its jobs.
 pub(crate) trait FileSet: Debug + Send {
-    /// Adds rows, the first of which is number `first_row` of the output.
+    /// Adds rows; the first of them is row `first_row` of the output.
     fn write(&mut self, rows: &RecordBatch, first_row: u64, place: &mut Place) -> Result<()>;
 
-    /// Adds a record; true when [`FileSet::flush`] has work to do.
+    /// Adds a record; returns true if [`FileSet::flush`] has work to do.
     fn gather(&mut self, record: &[u8], place: &mut Place) -> Result<bool> {
         let (_, path) = (record, place.path().to_owned());
         Err(Error::OnlyRows { path })
@@ -21,9 +21,9 @@ pub(crate) trait FileSet: Debug + Send {
         Ok(())
     }
 
-    /// Ends the last file. Without rows, makes one that has none.
+    /// Ends the last file. Without rows, creates an empty one.
     fn end(&mut self, place: &mut Place) -> Result<()>;
 
-    /// Leaves what belongs to another process alone.
+    /// Leaves files of another process untouched.
     fn forget(&mut self);
 }

@@ -1,8 +1,8 @@
-//! Formats whose rows stand one behind the other: threads encode batches, then whole rows are put into files, in order.
+//! Formats whose rows are stored one after another: threads encode batches, then whole rows are written to files, in order.
 //!
-//! The invariant: where a file ends depends on the rows alone: before the row that would take it beyond the limit.
+//! The invariant: the end of a file depends only on the rows: it is before the row that would exceed the limit.
 
-use crate::columns::weight;
+use crate::columns::{weight, with_schema};
 use crate::compressed::{CompressedFile, FileCompression};
 use crate::encoded::Encoded;
 use crate::file_set::FileSet;
@@ -16,12 +16,12 @@ use shardmill_formats::jsonl::encode_lines;
 use shardmill_formats::tar::{MemberStamp, SampleEncoder, end_of_archive};
 use std::sync::Arc;
 
-/// Rows of one job, in memory.
+/// Size in memory of the rows of one job.
 const JOB_BYTES: u64 = 1 << 20;
-/// Pieces that wait for the disk.
+/// Maximal number of pieces that wait for the disk.
 const WAITING_PIECES: usize = 4;
 
-/// How rows become bytes.
+/// The encoding of rows.
 #[derive(Debug, Clone)]
 pub(crate) enum Framing {
     Lines,
@@ -51,18 +51,14 @@ struct OpenFile {
     path: String,
     sink: Sink,
     rows: u64,
-    /// Before compression.
+    /// Size before compression.
     bytes: u64,
 }
 
 enum Sink {
-    Thread(Follower<Piece, Finished>),
+    /// Gets bytes with the number of their rows.
+    Thread(Follower<(Vec<u8>, u64), Finished>),
     Caller(CompressedFile),
-}
-
-enum Piece {
-    Bytes(Vec<u8>),
-    Rows(u64),
 }
 
 impl Framing {
@@ -86,7 +82,7 @@ impl Framing {
         Ok(frames)
     }
 
-    /// What follows the last row of a file of so many bytes.
+    /// The bytes after the last row of a file of this size.
     fn tail(&self, bytes: u64) -> Vec<u8> {
         match self {
             Self::Lines => Vec::new(),
@@ -122,7 +118,7 @@ impl FramedFiles {
             let open = self.open(place)?;
             let room = size_limit.saturating_sub(open.bytes);
             let fits = |end: &usize| (*end - start) as u64 <= room;
-            // A row that is larger than the limit has a file of its own.
+            // A row that is larger than the limit gets a separate file.
             let least = usize::from(open.rows == 0);
             let count = rest.partition_point(fits).max(least).min(rest.len());
             let (taken, behind) = rest.split_at_checked(count).unwrap_or((rest, &[]));
@@ -152,22 +148,18 @@ impl FramedFiles {
         open.write(self.framing.tail(open.bytes), 0)?;
         match open.sink {
             Sink::Caller(file) => place.keep_whole(file.finish(&open.path, open.rows)?),
-            Sink::Thread(mut file) => {
-                file.send(Piece::Rows(open.rows))?;
-                place.keep(file.end())
-            }
+            Sink::Thread(file) => place.keep(file.end()),
         }
     }
 }
 
 impl FileSet for FramedFiles {
     fn write(&mut self, rows: &RecordBatch, first_row: u64, place: &mut Place) -> Result<()> {
-        // Rows of one output have the same columns, whatever the format would let pass.
+        // Rows of one output have the same columns, even if the format would allow others.
         let schema = rows.schema();
         match &self.schema {
             Some(known) if known.fields() != schema.fields() => {
-                RecordBatch::try_new(Arc::clone(known), rows.columns().to_vec())
-                    .map_err(|source| Error::Rows { path: place.path().to_owned(), source })?;
+                with_schema(known, rows, place.path())?;
                 if known.fields().iter().zip(schema.fields()).any(|(known, field)| known.name() != field.name()) {
                     return Err(Error::OtherColumns { path: place.path().to_owned() });
                 }
@@ -216,11 +208,9 @@ impl OpenFile {
             let path = path.clone();
             Sink::Thread(Follower::start(WAITING_PIECES, move |pieces| {
                 let (mut file, mut rows) = (file, 0);
-                while let Some(piece) = pieces.next()? {
-                    match piece {
-                        Piece::Bytes(bytes) => file.append(&bytes, &path)?,
-                        Piece::Rows(count) => rows = count,
-                    }
+                while let Some((bytes, count)) = pieces.next()? {
+                    file.append(Vec::as_slice(&bytes), &path)?;
+                    rows += count;
                 }
                 file.finish(&path, rows)
             })?)
@@ -234,7 +224,7 @@ impl OpenFile {
         self.rows += rows;
         self.bytes += bytes.len() as u64;
         match &mut self.sink {
-            Sink::Thread(file) => file.send(Piece::Bytes(bytes)),
+            Sink::Thread(file) => file.send((bytes, rows)),
             Sink::Caller(file) => file.append(&bytes, &self.path),
         }
     }

@@ -1,7 +1,7 @@
-//! The driver that turns rows into files.
+//! The driver that writes rows to files.
 //!
-//! Rows enter one by one, threads encode them, a file under its final name leaves. Called by the binding. The invariants: what is written does not depend on
-//! the number of threads, and nothing is visible before it is whole.
+//! Rows are added one by one, threads encode them, and files are published under their final names. Called by the binding. The invariants: the output
+//! does not depend on the number of threads, and nothing is visible before it is complete.
 
 pub mod arrayrecord;
 mod columns;
@@ -26,15 +26,15 @@ pub use place::Target;
 pub use shards::{Format, Shards, ShardsOptions};
 pub use staged::{FileSummary, Finished};
 
-/// What takes records one by one.
+/// Receives records one by one.
 pub trait Gather {
-    /// Takes a record. True when [`Gather::flush`] has work to do.
+    /// Adds a record. Returns true if [`Gather::flush`] has work to do.
     ///
     /// # Errors
-    /// When the writer is closed, or a file cannot be made.
+    /// When the writer is closed, or a file cannot be created.
     fn gather(&mut self, record: &[u8]) -> Result<bool>;
 
-    /// Works on what was gathered.
+    /// Processes the collected records.
     ///
     /// # Errors
     /// When something cannot be encoded or written; nothing is published then.

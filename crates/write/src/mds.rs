@@ -1,4 +1,4 @@
-//! MDS shards: one thread gathers samples and cuts them, others compress, hash and write.
+//! Writes MDS shards: one thread collects samples and splits them into shards, others compress, hash and write.
 
 use crate::file_set::FileSet;
 use crate::follower::{Follower, Outcome};
@@ -10,7 +10,7 @@ use shardmill_formats::mds::{Columns, EncodedShard, ShardEncoder, ShardOptions, 
 use std::collections::VecDeque;
 use std::io::Write;
 
-/// Batches that wait for the encoder.
+/// Maximal number of batches that wait for the encoder.
 const WAITING_BATCHES: usize = 16;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct MdsFiles {
     ended: bool,
 }
 
-/// Who cuts the shards: a thread, or the caller.
+/// Where shards are split: on a thread, or in the caller.
 #[derive(Debug)]
 enum Cutter {
     Thread(Follower<RecordBatch, Vec<Finished>>),
@@ -44,20 +44,20 @@ impl MdsFiles {
         if place.threads <= 1 {
             return Ok(Cutter::Caller(Box::new(encoder), Vec::new()));
         }
-        let (folder, limit) = (place.path().to_owned(), place.threads);
+        let (directory, limit) = (place.path().to_owned(), place.threads);
         Ok(Cutter::Thread(Follower::start(WAITING_BATCHES, move |batches| {
             let mut sealing: VecDeque<Outcome<Finished>> = VecDeque::new();
             let mut finished = Vec::new();
             let mut seal = |shard: Option<UnsealedShard>| -> Result<()> {
-                // Few at once keep the memory within bounds.
+                // A small number of concurrent jobs bounds the memory.
                 while sealing.len() >= limit || (shard.is_none() && !sealing.is_empty()) {
                     if let Some(mut shard) = sealing.pop_front() {
                         finished.push(shard.take()?);
                     }
                 }
                 if let Some(shard) = shard {
-                    let folder = folder.clone();
-                    sealing.push_back(Outcome::of(move || written(shard, &folder))?);
+                    let directory = directory.clone();
+                    sealing.push_back(Outcome::of(move || written(shard, &directory))?);
                 }
                 Ok(())
             };
@@ -73,9 +73,9 @@ impl MdsFiles {
     }
 }
 
-fn written(shard: UnsealedShard, folder: &str) -> Result<Finished> {
+fn written(shard: UnsealedShard, directory: &str) -> Result<Finished> {
     let EncodedShard { basename, bytes, entry } = shard.seal()?;
-    let path = format!("{}/{basename}", folder.trim_end_matches('/'));
+    let path = format!("{}/{basename}", directory.trim_end_matches('/'));
     let mut file = StagedFile::create(&path)?;
     file.write_all(&bytes).map_err(|source| StagedFile::failed(&path, source))?;
     let mut finished = file.finish(entry.samples)?;

@@ -1,8 +1,8 @@
-//! Parquet files: rows are gathered to row groups of bounded bytes, threads encode them, each file is written in order.
+//! Writes Parquet files: rows are collected to row groups of bounded size, threads encode them, and each file is written in order.
 //!
-//! The invariant: where a row group or a file ends depends on the rows alone, not on what compression makes of them and when.
+//! The invariant: the ends of row groups and files depend only on the rows, not on the result or the timing of compression.
 
-use crate::columns::{select, weight};
+use crate::columns::{select, weight, with_schema};
 use crate::file_set::FileSet;
 use crate::follower::{Follower, Outcome};
 use crate::place::Place;
@@ -17,16 +17,17 @@ use std::io::BufWriter;
 use std::sync::Arc;
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// In memory, about. A reader decodes a row group at once: small enough that threads share a file of some megabytes, and a window mixes many of them.
+/// Approximate size in memory. A reader decodes a row group as a whole: small enough that threads share a file of some megabytes, and that a window
+/// mixes many of them.
 const ROW_GROUP_BYTES: u64 = 8 << 20;
-/// Batches of a row group that wait for its encoder.
+/// Maximal number of batches of a row group that wait for its encoder.
 const WAITING_BATCHES: usize = 16;
 
 pub(crate) struct ParquetFiles {
     compression: ParquetCompression,
     omits_checksums: bool,
     schema: Option<SchemaRef>,
-    /// Of the rows, in order; `None` until the first rows.
+    /// Schema of the rows, in order; `None` until the first rows.
     open: Option<OpenFile>,
 }
 
@@ -36,12 +37,12 @@ struct OpenFile {
     group: Option<Group>,
     sink: Sink,
     rows: u64,
-    /// Of rows in memory: of this file, and of the row group that is being made.
+    /// Size in memory of the rows of this file, and of the current row group.
     bytes: u64,
     group_bytes: u64,
 }
 
-/// Who encodes a row group: a thread, or the caller.
+/// Where a row group is encoded: on a thread, or in the caller.
 enum Group {
     Thread(Follower<RecordBatch, EncodedRowGroup>),
     Caller(RowGroupEncoder),
@@ -49,7 +50,7 @@ enum Group {
 
 type File = RowGroupFile<BufWriter<StagedFile>>;
 
-/// Who writes the file.
+/// Where the file is written.
 enum Sink {
     Thread(Follower<Part, Finished>),
     Caller(Box<File>),
@@ -57,7 +58,7 @@ enum Sink {
 
 enum Part {
     RowGroup(Outcome<EncodedRowGroup>),
-    /// How many there are, which is only known at the end.
+    /// The number of rows, which is only known at the end.
     Rows(u64),
 }
 
@@ -86,7 +87,7 @@ impl ParquetFiles {
         }
     }
 
-    /// Rows of another order of columns are the same rows.
+    /// Reorders columns, whose order may differ.
     fn in_order(&self, rows: &RecordBatch, path: &str) -> Result<RecordBatch> {
         let Some(schema) = &self.schema else { return Ok(rows.clone()) };
         let ordered = if schema.fields().len() == rows.num_columns() {
@@ -95,8 +96,8 @@ impl ParquetFiles {
         } else {
             rows.clone()
         };
-        // Metadata of another origin does no harm; types and nulls would.
-        RecordBatch::try_new(Arc::clone(schema), ordered.columns().to_vec()).map_err(|source| Error::Rows { path: path.to_owned(), source })
+        // Other metadata does no harm; other types and nullability would.
+        with_schema(schema, &ordered, path)
     }
 }
 
@@ -108,7 +109,7 @@ impl FileSet for ParquetFiles {
         let mut start = 0;
         loop {
             let open = self.open(Some(rows.schema()), place)?;
-            // As many rows as fill the file, at most those that the row group has room for.
+            // As many rows as fill the file, at most those that fit into the row group.
             let room = size_limit.saturating_sub(open.bytes).min(ROW_GROUP_BYTES.saturating_sub(open.group_bytes));
             let fitting = (u128::from(count) * u128::from(room)).div_ceil(u128::from(bytes)).max(1);
             let len = u64::try_from(fitting).unwrap_or(u64::MAX).min(count - start);

@@ -1,4 +1,4 @@
-//! Where files go: which is next, and those that are whole and wait for their names.
+//! The destination of files: the next path, and complete files that are not named yet.
 
 use crate::follower::Outcome;
 use crate::staged::Finished;
@@ -6,22 +6,22 @@ use crate::{Error, FileSummary, Result};
 use shardmill_storage::{AnyDisk, Disk, Replace, remove_stale_staging, store_of, sync_names};
 use std::collections::VecDeque;
 
-/// Where rows go.
+/// The destination of rows.
 #[derive(Debug, Clone)]
 pub enum Target {
     File(String),
-    /// Files are called `part-00000.parquet` and so on; one takes about `size_limit` bytes.
-    Folder {
+    /// Files are named `part-00000.parquet` and so on; each has about `size_limit` bytes.
+    Directory {
         path: String,
         size_limit: u64,
     },
 }
 
-/// How the files of a folder are called: their numbers stand between these.
+/// The names of the files of a directory, with a number in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShardNames {
     pub(crate) before: String,
-    /// With the dot.
+    /// Including the dot.
     pub(crate) extension: String,
 }
 
@@ -31,7 +31,7 @@ impl ShardNames {
     }
 }
 
-/// Another writer was faster with a later name: what has one already goes again, unless it replaced something.
+/// Another writer took one of the later names: removes files that are already named, unless they replaced another.
 fn withdraw(named: &[(String, Option<String>)], replace: Replace) {
     if replace == Replace::Never {
         for (path, _) in named {
@@ -46,10 +46,10 @@ pub(crate) struct Place {
     target: Target,
     names: ShardNames,
     pub(crate) threads: usize,
-    /// The number that the first file will probably have.
+    /// The expected number of the first file.
     first: u64,
     made: u64,
-    /// Their disks may still be at work.
+    /// Their disks may still be busy.
     finishing: VecDeque<Outcome<Finished>>,
     finished: Vec<Finished>,
 }
@@ -61,29 +61,29 @@ impl Place {
 
     pub(crate) fn path(&self) -> &str {
         match &self.target {
-            Target::File(path) | Target::Folder { path, .. } => path,
+            Target::File(path) | Target::Directory { path, .. } => path,
         }
     }
 
-    /// Of one file, in bytes.
+    /// Maximal size of one file in bytes.
     pub(crate) fn size_limit(&self) -> u64 {
         match &self.target {
             Target::File(_) => u64::MAX,
-            Target::Folder { size_limit, .. } => (*size_limit).max(1),
+            Target::Directory { size_limit, .. } => (*size_limit).max(1),
         }
     }
 
-    /// The number that the first file will probably have.
+    /// The expected number of the first file.
     pub(crate) fn first_number(&self) -> u64 {
         self.first
     }
 
-    /// How many files were begun.
+    /// Number of files started.
     pub(crate) fn made(&self) -> u64 {
         self.made
     }
 
-    /// The path of the next file. Files are renamed when they are published; until then it is what errors call them.
+    /// The path of the next file. Files are renamed when they are published; until then errors show this path.
     pub(crate) fn next_path(&mut self) -> String {
         self.clear_first();
         let path = self.path_of(self.first.saturating_add(self.made));
@@ -91,9 +91,9 @@ impl Place {
         path
     }
 
-    /// Removes what killed writers left in the folder, once.
+    /// Removes leftovers of killed writers in the directory, once.
     pub(crate) fn clear_first(&self) {
-        if let Target::Folder { path, .. } = &self.target
+        if let Target::Directory { path, .. } = &self.target
             && self.made == 0
         {
             let _of_killed_writers = remove_stale_staging(path);
@@ -103,14 +103,14 @@ impl Place {
     fn path_of(&self, number: u64) -> String {
         match &self.target {
             Target::File(path) => path.clone(),
-            Target::Folder { path, .. } => format!("{}/{}", path.trim_end_matches('/'), self.names.of(number)),
+            Target::Directory { path, .. } => format!("{}/{}", path.trim_end_matches('/'), self.names.of(number)),
         }
     }
 
-    /// Takes a file that ends now.
+    /// Adds a file that ends now.
     pub(crate) fn keep(&mut self, file: Outcome<Finished>) -> Result<()> {
         self.finishing.push_back(file);
-        // Few files at once keep the memory and the disk within bounds.
+        // A small number of concurrent files bounds memory and disk space.
         while self.finishing.len() > self.threads.max(1) {
             self.settle_one()?;
         }
@@ -130,7 +130,7 @@ impl Place {
         Ok(())
     }
 
-    /// Waits for the files that are still being made.
+    /// Waits for unfinished files.
     pub(crate) fn settle(&mut self) -> Result<()> {
         while !self.finishing.is_empty() {
             self.settle_one()?;
@@ -138,25 +138,25 @@ impl Place {
         Ok(())
     }
 
-    /// What is in the files, in their order.
+    /// Summaries of the files, in order.
     pub(crate) fn summaries(&self) -> Vec<FileSummary> {
         self.finished.iter().map(|finished| finished.summary.clone()).collect()
     }
 
-    /// Gives the files their names, with numbers from `first` on, and tells their paths.
+    /// Gives the files their names, with numbers from `first` on, and returns their paths.
     pub(crate) fn publish(&mut self, first: u64, replace: Replace) -> Result<Vec<String>> {
         let paths: Vec<(String, Option<String>)> = (first..)
             .take(self.finished.len())
             .map(|number| match &self.target {
                 Target::File(path) => (path.clone(), None),
-                Target::Folder { path, .. } => {
+                Target::Directory { path, .. } => {
                     let name = self.names.of(number);
                     (format!("{}/{name}", path.trim_end_matches('/')), Some(name))
                 }
             })
             .collect();
         if replace == Replace::Never {
-            // Before the first file has its name: all of them, or none.
+            // Checked before the first file is named: all of them, or none.
             for (path, _) in &paths {
                 if store_of(path)?.list(path).is_ok_and(|found| !found.is_empty()) {
                     return Err(Error::Storage(shardmill_storage::Error::AlreadyExists { path: path.clone() }));
@@ -181,7 +181,7 @@ impl Place {
         self.finished.clear();
     }
 
-    /// Forgets all files: they belong to another process.
+    /// Drops all files without removing them: they belong to another process.
     pub(crate) fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.finishing));
         std::mem::forget(std::mem::take(&mut self.finished));

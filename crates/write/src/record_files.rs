@@ -1,4 +1,4 @@
-//! ArrayRecord files: rows of one column are records.
+//! Writes ArrayRecord files: rows of one column are records.
 
 use crate::arrayrecord::ArrayRecordWriter;
 use crate::columns::for_each_record;
@@ -17,7 +17,7 @@ pub(crate) struct RecordFiles {
 #[derive(Debug)]
 struct OpenFile {
     writer: ArrayRecordWriter,
-    /// Of records, before compression.
+    /// Size of the records before compression.
     bytes: u64,
 }
 

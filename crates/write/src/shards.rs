@@ -1,6 +1,6 @@
-//! Rows as one file, or as numbered files of a folder. All of them get their names at the end, or none.
+//! Writes rows to one file, or to numbered files of a directory. All of them get their names at the end, or none.
 
-use crate::columns::select;
+use crate::columns::{in_layout_of, select};
 use crate::compressed::FileCompression;
 use crate::file_set::FileSet;
 use crate::framed::{FramedFiles, Framing};
@@ -17,14 +17,14 @@ use shardmill_formats::parquet::ParquetCompression;
 use shardmill_formats::tar::MemberStamp;
 use shardmill_storage::Replace;
 
-/// What the files are.
+/// The format of the files.
 #[derive(Debug, Clone)]
 pub enum Format {
     ArrayRecord(WriterOptions),
-    /// Without a schema, the first rows tell it.
+    /// Without a schema, the first rows determine it.
     Parquet {
         compression: ParquetCompression,
-        /// Pages without CRCs.
+        /// Omit page CRCs.
         omits_checksums: bool,
         schema: Option<SchemaRef>,
     },
@@ -34,17 +34,17 @@ pub enum Format {
     WebDataset {
         compression: FileCompression,
         stamp: MemberStamp,
-        /// Number of the first sample, where rows bring no keys.
+        /// Number of the first sample, if rows have no keys.
         first_key: u64,
     },
-    /// Without columns, the first rows tell them.
+    /// Without columns, the first rows determine them.
     Mds {
         columns: Option<Columns>,
         options: ShardOptions,
     },
 }
 
-/// Files in the making.
+/// Files that are being written.
 #[derive(Debug)]
 pub struct Shards {
     place: Place,
@@ -60,13 +60,13 @@ pub struct Shards {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The files are whole and have no names yet.
+    /// The files are complete but not named yet.
     Whole,
     Closed,
 }
 
 impl Format {
-    /// What names of shards end with.
+    /// The extension of shards.
     #[must_use]
     pub fn extension(&self) -> String {
         match self {
@@ -97,21 +97,25 @@ impl Format {
 /// Where and how files are written.
 #[derive(Debug, Clone)]
 pub struct ShardsOptions {
-    /// What names of shards begin with.
+    /// The prefix of the names of shards.
     pub name_prefix: String,
-    /// Those of batches that are written, in this order; all for `None`.
+    /// The columns of batches to write, in this order; all if `None`.
     pub columns: Option<Vec<String>>,
     pub replace: Replace,
-    /// The number of the first shard, as far as it is known before any is written: a store gives an object its name at the start.
+    /// The number of the first shard, as far as it is known in advance: a store needs the name of an object from the start.
     pub first_number: u64,
     pub threads: usize,
 }
 
 impl Shards {
-    /// Nothing is made before the first row.
+    /// No file is created before the first row.
     #[must_use]
     pub fn new(target: Target, format: Format, options: ShardsOptions) -> Self {
         let names = ShardNames { before: options.name_prefix, extension: format.extension() };
+        let schema = match &format {
+            Format::Parquet { schema, .. } => schema.clone(),
+            _ => None,
+        };
         Self {
             place: Place::new(target, names, options.first_number, options.threads),
             files: format.files(options.threads),
@@ -119,7 +123,7 @@ impl Shards {
             replace: options.replace,
             process: std::process::id(),
             rows: 0,
-            schema: None,
+            schema,
             state: State::Open,
         }
     }
@@ -129,13 +133,13 @@ impl Shards {
         self.rows
     }
 
-    /// Columns of the first rows, as they are written; `None` before any.
+    /// The given schema of Parquet, or the columns of the first rows; `None` before any rows.
     #[must_use]
     pub fn schema(&self) -> Option<SchemaRef> {
         self.schema.clone()
     }
 
-    /// Takes rows.
+    /// Writes rows.
     ///
     /// # Errors
     /// When the columns do not fit, and as [`Shards::flush`].
@@ -149,13 +153,13 @@ impl Shards {
             }
             None => rows,
         };
-        self.schema.get_or_insert_with(|| rows.schema());
-        let result = self.files.write(rows, self.rows, &mut self.place);
+        let rows = in_layout_of(self.schema.get_or_insert_with(|| rows.schema()), rows)?;
+        let result = self.files.write(&rows, self.rows, &mut self.place);
         self.rows += rows.num_rows() as u64;
         self.fail_on_error(result)
     }
 
-    /// Writes what is missing and syncs it; tells what is in the files. No rows are a file without rows.
+    /// Writes remaining data and syncs it; returns summaries of the files. Without rows, there is one file without rows.
     ///
     /// # Errors
     /// As [`Shards::flush`].
@@ -166,10 +170,10 @@ impl Shards {
         Ok(self.place.summaries())
     }
 
-    /// Gives the files of [`Shards::finish`] their names, with numbers from `first` on; tells their paths.
+    /// Gives the files of [`Shards::finish`] their names, with numbers from `first` on; returns their paths.
     ///
     /// # Errors
-    /// When a name is taken and may not be; when there are no whole files.
+    /// When a name exists and must not be replaced; when the files are not complete.
     pub fn publish(&mut self, first: u64) -> Result<Vec<String>> {
         if self.state != State::Whole || self.process != std::process::id() {
             return Err(Error::Closed { path: self.place.path().to_owned() });
@@ -179,7 +183,7 @@ impl Shards {
         result
     }
 
-    /// Leaves nothing behind. In a forked child the files belong to the parent: removing them is the parent's affair.
+    /// Removes everything written. In a forked child the files belong to the parent, which removes them.
     pub fn abandon(&mut self) {
         self.state = State::Closed;
         if self.process != std::process::id() {
@@ -225,7 +229,7 @@ impl Drop for Shards {
     }
 }
 
-/// In the place of the files of a writer that has none any more.
+/// Replaces the files of a writer that is closed or has failed.
 #[derive(Debug)]
 struct Closed;
 

@@ -1,10 +1,11 @@
-//! Files without a name: in the making, and whole.
+//! Unnamed files: unfinished and complete ones.
 
 use crate::{Error, Result};
 use shardmill_storage::{Replace, Staged, Unpublished, store_of};
 use std::io::{BufWriter, Write};
 
 /// A staged file that counts its bytes.
+#[derive(Debug)]
 pub(crate) struct StagedFile {
     file: Box<dyn Staged>,
     path: String,
@@ -16,7 +17,7 @@ impl StagedFile {
         Ok(Self { file: store_of(path)?.stage(path, &Unpublished::default())?, path: path.to_owned(), bytes: 0 })
     }
 
-    /// Syncs it, so that it waits for its name only.
+    /// Syncs the file, so that only its name is missing.
     pub(crate) fn finish(mut self, rows: u64) -> Result<Finished> {
         self.file.sync()?;
         Ok(Finished { file: self.file, summary: FileSummary { path: self.path, rows, bytes: self.bytes, ..FileSummary::default() } })
@@ -24,12 +25,6 @@ impl StagedFile {
 
     pub(crate) fn failed(path: &str, source: std::io::Error) -> Error {
         Error::Storage(shardmill_storage::Error::Write { path: path.to_owned(), source })
-    }
-}
-
-impl std::fmt::Debug for StagedFile {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("StagedFile")
     }
 }
 
@@ -45,27 +40,22 @@ impl Write for StagedFile {
     }
 }
 
-/// What is in a file.
+/// Summary of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileSummary {
-    /// The name that it has, or will have.
+    /// The final name.
     pub path: String,
     pub rows: u64,
     pub bytes: u64,
-    /// What an index says of it, for formats that have one.
+    /// Its index entry, for formats with an index.
     pub entry: Option<String>,
 }
 
-/// A whole file that waits for its name. Dropping it removes it.
+/// A complete file without its final name. Dropping it removes it.
+#[derive(Debug)]
 pub struct Finished {
     file: Box<dyn Staged>,
     pub(crate) summary: FileSummary,
-}
-
-impl std::fmt::Debug for Finished {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Finished").field("summary", &self.summary).finish_non_exhaustive()
-    }
 }
 
 impl Finished {
@@ -78,15 +68,15 @@ impl Finished {
         &self.summary
     }
 
-    /// Gives it its name, durably.
+    /// Gives the file its name, durably.
     ///
     /// # Errors
-    /// When the name is taken and may not be, or cannot be given.
+    /// When the name exists and must not be replaced, or the file cannot be renamed.
     pub fn publish(self, replace: Replace) -> Result<()> {
         Ok(self.file.publish(replace)?)
     }
 
-    /// Gives it `name` in its folder, without a sync of the folder.
+    /// Renames the file to `name` in its directory, without a sync of the directory.
     pub(crate) fn name(self, name: Option<&str>, replace: Replace) -> Result<()> {
         Ok(self.file.name(name, replace)?)
     }
