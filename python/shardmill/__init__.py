@@ -1,95 +1,56 @@
 """One native data plane for AI training data.
 
-Names are loaded when they are first used, so that ``import shardmill`` stays cheap.
+Names are imported on first use, so that ``import shardmill`` stays cheap.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from shardmill import errors
 from shardmill._native import __version__
+from shardmill.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from shardmill import arrayrecord, curate, resume, storage
-    from shardmill.audit import Audit
-    from shardmill.bad_rows import BadRow
-    from shardmill.dataset import Dataset
-    from shardmill.errors import (
-        BadRowLimitError,
-        CheckpointBusyError,
-        CheckpointDamagedError,
-        CheckpointMismatchError,
-        CurateError,
-        Error,
-        FormatError,
-        IdTypeError,
-        MissingColumnError,
-        NotFoundError,
-        OptionError,
-        PlanError,
-        StorageError,
-        SupersededError,
-    )
+    from shardmill._stall import StallWarning
+    from shardmill.data._dataset import Dataset
+    from shardmill.data._error_policy import ErrorPolicy
+    from shardmill.data._mds_index import rebuild_index
+    from shardmill.data._tokenize import Tokenize
+    from shardmill.data._tokenizer import Tokenizer
     from shardmill.expressions import Expression, col
-    from shardmill.loader import Loader
-    from shardmill.mds import rebuild_index
-    from shardmill.merging import merge
-    from shardmill.mixture import Mixture
-    from shardmill.packing import Packing
-    from shardmill.stall import StallWarning
-    from shardmill.writer import Writer
-
-_LOCATIONS = {
-    "Audit": "shardmill.audit",
-    "BadRow": "shardmill.bad_rows",
-    "BadRowLimitError": "shardmill.errors",
-    "CheckpointBusyError": "shardmill.errors",
-    "CheckpointDamagedError": "shardmill.errors",
-    "CheckpointMismatchError": "shardmill.errors",
-    "CurateError": "shardmill.errors",
-    "Dataset": "shardmill.dataset",
-    "Error": "shardmill.errors",
-    "Expression": "shardmill.expressions",
-    "FormatError": "shardmill.errors",
-    "IdTypeError": "shardmill.errors",
-    "Loader": "shardmill.loader",
-    "MissingColumnError": "shardmill.errors",
-    "Mixture": "shardmill.mixture",
-    "NotFoundError": "shardmill.errors",
-    "OptionError": "shardmill.errors",
-    "Packing": "shardmill.packing",
-    "PlanError": "shardmill.errors",
-    "StallWarning": "shardmill.stall",
-    "StorageError": "shardmill.errors",
-    "SupersededError": "shardmill.errors",
-    "Writer": "shardmill.writer",
-    "col": "shardmill.expressions",
-    "merge": "shardmill.merging",
-    "rebuild_index": "shardmill.mds",
-}
+    from shardmill.load._audit import Audit
+    from shardmill.load._bad_rows import BadRow
+    from shardmill.load._loader import Loader
+    from shardmill.load._mixture import Mixture
+    from shardmill.load._nested import Ragged, Struct
+    from shardmill.load._objects import BinaryArray, ObjectArray, StringArray
+    from shardmill.load._options import Output, Runtime, Shuffle, Transform
+    from shardmill.load._packing import Packing
+    from shardmill.write._merge import merge
+    from shardmill.write._writer import Writer
 
 __all__ = [
     "Audit",
     "BadRow",
-    "BadRowLimitError",
-    "CheckpointBusyError",
-    "CheckpointDamagedError",
-    "CheckpointMismatchError",
-    "CurateError",
+    "BinaryArray",
     "Dataset",
-    "Error",
+    "ErrorPolicy",
     "Expression",
-    "FormatError",
-    "IdTypeError",
     "Loader",
-    "MissingColumnError",
     "Mixture",
-    "NotFoundError",
-    "OptionError",
+    "ObjectArray",
+    "Output",
     "Packing",
-    "PlanError",
+    "Ragged",
+    "Runtime",
+    "Shuffle",
     "StallWarning",
-    "StorageError",
-    "SupersededError",
+    "StringArray",
+    "Struct",
+    "Tokenize",
+    "Tokenizer",
+    "Transform",
     "Writer",
     "__version__",
     "arrayrecord",
@@ -101,13 +62,43 @@ __all__ = [
     "storage",
 ]
 
+__all__ += errors.__all__
+
+#: Module of each public name; names not listed are subpackages.
+_MODULES = {
+    "StallWarning": "_stall",
+    "Dataset": "data._dataset",
+    "ErrorPolicy": "data._error_policy",
+    "rebuild_index": "data._mds_index",
+    "Tokenize": "data._tokenize",
+    "Tokenizer": "data._tokenizer",
+    "Expression": "expressions",
+    "col": "expressions",
+    "Audit": "load._audit",
+    "BadRow": "load._bad_rows",
+    "Loader": "load._loader",
+    "Mixture": "load._mixture",
+    "Ragged": "load._nested",
+    "Struct": "load._nested",
+    "BinaryArray": "load._objects",
+    "ObjectArray": "load._objects",
+    "StringArray": "load._objects",
+    "Output": "load._options",
+    "Runtime": "load._options",
+    "Shuffle": "load._options",
+    "Transform": "load._options",
+    "Packing": "load._packing",
+    "merge": "write._merge",
+    "Writer": "write._writer",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("arrayrecord", "curate", "resume", "storage"):
+    if name not in __all__:
+        raise AttributeError(f"module 'shardmill' has no attribute {name!r}")
+    if name.islower() and name not in _MODULES:
         return import_module(f"shardmill.{name}")
-    if name in _LOCATIONS:
-        return getattr(import_module(_LOCATIONS[name]), name)
-    raise AttributeError(f"module 'shardmill' has no attribute {name!r}")
+    return getattr(import_module(f"shardmill.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

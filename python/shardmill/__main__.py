@@ -1,4 +1,4 @@
-"""``python -m shardmill`` is the command ``shardmill``."""
+"""``python -m shardmill`` runs the command ``shardmill``."""
 
 from shardmill.cli import main
 

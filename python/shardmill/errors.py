@@ -1,10 +1,42 @@
-"""What shardmill raises. Each class is also the builtin that a caller would catch."""
+"""Exceptions raised by shardmill. Each class also derives from the builtin exception that a caller would catch."""
 
 from shardmill._native.storage import redacted
 
+__all__ = [
+    "AppendModeError",
+    "BadRowLimitError",
+    "CancelledError",
+    "CheckpointBusyError",
+    "CheckpointDamagedError",
+    "CheckpointMismatchError",
+    "ClosedError",
+    "CurateError",
+    "EngineError",
+    "Error",
+    "FormatError",
+    "IdTypeError",
+    "LiteralTypeError",
+    "MissingColumnError",
+    "NotFoundError",
+    "OptionError",
+    "OutputExistsError",
+    "PermissionDeniedError",
+    "PlanError",
+    "RecordError",
+    "RecordIndexError",
+    "RecordKeyError",
+    "RowIndexError",
+    "StorageError",
+    "SupersededError",
+    "UnsupportedExpressionError",
+]
+
 
 class Error(Exception):
-    """Base of all errors of shardmill. The message says what, where, and what to do, and never holds a secret."""
+    """Base class of all shardmill errors. The message says what failed and where, and never contains a secret.
+
+    The hint at the end of the message says what to do.
+    """
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(redacted(arg) if isinstance(arg, str) else arg for arg in args))
@@ -14,100 +46,175 @@ class Error(Exception):
 
 
 class OptionError(Error, ValueError):
-    """An option has a value that means nothing."""
+    """An option has an invalid value.
+
+    Change the option that the message names; the hint lists the valid values.
+    """
 
 
 class UnsupportedExpressionError(OptionError, NotImplementedError):
-    """A filter of another library has a part that is not understood here."""
+    """A filter of another library contains a part that is not supported.
+
+    Write the filter with ``shardmill.col`` or as text.
+    """
 
 
 class PlanError(Error, ValueError):
-    """The work cannot be planned with these paths and options."""
+    """The work cannot be planned for these paths and options.
+
+    Check that all files have the same format, and that the options apply to it.
+    """
 
 
 class LiteralTypeError(PlanError, TypeError):
-    """A filter compares a column with a literal of another kind."""
+    """A filter compares or combines values of incompatible types.
+
+    Give the literal the type of the column, or use a column of another type.
+    """
 
 
 class FormatError(Error, ValueError):
-    """Data does not have the form that its format demands."""
+    """Data does not conform to its format.
+
+    Run ``shardmill verify`` on the file. Repair or replace it, or leave it out with ``ErrorPolicy(files="skip")``.
+    """
 
 
 class IdTypeError(FormatError, TypeError):
-    """Ids are of a type that identifies nothing, or of another one than those they are compared with."""
+    """Ids have an unsupported type, or a type that differs from that of the ids they are compared with.
+
+    Use an id column of a type that the message lists, with the same type in all files.
+    """
 
 
 class BadRowLimitError(FormatError):
-    """More rows could not be decoded than the caller allows."""
+    """More than ``max_rows`` rows could not be decoded.
+
+    Inspect ``Loader.bad_rows``. Repair the files, or increase ``max_rows``.
+    """
 
 
 class MissingColumnError(FormatError, KeyError):
-    """A column that is needed is not there."""
+    """A required column is missing.
+
+    Check the spelling. ``shardmill inspect`` lists the columns.
+    """
 
 
 class RowIndexError(Error, IndexError):
-    """There is no row of this number."""
+    """A row index is out of range.
+
+    Use an index below ``len()``.
+    """
 
 
 class RecordError(FormatError, RuntimeError):
-    """A file of records, or one of its chunks, cannot be read or written."""
+    """A record file, or one of its chunks, cannot be read or written.
+
+    Run ``shardmill verify`` on the file, and write it again if it is damaged.
+    """
 
 
 class RecordIndexError(RowIndexError, RuntimeError):
-    """A file has no record of this number. array_record raises a ``RuntimeError``."""
+    """A record index is out of range. array_record raises a ``RuntimeError`` here.
+
+    Use an index below ``num_records()``.
+    """
 
 
 class RecordKeyError(RowIndexError, ValueError):
-    """A data source has no record of this key. array_record raises a ``ValueError``."""
+    """A data source has no record with this key. array_record raises a ``ValueError`` here.
+
+    Use a key below ``len()`` of the data source.
+    """
 
 
 class ClosedError(Error, RuntimeError):
-    """A reader or writer is closed, or belongs to another process."""
+    """A reader or writer is closed, or belongs to another process.
+
+    Open the file again, in the process that uses it.
+    """
 
 
 class SupersededError(Error, RuntimeError):
-    """An iterator of a loader was continued after a newer one was created or a state was loaded; its batches would not be counted."""
+    """An iterator of a loader was continued after a newer one was created or a state was loaded.
+
+    Its batches would not be counted in the state. Use the newest iterator, or a second ``Loader``.
+    """
 
 
 class CheckpointMismatchError(Error, ValueError):
-    """A saved state belongs to another data set or another order of rows."""
+    """A saved state belongs to another data set or another row order.
+
+    Load the state with the data set, filter and options that it was saved with, or start over.
+    """
 
 
 class CheckpointBusyError(Error, RuntimeError):
-    """Another process is at work on the job of this checkpoint, or has taken it over."""
+    """Another process is running the job of this checkpoint, or has taken it over.
+
+    Wait until the other run ends, or stop it.
+    """
 
 
 class CheckpointDamagedError(FormatError):
-    """A part of a checkpoint, or an output that it names, is missing or not what it was."""
+    """A part of a checkpoint, or an output it refers to, is missing or was modified.
+
+    Run ``shardmill checkpoint repair``.
+    """
 
 
 class StorageError(Error, OSError):
-    """Bytes cannot be read or written."""
+    """Data cannot be read or written.
+
+    Check the path, the disk and the network. The message contains the response of the operating system or of the store.
+    """
 
 
 class NotFoundError(StorageError, FileNotFoundError):
-    """A path, or every file that it could match, is missing."""
+    """A path does not exist, or a glob matches no file.
+
+    Check the path or the glob. In a store, check the credentials too: some stores hide objects that you may not read.
+    """
 
 
 class PermissionDeniedError(StorageError, PermissionError):
-    """The file system refuses access."""
+    """The file system or the store denies access.
+
+    Change the permissions or the credentials.
+    """
 
 
 class CurateError(Error, RuntimeError):
-    """A curation run stopped."""
+    """A curation run was aborted.
+
+    Resolve the error that caused it. With a checkpoint, the next run continues.
+    """
 
 
 class OutputExistsError(CurateError, FileExistsError):
-    """The output is there already and must not be replaced."""
+    """The output already exists and must not be replaced.
+
+    Choose another directory, or pass ``mode="overwrite"`` or another mode that the message names.
+    """
 
 
 class AppendModeError(CurateError, NotImplementedError):
-    """Appending to an output folder is not implemented."""
+    """Appending to an output directory is not supported.
+
+    Write to a new directory, and read both.
+    """
 
 
 class EngineError(Error, RuntimeError):
-    """A native thread failed."""
+    """A native thread failed.
+
+    This is a bug in shardmill. Report it with the message.
+    """
 
 
 class CancelledError(EngineError):
-    """The run was stopped before its end."""
+    """The run was cancelled.
+
+    Start the run again.
+    """

@@ -1,8 +1,7 @@
-//! Python code that native threads run: it can be interrupted, and the interpreter waits for it at its end.
+//! Python code called from native threads: it can be interrupted, and the interpreter waits for it on exit.
 //!
-//! A native thread that is inside of Python code while the interpreter is finalized takes the process down with it (python/cpython#87135). So a run that
-//! is stopped raises `KeyboardInterrupt` in the calls of its stages, and the exit waits for those that do not listen, as it does for Python's own
-//! threads.
+//! A native thread that runs Python code while the interpreter is finalized crashes the process (python/cpython#87135). So a run that is stopped
+//! raises `KeyboardInterrupt` in the calls of its stages, and the exit waits for calls that do not react, as it does for Python's own threads.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -18,11 +17,11 @@ static LAST_ID: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Call {
     id: u64,
-    /// A forked child inherits the list and none of the threads.
+    /// A forked child inherits the list but none of the threads.
     process: u32,
-    /// Which pipeline the call belongs to.
+    /// The pipeline of the call.
     owner: u64,
-    /// As `threading.get_ident()` gives it.
+    /// As returned by `threading.get_ident()`.
     thread: u64,
 }
 
@@ -30,7 +29,7 @@ struct Call {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls(u64);
 
-/// One call in progress; dropping it ends it.
+/// A call in progress; dropping it ends it.
 pub(crate) struct Entered(u64);
 
 impl Calls {
@@ -38,7 +37,7 @@ impl Calls {
         Self(next_id())
     }
 
-    /// To be held, attached to the interpreter, for as long as the call lasts.
+    /// Must be held, attached to the interpreter, while the call lasts.
     pub(crate) fn enter(self, py: Python<'_>) -> PyResult<Entered> {
         let thread = py.import("threading")?.getattr("get_ident")?.call0()?.extract()?;
         let call = Call { id: next_id(), process: std::process::id(), owner: self.0, thread };
@@ -46,7 +45,7 @@ impl Calls {
         Ok(Entered(call.id))
     }
 
-    /// Raises `KeyboardInterrupt` in every call in progress, at its next step of Python code.
+    /// Raises `KeyboardInterrupt` in every call in progress, at its next bytecode.
     pub(crate) fn interrupt(self, py: Python<'_>) -> PyResult<()> {
         let calls: Vec<Call> = ours().into_iter().filter(|call| call.owner == self.0).collect();
         if calls.is_empty() {
@@ -81,7 +80,7 @@ fn ours() -> Vec<Call> {
     running().iter().filter(|call| call.process == process).copied().collect()
 }
 
-/// Waits until no native thread is inside of Python code; another Ctrl-C ends the wait.
+/// Waits until no native thread runs Python code; another Ctrl-C ends the wait.
 #[pyfunction]
 fn wait_for_calls(py: Python<'_>) -> PyResult<()> {
     while !ours().is_empty() {

@@ -49,18 +49,14 @@ impl PyPipeline {
         Ok(Self { pipeline: Arc::new(pipeline), calls })
     }
 
-    /// The splits, each as JSON.
-    fn splits(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let splits = listening(py, || self.pipeline.splits())?.map_err(PyShardmillError::from)?;
-        Ok(splits.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from).map_err(PyShardmillError::from)?)
+    /// The splits, each as JSON, and the files below the paths that are skipped because of their format.
+    fn splits(&self, py: Python<'_>) -> PyResult<(Vec<String>, Vec<String>)> {
+        let (splits, left_out) = listening(py, || self.pipeline.splits())?.map_err(PyShardmillError::from)?;
+        let splits = splits.iter().map(serde_json::to_string).collect::<Result<_, _>>();
+        Ok((splits.map_err(Error::from).map_err(PyShardmillError::from)?, left_out))
     }
 
-    /// Files below the paths that are not read because of their format.
-    fn left_out(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(listening(py, || self.pipeline.left_out())?.map_err(PyShardmillError::from)?)
-    }
-
-    /// Checks that what the options name is in the input of the splits.
+    /// Checks that the names in the options exist in the input of the splits.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn check_names(&self, py: Python<'_>, splits: Vec<String>) -> PyResult<()> {
         let splits = parsed(&splits)?;
@@ -75,7 +71,7 @@ impl PyPipeline {
         Ok(listening(py, || self.pipeline.prepare(&splits, is_resumed))?.map_err(PyShardmillError::from)?)
     }
 
-    /// Runs the splits on threads; `on_report` gets each split's report as JSON, in order.
+    /// Runs the splits on threads; `on_report` receives each split's report as JSON, in order.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn run(&self, py: Python<'_>, splits: Vec<String>, workers: usize, on_report: &Bound<'_, PyAny>) -> PyResult<()> {
         self.drive(py, parsed(&splits)?, workers, |report| on_report.call1((report,)).map(drop))
@@ -114,7 +110,7 @@ struct StopPipeline<'a> {
 impl Stop for StopPipeline<'_> {
     fn stop(&self) {
         self.cancel.cancel();
-        // What stopped the run is the better story to tell.
+        // The error that stopped the run is more useful than one of the interruption.
         let _uninterrupted = self.calls.interrupt(self.py);
     }
 

@@ -1,4 +1,4 @@
-//! Hands the results of a run to Python, one by one and in order.
+//! Delivers the results of a run to Python, one by one and in order.
 
 use crate::error::PyShardmillError;
 use crate::interrupt::SIGNAL_POLL;
@@ -7,16 +7,16 @@ use serde::Serialize;
 use shardmill_curate::{Error, Result};
 use shardmill_engine::{Poll, Run, STOP_PATIENCE};
 
-/// What to do when a signal or an exception stops a run.
+/// How to stop a run after a signal or an exception.
 pub(crate) trait Stop {
-    /// Before its workers are waited for.
+    /// Called before its workers are waited for.
     fn stop(&self) {}
 
-    /// When they did not end in time.
+    /// Called if they did not end in time.
     fn abandon(&self) {}
 }
 
-/// For work that leaves nothing behind.
+/// For work without clean-up.
 impl Stop for () {}
 
 /// Calls `on_result` with each result as JSON. A signal or an exception stops the run.
@@ -31,7 +31,7 @@ pub(crate) fn deliver<T: Serialize + Send>(
         shardmill_storage::hurry();
         stop.stop();
     }
-    // The workers may need the interpreter to come to an end.
+    // The workers may need the interpreter to finish.
     let is_at_rest = py.detach(|| run.stop(STOP_PATIENCE));
     if outcome.is_err() && !is_at_rest {
         stop.abandon();
@@ -49,6 +49,7 @@ fn deliver_all<T: Serialize + Send>(py: Python<'_>, run: &mut Run<Result<T>>, mu
             }
             Poll::Pending => {}
         }
+        crate::logs::pass_on(py);
         py.check_signals()?;
     }
 }

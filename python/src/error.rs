@@ -1,4 +1,4 @@
-//! The one mapping from Rust errors to Python exceptions. The classes live in `shardmill.errors`, since each has two bases.
+//! Maps Rust errors to Python exceptions. The classes are in `shardmill.errors`, because each has two bases.
 
 use crate::columns::ObjectError;
 use crate::user_stages::Raised;
@@ -8,6 +8,7 @@ use shardmill_curate::Error as CurateError;
 use shardmill_engine::Error as EngineError;
 use shardmill_formats::arrayrecord::Error as ArrayRecordError;
 use shardmill_formats::mds::Error as MdsError;
+use shardmill_formats::parquet::Error as ParquetError;
 use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
@@ -15,11 +16,12 @@ use shardmill_load::packing::Error as PackingError;
 use shardmill_plan::Error as PlanError;
 use shardmill_resume::Error as ResumeError;
 use shardmill_storage::{Error as StorageError, redacted};
+use shardmill_tokens::Error as TokensError;
 use shardmill_write::Error as WriteError;
 use std::error::Error as StdError;
 use std::io::ErrorKind;
 
-/// Any error of ours on its way to Python.
+/// An error of this library on its way to Python.
 pub(crate) struct PyShardmillError {
     class: &'static str,
     message: String,
@@ -46,7 +48,7 @@ impl From<PyShardmillError> for PyErr {
 }
 
 impl PyShardmillError {
-    /// Of an option whose value means nothing.
+    /// For an option with an invalid value.
     pub(crate) fn option(message: &str) -> Self {
         Self { class: "OptionError", message: redacted(message), cause: None }
     }
@@ -62,12 +64,12 @@ impl From<CurateError> for PyShardmillError {
             CurateError::Storage(inner) => storage_class(inner),
             CurateError::Plan(inner) => plan_class(inner),
             CurateError::Engine(inner) => engine_class(inner),
+            CurateError::Parquet(ParquetError::UnknownCompression { .. }) => "OptionError",
             CurateError::Parquet(_) | CurateError::Cast { .. } => "FormatError",
             CurateError::Load(inner) => load_class(inner),
             CurateError::Resume(inner) => resume_class(inner),
             CurateError::NoSampleId { .. } | CurateError::AbsentColumn { .. } => "MissingColumnError",
             CurateError::OutputExists { .. } => "OutputExistsError",
-            CurateError::AppendMode { .. } => "AppendModeError",
             CurateError::Option { .. } | CurateError::AbsentKey { .. } | CurateError::ReservedFields { .. } | CurateError::Spec(_) => "OptionError",
             CurateError::UnknownModality { .. }
             | CurateError::PayloadKey { .. }
@@ -87,77 +89,53 @@ impl From<CurateError> for PyShardmillError {
     }
 }
 
-impl From<LoadError> for PyShardmillError {
-    fn from(error: LoadError) -> Self {
-        Self { class: load_class(&error), message: message(&error, error.hint()), cause: None }
+impl From<TokensError> for PyShardmillError {
+    fn from(error: TokensError) -> Self {
+        let hint = error.hint();
+        Self { class: tokens_class(&error), message: message(&error, hint.as_deref()), cause: None }
     }
 }
 
-impl From<ResumeError> for PyShardmillError {
-    fn from(error: ResumeError) -> Self {
-        Self { class: resume_class(&error), message: message(&error, error.hint()), cause: None }
-    }
+/// Errors with a class and a hint, and without an exception as their cause.
+macro_rules! from_error {
+    ($($error:ty => $class:expr, $hint:expr;)*) => {$(
+        impl From<$error> for PyShardmillError {
+            fn from(error: $error) -> Self {
+                let (class, hint): (fn(&$error) -> &'static str, fn(&$error) -> Option<&str>) = ($class, $hint);
+                Self { class: class(&error), message: message(&error, hint(&error)), cause: None }
+            }
+        }
+    )*};
 }
 
-impl From<WriteError> for PyShardmillError {
-    fn from(error: WriteError) -> Self {
-        let class = match &error {
-            WriteError::Storage(inner) => storage_class(inner),
-            WriteError::Engine(inner) => engine_class(inner),
-            WriteError::ArrayRecord(inner) => arrayrecord_class(inner),
-            WriteError::Parquet(inner) if inner.io_source().is_some() => "StorageError",
-            WriteError::Parquet(_) | WriteError::NoRecords { .. } | WriteError::NullRecord { .. } | WriteError::Rows { .. } => "FormatError",
-            WriteError::Columns { .. } | WriteError::NoJson(_) | WriteError::NoSample(_) | WriteError::OtherColumns { .. } => "FormatError",
-            WriteError::Mds(MdsError::MissingColumn { .. }) => "MissingColumnError",
-            WriteError::Mds(_) => "FormatError",
-            WriteError::OnlyRows { .. } | WriteError::UnknownCompression { .. } => "OptionError",
-            WriteError::MissingColumn { .. } => "MissingColumnError",
-            WriteError::SeveralColumns { .. } | WriteError::NoSchema { .. } => "OptionError",
-            _ => "ClosedError",
-        };
-        Self { class, message: message(&error, error.hint()), cause: None }
-    }
+from_error! {
+    LoadError => load_class, LoadError::hint;
+    ResumeError => resume_class, ResumeError::hint;
+    WriteError => write_class, WriteError::hint;
+    StorageError => storage_class, StorageError::hint;
+    PlanError => plan_class, PlanError::hint;
+    EngineError => engine_class, |_| None;
+    shardmill_images::Error => |_| "FormatError", |_| None;
+    shardmill_formats::tar::TarError => |_| "FormatError", |_| None;
+    ColumnError => column_class, ColumnError::hint;
+    ObjectError => |_| "FormatError", ObjectError::hint;
 }
 
-impl From<StorageError> for PyShardmillError {
-    fn from(error: StorageError) -> Self {
-        Self { class: storage_class(&error), message: message(&error, error.hint()), cause: None }
-    }
-}
-
-impl From<PlanError> for PyShardmillError {
-    fn from(error: PlanError) -> Self {
-        Self { class: plan_class(&error), message: message(&error, None), cause: None }
-    }
-}
-
-impl From<EngineError> for PyShardmillError {
-    fn from(error: EngineError) -> Self {
-        Self { class: engine_class(&error), message: message(&error, None), cause: None }
-    }
-}
-
-impl From<shardmill_images::Error> for PyShardmillError {
-    fn from(error: shardmill_images::Error) -> Self {
-        Self { class: "FormatError", message: message(&error, None), cause: None }
-    }
-}
-
-impl From<shardmill_formats::tar::TarError> for PyShardmillError {
-    fn from(error: shardmill_formats::tar::TarError) -> Self {
-        Self { class: "FormatError", message: message(&error, None), cause: None }
-    }
-}
-
-impl From<ColumnError> for PyShardmillError {
-    fn from(error: ColumnError) -> Self {
-        Self { class: column_class(&error), message: message(&error, error.hint()), cause: None }
-    }
-}
-
-impl From<ObjectError> for PyShardmillError {
-    fn from(error: ObjectError) -> Self {
-        Self { class: "FormatError", message: message(&error, error.hint()), cause: None }
+fn write_class(error: &WriteError) -> &'static str {
+    match error {
+        WriteError::Storage(inner) => storage_class(inner),
+        WriteError::Engine(inner) => engine_class(inner),
+        WriteError::ArrayRecord(inner) => arrayrecord_class(inner),
+        WriteError::Parquet(inner) if inner.io_source().is_some() => "StorageError",
+        WriteError::Parquet(_) | WriteError::NoRecords { .. } | WriteError::NullRecord { .. } | WriteError::Rows { .. } => "FormatError",
+        WriteError::Columns { .. } | WriteError::NoJson(_) | WriteError::NoSample(_) => "FormatError",
+        WriteError::OtherColumns { .. } | WriteError::OtherType { .. } => "FormatError",
+        WriteError::Mds(MdsError::MissingColumn { .. }) => "MissingColumnError",
+        WriteError::Mds(_) => "FormatError",
+        WriteError::OnlyRows { .. } | WriteError::UnknownCompression { .. } => "OptionError",
+        WriteError::MissingColumn { .. } => "MissingColumnError",
+        WriteError::SeveralColumns { .. } | WriteError::NoSchema { .. } => "OptionError",
+        _ => "ClosedError",
     }
 }
 
@@ -176,12 +154,15 @@ fn load_class(error: &LoadError) -> &'static str {
         },
         LoadError::Plan(inner) => plan_class(inner),
         LoadError::Engine(inner) => engine_class(inner),
-        LoadError::UnknownColumn { .. } => "MissingColumnError",
+        LoadError::UnknownPath { .. } => "MissingColumnError",
         LoadError::NoSuchFormat { .. } | LoadError::ReservedColumn { .. } => "OptionError",
+        LoadError::DerivedColumn { .. } | LoadError::DerivedFrom { .. } => "OptionError",
         LoadError::Columns(inner) => column_class(inner),
         LoadError::Packing(inner) => packing_class(inner),
         LoadError::NoSuchRow { .. } => "RowIndexError",
-        LoadError::UnknownFormat { .. } | LoadError::UnknownContents { .. } | LoadError::MixedFormats { .. } => "PlanError",
+        LoadError::UnknownFormat { .. } | LoadError::UnknownContents { .. } | LoadError::ArrowFile { .. } | LoadError::MixedFormats { .. } => {
+            "PlanError"
+        }
         _ => "FormatError",
     }
 }
@@ -211,10 +192,11 @@ fn resume_class(error: &ResumeError) -> &'static str {
 
 fn column_class(error: &ColumnError) -> &'static str {
     match error {
-        ColumnError::UnknownFill { .. } => "MissingColumnError",
-        ColumnError::MaskName { .. } | ColumnError::FillWithoutPolicy { .. } | ColumnError::FillObjects { .. } | ColumnError::FillType { .. } => {
+        ColumnError::UnknownName { .. } => "MissingColumnError",
+        ColumnError::AddedName { .. } | ColumnError::FillWithoutPolicy { .. } | ColumnError::FillObjects { .. } | ColumnError::FillType { .. } => {
             "OptionError"
         }
+        ColumnError::NothingToPad | ColumnError::PadOther { .. } | ColumnError::PadType { .. } => "OptionError",
         _ => "FormatError",
     }
 }
@@ -226,6 +208,8 @@ fn packing_class(error: &PackingError) -> &'static str {
         | PackingError::Twice { .. }
         | PackingError::ReservedName { .. }
         | PackingError::PadValue { .. }
+        | PackingError::EmptyLane { .. }
+        | PackingError::FarPass { .. }
         | PackingError::LongLane { .. } => "OptionError",
         _ => "FormatError",
     }
@@ -238,6 +222,19 @@ fn arrayrecord_class(error: &ArrayRecordError) -> &'static str {
         ArrayRecordError::Option { .. } => "OptionError",
         ArrayRecordError::Write { .. } => "StorageError",
         _ => "RecordError",
+    }
+}
+
+fn tokens_class(error: &TokensError) -> &'static str {
+    match error {
+        TokensError::NoTokenizer { .. } => "NotFoundError",
+        TokensError::SeveralTokenizers { .. } | TokensError::MissingOption { .. } | TokensError::UnusedOption { .. } => "OptionError",
+        TokensError::SpecialTokenId { .. } | TokensError::SpecialTokenOption { .. } => "OptionError",
+        TokensError::PatternName { .. } | TokensError::PatternOption { .. } => "OptionError",
+        TokensError::UnknownToken { .. } | TokensError::UnknownId { .. } => "OptionError",
+        TokensError::Panicked { .. } => "EngineError",
+        TokensError::InText { source, .. } => tokens_class(source),
+        _ => "FormatError",
     }
 }
 
@@ -256,7 +253,7 @@ fn plan_class(error: &PlanError) -> &'static str {
         PlanError::Storage(inner) => storage_class(inner),
         PlanError::NoInput { .. } => "NotFoundError",
         PlanError::UnknownColumn { .. } => "MissingColumnError",
-        PlanError::LiteralType { .. } | PlanError::ColumnTypes { .. } => "LiteralTypeError",
+        PlanError::LiteralType { .. } | PlanError::ColumnTypes { .. } | PlanError::OperandType { .. } => "LiteralTypeError",
         _ => "PlanError",
     }
 }
@@ -268,7 +265,8 @@ fn engine_class(error: &EngineError) -> &'static str {
     }
 }
 
-/// What happened, why, and what to do about it; without secrets, also where other libraries are quoted, and without control characters: names come from data.
+/// What happened, why, and what to do about it; without secrets, even in quoted texts of other libraries, and without control characters, because
+/// names come from data.
 fn message(error: &dyn StdError, hint: Option<&str>) -> String {
     let mut message = shardmill_curate::reason(error);
     if let Some(hint) = hint {
@@ -278,7 +276,7 @@ fn message(error: &dyn StdError, hint: Option<&str>) -> String {
     visible(&redacted(&message))
 }
 
-/// Writes control characters and invisible ones as JSON does, but for the ends of lines. `shardmill.terminal` does the same for what commands print.
+/// Escapes control characters and invisible ones as JSON does, except for line ends. `shardmill._terminal` does the same for the output of commands.
 fn visible(text: &str) -> String {
     let is_hidden = |mark: char| {
         let is_invisible = matches!(mark, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');

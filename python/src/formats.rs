@@ -25,7 +25,7 @@ fn tar_members(py: Python<'_>, path: &str) -> PyShardmillResult<Vec<(String, u64
     })
 }
 
-/// What one value, line, page or member may take in memory where nothing else is said, in this process.
+/// Sets the default memory limit for one value, line, page or member in this process.
 #[pyfunction]
 fn set_max_decoded_bytes(limit: u64) {
     DecodeLimit::set_default(limit);

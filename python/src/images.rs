@@ -11,13 +11,13 @@ fn image_size(payload: &[u8]) -> PyShardmillResult<(u32, u32)> {
     Ok((size.width, size.height))
 }
 
-/// How many pages a TIFF has.
+/// The number of pages of a TIFF.
 #[pyfunction]
 fn tiff_pages(payload: &[u8]) -> PyShardmillResult<usize> {
     Ok(shardmill_images::tiff_index(payload)?.len())
 }
 
-/// One page as a TIFF of its own, without decoding.
+/// One page as a separate TIFF, without decoding.
 #[pyfunction]
 fn extract_page<'py>(py: Python<'py>, payload: &[u8], page: usize) -> PyShardmillResult<Bound<'py, PyBytes>> {
     Ok(PyBytes::new(py, &shardmill_images::extract_page(payload, page)?))

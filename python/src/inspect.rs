@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use shardmill_curate::inspect::{self, InspectOptions};
 use shardmill_engine::Cancel;
 
-/// Looks into the files on threads; `on_inspection` gets what is in each file as JSON, in order.
+/// Inspects files on threads; `on_inspection` receives a summary of each file as JSON, in order.
 #[pyfunction]
 fn inspect_files(py: Python<'_>, files: Vec<String>, options: &str, workers: usize, on_inspection: &Bound<'_, PyAny>) -> PyResult<()> {
     let options = InspectOptions::parse(options).map_err(PyShardmillError::from)?;

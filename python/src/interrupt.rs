@@ -1,5 +1,6 @@
-//! Native work that Ctrl-C can stop.
+//! Makes native work interruptible by Ctrl-C.
 
+use crate::error::PyShardmillResult;
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use std::time::Duration;
 /// How long Ctrl-C may go unnoticed.
 pub(crate) const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
-/// Runs `work` on another thread while this one looks for signals.
+/// Runs `work` on another thread while this one checks for signals.
 pub(crate) fn interruptible<T, E>(py: Python<'_>, work: impl FnOnce(&Cancel) -> Result<T, E> + Send + 'static) -> PyResult<T>
 where
     T: Send + 'static,
@@ -26,7 +27,9 @@ where
     });
     spawned.map_err(crate::error::PyShardmillError::from)?;
     loop {
-        match py.detach(|| result.recv_timeout(SIGNAL_POLL)) {
+        let received = py.detach(|| result.recv_timeout(SIGNAL_POLL));
+        crate::logs::pass_on(py);
+        match received {
             Ok(Ok(outcome)) => return outcome.map_err(Into::into),
             Ok(Err(_panic)) => return Err(PyRuntimeError::new_err("a native thread failed")),
             Err(RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("a native thread was lost")),
@@ -44,10 +47,16 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` on this thread without the interpreter; its waits for a store look for signals.
+/// Runs `work` on this thread without the interpreter; its waits for a store check for signals.
 pub(crate) fn listening<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     let outcome = py.detach(|| with_interrupts(is_interrupted, work));
+    crate::logs::pass_on(py);
     RAISED.take().map_or(Ok(outcome), Err)
+}
+
+/// As [`listening`], for work that may fail.
+pub(crate) fn answered<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyShardmillResult<T> + Send) -> PyResult<T> {
+    Ok(listening(py, work)??)
 }
 
 fn is_interrupted() -> bool {

@@ -2,51 +2,36 @@
 
 use crate::curate::PyPipeline;
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::listening;
+use crate::interrupt::{answered, listening};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_curate::Error;
 use shardmill_plan::InputFile;
 use shardmill_resume::Error as ResumeError;
-use shardmill_resume::journal::{self, Fingerprint, Journal, JournalOptions, LEASE_AGE, Problem, Repair, Snapshot, UnitRecord, probe};
+use shardmill_resume::journal::{self, Journal, JournalOptions, Problem, Repair, Snapshot, UnitRecord, probe};
 use shardmill_storage::{AnyDisk, RealNames};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// As Python sends it.
+/// As sent by Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    path: String,
-    fingerprint: Fingerprint,
-    inputs: Vec<String>,
-    output: String,
-    reprocesses_changed: bool,
-    /// Whether the store must show that it knows conditional puts.
+    journal: JournalOptions,
+    /// Whether to verify that the store supports conditional puts.
     probes_store: bool,
-    knows_ids: bool,
 }
 
-/// The journal of a job; `None` when it was let go.
+/// The journal of a job; `None` after it was released.
 #[pyclass(name = "Journal", module = "shardmill._native.journal", frozen)]
 struct PyJournal(Mutex<Option<Journal>>);
 
 #[pymethods]
 impl PyJournal {
-    /// Takes the lease and collects what earlier runs committed.
+    /// Takes the lease and collects the commits of earlier runs.
     #[new]
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let options: Options = serde_json::from_str(options).map_err(Error::from).map_err(PyShardmillError::from)?;
-        let probes_store = options.probes_store;
-        let options = JournalOptions {
-            path: options.path,
-            fingerprint: options.fingerprint,
-            inputs: options.inputs,
-            output: options.output,
-            reprocesses_changed: options.reprocesses_changed,
-            knows_ids: options.knows_ids,
-            lease_age: LEASE_AGE,
-        };
+        let Options { journal: options, probes_store } = serde_json::from_str(options).map_err(Error::from).map_err(PyShardmillError::from)?;
         let open = || {
             if probes_store {
                 probe(&options.path, Arc::new(AnyDisk::default()))?;
@@ -61,17 +46,17 @@ impl PyJournal {
         self.with(|journal| Ok(journal.warnings().to_vec()))
     }
 
-    /// Splits that earlier runs have done.
+    /// Number of splits that earlier runs have done.
     fn committed(&self) -> PyShardmillResult<usize> {
         self.with(|journal| Ok(journal.committed()))
     }
 
-    /// Splits of which earlier runs have published anything, those that are run again among them.
+    /// Number of splits with published outputs of earlier runs, including those that are run again.
     fn published(&self) -> PyShardmillResult<usize> {
         self.with(|journal| Ok(journal.published()))
     }
 
-    /// Whether splits wait for others whose ids were lost: another run does them.
+    /// Whether splits wait for others whose ids were lost: a later run does them.
     fn holds_back(&self) -> PyShardmillResult<bool> {
         self.with(|journal| Ok(journal.holds_back()))
     }
@@ -80,24 +65,24 @@ impl PyJournal {
         self.with(|journal| Ok(journal.is_resumed()))
     }
 
-    /// The files that no earlier run has planned, each as JSON. Those that have changed since are refused, or among them.
-    fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyResult<Vec<String>> {
-        let told: PyShardmillResult<Vec<String>> = listening(py, || {
-            let mut files = pipeline.pipeline().files()?;
+    /// The files that no earlier run has planned, each as JSON, and those that are skipped because of their format. Files that have changed since are
+    /// rejected, or are among the new ones.
+    fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyResult<(Vec<String>, Vec<String>)> {
+        answered(py, || {
+            let (mut files, left_out) = pipeline.pipeline().files()?;
             let mut names = RealNames::default();
             for file in &mut files {
                 file.path = names.of(&file.path);
             }
             let new = self.with(|journal| journal.discover(&files))?;
-            Ok(new.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
-        })?;
-        Ok(told?)
+            Ok((new.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?, left_out))
+        })
     }
 
-    /// Plans new files; returns the splits that are left to be run, each as JSON.
+    /// Plans new files; returns the remaining splits, each as JSON.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn plan(&self, py: Python<'_>, pipeline: &PyPipeline, new_files: Vec<String>) -> PyResult<Vec<String>> {
-        let told: PyShardmillResult<Vec<String>> = listening(py, || {
+        answered(py, || {
             let files = new_files.iter().map(|file| serde_json::from_str(file)).collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
             let splits = pipeline.pipeline().cut(files)?;
             let pending = self.with(|journal| {
@@ -105,36 +90,34 @@ impl PyJournal {
                 Ok(journal.pending())
             })?;
             Ok(pending.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
-        })?;
-        Ok(told?)
+        })
     }
 
-    /// Files with ids that were done before a segment of the plan was made: paths, and hashes for [`check_content`].
+    /// Files with ids that were done before a segment of the plan was created: paths, and hashes for [`check_content`].
     fn done_ids(&self, segment: usize) -> PyShardmillResult<Vec<(String, String)>> {
         self.with(|journal| Ok(journal.done_ids(segment)))
     }
 
-    /// The types of ids that the job has agreed on, as JSON; `None` before the first file was read.
+    /// The id types that the job has agreed on, as JSON; `None` before the first file was read.
     fn id_types(&self) -> PyShardmillResult<Option<String>> {
         self.with(|journal| journal.agreed("id_types"))
     }
 
-    /// What workers commit with, as JSON.
+    /// What workers need to commit, as JSON.
     fn target(&self) -> PyShardmillResult<String> {
         let target = self.with(|journal| Ok(journal.commit_target()))?;
         Ok(serde_json::to_string(&target).map_err(Error::from)?)
     }
 
-    /// Ends the job; with `deletes`, the checkpoint goes. Returns a warning when it could not.
+    /// Ends the job; with `deletes`, removes the checkpoint. Returns a warning if that failed.
     fn finish(&self, py: Python<'_>, deletes: bool) -> PyResult<Option<String>> {
-        let told: PyShardmillResult<Option<String>> = listening(py, || match self.lock().take() {
+        answered(py, || match self.lock().take() {
             Some(journal) => Ok(journal.finish(deletes)?),
             None => Ok(None),
-        })?;
-        Ok(told?)
+        })
     }
 
-    /// Lets the lease go.
+    /// Releases the lease.
     fn release(&self, py: Python<'_>) {
         py.detach(|| drop(self.lock().take()));
     }
@@ -147,12 +130,12 @@ impl PyJournal {
 
     fn with<T>(&self, act: impl FnOnce(&mut Journal) -> Result<T, ResumeError>) -> PyShardmillResult<T> {
         let mut journal = self.lock();
-        let released = || ResumeError::Fenced { path: "a journal that was let go".to_owned() };
+        let released = || ResumeError::Fenced { path: "a released journal".to_owned() };
         Ok(act(journal.as_mut().ok_or_else(released)?)?)
     }
 }
 
-/// What a checkpoint holds, as JSON.
+/// The content of a checkpoint as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, *, verifies))]
 fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyShardmillResult<String> {
@@ -184,14 +167,13 @@ fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyShardmillResult<Str
     })
 }
 
-/// Refuses files whose content is not what was recorded; each with its hash.
+/// Rejects files whose content does not match their recorded hash.
 #[pyfunction]
 fn check_content(py: Python<'_>, files: Vec<(String, String)>) -> PyResult<()> {
-    let checked: PyShardmillResult<()> = listening(py, || Ok(journal::check_content(files, Arc::new(AnyDisk::default()))?))?;
-    Ok(checked?)
+    answered(py, || Ok(journal::check_content(files, Arc::new(AnyDisk::default()))?))
 }
 
-/// Puts the records of all earlier runs into one file.
+/// Merges the records of all earlier runs into one file.
 #[pyfunction]
 fn compact(py: Python<'_>, path: &str) -> PyShardmillResult<()> {
     py.detach(|| {
@@ -201,7 +183,7 @@ fn compact(py: Python<'_>, path: &str) -> PyShardmillResult<()> {
     })
 }
 
-/// Opens the splits again whose results are gone or damaged. Returns what was found, as JSON.
+/// Reopens splits with missing or damaged results. Returns the problems found, as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, *, output, names))]
 fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<String>) -> PyShardmillResult<String> {
@@ -223,7 +205,7 @@ fn told(problem: &Problem) -> serde_json::Value {
     serde_json::json!({"path": problem.path, "unit": problem.unit, "problem": problem.problem})
 }
 
-/// Says where the inputs and the outputs of a job are now.
+/// Sets the current inputs and output of a job.
 #[pyfunction]
 #[pyo3(signature = (path, *, inputs, output))]
 fn relocate(py: Python<'_>, path: &str, inputs: Option<Vec<String>>, output: Option<String>) -> PyShardmillResult<()> {

@@ -1,4 +1,4 @@
-//! `shardmill._native`: one file per Python module, one error mapping. Everything here converts and calls; nothing decides.
+//! `shardmill._native`: one file per Python module, one error mapping. The code here only converts and calls.
 
 mod arrayrecord;
 mod calls;
@@ -12,12 +12,14 @@ mod inspect;
 mod interrupt;
 mod journal;
 mod load;
+mod logs;
 mod packing;
 mod panics;
 mod plan;
 mod providers;
 mod resume;
 mod storage;
+mod tokens;
 mod user_stages;
 mod verify;
 mod write;
@@ -25,14 +27,15 @@ mod write;
 use mimalloc::MiMalloc;
 use pyo3::prelude::*;
 
-/// Decoded columns are made on one thread and freed on another, megabytes at a time. glibc gives such memory back to the system and faults it in again,
-/// which is a fifth of the time of a pass (docs/decisions/0003-allocator.md). Python and other libraries keep their own allocators.
+/// Decoded columns are allocated on one thread and freed on another, megabytes at a time. glibc returns such memory to the system and faults it in
+/// again, which takes a fifth of the time of a pass (docs/decisions/0003-allocator.md). Python and other libraries keep their own allocators.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     panics::silence_caught();
+    logs::init();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("is_optimized", !cfg!(debug_assertions))?;
     arrayrecord::init(module)?;
@@ -48,12 +51,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     plan::init(module)?;
     resume::init(module)?;
     storage::init(module)?;
+    tokens::init(module)?;
     verify::init(module)?;
     write::init(module)?;
     Ok(())
 }
 
-/// Makes `name` a module of its own that `import` finds.
+/// Creates the submodule `name`, which can be imported.
 fn submodule<'py>(parent: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyModule>> {
     let py = parent.py();
     let module = PyModule::new(py, name)?;

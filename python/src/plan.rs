@@ -15,7 +15,7 @@ fn evaluate(py: Python<'_>, expression: &str, rows: PyRecordBatch) -> PyShardmil
     Ok(PyArray::from_array_ref(Arc::new(truth)))
 }
 
-/// Raises what is wrong with the expression for rows of the schema.
+/// Raises if the expression is not valid for rows of the schema.
 #[pyfunction]
 fn check(expression: &str, schema: PySchema) -> PyShardmillResult<()> {
     Ok(parsed(expression)?.check(&schema.into_inner())?)

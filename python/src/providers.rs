@@ -1,4 +1,4 @@
-//! Credentials and file systems that Python objects give, as the native stores see them.
+//! Adapts credentials and file systems implemented in Python to the native stores.
 
 use bytes::Bytes;
 use pyo3::exceptions::{PyConnectionError, PyFileNotFoundError, PyPermissionError, PyTimeoutError};
@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-/// An object with `identity`, and methods that another thread calls.
+/// A Python object with an `identity`, whose methods are called by another thread.
 #[derive(Debug)]
 pub(crate) struct PyProvider {
     object: Py<PyAny>,
@@ -26,7 +26,7 @@ impl PyProvider {
     }
 }
 
-/// What of it is worth another try is told by its class.
+/// The class of the exception decides whether the call is retried.
 fn raised(py: Python<'_>, error: &PyErr) -> io::Error {
     let kind = if error.is_instance_of::<PyFileNotFoundError>(py) {
         ErrorKind::NotFound

@@ -17,11 +17,11 @@ use shardmill_storage::RealNames;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An index that is mapped; the class of Python holds one.
+/// A mapped index, held by the Python class.
 #[pyclass(name = "IdIndex", module = "shardmill._native.resume", frozen)]
 pub(crate) struct PyIdIndex(pub(crate) Arc<IdIndex>);
 
-/// Looked at by another thread while a build runs.
+/// Read by another thread while a build runs.
 #[pyclass(name = "BuildProgress", module = "shardmill._native.resume", frozen)]
 struct PyBuildProgress(Arc<BuildProgress>);
 
@@ -32,7 +32,7 @@ impl PyBuildProgress {
         Self(Arc::default())
     }
 
-    /// Files, files that are done, rows.
+    /// Files, finished files, rows.
     #[getter]
     fn counts(&self) -> (u64, u64, u64) {
         let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
@@ -74,14 +74,14 @@ impl PyIdIndex {
         Ok(py.detach(|| self.0.verify())?)
     }
 
-    /// One array a column, of one chunk or several.
+    /// One array per column, of one or several chunks.
     fn contains(&self, py: Python<'_>, ids: Vec<AnyArray>, threads: usize) -> PyResult<PyChunkedArray> {
         let columns = ids.into_iter().map(chunks).collect::<PyResult<Vec<_>>>()?;
         let found = py.detach(|| contains(&self.0, &columns, threads)).map_err(|error| PyShardmillError::from(error.in_file(self.0.path())))?;
         Ok(PyChunkedArray::from_array_refs(found)?)
     }
 
-    /// Whether ids may lie between two values, each an array of one.
+    /// Whether ids may lie between two values, each an array of length one.
     fn may_contain(&self, low: PyArray, high: PyArray) -> bool {
         self.0.may_contain(&low.into_inner().0, &high.into_inner().0)
     }
@@ -125,7 +125,7 @@ impl PyIdIndex {
     }
 }
 
-/// Probes columns whose chunks may end at different rows.
+/// Looks up columns whose chunks may end at different rows.
 fn contains(index: &Arc<IdIndex>, columns: &[Vec<ArrayRef>], threads: usize) -> Result<Vec<ArrayRef>, Error> {
     let answer = |ids: &[ArrayRef]| -> Result<ArrayRef, Error> { Ok(Arc::new(BooleanArray::new(contains_on(index, ids, threads)?, None))) };
     if let [only] = columns {
@@ -145,7 +145,7 @@ fn chunks(array: AnyArray) -> PyResult<Vec<ArrayRef>> {
     Ok(if chunks.is_empty() { vec![empty] } else { chunks })
 }
 
-/// Takes ids as Arrow data, for builds that read no files.
+/// Receives ids as Arrow data, for builds that read no files.
 #[pyclass(name = "IndexBuilder", module = "shardmill._native.resume", frozen)]
 struct PyIndexBuilder {
     path: String,
@@ -163,7 +163,7 @@ impl PyIndexBuilder {
         Self { path, columns, options, builder: Mutex::new(None) }
     }
 
-    /// Anything with the Arrow PyCapsule methods: a batch, a table, a reader.
+    /// Accepts anything with the Arrow PyCapsule methods: a batch, a table, a reader.
     fn add(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let Ok(rows) = rows.extract::<AnyRecordBatch>() else {
             return Err(PyTypeError::new_err(format!("{} holds no Arrow rows", rows.get_type().name()?)));
@@ -201,13 +201,13 @@ impl PyIndexBuilder {
 
     fn ids_of(&self, batch: &RecordBatch) -> PyShardmillResult<Vec<ArrayRef>> {
         let schema = batch.schema();
-        // Also says which column is missing.
+        // Also reports a missing column.
         IdSchema::of(&schema, &self.columns)?;
         Ok(self.columns.iter().filter_map(|column| batch.column_by_name(column).cloned()).collect())
     }
 }
 
-/// The data files at and below paths: the one name of each, its size, and when it was changed.
+/// The data files at and below paths, with canonical name, size and modification time.
 #[pyfunction]
 #[pyo3(signature = (paths, *, format))]
 fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyShardmillResult<Vec<(String, u64, i64)>> {
@@ -223,7 +223,7 @@ fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PySh
     })
 }
 
-/// Checks the ids of files by their footers. `expected` is what an earlier call returned, and what has these types, for messages.
+/// Checks the id types of files by their footers. `expected` is the result of an earlier call, with a name for the origin of these types in messages.
 #[pyfunction]
 #[pyo3(signature = (paths, columns, *, format, allows_nulls, expected, threads))]
 fn check_ids(
@@ -243,7 +243,7 @@ fn check_ids(
     types.map(|types| serde_json::to_string(&types).map_err(|error| PyValueError::new_err(error.to_string()))).transpose()
 }
 
-/// What the ids of a column of `schema` are, in words: equal for types whose values can be the same ids.
+/// Describes the ids of a column of `schema`: equal for types whose values can be the same ids.
 #[pyfunction]
 fn id_type(schema: PySchema, column: String) -> PyShardmillResult<String> {
     Ok(IdSchema::of(&schema.into_inner(), &[column])?.to_string())

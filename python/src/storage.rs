@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What is opened below the root of `path` uses these options from now on.
+/// Sets the options for objects opened below the root of `path` from now on.
 #[pyfunction]
 #[pyo3(signature = (path, options, credentials=None, files=None))]
 fn configure(
@@ -30,33 +30,33 @@ fn configure(
     Ok(())
 }
 
-/// Whether what is opened below the root of `path` uses options that say this, and maybe more.
+/// Whether the options of the root of `path` include these options.
 #[pyfunction]
 fn is_reached_with(path: &str, options: BTreeMap<String, String>) -> bool {
     shardmill_storage::is_reached_with(path, &StorageOptions::new(options))
 }
 
-/// The commits of data sets of the Hub that are read below `paths`, by their roots.
+/// The commits of Hub data sets below `paths`, by root.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
 fn pinned_revisions(paths: Vec<String>) -> Vec<(String, String)> {
     shardmill_storage::pinned_revisions(paths.iter().map(String::as_str))
 }
 
-/// Those of `options` that are certainly no secrets.
+/// The subset of `options` that is certainly not secret.
 #[pyfunction]
 fn without_secrets(options: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let options = StorageOptions::new(options).without_secrets();
     options.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Whether a path is an address that says more than a place: who asks, or with which signature.
+/// Whether a path is an address with credentials or a signature.
 #[pyfunction]
 fn has_keys(path: &str) -> bool {
     shardmill_storage::has_keys(path)
 }
 
-/// From now on, these are in no message of this process.
+/// Hides these secrets in all messages of this process from now on.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
 fn hide(secrets: Vec<String>) {
@@ -75,13 +75,13 @@ fn is_remote(path: &str) -> bool {
     shardmill_storage::is_remote(path)
 }
 
-/// The local path of a file URL; any other path as it is.
+/// The local path of a file URL; other paths are returned unchanged.
 #[pyfunction]
 fn resolved_path(path: &str) -> PyShardmillResult<String> {
     Ok(shardmill_storage::resolved_path(path)?.into_owned())
 }
 
-/// Whether a path means this machine.
+/// Whether a path is local.
 #[pyfunction]
 fn is_local(path: &str) -> bool {
     shardmill_storage::is_local(path)
@@ -104,49 +104,49 @@ fn files(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     Ok(listening(py, || store_of(path)?.list(path))?.map_err(PyShardmillError::from)?)
 }
 
-/// The content of a file; `None` when there is none.
+/// The content of a file; `None` if it does not exist.
 #[pyfunction]
 fn read<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let content = listening(py, || AnyDisk::default().read(path))??;
     Ok(content.map(|content| PyBytes::new(py, &content)))
 }
 
-/// Removes a file; one that is not there is fine.
+/// Removes a file; a missing file is not an error.
 #[pyfunction]
 fn remove(py: Python<'_>, path: &str) -> PyResult<()> {
     Ok(listening(py, || AnyDisk::default().remove(path))??)
 }
 
-/// Puts an object in place of the one that is known; false when there is another one.
+/// Replaces an object whose content is known; false if it has another content.
 #[pyfunction]
 fn replace_object(py: Python<'_>, path: &str, known: Option<&[u8]>, content: &[u8]) -> PyResult<bool> {
     Ok(listening(py, || RemoteDisk::default().replace(path, known, content))??)
 }
 
-/// Names of what lies directly below a path of a store.
+/// Names directly below a path of a store.
 #[pyfunction]
 fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     Ok(listening(py, || RemoteDisk::default().list(path))??)
 }
 
-/// The size of an object; `None` when there is none.
+/// The size of an object; `None` if it does not exist.
 #[pyfunction]
 fn size(py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
     Ok(listening(py, || AnyDisk::default().size(path))??)
 }
 
-/// Path, bytes on the disk, size of the whole object and seconds since 1970 of the last use, the latest first.
+/// Path, bytes on disk, size of the whole object and seconds since 1970 of the last use, most recent first.
 #[pyfunction]
-fn cache_entries(py: Python<'_>, folder: &str) -> PyShardmillResult<Vec<(String, u64, u64, f64)>> {
-    let entries = py.detach(|| shardmill_storage::cache_entries(folder))?;
+fn cache_entries(py: Python<'_>, directory: &str) -> PyShardmillResult<Vec<(String, u64, u64, f64)>> {
+    let entries = py.detach(|| shardmill_storage::cache_entries(directory))?;
     let used = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     Ok(entries.into_iter().map(|entry| (entry.path, entry.bytes, entry.size, used(entry.used))).collect())
 }
 
-/// Empties a cache folder, and tells how many bytes that were.
+/// Empties a cache directory, and returns the number of bytes removed.
 #[pyfunction]
-fn clear_cache(py: Python<'_>, folder: &str) -> PyShardmillResult<u64> {
-    Ok(py.detach(|| shardmill_storage::clear_cache(folder))?)
+fn clear_cache(py: Python<'_>, directory: &str) -> PyShardmillResult<u64> {
+    Ok(py.detach(|| shardmill_storage::clear_cache(directory))?)
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! Stages written in Python, as the native driver sees them.
+//! Adapts stages written in Python to the native driver.
 
 use crate::calls::Calls;
 use arrow_array::RecordBatch;
@@ -12,7 +12,7 @@ use shardmill_curate::stage::Stage;
 use shardmill_curate::stage::user::{ImageJudge, JudgedImage, TableMap};
 use std::sync::Arc;
 
-/// An exception of the user's code on its way through Rust.
+/// An exception of user code, passed through Rust.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Raised(PyErr);
@@ -27,7 +27,7 @@ fn raised(error: PyErr) -> StageFailure {
     Box::new(Raised(error))
 }
 
-/// A stage object of `shardmill.curate`: what it wants to see is its `kind`.
+/// Converts a stage object of `shardmill.curate`; its `kind` selects its input.
 pub(crate) fn stage_of(object: &Bound<'_, PyAny>, calls: Calls) -> PyResult<Stage> {
     let name: String = object.getattr("name")?.extract()?;
     let kind: String = object.getattr("kind")?.extract()?;
@@ -62,7 +62,7 @@ impl ImageJudge for PyImageJudge {
         let call = |py: Python<'_>| -> PyResult<Vec<bool>> {
             let _entered = self.calls.enter(py)?;
             let bodies = PyList::new(py, images.iter().map(|image| PyBytes::new(py, &image.bytes)))?;
-            // The images of a document share one list, or long documents would be copied once an image.
+            // The images of a document share one list, to avoid a copy per image.
             let documents = texts.iter().map(|lines| PyList::new(py, lines)).collect::<PyResult<Vec<_>>>()?;
             let texts = PyList::new(py, images.iter().map(|image| documents.get(image.document)))?;
             self.keep.call1(py, (bodies, texts))?.extract(py)
@@ -77,7 +77,7 @@ struct PyTableMap {
     needs_bytes: bool,
     batch_rows: Option<usize>,
     map: Py<PyAny>,
-    /// Makes all calls for a piece of a table, so that the piece crosses the border between the languages once.
+    /// Makes all calls for a piece of a table, so that the piece crosses the language boundary once.
     map_rows: Option<Py<PyAny>>,
 }
 

@@ -8,8 +8,7 @@ use shardmill_curate::file_format;
 use shardmill_curate::verify::{self, VerifyOptions};
 use shardmill_engine::Cancel;
 
-/// The files of any format that a data set reads at or below `paths`, sorted, and those that were left out. A file that is named outright is taken
-/// whatever it is called.
+/// The files at or below `paths` of any format that a data set can read, sorted, and the skipped files. An explicitly named file is always included.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
 fn checkable_files(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<(Vec<String>, Vec<String>)> {
@@ -25,7 +24,7 @@ fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<Vec<Str
     Ok(formats.into_iter().map(|format| format.name().to_owned()).collect())
 }
 
-/// Checks the files on threads; `on_check` gets each file's result as JSON, in order.
+/// Checks the files on threads; `on_check` receives each file's result as JSON, in order.
 #[pyfunction]
 fn verify_files(py: Python<'_>, files: Vec<String>, options: &str, workers: usize, on_check: &Bound<'_, PyAny>) -> PyResult<()> {
     let options = VerifyOptions::parse(options).map_err(PyShardmillError::from)?;

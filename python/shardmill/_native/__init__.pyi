@@ -13,6 +13,7 @@ from shardmill._native import (
     plan,
     resume,
     storage,
+    tokens,
     verify,
     write,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "plan",
     "resume",
     "storage",
+    "tokens",
     "verify",
     "write",
 ]

@@ -1,29 +1,40 @@
 from collections.abc import Callable
-from typing import Any, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 from numpy import bool_, int64, object_
 from numpy.typing import NDArray
 
 __all__ = ["Converter", "Objects", "rows_of", "to_pylist"]
 
-_Part: TypeAlias = NDArray[Any] | tuple[NDArray[Any], NDArray[int64], NDArray[bool_] | None] | Objects
+_Part: TypeAlias = (
+    NDArray[Any]
+    | Objects
+    | tuple[Literal["padded"], NDArray[Any], list[list[int]]]
+    | tuple[Literal["ragged"], _Part, NDArray[int64], NDArray[bool_] | None]
+    | tuple[Literal["struct"], list[str], list[_Part]]
+)
 
 @final
 class Converter:
-    def __new__(
-        cls, schema: Any, kind: str, nulls: str, fill_values: dict[str, bool | int | float | str]
-    ) -> Converter: ...
+    def __new__(cls, schema: Any, form: dict[str, Any]) -> Converter: ...
     @property
     def names(self) -> list[str]: ...
     @property
     def wide_unsigned(self) -> str | None: ...
-    def convert(self, batch: Any) -> list[_Part]: ...
+    def convert(self, batch: Any, sizes: list[int]) -> list[_Part]: ...
 
 @final
 class Objects:
+    @staticmethod
+    def of_strings(values: list[str | None]) -> Objects: ...
+    @staticmethod
+    def of_binaries(values: list[bytes | None]) -> Objects: ...
+    @property
+    def kind(self) -> Literal["string", "binary", "object"]: ...
     def __len__(self) -> int: ...
     def to_list(self, start: int, stop: int) -> list[Any]: ...
     def to_array(self, start: int, stop: int) -> NDArray[object_]: ...
+    def to_arrow(self, start: int, stop: int) -> Any: ...
 
 def rows_of(
     names: list[str], parts: list[Objects], decodings: list[Callable[[Any], Any] | None], start: int, stop: int

@@ -1,8 +1,20 @@
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from shardmill._native.packing import PackColumns
+from shardmill._native.tokens import Tokenizer
 
-__all__ = ["ORDER_VERSION", "Dataset", "OutputConverter", "Pass", "RowPlan", "rebuild_mds_index"]
+__all__ = [
+    "ORDER_VERSION",
+    "Dataset",
+    "OutputConverter",
+    "Pass",
+    "RecordBatchReader",
+    "RowPlan",
+    "TokenInput",
+    "Tokens",
+    "rebuild_mds_index",
+]
 
 ORDER_VERSION: int
 
@@ -16,7 +28,7 @@ class Dataset:
         hive: bool = False,
         filter: str | None = None,
         schema: Any | None = None,
-        bad_lines: str = "error",
+        bad_lines: str = "raise",
         skip_bad_files: bool = False,
         has_pickle_bytes: bool = False,
         ignores_zeros: bool = False,
@@ -34,6 +46,7 @@ class Dataset:
     ) -> Dataset: ...
     @staticmethod
     def mixed(sources: list[tuple[str, Dataset, list[int]]], *, number_column: str | None = None) -> Dataset: ...
+    def with_tokens(self, tokens: Tokens, sources: list[int]) -> Dataset: ...
     @property
     def format(self) -> str | None: ...
     def schema(self, columns: list[int]) -> Any: ...
@@ -42,6 +55,7 @@ class Dataset:
     def column_names(self) -> list[str]: ...
     def metadata(self, columns: list[int]) -> list[dict[str, str]]: ...
     def column_numbers(self, names: list[str]) -> list[int]: ...
+    def list_lengths(self, columns: list[int]) -> dict[str, int]: ...
     @property
     def num_rows(self) -> int: ...
     @property
@@ -64,9 +78,7 @@ class OutputConverter:
         dataset: Dataset,
         *,
         columns: list[int],
-        kind: str,
-        nulls: str,
-        fill_values: dict[str, Any],
+        form: dict[str, Any],
         is_padded: bool,
         is_filtered: bool,
     ) -> OutputConverter: ...
@@ -129,4 +141,64 @@ class Pass:
     def stop(self) -> None: ...
     def metrics(self) -> dict[str, float]: ...
 
+@final
+class RecordBatchReader:
+    @classmethod
+    def from_arrow(cls, input: Any) -> RecordBatchReader: ...  # noqa: A002 - its name at run time
+    @classmethod
+    def from_arrow_pycapsule(cls, capsule: Any) -> RecordBatchReader: ...
+    @classmethod
+    def from_batches(cls, schema: Any, batches: Iterator[Any]) -> RecordBatchReader: ...
+    @classmethod
+    def from_stream(cls, data: Any) -> RecordBatchReader: ...
+    @property
+    def schema(self) -> Any: ...
+    @property
+    def closed(self) -> bool: ...
+    def read_all(self) -> Any: ...
+    def read_next_batch(self) -> Any: ...
+    def __arrow_c_schema__(self) -> Any: ...
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
 def rebuild_mds_index(path: str, *, threads: int = 1) -> tuple[int, int]: ...
+
+@final
+class TokenInput:
+    @staticmethod
+    def texts(separator: str) -> TokenInput: ...
+    @staticmethod
+    def chat(
+        tokenizer: Tokenizer,
+        template: str,
+        *,
+        now: str | None,
+        by_prefix: bool,
+        template_kwargs: str,
+        has_tools: bool,
+        has_documents: bool,
+    ) -> TokenInput: ...
+    @staticmethod
+    def completion(chat: TokenInput | None = None) -> TokenInput: ...
+
+@final
+class Tokens:
+    def __new__(
+        cls,
+        tokenizer: Tokenizer,
+        source: TokenInput,
+        *,
+        bos: int | None,
+        eos: int | None,
+        add_special_tokens: bool,
+        special_in_text: str | None,
+        has_empty_nulls: bool,
+        is_lossy: bool,
+        max_document_bytes: int,
+        labels: tuple[int, bool, bool] | None,
+        columns: tuple[str, bool, str | None],
+        counts: str | None,
+    ) -> Tokens: ...
+    @staticmethod
+    def of_function(
+        function: Callable[[Any], list[Any]], *, columns: tuple[str, bool, str | None], counts: str | None
+    ) -> Tokens: ...

@@ -2,7 +2,9 @@ from typing import Any, final
 
 from shardmill._native.load import Dataset, RowPlan
 
-__all__ = ["Lengths", "PackColumns", "packed"]
+__all__ = ["PACK_WINDOW_ROWS", "AheadPacks", "Lengths", "PackColumns", "packed"]
+
+PACK_WINDOW_ROWS: int
 
 @final
 class PackColumns:
@@ -23,6 +25,10 @@ class Lengths:
     ) -> Lengths: ...
     @property
     def digest(self) -> str: ...
+    @property
+    def totals(self) -> tuple[int, int, int]: ...
+    @property
+    def warnings(self) -> list[str]: ...
 
 def packed(
     rows: RowPlan,
@@ -36,3 +42,23 @@ def packed(
     long: str,
     threads: int,
 ) -> RowPlan: ...
+
+@final
+class AheadPacks:
+    def __new__(
+        cls,
+        rows: RowPlan,
+        columns: PackColumns,
+        *,
+        column: int,
+        is_stated: bool,
+        nulls_are_empty: bool,
+        length: int,
+        strategy: str,
+        open_packs: int,
+        long: str,
+        threads: int,
+    ) -> AheadPacks: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    def of_epoch(self, rows: RowPlan, *, epoch: int, epoch_packs: int) -> RowPlan: ...

@@ -1,9 +1,9 @@
-"""ArrayRecord files: records by number, with the calls of array_record 0.8.6.
+"""ArrayRecord files: records by index, with the API of array_record 0.8.6.
 
-Where array_record fails without a word, these classes raise, unless ``strict=False`` asks for its ways; programs that import
-``array_record`` are served by them after :func:`install_as_array_record`.
+Where array_record fails silently, these classes raise, unless ``strict=False`` selects its behavior. Programs that import
+``array_record`` use these classes after ``install_as_array_record``.
 
-Example:
+Examples:
     >>> from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
     >>> with ArrayRecordWriter("digits.array_record", "zstd:5") as writer:
     ...     for digit in range(10):
@@ -13,10 +13,10 @@ Example:
     (10, b'3', [b'7', b'1'])
 """
 
-from shardmill.arrayrecord.data_source import ArrayRecordDataSource, FileInstruction
-from shardmill.arrayrecord.install import install_as_array_record
-from shardmill.arrayrecord.reader import ArrayRecordReader
-from shardmill.arrayrecord.writer import ArrayRecordWriter
+from shardmill.arrayrecord._data_source import ArrayRecordDataSource, FileInstruction
+from shardmill.arrayrecord._install import install_as_array_record
+from shardmill.arrayrecord._reader import ArrayRecordReader
+from shardmill.arrayrecord._writer import ArrayRecordWriter
 
 __all__ = [
     "ArrayRecordDataSource",

@@ -1,6 +1,6 @@
-"""The command ``shardmill``. Data goes to stdout, talk to stderr.
+"""The command ``shardmill``. Data is written to stdout, messages to stderr.
 
-Exit codes: 0 fine; 1 an error, or problems were found; 2 wrong usage; 130 interrupted.
+Exit codes: 0 success; 1 an error, or problems were found; 2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -9,14 +9,9 @@ import sys
 
 
 def main() -> None:
-    """Runs the command line of this process and exits."""
+    """Run the command line of this process and exit."""
     try:
-        import click  # noqa: F401
-    except ImportError:
-        print("shardmill: the command line needs click; pip install 'shardmill[cli]'", file=sys.stderr)
-        sys.exit(2)
-    try:
-        from shardmill.cli.commands import run
+        from shardmill.cli._commands import run
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

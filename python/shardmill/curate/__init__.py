@@ -1,6 +1,6 @@
 """Curate interleaved text/image documents: source → stages → sink.
 
-Example:
+Examples:
     >>> from shardmill.curate import AspectRatioFilter, ParquetSink, Pipeline, WebDatasetSource
     >>> pipeline = Pipeline(
     ...     source=WebDatasetSource("shards/"),
@@ -10,23 +10,24 @@ Example:
     >>> report = pipeline.run()  # doctest: +SKIP
 """
 
-from shardmill.curate.filters import (
+from shardmill.curate._filters import (
     AspectRatioFilter,
     BlurFilter,
     ClipScoreFilter,
     Filter,
+    ImageStage,
     ImageToTextRatioFilter,
     Map,
     QRCodeFilter,
     ReencodeImages,
 )
-from shardmill.curate.inspection import FileInspection, Inspection, inspect
-from shardmill.curate.pipeline import Pipeline
-from shardmill.curate.report import Report
-from shardmill.curate.sinks import ParquetSink, WebDatasetSink
-from shardmill.curate.sources import InterleavedParquetSource, WebDatasetSource
-from shardmill.curate.table_source import TableSource
-from shardmill.curate.verification import FileCheck, Problem, verify
+from shardmill.curate._inspection import FileInspection, Inspection, inspect
+from shardmill.curate._pipeline import Pipeline
+from shardmill.curate._report import Report
+from shardmill.curate._sinks import ParquetSink, WebDatasetSink
+from shardmill.curate._sources import InterleavedParquetSource, WebDatasetSource
+from shardmill.curate._table_source import TableSource
+from shardmill.curate._verification import FileCheck, Problem, verify
 
 __all__ = [
     "AspectRatioFilter",
@@ -35,6 +36,7 @@ __all__ = [
     "FileCheck",
     "FileInspection",
     "Filter",
+    "ImageStage",
     "ImageToTextRatioFilter",
     "Inspection",
     "InterleavedParquetSource",

@@ -1,1 +1,1 @@
-"""Other libraries' sides of shardmill. Only the files of this folder import them."""
+"""Integrations with other libraries. Only files of this directory import them."""

@@ -1,7 +1,7 @@
 """Data sources for Grain.
 
-:class:`shardmill.arrayrecord.ArrayRecordDataSource` is a source for Grain as it is; :class:`DatasetSource` makes one of any other data
-set. What Grain asks of a source: https://google-grain.readthedocs.io/en/latest/data_sources/protocol.html.
+``shardmill.arrayrecord.ArrayRecordDataSource`` can be used with Grain directly; ``DatasetSource`` wraps any other data
+set. For the protocol of a Grain source, see https://google-grain.readthedocs.io/en/latest/data_sources/protocol.html.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from typing import Any, SupportsIndex
 import grain
 
 from shardmill.arrayrecord import ArrayRecordDataSource
-from shardmill.dataset import Dataset, PathLike
+from shardmill.data._dataset import Dataset
 from shardmill.errors import RecordKeyError
+from shardmill.storage._paths import PathLike
 
 __all__ = ["ArrayRecordDataSource", "DatasetSource", "iter_dataset"]
 
 
 class DatasetSource:
-    """Rows of a data set, by number, as dicts.
+    """Rows of a data set by index, as dicts.
 
     Args:
-        data: a :class:`shardmill.Dataset`, or what one is made of.
-        options: of :class:`shardmill.Dataset`, when ``data`` is paths.
+        data: a ``shardmill.Dataset``, or its ``path`` argument.
+        options: options of ``shardmill.Dataset``, if ``data`` is paths.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
         >>> pq.write_table(pa.table({"x": [1, 2, 3]}), "numbers.parquet")
         >>> import grain
@@ -45,23 +46,23 @@ class DatasetSource:
     def __getitem__(self, record_key: SupportsIndex) -> dict[str, Any]:
         key = record_key.__index__()
         if not 0 <= key < len(self._dataset):
-            raise RecordKeyError(f"there is no record {key}, keys are from 0 up to {len(self._dataset)}")
+            raise RecordKeyError(f"record key {key} is out of range for a source of length {len(self._dataset)}")
         return self._dataset[key]
 
     def _getitems(self, record_keys: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
-        """Where Grain looks for a way to read batches."""
+        """Read a batch; Grain looks for this method."""
         batch = self._dataset.take([key.__index__() for key in record_keys])
         return batch.to_pylist() if hasattr(batch, "to_pylist") else [self[key] for key in record_keys]
 
     def __repr__(self) -> str:
-        # Grain refuses a checkpoint when this text differs, so it names the data and nothing of this process.
-        named = "\n".join([*self._dataset.files, *self._dataset.columns, str(self._dataset.filter)])
+        # Grain rejects a checkpoint if this string differs, so it identifies the data and nothing of this process.
+        named = "\n".join([*self._dataset.files, *self._dataset.columns, str(self._dataset.row_filter)])
         return f"DatasetSource(hash={hashlib.sha256(named.encode()).hexdigest()[:40]}, rows={len(self)})"
 
 
 def iter_dataset(dataset: grain.MapDataset) -> grain.IterDataset:
-    """An iterator over ``dataset`` that reads in the thread of its consumer.
+    """Return an iterator over ``dataset`` that reads in the consumer's thread.
 
-    Grain's sixteen threads cost more than they gain when a record takes microseconds.
+    Grain's default of 16 threads costs more than it gains if a record takes microseconds.
     """
     return dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))

@@ -1,4 +1,4 @@
-"""CLIP models of open_clip, as :class:`shardmill.curate.ClipScoreFilter` takes them."""
+"""CLIP models of open_clip, for ``shardmill.curate.ClipScoreFilter``."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from shardmill.errors import NotFoundError, OptionError
 if TYPE_CHECKING:
     import numpy as np
 
-# Of several threads, one loads the model.
+# If there are several threads, only one loads the model.
 _LOADING = threading.Lock()
 
 
 class OpenClip:
-    """A CLIP model and its weights. Needs ``shardmill[clip]``.
+    """A CLIP model and its weights. Requires ``shardmill[clip]``.
 
-    Weights are loaded when the object is made: a job whose weights are missing fails before it reads data. On a Ray worker they are loaded
-    again, once a process, so the files must be there as well; they do not travel.
+    Weights are loaded when the object is created, so a job with missing weights fails before it reads data. A Ray worker loads them
+    again, once per process, so the files must exist there too; weights are not sent to workers.
 
     Args:
-        model_name: an architecture that open_clip knows. The default is the one of ``openai/clip-vit-large-patch14``.
-        pretrained: a file of weights, or a tag such as ``"openai"`` that open_clip downloads.
-        model_dir: where open_clip keeps and looks for weights that it downloads; its own cache, when nothing is said.
-        device: where the model runs, such as ``"cuda:0"``; a GPU if there is one, when nothing is said.
-        batch_size: images or texts that go through the model at once.
+        model_name: an open_clip architecture. The default is the one of ``openai/clip-vit-large-patch14``.
+        pretrained: path of a weights file, or a tag such as ``"openai"`` that open_clip downloads.
+        model_dir: directory in which open_clip caches downloaded weights; its own cache by default.
+        device: device of the model, such as ``"cuda:0"``; by default a GPU if there is one.
+        batch_size: number of images or texts per forward pass.
 
     Raises:
-        ImportError: open_clip is not installed.
-        shardmill.NotFoundError: there is no such file of weights.
-        shardmill.OptionError: open_clip knows no such model or tag.
+        ImportError: If open_clip is not installed.
+        shardmill.NotFoundError: If the weights file does not exist.
+        shardmill.OptionError: If open_clip does not have the model or tag.
     """
 
     def __init__(
@@ -49,19 +49,19 @@ class OpenClip:
             raise OptionError("`batch_size` must be positive")
         weights = fspath(pretrained)
         if not weights:
-            raise OptionError("`pretrained` is empty; random weights judge nothing")
-        folder = None if model_dir is None else os.path.abspath(fspath(model_dir))  # noqa: PTH100 - a string for open_clip
-        self._options = (model_name, _file_or_tag(model_name, weights), folder, device)
+            raise OptionError("`pretrained` is empty; random weights give meaningless scores")
+        directory = None if model_dir is None else os.path.abspath(fspath(model_dir))  # noqa: PTH100 - a string for open_clip
+        self._options = (model_name, _file_or_tag(model_name, weights), directory, device)
         self._batch_size = batch_size
         _loaded(self._options)
 
     def embed_images(self, images: list[Any]) -> np.ndarray:
-        """One vector an image."""
+        """Return one vector per image."""
         model = _loaded(self._options)
         return self._in_batches(images, lambda batch: model.image_vectors(batch))
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
-        """One vector a text; what is longer than the model's context is cut off."""
+        """Return one vector per text; text beyond the context of the model is truncated."""
         model = _loaded(self._options)
         return self._in_batches(texts, lambda batch: model.text_vectors(batch))
 
@@ -72,22 +72,22 @@ class OpenClip:
         return np.concatenate([embed(items[start : start + self._batch_size]) for start in starts])
 
     def __repr__(self) -> str:
-        name, weights, _folder, _device = self._options
+        name, weights, _directory, _device = self._options
         return f"OpenClip({name!r}, pretrained={weights!r})"
 
 
 def _file_or_tag(model_name: str, weights: str) -> str:
-    """An absolute path, or the tag as it is.
+    """Return an absolute path, or the tag unchanged.
 
     Raises:
-        NotFoundError: neither a file nor a tag of the model.
+        NotFoundError: If it is neither a file nor a tag of the model.
     """
     if os.path.isfile(weights):  # noqa: PTH113 - may be a tag
         return os.path.abspath(weights)  # noqa: PTH100 - a string for open_clip
     open_clip = _open_clip()
     tags = open_clip.list_pretrained_tags_by_model(model_name)
     if open_clip.get_model_config(model_name) is None:
-        raise OptionError(f"open_clip has no model {model_name!r}\nhint: open_clip.list_models() names them")
+        raise OptionError(f"open_clip has no model {model_name!r}\nhint: open_clip.list_models() lists them")
     if weights not in tags:
         known = ", ".join(tags) or "none"
         raise NotFoundError(
@@ -110,21 +110,21 @@ def _loaded(options: tuple[str, str, str | None, str | None]) -> _Model:
 
 
 @cache
-def _model(model_name: str, weights: str, folder: str | None, device: str | None) -> _Model:
-    return _Model(model_name, weights, folder, device)
+def _model(model_name: str, weights: str, directory: str | None, device: str | None) -> _Model:
+    return _Model(model_name, weights, directory, device)
 
 
 class _Model:
-    """The weights of this process. PyTorch lets many threads run one model that is not trained."""
+    """The weights of this process. PyTorch allows many threads to run one model in inference mode."""
 
-    def __init__(self, model_name: str, weights: str, folder: str | None, device: str | None) -> None:
+    def __init__(self, model_name: str, weights: str, directory: str | None, device: str | None) -> None:
         open_clip = _open_clip()
         import torch  # pyright: ignore[reportMissingImports] - an extra that few have
 
         self._torch = torch
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         model, _train, self._prepared = open_clip.create_model_and_transforms(
-            model_name, pretrained=weights, device=self._device, cache_dir=folder
+            model_name, pretrained=weights, device=self._device, cache_dir=directory
         )
         self._model = model.eval()
         self._tokens = open_clip.get_tokenizer(model_name)

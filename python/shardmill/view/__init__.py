@@ -1,10 +1,11 @@
 """A local web page that shows the rows of a data set.
 
-A :class:`shardmill.Dataset` enters, answers to HTTP requests leave, on the loopback address alone. Nothing is ever written, and nothing
-here knows a format: what the data set reads, the page shows. Values from the data go out as JSON, and the page makes text of them.
+The server reads a ``shardmill.Dataset`` of any format and listens only on the loopback address. It never writes. Values of
+the data are sent as JSON, and the page shows them as text.
 """
 
-from shardmill.view.server import ViewServer
-from shardmill.view.session import Session, Source
+from shardmill.view._server import ViewServer
+from shardmill.view._session import Session, Source
+from shardmill.view._token_columns import TokenColumns
 
-__all__ = ["Session", "Source", "ViewServer"]
+__all__ = ["Session", "Source", "TokenColumns", "ViewServer"]

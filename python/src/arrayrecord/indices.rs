@@ -1,11 +1,11 @@
-//! Numbers of records, as callers write them.
+//! Converts record numbers from Python.
 
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySequence, PyString};
 
-/// The numbers of a list, a tuple, a range, a NumPy array or another sequence of whole numbers that are not negative.
+/// The numbers in a list, tuple, range, NumPy array or other sequence of non-negative integers.
 pub(super) fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Ok(list) = numbers.cast::<PyList>() {
         return list.iter().map(|number| record_number(&number)).collect();
@@ -26,10 +26,10 @@ pub(super) fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     numbers.try_iter()?.map(|number| record_number(&number?)).collect()
 }
 
-/// Anything with `__index__`.
+/// Converts any object with `__index__`.
 pub(super) fn record_number(number: &Bound<'_, PyAny>) -> PyResult<u64> {
     number.extract::<u64>().or_else(|error| {
-        // NumPy's own truth values have no `__index__`; Python's have one.
+        // NumPy's booleans have no `__index__`; Python's have one.
         if let Ok(truth) = number.extract::<bool>() {
             return Ok(u64::from(truth));
         }

@@ -10,7 +10,7 @@ use crate::error::PyShardmillError;
 use pyo3::prelude::*;
 use shardmill_formats::arrayrecord::{Error, WriterOptions};
 
-/// The options as a file records them.
+/// The option string that is stored in a file.
 #[pyfunction]
 fn recorded_writer_options(options: &str) -> PyResult<String> {
     WriterOptions::parse(options).map(|options| options.recorded()).map_err(|error| refused(&error))

@@ -16,7 +16,7 @@ use shardmill_load::Error;
 use shardmill_load::arrayrecord::{Batch, Gathered, Reader, gather};
 use std::sync::Arc;
 
-/// Above this much to read for one record, other Python threads may go on meanwhile.
+/// A larger local read releases the interpreter, and so does every remote one.
 const HELD_BYTES: u64 = 64 << 10;
 
 #[pyclass(name = "Reader", module = "shardmill._native.arrayrecord", frozen)]
@@ -52,17 +52,17 @@ impl PyReader {
         record(py, &self.0, index)
     }
 
-    /// The records of these numbers, in this order.
+    /// The records with these numbers, in this order.
     fn records<'py>(&self, py: Python<'py>, numbers: &Bound<'py, PyAny>, threads: usize) -> PyResult<Bound<'py, PyList>> {
         records(py, &self.0, record_numbers(numbers)?.into_iter(), threads)
     }
 
-    /// The records from `start` up to `stop`, which the caller has checked.
+    /// The records from `start` up to `stop`, which the caller has validated.
     fn range<'py>(&self, py: Python<'py>, start: u64, stop: u64, threads: usize) -> PyResult<Bound<'py, PyList>> {
         records(py, &self.0, start..stop, threads)
     }
 
-    /// As an Arrow array of large binaries; all records when no numbers are given.
+    /// As an Arrow array of large binaries; all records if no numbers are passed.
     #[pyo3(signature = (numbers, threads))]
     fn arrow(&self, py: Python<'_>, numbers: Option<&Bound<'_, PyAny>>, threads: usize) -> PyResult<PyArray> {
         let numbers = match numbers {
@@ -76,13 +76,13 @@ impl PyReader {
         Ok(PyArray::from_array_ref(Arc::new(array)))
     }
 
-    /// Where the bytes of an uncompressed record begin in the file and how many they are, when they are in one piece.
+    /// Offset and length of an uncompressed record that is contiguous in the file.
     fn plain_range(&self, py: Python<'_>, index: u64) -> PyResult<Option<(u64, u64)>> {
         let range = py.detach(|| self.0.plain_range(index)).map_err(PyShardmillError::from)?;
         Ok(range.map(|range| (range.start, range.end - range.start)))
     }
 
-    /// Records in order from one on.
+    /// Iterates over records in order, from one on.
     fn sequence(&self, start: u64, threads: usize) -> PyRecords {
         PyRecords::new(Arc::clone(&self.0), start, threads)
     }
@@ -90,7 +90,7 @@ impl PyReader {
 
 pub(super) fn record<'py>(py: Python<'py>, reader: &Arc<Reader>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
     let found = reader.find(index).map_err(PyShardmillError::from)?;
-    if found.read_bytes() <= HELD_BYTES {
+    if found.read_bytes() <= HELD_BYTES && !reader.is_remote() {
         return Ok(reader.read(&found, |record| PyBytes::new(py, record)).map_err(PyShardmillError::from)?);
     }
     let record = py.detach(|| reader.read(&found, <[u8]>::to_vec)).map_err(PyShardmillError::from)?;

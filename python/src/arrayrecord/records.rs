@@ -1,4 +1,4 @@
-//! Records in the order of the file, as an iterator.
+//! An iterator over records in file order.
 
 use crate::error::PyShardmillError;
 use crate::interrupt::SIGNAL_POLL;
@@ -20,7 +20,7 @@ struct State {
     /// Number of the next record.
     next: u64,
     sequence: Option<Sequence>,
-    /// Threads of the parent are not in a forked child.
+    /// A forked child does not have the threads of its parent.
     process: u32,
     segment: Gathered,
     place: usize,
@@ -59,7 +59,7 @@ impl PyRecords {
 }
 
 impl PyRecords {
-    /// Waits a moment for the next segment. False behind the last.
+    /// Waits briefly for the next segment. False after the last.
     fn advance(&self) -> PyResult<bool> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.segment.records().get(state.place).is_some() {

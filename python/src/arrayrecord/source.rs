@@ -1,4 +1,4 @@
-//! Several files, or ranges of them, numbered through.
+//! Several files, or ranges of them, with consecutive record numbers.
 
 use super::indices::record_numbers;
 use super::reader::{PyReader, record, records};
@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use shardmill_load::arrayrecord::Reader;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A range of one file. The file is opened by Python when one of its records is first wanted.
+/// A range of one file. Python opens the file when one of its records is first needed.
 struct Part {
     start: u64,
     reader: OnceLock<Arc<Reader>>,
@@ -21,13 +21,13 @@ pub(super) struct PySource(Mutex<Arc<Parts>>);
 #[derive(Default)]
 struct Parts {
     parts: Vec<Part>,
-    /// Number behind the last record of each part.
+    /// Number after the last record of each part.
     ends: Vec<u64>,
 }
 
-/// Part and place of a record key.
+/// Part and index of a record key.
 type Place = (usize, u64);
-/// The records, or the parts whose files have to be opened before.
+/// The records, or the parts whose files must be opened first.
 type Found<'py> = (Option<Bound<'py, PyList>>, Vec<usize>);
 
 #[pymethods]
@@ -38,7 +38,7 @@ impl PySource {
         Self(Mutex::default())
     }
 
-    /// Begins anew, with no file open. `ranges` are the first record and the number of records of each part.
+    /// Resets the source, with no file open. `ranges` are the first record and the number of records of each part.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn _reset(&self, ranges: Vec<(u64, u64)>) {
         let ends = ranges.iter().scan(0u64, |end, (_, records)| {
@@ -49,14 +49,14 @@ impl PySource {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Parts { ends: ends.collect(), parts: parts.collect() });
     }
 
-    /// Lets the records of a part be read.
+    /// Makes the records of a part readable.
     fn _opened(&self, part: usize, reader: &PyReader) {
         if let Some(part) = self.parts().parts.get(part) {
             let _opened_by_another_thread = part.reader.set(Arc::clone(&reader.0));
         }
     }
 
-    /// Part and number in its file of a record; `None` for a number that is none.
+    /// The part of a record, and its number in the file; `None` if the record does not exist.
     fn _locate(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
         Ok(key_of(key)?.and_then(|key| self.parts().place_of(key)))
     }
@@ -68,7 +68,7 @@ impl PySource {
         }
     }
 
-    /// The record, or `None` when there is no such record or its file is not open.
+    /// The record, or `None` if it does not exist or its file is not open.
     fn _record<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let parts = self.parts();
         let Some((part, place)) = key_of(key)?.and_then(|key| parts.place_of(key)) else { return Ok(None) };
@@ -78,7 +78,7 @@ impl PySource {
         }
     }
 
-    /// The records, or the numbers of the parts that have to be opened before. `None` when one of the keys is no record's.
+    /// The records, or the numbers of the parts that must be opened first. `None` if one of the records does not exist.
     fn _records<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, threads: usize) -> PyResult<Option<Found<'py>>> {
         let parts = self.parts();
         let keys = record_numbers(keys)?;
@@ -127,7 +127,7 @@ impl Parts {
     }
 }
 
-/// `None` for a whole number that is negative or too large.
+/// `None` for an integer that is negative or too large.
 fn key_of(key: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     match key.extract::<u64>() {
         Ok(key) => Ok(Some(key)),

@@ -1,4 +1,4 @@
-//! One file in the making.
+//! Writes one file.
 
 use super::refused;
 use crate::error::PyShardmillError;
@@ -35,7 +35,7 @@ impl PyWriter {
         Ok(listening(py, || self.0.lock().unwrap_or_else(PoisonError::into_inner).close())?.map_err(PyShardmillError::from)?)
     }
 
-    /// Removes what was written.
+    /// Removes everything written so far.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).abandon());
     }

@@ -1,46 +1,69 @@
-//! `shardmill._native.columns`: superbatches of plain buffers become NumPy arrays by moving them; what stays objects is made when a batch asks for it.
+//! `shardmill._native.columns`: moves superbatches of plain buffers to NumPy arrays; objects are created when a batch needs them.
 
+mod form;
+mod object_column;
 mod objects;
 mod temporal;
 
+pub(crate) use form::{OutputForm, fill_values, kind};
 pub(crate) use temporal::ObjectError;
 
 use crate::error::{PyShardmillError, PyShardmillResult};
-use arrow_array::{Array, ArrayRef};
+use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Schema, TimeUnit};
 use half::vec::HalfFloatVecExt;
 use numpy::PyArray1;
+use object_column::PyObjects;
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
-use shardmill_load::columns::{Column, Converter, FillValue, Form, Kind, Nulls, Numbers, Superbatch};
-use std::collections::BTreeMap;
+use shardmill_load::columns::{Column, ColumnOptions, Converter, Form, Kind, Nulls, Numbers, Output, Superbatch};
 
-/// A superbatch for `shardmill.columns.split`: in the order of [`Converter::outputs`] an array, a tuple of a ragged column's values, offsets and mask (or None),
-/// or [`PyObjects`]. Nothing is copied.
+/// Converts a superbatch for `shardmill.load._columns.split`, in the order of [`Converter::outputs`]. Nothing is copied. A part is an array,
+/// [`PyObjects`], or a tuple that begins with what it is: `("padded", values, shapes)`, `("ragged", values, offsets, mask or None)` or
+/// `("struct", names, parts)`.
 pub(crate) fn superbatch_to_python<'py>(py: Python<'py>, converter: &Converter, superbatch: Superbatch) -> PyResult<Bound<'py, PyList>> {
-    let parts = PyList::empty(py);
     let is_numpy = converter.kind() == Kind::Numpy;
-    for (output, column) in converter.outputs().iter().zip(superbatch.columns) {
-        let dtype = |element: &DataType| is_numpy.then(|| numpy_dtype(element)).flatten();
-        match (column, &output.form) {
-            (Column::Values(numbers), Form::Values { element, width }) => {
-                let array = to_array(py, numbers, dtype(element))?;
-                match width {
-                    Some(width) => parts.append(array.call_method1("reshape", (superbatch.rows, *width))?)?,
-                    None => parts.append(array)?,
-                }
-            }
-            (Column::Ragged { values, offsets, valid }, Form::Ragged { element, .. }) => {
-                let valid = valid.map(|valid| PyArray1::from_vec(py, valid));
-                parts.append((to_array(py, values, dtype(element))?, PyArray1::from_vec(py, offsets), valid))?;
-            }
-            (Column::Objects(array), _) => parts.append(PyObjects { name: output.name.clone(), array })?,
-            (column, form) => return Err(PyTypeError::new_err(format!("{column:?} does not have the form {form:?}"))),
-        }
+    parts_of(py, converter.outputs(), superbatch.columns, superbatch.rows, is_numpy)
+}
+
+fn parts_of<'py>(py: Python<'py>, outputs: &[Output], columns: Vec<Column>, rows: usize, is_numpy: bool) -> PyResult<Bound<'py, PyList>> {
+    let parts = PyList::empty(py);
+    for (output, column) in outputs.iter().zip(columns) {
+        parts.append(part_of(py, output, &output.form, column, (rows, is_numpy))?)?;
     }
     Ok(parts)
+}
+
+fn part_of<'py>(py: Python<'py>, output: &Output, form: &Form, column: Column, (rows, is_numpy): (usize, bool)) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = |element: &DataType| is_numpy.then(|| numpy_dtype(element)).flatten();
+    match (column, form) {
+        (Column::Values(numbers), Form::Values { element, shape }) => {
+            let array = to_array(py, numbers, dtype(element))?;
+            if shape.is_empty() {
+                return Ok(array);
+            }
+            let shape: Vec<usize> = std::iter::once(rows).chain(shape.iter().copied()).collect();
+            array.call_method1("reshape", (shape,))
+        }
+        (Column::Padded { values, shapes }, Form::Padded { element }) => {
+            ("padded", to_array(py, values, dtype(element))?, shapes).into_bound_py_any(py)
+        }
+        (Column::Ragged { values, offsets, valid }, Form::Ragged { values: form, .. }) => {
+            let items = offsets.last().and_then(|last| usize::try_from(*last).ok()).unwrap_or_default();
+            let values = part_of(py, output, form, *values, (items, is_numpy))?;
+            let valid = valid.map(|valid| PyArray1::from_vec(py, valid));
+            ("ragged", values, PyArray1::from_vec(py, offsets), valid).into_bound_py_any(py)
+        }
+        (Column::Struct(columns), Form::Struct(outputs)) => {
+            let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
+            ("struct", names, parts_of(py, outputs, columns, rows, is_numpy)?).into_bound_py_any(py)
+        }
+        (Column::Objects(array), form) => Bound::new(py, PyObjects::new(&output.name, array, form)).map(Bound::into_any),
+        _ => Err(PyTypeError::new_err(format!("Column `{}` does not have the form of its batches", output.name))),
+    }
 }
 
 fn to_array<'py>(py: Python<'py>, numbers: Numbers, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
@@ -64,7 +87,7 @@ fn to_array<'py>(py: Python<'py>, numbers: Numbers, dtype: Option<&str>) -> PyRe
     }
 }
 
-/// How NumPy names the unit of a date or time. A time of day is the time since midnight.
+/// NumPy's name for the unit of a date or time. A time of day is the time since midnight.
 fn numpy_dtype(element: &DataType) -> Option<&'static str> {
     match element {
         DataType::Date32 => Some("datetime64[D]"),
@@ -85,39 +108,7 @@ fn numpy_dtype(element: &DataType) -> Option<&'static str> {
     }
 }
 
-/// A column of a superbatch that Python sees as objects; they are made for the rows that a batch takes.
-#[pyclass(name = "Objects", module = "shardmill._native.columns", frozen)]
-#[derive(Debug)]
-pub(crate) struct PyObjects {
-    name: String,
-    array: ArrayRef,
-}
-
-impl PyObjects {
-    fn rows(&self, start: usize, stop: usize) -> PyResult<ArrayRef> {
-        let length = stop.checked_sub(start).filter(|_| stop <= self.array.len());
-        let length = length.ok_or_else(|| PyIndexError::new_err(format!("rows {start} to {stop} of {}", self.array.len())))?;
-        Ok(self.array.slice(start, length))
-    }
-}
-
-#[pymethods]
-impl PyObjects {
-    fn __len__(&self) -> usize {
-        self.array.len()
-    }
-
-    fn to_list<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, objects::objects(py, &self.name, &self.rows(start, stop)?)?)
-    }
-
-    fn to_array<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyArray1<Py<PyAny>>>> {
-        let objects = objects::objects(py, &self.name, &self.rows(start, stop)?)?;
-        Ok(PyArray1::from_vec(py, objects.into_iter().map(Bound::unbind).collect()))
-    }
-}
-
-/// Rows of columns, each a dict. A decoding is called with each value of its column that is not null.
+/// Rows of columns as dicts. A decoding is called with each non-null value of its column.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
 fn rows_of<'py>(
@@ -130,7 +121,7 @@ fn rows_of<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let mut columns = Vec::with_capacity(parts.len());
     for (part, decoding) in parts.iter().zip(decodings) {
-        let mut values = objects::objects(py, &part.name, &part.rows(start, stop)?)?;
+        let mut values = part.objects(py, start, stop)?;
         if let Some(decoding) = decoding {
             for value in values.iter_mut().filter(|value| !value.is_none()) {
                 *value = decoding.call1((&*value,))?;
@@ -155,7 +146,7 @@ pub(crate) fn value_at<'py>(py: Python<'py>, name: &str, array: &ArrayRef, row: 
     values.into_iter().next().ok_or_else(|| PyIndexError::new_err("no such row"))
 }
 
-/// For tests and for direct use; the loader calls the same Rust code on its own threads.
+/// For tests and direct use; the loader calls the same Rust code on its own threads.
 #[pyclass(name = "Converter", module = "shardmill._native.columns", frozen)]
 #[derive(Debug)]
 struct PyConverter(Converter);
@@ -163,10 +154,8 @@ struct PyConverter(Converter);
 #[pymethods]
 impl PyConverter {
     #[new]
-    #[pyo3(signature = (schema, kind, nulls, fill_values))]
-    fn new(schema: PySchema, kind: &str, nulls: &str, fill_values: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let schema = schema.into_inner();
-        let converter = Converter::new(&schema, self::kind(kind)?, self::nulls(nulls)?, &self::fill_values(fill_values)?);
+    fn new(schema: PySchema, form: OutputForm<'_>) -> PyResult<Self> {
+        let converter = Converter::new(&schema.into_inner(), &form.column_options()?);
         Ok(Self(converter.map_err(PyShardmillError::from)?))
     }
 
@@ -180,62 +169,22 @@ impl PyConverter {
         self.0.wide_unsigned()
     }
 
-    fn convert<'py>(&self, py: Python<'py>, batch: PyRecordBatch) -> PyResult<Bound<'py, PyList>> {
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn convert<'py>(&self, py: Python<'py>, batch: PyRecordBatch, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
         let batch = batch.into_inner();
-        let superbatch: PyShardmillResult<Superbatch> = py.detach(|| Ok(self.0.convert(batch)?));
+        let superbatch: PyShardmillResult<Superbatch> = py.detach(|| Ok(self.0.convert(batch, &sizes)?));
         superbatch_to_python(py, &self.0, superbatch?)
     }
 }
 
-/// As `to_pylist` of pyarrow.
+/// As pyarrow's `to_pylist`.
 #[pyfunction]
 fn to_pylist<'py>(py: Python<'py>, array: PyArray) -> PyResult<Bound<'py, PyList>> {
     let (array, field) = array.into_inner();
     let schema = Schema::new(vec![field]);
-    // Its checks are needed here too.
-    Converter::new(&schema, Kind::Dict, Nulls::Error, &BTreeMap::new()).map_err(PyShardmillError::from)?;
+    // Runs its checks.
+    Converter::new(&schema, &ColumnOptions::new(Kind::Dict, Nulls::Error)).map_err(PyShardmillError::from)?;
     PyList::new(py, objects::objects(py, schema.field(0).name(), &array)?)
-}
-
-pub(crate) fn kind(name: &str) -> PyShardmillResult<Kind> {
-    match name {
-        "torch" => Ok(Kind::Torch),
-        "numpy" => Ok(Kind::Numpy),
-        "dict" => Ok(Kind::Dict),
-        _ => Err(PyShardmillError::option(&format!("`output` is \"torch\", \"numpy\", \"arrow\" or \"dict\", not {name:?}"))),
-    }
-}
-
-pub(crate) fn nulls(name: &str) -> PyShardmillResult<Nulls> {
-    match name {
-        "error" => Ok(Nulls::Error),
-        "fill" => Ok(Nulls::Fill),
-        "mask" => Ok(Nulls::Mask),
-        _ => Err(PyShardmillError::option(&format!("`nulls` is \"error\", \"fill\" or \"mask\", not {name:?}"))),
-    }
-}
-
-/// Booleans, integers, floats, and dates and times as ISO 8601 texts.
-pub(crate) fn fill_values(values: &Bound<'_, PyDict>) -> PyResult<BTreeMap<String, FillValue>> {
-    let mut filled = BTreeMap::new();
-    for (name, value) in values {
-        let name: String = name.extract()?;
-        let value = if let Ok(value) = value.cast::<PyBool>() {
-            FillValue::Boolean(value.is_true())
-        } else if let Ok(value) = value.cast::<PyInt>() {
-            // Larger ones fit no column.
-            FillValue::Integer(value.extract().unwrap_or(i128::MAX))
-        } else if let Ok(value) = value.cast::<PyFloat>() {
-            FillValue::Float(value.extract()?)
-        } else if let Ok(value) = value.cast::<PyString>() {
-            FillValue::Text(value.extract()?)
-        } else {
-            let message = format!("`fill_values` of column `{name}` is a {}; it takes numbers, booleans, dates and times", value.get_type().name()?);
-            return Err(PyShardmillError::option(&message).into());
-        };
-        filled.insert(name, value);
-    }
-    Ok(filled)
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,6 +1,6 @@
-//! Python objects of an Arrow array, as `to_pylist` of pyarrow makes them.
+//! Converts an Arrow array to Python objects, as pyarrow's `to_pylist` does.
 //!
-//! Column by column, also inside of lists and structs: one type decision an array, none a value.
+//! Works column by column, also inside of lists and structs: the type is matched once per array, not per value.
 
 use super::temporal::{ObjectError, Place, zone};
 use crate::error::PyShardmillError;
@@ -21,7 +21,7 @@ use std::fmt::Display;
 
 type Objects<'py> = Vec<Bound<'py, PyAny>>;
 
-/// One object a row; None for a null.
+/// One object per row; None for a null.
 pub(super) fn objects<'py>(py: Python<'py>, column: &str, array: &ArrayRef) -> PyResult<Objects<'py>> {
     match array.data_type() {
         DataType::Null => Ok(vec![py.None().into_bound(py); array.len()]),
@@ -150,7 +150,7 @@ fn lists<'py, O: OffsetSizeTrait>(py: Python<'py>, column: &str, list: &GenericL
     spans(py, list.nulls(), list.value_offsets(), &items)
 }
 
-/// One list a row, of the items between its offsets; the first of `items` is the one at the first offset.
+/// One list per row with the items between its offsets; the first of `items` is the one at the first offset.
 fn spans<'py, O: OffsetSizeTrait>(py: Python<'py>, nulls: Option<&NullBuffer>, offsets: &[O], items: &Objects<'py>) -> PyResult<Objects<'py>> {
     let (first, _) = bounds(offsets);
     let bound = |row: usize| offsets.get(row).map_or(0, |offset| offset.as_usize() - first);
@@ -166,7 +166,7 @@ fn list_of<'py>(py: Python<'py>, items: &Objects<'py>, start: usize, stop: usize
     Ok(PyList::new(py, items.get(start..stop).unwrap_or_default())?.into_any())
 }
 
-/// Each value becomes one object that its rows share, unless the dictionary is mostly of other rows.
+/// Each value becomes one object shared by its rows, unless the dictionary is mainly used by other rows.
 fn dictionary<'py>(py: Python<'py>, column: &str, array: &ArrayRef, value: &DataType) -> PyResult<Objects<'py>> {
     let dictionary = array.as_any_dictionary();
     if dictionary.values().len() > array.len() {

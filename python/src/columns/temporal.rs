@@ -1,6 +1,6 @@
-//! Dates and times as Python's `datetime` has them.
+//! Converts dates and times to Python's `datetime`.
 //!
-//! Counts of an Arrow unit enter. Python knows the years 1 to 9999 and microseconds: what it cannot hold exactly is an error, never rounded.
+//! Python supports the years 1 to 9999 and microseconds: a value that it cannot represent exactly is an error, never rounded.
 
 use crate::error::PyShardmillError;
 use arrow_schema::TimeUnit;
@@ -9,23 +9,19 @@ use pyo3::types::{PyDate, PyDateTime, PyDelta, PyTime, PyTzInfo};
 
 const DAY_US: i128 = 86_400_000_000;
 
-/// A value that Python has no object for. The row is counted within the batch.
+/// A value that Python cannot represent. The row is counted within the batch.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ObjectError {
     #[error("Column `{column}`: {count} in row {row} is outside of what Python's datetime can hold")]
     Range { column: String, row: usize, count: i64 },
-    #[error("Column `{column}`: {count} ns in row {row} are no whole microseconds, and Python's datetime has none smaller")]
+    #[error("Column `{column}`: {count} ns in row {row} is not a whole number of microseconds, the smallest unit of Python's datetime")]
     Nanoseconds { column: String, row: usize, count: i64 },
-    #[error("Column `{column}` has the time zone `{zone}`, which Python does not know")]
+    #[error("Column `{column}` has the time zone `{zone}`, which is unknown to Python")]
     Zone { column: String, zone: String },
     #[error("Column `{column}` holds {data_type}, which has no form outside of Arrow")]
     Unsupported { column: String, data_type: arrow_schema::DataType },
     #[error("Failed to read column `{column}`")]
-    Arrow {
-        column: String,
-        #[source]
-        source: arrow_schema::ArrowError,
-    },
+    Arrow { column: String, source: arrow_schema::ArrowError },
 }
 
 impl ObjectError {
@@ -39,7 +35,7 @@ impl ObjectError {
     }
 }
 
-/// Where a count stands, for the message.
+/// The position of a value, for messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) column: &'a str,
@@ -101,7 +97,7 @@ impl Place<'_> {
     }
 }
 
-/// `None` is for names that Python does not know: an offset such as `+02:30`, or a name of the IANA data base.
+/// `None` for names unknown to Python: an offset such as `+02:30`, or a name of the IANA data base.
 pub(super) fn zone<'py>(py: Python<'py>, column: &str, name: &str) -> PyResult<Bound<'py, PyTzInfo>> {
     let zone = match offset_seconds(name) {
         Some(seconds) => PyTzInfo::fixed_offset(py, PyDelta::new(py, 0, seconds, 0, true)?),
@@ -119,7 +115,7 @@ fn offset_seconds(name: &str) -> Option<i32> {
     Some(sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60))
 }
 
-/// Year, month and day of a count of days since 1970, in the years that Python has. After Howard Hinnant's `civil_from_days`.
+/// Year, month and day from a count of days since 1970, within Python's range of years. After Howard Hinnant's `civil_from_days`.
 fn civil(days: i64) -> Option<(i32, u8, u8)> {
     let days = days.checked_add(719_468)?;
     let era = days.div_euclid(146_097);

@@ -1,6 +1,7 @@
 //! Files of one schema.
 
 use super::parsed;
+use super::tokenize::PyTokens;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use pyo3::exceptions::PyRuntimeError;
@@ -8,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PySchema};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
-use shardmill_load::{Dataset, DatasetOptions, Error, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
-use std::collections::HashMap;
+use shardmill_load::{Dataset, DatasetOptions, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Path, name in states, constants by column, deleted rows.
@@ -21,7 +22,7 @@ pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="error", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
@@ -38,10 +39,10 @@ impl PyDataset {
         threads: usize,
     ) -> PyResult<Self> {
         let bad_lines = match bad_lines {
-            "error" => BadLines::Error,
+            "raise" => BadLines::Error,
             "skip" => BadLines::Skip,
             "null" => BadLines::Null,
-            other => return Err(PyShardmillError::option(&format!("bad_lines is 'error', 'skip' or 'null', not {other:?}")).into()),
+            other => return Err(PyShardmillError::option(&format!("ErrorPolicy.lines is 'raise', 'skip' or 'null', not {other:?}")).into()),
         };
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
         let options = DatasetOptions {
@@ -59,12 +60,13 @@ impl PyDataset {
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
         if let Some(filter) = filter.map(parsed).transpose()?.filter(|_| !dataset.files().is_empty()) {
-            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
+            dataset.check_filter(&filter).map_err(PyShardmillError::from)?;
         }
         Ok(Self(Arc::new(dataset)))
     }
 
-    /// The files of a table, under its own schema: `columns` are (id, names), `files` are (path, name in states, constants by column, deleted rows).
+    /// The files of a table, with the table's schema: `columns` are (id, names), `files` are (path, name in states, constants by column, deleted
+    /// rows).
     #[staticmethod]
     #[pyo3(signature = (schema, columns, files, *, filter=None, threads=1))]
     fn of_table(
@@ -83,12 +85,12 @@ impl PyDataset {
         let options = TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };
         let dataset = interruptible(py, move |cancel| Dataset::open_table(&options, cancel).map_err(PyShardmillError::from))?;
         if let Some(filter) = filter.map(parsed).transpose()? {
-            filter.check(dataset.schema()).map_err(Error::from).map_err(PyShardmillError::from)?;
+            dataset.check_filter(&filter).map_err(PyShardmillError::from)?;
         }
         Ok(Self(Arc::new(dataset)))
     }
 
-    /// Several data sets as one: (name, data set, numbers of its columns) of each.
+    /// Combines several data sets, each given as (name, data set, indices of its columns).
     #[staticmethod]
     #[pyo3(signature = (sources, *, number_column=None))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -102,27 +104,34 @@ impl PyDataset {
         Ok(Self(Arc::new(Dataset::mixed(&sources, number_column)?)))
     }
 
+    /// The data set with columns of tokens of the columns `sources`.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn with_tokens(&self, tokens: PyRef<'_, PyTokens>, sources: Vec<usize>) -> PyShardmillResult<Self> {
+        tokens.added_to(self, &sources)
+    }
+
     #[getter]
     fn format(&self) -> Option<&'static str> {
         self.0.format().map(Format::name)
     }
 
-    /// Of these columns.
+    /// The schema of these columns.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn schema(&self, columns: Vec<usize>) -> PyResult<PySchema> {
         let schema = self.0.schema().project(&columns).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(PySchema::new(Arc::new(schema)))
     }
 
-    /// What keeps rows of such a schema from being added to the files; `None` when nothing does.
+    /// Why rows with such a schema cannot be added to the files; `None` if they can.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn disagreement(&self, schema: PySchema) -> Option<String> {
-        disagreement(self.0.format()?, self.0.schema(), schema.as_ref())
+        disagreement(self.0.format()?, &self.0.top_level_schema(), schema.as_ref())
     }
 
+    /// Of the top-level columns.
     #[getter]
     fn column_names(&self) -> Vec<String> {
-        self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.0.top_level_schema().fields().iter().map(|field| field.name().clone()).collect()
     }
 
     /// Metadata of each of these columns.
@@ -135,6 +144,12 @@ impl PyDataset {
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn column_numbers(&self, names: Vec<String>) -> PyShardmillResult<Vec<usize>> {
         Ok(self.0.columns(&names)?)
+    }
+
+    /// The length of the rows of list columns whose rows are all equally long. It may read two blocks.
+    fn list_lengths(&self, py: Python<'_>, columns: Vec<usize>) -> PyResult<BTreeMap<String, usize>> {
+        let dataset = Arc::clone(&self.0);
+        interruptible(py, move |_cancel| Ok::<_, PyErr>(dataset.list_lengths(&columns)))
     }
 
     #[getter]
@@ -153,14 +168,14 @@ impl PyDataset {
         self.0.files().iter().map(|file| (file.path.clone(), file.relative.clone(), file.size, file.num_rows())).collect()
     }
 
-    /// (path, reason) of each file that was left out, those that could not be opened last.
+    /// (path, reason) of each skipped file; those that could not be opened come last.
     #[getter]
     fn skipped(&self) -> Vec<(String, String)> {
         let left_out = self.0.left_out().iter().map(|file| (file.path.clone(), file.reason.clone()));
         left_out.chain(self.0.skipped().iter().map(|(path, error)| (path.clone(), shardmill_curate::reason(error)))).collect()
     }
 
-    /// Paths of files that were left out although their names do not say that they are not data.
+    /// Paths of skipped files whose names do not mark them as side cars.
     #[getter]
     fn left_out(&self) -> Vec<String> {
         self.0.left_out().iter().filter(|file| !file.is_side_car).map(|file| file.path.clone()).collect()

@@ -4,6 +4,7 @@ mod converter;
 mod dataset;
 mod explain;
 mod pass;
+mod tokenize;
 
 pub(crate) use converter::PyOutputConverter;
 pub(crate) use dataset::PyDataset;
@@ -15,40 +16,62 @@ use pass::{PyAudit, PyPass, sums};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use pyo3_arrow::PyRecordBatch;
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 use shardmill_engine::Cancel;
-use shardmill_load::packing::Packs;
+use shardmill_load::columns::Converter;
+use shardmill_load::packing::{AheadEpoch, PackSource, Packs, Passes};
 use shardmill_load::{AuditIds, BadRowPolicy, Dataset, OnBadRows, Pass, PassOptions, RowSet, expected_audit, rebuild_index, take};
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, Lanes, MixtureOptions, ORDER_VERSION, RowOrder, Steps, Tail};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The rows of an epoch, and their order; what steps deal out are these rows, or packs of them.
+/// The rows of an epoch, and their order; steps deal out these rows, or packs of them.
 #[pyclass(name = "RowPlan", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyRowPlan {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) rows: Arc<RowSet>,
-    /// `None` keeps the order of the files.
-    window_bytes: Option<u64>,
-    seed: i64,
-    lanes: u64,
-    mixture: Option<Arc<Mixture>>,
-    /// That of the last epoch that was asked for, unmerged.
+    orders: Orders,
+    /// The unmerged order of the last requested epoch.
     order: Mutex<Option<(u64, Arc<RowOrder>)>>,
     pub(crate) packed: Option<PacksOfEpoch>,
 }
 
-/// Packs follow from the order of their rows, so they are those of one epoch.
+/// Packs depend on the order of their rows, so they belong to one epoch.
 pub(crate) struct PacksOfEpoch {
     pub(crate) epoch: u64,
     pub(crate) packs: Packs,
 }
 
-/// What makes a mixture of rows of several sources.
+/// The orders of all epochs.
+#[derive(Clone)]
+struct Orders {
+    /// `None` keeps file order.
+    window_bytes: Option<u64>,
+    seed: i64,
+    lanes: u64,
+    mixture: Option<Arc<Mixture>>,
+}
+
+impl Orders {
+    fn of(&self, rows: &RowSet, epoch: u64) -> RowOrder {
+        if let Some(mixture) = &self.mixture {
+            let sources = rows.order_blocks_by_source(&mixture.first_files);
+            let Self { window_bytes, seed, lanes, .. } = *self;
+            return RowOrder::mixed(MixtureOptions { blend: &mixture.blend, sources: &sources, window_bytes, seed, lanes }, epoch);
+        }
+        let blocks = rows.order_blocks();
+        match self.window_bytes {
+            None => RowOrder::sequential(&blocks),
+            Some(window) => RowOrder::shuffled(&blocks, window, self.seed, epoch),
+        }
+    }
+}
+
+/// A mixture of rows from several sources.
 struct Mixture {
     blend: Blend,
-    /// Number of the first file of each source.
+    /// Index of the first file of each source.
     first_files: Vec<usize>,
 }
 
@@ -83,11 +106,11 @@ impl PyRowPlan {
         let dataset = Arc::clone(&dataset.0);
         let opened = Arc::clone(&dataset);
         let rows = interruptible(py, move |cancel| RowSet::build(&opened, filter.as_ref(), threads, cancel).map_err(PyShardmillError::from))?;
-        Ok(Self { dataset, rows: Arc::new(rows), window_bytes: None, seed: 0, lanes: 1, mixture: None, order: Mutex::default(), packed: None })
+        Ok(Self::of(dataset, Arc::new(rows), None))
     }
 
-    /// Rows of several plans, blended: `dataset` has the files of all of them in this order. `stages` are (row of the run, weights); one stage whose weights
-    /// are row counts that add up to `rows` fixes the counts of every epoch.
+    /// Blends the rows of several plans: `dataset` has the files of all of them in this order. `stages` are (row of the run, weights); a single stage
+    /// whose weights are row counts that add up to `rows` fixes the counts of every epoch.
     #[staticmethod]
     #[pyo3(signature = (dataset, plans, *, rows, stages, is_linear=false))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -103,77 +126,60 @@ impl PyRowPlan {
             stages => Blend::staged(rows, stages, is_linear),
         };
         let joined = RowSet::joined(first_files.iter().copied().zip(plans.iter().map(|plan| &*plan.rows)));
-        Self {
-            dataset: Arc::clone(&dataset.0),
-            rows: Arc::new(joined),
-            window_bytes: None,
-            seed: 0,
-            lanes: 1,
-            mixture: Some(Arc::new(Mixture { blend, first_files })),
-            order: Mutex::default(),
-            packed: None,
-        }
+        Self::of(Arc::clone(&dataset.0), Arc::new(joined), Some(Arc::new(Mixture { blend, first_files })))
     }
 
-    /// Of one epoch.
+    /// Number of rows of one epoch.
     #[getter]
     fn num_rows(&self) -> u64 {
-        self.mixture.as_ref().map_or_else(|| self.rows.num_rows(), |mixture| mixture.blend.rows())
+        self.orders.mixture.as_ref().map_or_else(|| self.rows.num_rows(), |mixture| mixture.blend.rows())
     }
 
     /// Rows of each source of a mixture in an epoch.
     fn counts(&self, epoch: u64) -> Vec<u64> {
-        self.mixture.as_ref().map_or_else(Vec::new, |mixture| mixture.blend.counts(epoch))
+        self.orders.mixture.as_ref().map_or_else(Vec::new, |mixture| mixture.blend.counts(epoch))
     }
 
     /// Rows of each source of a mixture among the first `consumed` rows of an epoch.
     fn consumed(&self, py: Python<'_>, epoch: u64, consumed: u64) -> Vec<u64> {
-        if self.mixture.is_none() {
+        if self.orders.mixture.is_none() {
             return Vec::new();
         }
         py.detach(|| self.order(epoch).mixture().map_or_else(Vec::new, |order| order.consumed(consumed)))
     }
 
-    /// Of the global sequence.
+    /// Number of lanes of the global sequence.
     #[getter]
     fn num_places(&self) -> u64 {
-        self.packed.as_ref().map_or_else(|| self.num_rows(), |packed| packed.packs.plan.num_packs())
+        self.packed.as_ref().map_or_else(|| self.num_rows(), |packed| packed.packs.source.lanes().num_rows())
     }
 
-    /// In memory, all columns of all rows, estimated from metadata.
+    /// Estimated size in memory of all columns of all rows, from metadata.
     #[getter]
     fn decoded_bytes(&self) -> u64 {
         self.rows.blocks().iter().map(|block| block.decoded_bytes).sum()
     }
 
-    /// The same rows in another order, not packed.
+    /// The same rows in another order, without packs.
     #[pyo3(signature = (*, window_bytes, seed, lanes))]
     fn ordered(&self, window_bytes: Option<u64>, seed: i64, lanes: u64) -> Self {
-        Self {
-            dataset: Arc::clone(&self.dataset),
-            rows: Arc::clone(&self.rows),
-            window_bytes,
-            seed,
-            lanes,
-            mixture: self.mixture.clone(),
-            order: Mutex::default(),
-            packed: None,
-        }
+        let orders = Orders { window_bytes, seed, lanes, mixture: self.orders.mixture.clone() };
+        Self { orders, ..Self::of(Arc::clone(&self.dataset), Arc::clone(&self.rows), None) }
     }
 
-    /// Steps that are left when `consumed` places of the epoch were delivered, the same on every rank.
+    /// The remaining steps after `consumed` positions of the epoch were delivered, the same on every rank.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn steps_left(&self, consumed: u64, share: Share) -> u64 {
         self.steps(&share).remaining(consumed)
     }
 
-    /// Batches that this rank still gets: it may have none in the last step.
+    /// The remaining batches of this rank: it may have none in the last step.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn batches_left(&self, consumed: u64, share: Share) -> u64 {
         self.steps(&share).batches(consumed, share.rank)
     }
 
-    /// Places of the epoch that are delivered when it ends, begun at `consumed`.
+    /// Number of positions delivered at the end of an epoch that is resumed at `consumed`.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn end(&self, consumed: u64, share: Share) -> u64 {
         self.steps(&share).end(consumed)
@@ -202,10 +208,17 @@ impl PyRowPlan {
             return Err(PyShardmillError::option("packs are planned from the lengths of all rows, so on_bad_rows is \"raise\"").into());
         }
         let converter = Arc::clone(&converter.0);
-        // In the order of the files, blocks decide nothing but speed.
-        let is_merged = self.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
-        let rows = if is_merged { Arc::new(self.rows.merged(self.lanes)) } else { Arc::clone(&self.rows) };
-        let order = py.detach(|| if is_merged { Arc::new(self.order_of(&rows, epoch)) } else { self.order(epoch) });
+        // In file order blocks only affect speed.
+        let is_merged = self.orders.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
+        let (rows, order) = match self.ahead() {
+            Some(ahead) => (Arc::clone(ahead.packs.rows()), Arc::clone(ahead.packs.order())),
+            None if is_merged => py.detach(|| {
+                let rows = Arc::new(self.rows.merged(self.orders.lanes));
+                let order = Arc::new(self.orders.of(&rows, epoch));
+                (rows, order)
+            }),
+            None => (Arc::clone(&self.rows), py.detach(|| self.order(epoch))),
+        };
         let options = PassOptions {
             order: Arc::clone(&order),
             steps: self.steps(&share),
@@ -213,9 +226,10 @@ impl PyRowPlan {
             consumed,
             stride,
             columns: converter.columns().to_vec(),
+            least_row_bytes: converter.converter().map_or(0, Converter::padded_row_bytes),
             threads,
             prefetch_bytes,
-            bad_rows: BadRowPolicy { on_bad_rows, seed: self.seed, epoch },
+            bad_rows: BadRowPolicy { on_bad_rows, seed: self.orders.seed, epoch },
             is_audited,
             packs: self.packed.as_ref().map(|packed| packed.packs.clone()),
         };
@@ -228,7 +242,7 @@ impl PyRowPlan {
         Ok(PyPass { pass, converter, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
     }
 
-    /// (rows, set, sequence) of all ranks between two places of an epoch, without reading anything.
+    /// (rows, set, sequence) of all ranks between two positions of an epoch, without reading.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn audit(&self, py: Python<'_>, epoch: u64, start: u64, end: u64, share: Share) -> PyResult<PyAudit> {
         self.check_epoch(epoch)?;
@@ -237,13 +251,13 @@ impl PyRowPlan {
         Ok(sums(&py.detach(|| expected_audit(&ids, &self.steps(&share), start, end))))
     }
 
-    /// Which rows or tokens a batch holds, and what an epoch costs.
+    /// The rows or tokens of a batch, or the cost of an epoch.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn explain<'py>(&self, py: Python<'py>, epoch: u64, step: u64, share: Share, columns: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
         self.explained(py, epoch, step, &share, &columns)
     }
 
-    /// One row, a value for each column.
+    /// One row, with a value for each column.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn row<'py>(&self, py: Python<'py>, id: u64, columns: Vec<usize>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let taken = listening(py, || take(&self.dataset, &self.rows, &[id], &columns))?.map_err(PyShardmillError::from)?;
@@ -254,44 +268,55 @@ impl PyRowPlan {
     /// Rows by number.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn take(&self, py: Python<'_>, ids: Vec<u64>, columns: Vec<usize>) -> PyResult<PyRecordBatch> {
-        // Arrow's kernels panic where a column of binaries outgrows its offsets.
+        // Arrow's kernels panic if a column of binaries exceeds its offsets.
         let taken = listening(py, || catch_unwind(AssertUnwindSafe(|| take(&self.dataset, &self.rows, &ids, &columns))))?;
-        let taken = taken.map_err(|_panic| PyRuntimeError::new_err("the rows together are too large for one Arrow array; take fewer at once"))?;
+        let taken = taken.map_err(|_panic| PyRuntimeError::new_err("the rows together are too large for one Arrow array; take fewer"))?;
         Ok(PyRecordBatch::new(taken.map_err(PyShardmillError::from)?))
     }
 }
 
 impl PyRowPlan {
     pub(crate) fn row_lanes(&self) -> Lanes {
-        Lanes::new(self.num_rows(), self.lanes)
+        Lanes::new(self.num_rows(), self.orders.lanes)
     }
 
-    /// Kept from one call to the next: a state may be taken after every batch.
+    /// Cached between calls: a state may be taken after every batch.
     pub(crate) fn order(&self, epoch: u64) -> Arc<RowOrder> {
         let mut kept = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, order)) = kept.as_ref().filter(|(known, _)| *known == epoch) {
             return Arc::clone(order);
         }
-        let order = Arc::new(self.order_of(&self.rows, epoch));
+        let order = Arc::new(self.orders.of(&self.rows, epoch));
         *kept = Some((epoch, Arc::clone(&order)));
         order
     }
 
-    fn order_of(&self, rows: &RowSet, epoch: u64) -> RowOrder {
-        if let Some(mixture) = &self.mixture {
-            let sources = rows.order_blocks_by_source(&mixture.first_files);
-            let Self { window_bytes, seed, lanes, .. } = *self;
-            return RowOrder::mixed(MixtureOptions { blend: &mixture.blend, sources: &sources, window_bytes, seed, lanes }, epoch);
-        }
-        let blocks = rows.order_blocks();
-        match self.window_bytes {
-            None => RowOrder::sequential(&blocks),
-            Some(window) => RowOrder::shuffled(&blocks, window, self.seed, epoch),
+    /// The rows of a pass as endless lanes need them, and the orders of all passes.
+    pub(crate) fn endless(&self) -> (Arc<RowSet>, (Arc<RowOrder>, Passes)) {
+        let (orders, num_rows) = (self.orders.clone(), self.num_rows());
+        // In file order blocks only affect speed.
+        let is_merged = orders.window_bytes.is_none();
+        let rows = if is_merged { Arc::new(self.rows.merged(orders.lanes)) } else { Arc::clone(&self.rows) };
+        let passes = match (&orders.mixture, orders.window_bytes) {
+            (Some(_), _) => Passes::Mixed,
+            (None, Some(_)) => Passes::Shuffled,
+            (None, None) => Passes::Files,
+        };
+        let of_rows = Arc::clone(&rows);
+        let always = (passes == Passes::Files).then(|| Arc::new(orders.of(&rows, 0)));
+        let order = RowOrder::endless(num_rows, move |pass| always.clone().unwrap_or_else(|| Arc::new(orders.of(&of_rows, pass))));
+        (rows, (Arc::new(order), passes))
+    }
+
+    fn ahead(&self) -> Option<&AheadEpoch> {
+        match &self.packed.as_ref()?.packs.source {
+            PackSource::Ahead(epoch) => Some(epoch),
+            PackSource::Epoch { .. } => None,
         }
     }
 
     fn steps(&self, share: &Share) -> Steps {
-        share.steps(self.packed.as_ref().map_or_else(|| self.row_lanes(), |packed| packed.packs.plan.lanes().clone()))
+        share.steps(self.packed.as_ref().map_or_else(|| self.row_lanes(), |packed| packed.packs.source.lanes().clone()))
     }
 
     fn check_epoch(&self, epoch: u64) -> PyResult<()> {
@@ -303,9 +328,14 @@ impl PyRowPlan {
         }
     }
 
-    /// With packs left out.
+    /// Without packs.
+    fn of(dataset: Arc<Dataset>, rows: Arc<RowSet>, mixture: Option<Arc<Mixture>>) -> Self {
+        let orders = Orders { window_bytes: None, seed: 0, lanes: 1, mixture };
+        Self { dataset, rows, orders, order: Mutex::default(), packed: None }
+    }
+
     pub(crate) fn clone_of(&self) -> Self {
-        self.ordered(self.window_bytes, self.seed, self.lanes)
+        self.ordered(self.orders.window_bytes, self.orders.seed, self.orders.lanes)
     }
 }
 
@@ -322,7 +352,7 @@ fn policy(name: &str) -> PyResult<OnBadRows> {
     }
 }
 
-/// Makes the index of a folder of MDS shards anew; gives its numbers of shards and samples.
+/// Rebuilds the index of a directory of MDS shards; returns its numbers of shards and samples.
 #[pyfunction]
 #[pyo3(signature = (path, *, threads=1))]
 fn rebuild_mds_index(py: Python<'_>, path: String, threads: usize) -> PyResult<(u64, u64)> {
@@ -336,5 +366,9 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyOutputConverter>()?;
     module.add_class::<PyRowPlan>()?;
     module.add_class::<PyPass>()?;
+    module.add_class::<tokenize::PyTokenInput>()?;
+    module.add_class::<tokenize::PyTokens>()?;
+    // Makes an Arrow stream of batches that Python iterates, without pyarrow.
+    module.add_class::<PyRecordBatchReader>()?;
     module.add_function(wrap_pyfunction!(rebuild_mds_index, &module)?)
 }

@@ -25,8 +25,8 @@ pub(crate) struct PyPass {
     pub(super) process: u32,
 }
 
-/// Content, and of each batch: rows, rows of the epoch that are delivered with it. Then the bad rows: number of the batch, path, row, cause. Then the audit of
-/// each batch.
+/// Content, and for each batch: rows, rows of the epoch that are delivered with it. Then the bad rows: number of the batch, path, row, cause. Then
+/// the audit of each batch.
 type PySlab = (Py<PyAny>, Vec<usize>, Vec<u64>, Vec<(usize, String, u64, String)>, Vec<PyAudit>);
 
 /// Rows, set, sequence.
@@ -38,14 +38,17 @@ pub(crate) fn sums(audit: &Audit) -> PyAudit {
 
 #[pymethods]
 impl PyPass {
-    /// The next superbatch, or `None` at the end. While there is none, `on_stall` is called after `stall_seconds` and then after twice the time, again and again.
+    /// The next superbatch, or `None` at the end. While waiting, `on_stall` is called after `stall_seconds`, and again each time the waiting time has
+    /// doubled.
     fn next_superbatch(&self, py: Python<'_>, stall_seconds: f64, on_stall: &Bound<'_, PyAny>) -> PyResult<Option<PySlab>> {
         let (begun, mut stall) = (Instant::now(), stall_seconds);
         if self.process != std::process::id() {
-            return Err(PyRuntimeError::new_err("this iteration was begun before a fork; its threads are not in this process: iterate anew"));
+            return Err(PyRuntimeError::new_err(
+                "this iteration was begun before a fork; its threads are not in this process: start a new iteration",
+            ));
         }
         loop {
-            // Without threads, the rows are read here.
+            // Without threads, rows are read in this call.
             match listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))? {
                 Poll::Finished => return Ok(None),
                 Poll::Ready(result) => {
@@ -62,7 +65,7 @@ impl PyPass {
         }
     }
 
-    /// Ends the threads. Rows that were not delivered are forgotten.
+    /// Stops the threads. Undelivered rows are dropped.
     fn stop(&self, py: Python<'_>) {
         if self.process == std::process::id() {
             py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).stop(STOP_PATIENCE));
@@ -96,7 +99,7 @@ impl PyPass {
         Ok((content, rows, superbatch.batches.iter().map(|batch| batch.consumed).collect(), bad_rows, audits))
     }
 
-    /// (stage, seconds, path, block) of what the threads do; path and block while one is decoded.
+    /// (stage, seconds, path, block) of current activities of the threads; path and block only while one is decoded.
     fn activities<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let activities = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).activities());
         let place = |scheduled: usize| {

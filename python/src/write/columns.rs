@@ -1,4 +1,4 @@
-//! The values of one column, as they come.
+//! Collects the values of one column.
 
 use arrow_array::builder::{BooleanBuilder, GenericByteBuilder, PrimitiveBuilder};
 use arrow_array::types::{
@@ -13,19 +13,19 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
 use pyo3_arrow::PyArray;
 use std::sync::Arc;
 
-/// What offsets of 32 bits can count, less a value.
+/// Limit of 32-bit offsets, with room for one more value.
 const MAX_TEXT_BYTES: usize = 1 << 30;
 
-/// Values gathered so far.
+/// Values collected so far.
 pub(super) struct Column {
     plain: Option<Box<dyn Plain>>,
-    /// What came from the first value on that is not plain.
+    /// Values from the first one on that is not plain.
     objects: Option<Vec<Py<PyAny>>>,
 }
 
-/// Values of one type that need no thought.
+/// Values of one type that are copied without conversion.
 trait Plain: Send {
-    /// About how many bytes it takes; `None` when the value is not plain, and was not taken.
+    /// Appends the value and returns its approximate size; `None`, without appending, if it is not plain.
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize>;
     fn append_null(&mut self);
     fn finish(&mut self) -> ArrayRef;
@@ -37,7 +37,7 @@ impl Column {
         Self { objects: plain.is_none().then(Vec::new), plain }
     }
 
-    /// Takes a value; tells about how many bytes it takes.
+    /// Appends a value; returns its approximate size.
     pub(super) fn append(&mut self, py: Python<'_>, value: Option<Bound<'_, PyAny>>) -> usize {
         let value = value.filter(|value| !value.is_none());
         if let Some(objects) = &mut self.objects {
@@ -120,19 +120,26 @@ impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Integers<T> {
     }
 }
 
+/// The common part of all builders.
+macro_rules! builder {
+    () => {
+        fn append_null(&mut self) {
+            self.0.append_null();
+        }
+
+        fn finish(&mut self) -> ArrayRef {
+            Arc::new(self.0.finish())
+        }
+    };
+}
+
 impl Plain for Booleans {
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
         self.0.append_value(value.cast_exact::<PyBool>().ok()?.is_true());
         Some(1)
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.0.finish())
-    }
+    builder!();
 }
 
 impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
@@ -142,13 +149,7 @@ impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
         Some(8)
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.0.finish())
-    }
+    builder!();
 }
 
 impl Plain for Singles {
@@ -156,7 +157,7 @@ impl Plain for Singles {
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
         let value = value.cast_exact::<PyFloat>().ok()?.value();
         let single = value as f32;
-        // What is finite must not become infinite.
+        // A finite value must not become infinite.
         if single.is_infinite() && value.is_finite() {
             return None;
         }
@@ -164,13 +165,7 @@ impl Plain for Singles {
         Some(4)
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.0.finish())
-    }
+    builder!();
 }
 
 impl Plain for Doubles {
@@ -179,13 +174,7 @@ impl Plain for Doubles {
         Some(8)
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.0.finish())
-    }
+    builder!();
 }
 
 impl<T: ByteArrayType<Native = str>> Plain for Texts<T> {
@@ -197,13 +186,7 @@ impl<T: ByteArrayType<Native = str>> Plain for Texts<T> {
         Some(text.len() + 4)
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.0.finish())
-    }
+    builder!();
 }
 
 impl<T: ByteArrayType<Native = [u8]>> Plain for Binaries<T> {
@@ -214,11 +197,5 @@ impl<T: ByteArrayType<Native = [u8]>> Plain for Binaries<T> {
         Some(bytes.len() + 4)
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.0.finish())
-    }
+    builder!();
 }

@@ -16,7 +16,7 @@ use pyo3_arrow::input::AnyArray;
 use rows::PyRowBuffer;
 use serde::Deserialize;
 use shardmill_formats::arrayrecord::WriterOptions;
-use shardmill_formats::jsonl::holds;
+use shardmill_formats::json::Dialect;
 use shardmill_formats::mds::{Columns, HashAlgorithm, ShardOptions};
 use shardmill_formats::tar::MemberStamp;
 use shardmill_storage::{AnyDisk, Disk, Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
@@ -24,10 +24,10 @@ use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Of the only column of rows that come as an array without a name.
+/// Column name for rows that are passed as an array without a name.
 const COLUMN: &str = "record";
 
-/// What a format wants to know beyond the columns, as Python tells it.
+/// Options of a format beyond the columns, as sent by Python.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FormatOptions {
@@ -43,7 +43,7 @@ struct PyWriter(Mutex<Shards>);
 
 #[pymethods]
 impl PyWriter {
-    /// Shards of a folder are called after `prefix`, which one file has not. `options` is JSON.
+    /// Shards of a directory are named after `prefix`; for a single file it is `None`. `options` is JSON.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are those of the Python class")]
     #[pyo3(signature = (path, *, options, columns, schema, prefix, size_limit, replaces, threads, first_number=0))]
@@ -60,7 +60,7 @@ impl PyWriter {
     ) -> PyResult<Self> {
         let format = format_of(serde_json::from_str(options).map_err(refused)?, schema)?;
         let (target, name_prefix) = match prefix {
-            Some(prefix) => (Target::Folder { path, size_limit }, prefix),
+            Some(prefix) => (Target::Directory { path, size_limit }, prefix),
             None => (Target::File(path), String::new()),
         };
         let replace = if replaces { Replace::Atomically } else { Replace::Never };
@@ -72,7 +72,7 @@ impl PyWriter {
         py.detach(|| self.lock().rows())
     }
 
-    /// Of the first rows, as they are written; `None` before any.
+    /// The given schema of Parquet, or that of the first rows; `None` before any rows.
     #[getter]
     fn schema(&self, py: Python<'_>) -> Option<PySchema> {
         py.detach(|| self.lock().schema()).map(PySchema::new)
@@ -82,7 +82,7 @@ impl PyWriter {
         write_record(py, &self.0, record.as_bytes())
     }
 
-    /// Anything with the Arrow PyCapsule methods: a batch, a table, a reader; an array is one column without a name.
+    /// Accepts anything with the Arrow PyCapsule methods: a batch, a table, a reader; an array is one column without a name.
     fn write_batch(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         for batch in batches(rows)? {
             let batch = batch.map_err(invalid)?;
@@ -92,25 +92,25 @@ impl PyWriter {
         Ok(())
     }
 
-    /// Takes the rows out of `buffer`.
+    /// Writes the rows of `buffer`, and empties it.
     fn write_buffer(&self, py: Python<'_>, buffer: &PyRowBuffer) -> PyResult<()> {
         let batch = buffer.take(py, py.detach(|| self.lock().rows()))?;
         listening(py, || self.lock().write(&batch))?.map_err(PyShardmillError::from)?;
         py.check_signals()
     }
 
-    /// Writes what is missing; tells of each file rows, bytes and what an index says of it.
+    /// Writes remaining data; returns for each file its rows, bytes and index entry.
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, Option<String>)>> {
         let files = listening(py, || self.lock().finish())?.map_err(PyShardmillError::from)?;
         Ok(files.into_iter().map(|file| (file.rows, file.bytes, file.entry)).collect())
     }
 
-    /// Gives the files their names, with numbers from `first` on, and tells their paths.
+    /// Gives the files their names, with numbers from `first` on, and returns their paths.
     fn publish(&self, py: Python<'_>, first: u64) -> PyResult<Vec<String>> {
         Ok(listening(py, || self.lock().publish(first))?.map_err(PyShardmillError::from)?)
     }
 
-    /// Removes what was written.
+    /// Removes everything written so far.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| self.lock().abandon());
     }
@@ -149,23 +149,23 @@ fn explained(error: &shardmill_formats::mds::Error) -> PyErr {
     PyShardmillError::option(&format!("{error}{hint}")).into()
 }
 
-/// Data that is not what it should be.
+/// An error for invalid data.
 fn invalid(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Encodings of MDS for the columns of a schema.
+/// MDS encodings for the columns of a schema.
 #[pyfunction]
 fn mds_encodings(schema: PySchema) -> PyResult<Vec<(String, String)>> {
     let columns = Columns::of_schema(&schema.into_inner()).map_err(|error| explained(&error))?;
     Ok(columns.iter().map(|column| (column.name.clone(), column.encoding_name.clone())).collect())
 }
 
-/// Why JSON lacks values of a column of this schema: its name and type.
+/// Why JSON does not support a column of this schema: its name and type.
 #[pyfunction]
 fn column_without_json(schema: PySchema) -> Option<(String, String)> {
     let schema = schema.into_inner();
-    let refused = schema.fields().iter().find(|field| !holds(field.data_type()))?;
+    let refused = schema.fields().iter().find(|field| !Dialect::Plain.holds(field.data_type()))?;
     Some((refused.name().clone(), refused.data_type().to_string()))
 }
 
@@ -175,7 +175,7 @@ fn column_without_json(schema: PySchema) -> Option<(String, String)> {
 fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<Vec<String>> {
     let algorithms = algorithms
         .iter()
-        .map(|name| HashAlgorithm::parse(name).ok_or_else(|| refused(format!("hashes names {name:?}, and there is no such algorithm"))))
+        .map(|name| HashAlgorithm::parse(name).ok_or_else(|| refused(format!("hashes names {name:?}, which does not exist"))))
         .collect::<PyResult<Vec<_>>>()?;
     if algorithms.is_empty() {
         return Ok(Vec::new());
@@ -185,7 +185,7 @@ fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<
     Ok(py.detach(|| algorithms.iter().map(|algorithm| algorithm.hex(&bytes)).collect()))
 }
 
-/// Writes a small file at once, durably: whole or not at all.
+/// Writes a small file durably and atomically.
 #[pyfunction]
 fn publish_bytes(py: Python<'_>, path: &str, content: &[u8], replaces: bool) -> PyResult<()> {
     let replace = if replaces { Replace::Atomically } else { Replace::Never };
@@ -197,15 +197,15 @@ fn publish_bytes(py: Python<'_>, path: &str, content: &[u8], replaces: bool) -> 
     Ok(listening(py, publish)?.map_err(PyShardmillError::from)?)
 }
 
-/// Removes what killed writers left in a folder.
+/// Removes leftovers of killed writers in a directory.
 #[pyfunction]
-fn remove_leftovers(py: Python<'_>, folder: &str) -> usize {
-    py.detach(|| remove_stale_staging(folder))
+fn remove_leftovers(py: Python<'_>, directory: &str) -> usize {
+    py.detach(|| remove_stale_staging(directory))
 }
 
 impl Drop for PyWriter {
     fn drop(&mut self) {
-        // Threads that give Arrow data of Python back need the interpreter, and whoever waits for them must not hold it.
+        // Threads that release Arrow data of Python need the interpreter, so a thread that waits for them must not hold it.
         Python::attach(|py| py.detach(|| self.lock().abandon()));
     }
 }
@@ -216,9 +216,9 @@ impl PyWriter {
     }
 }
 
-/// Adds a record to a writer, and lets it work when enough have gathered.
+/// Adds a record to a writer, and flushes it when enough are collected.
 pub(crate) fn write_record(py: Python<'_>, writer: &Mutex<impl Gather + Send>, record: &[u8]) -> PyResult<()> {
-    // Whoever holds the lock may be waiting for the interpreter.
+    // The holder of the lock may be waiting for the interpreter.
     let is_due = match writer.try_lock() {
         Ok(mut writer) => writer.gather(record),
         Err(_busy) => py.detach(|| writer.lock().unwrap_or_else(PoisonError::into_inner).gather(record)),
@@ -247,7 +247,7 @@ fn batches(rows: &Bound<'_, PyAny>) -> PyResult<Batches> {
     Ok(Box::new(reader.map(move |array| RecordBatch::try_new(Arc::clone(&schema), vec![array?]))))
 }
 
-/// Compares what was written with what was to be written.
+/// Digest for comparing written rows with the intended ones.
 #[pyclass(name = "RowDigest", module = "shardmill._native.write", frozen)]
 struct PyRowDigest(Mutex<RowDigest>);
 

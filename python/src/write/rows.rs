@@ -1,7 +1,7 @@
-//! Rows of Python objects, gathered as Arrow columns.
+//! Collects rows of Python objects as Arrow columns.
 //!
-//! A mapping of column to value enters, a record batch leaves. Plain values of the column's type are copied as they come; all others wait as objects and
-//! become Arrow data through pyarrow, so that there is one answer to what an object means. The invariant: a row is taken whole or not at all.
+//! Rows are mappings of column to value. Plain values of the column's type are copied directly; all others are kept as objects and converted by
+//! pyarrow, so that the meaning of an object is defined in one place. The invariant: a row is appended completely or not at all.
 
 use super::columns::Column;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -11,11 +11,11 @@ use pyo3::types::{PyDict, PyString};
 use pyo3_arrow::PySchema;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Rows gathered, and bytes of their texts, after which they are worth writing.
+/// Number of rows, and size of their texts, after which they are written.
 const FULL_ROWS: usize = 16 << 10;
 const FULL_BYTES: usize = 2 << 20;
 
-/// What became of a row.
+/// Result of appending a row.
 const TAKEN: u8 = 0;
 const TAKEN_AND_FULL: u8 = 1;
 const OTHER_COLUMNS: u8 = 2;
@@ -27,9 +27,9 @@ struct RowBuffer {
     schema: SchemaRef,
     names: Vec<Py<PyString>>,
     columns: Vec<Column>,
-    /// Whether a row has all columns and may have more; else it may lack some and has no others.
+    /// Whether a row has all columns and possibly more; otherwise it may lack some and has no others.
     selects: bool,
-    /// Called with name, values and the row of the first value; gives an Arrow array.
+    /// Called with name, values and the row of the first value; returns an Arrow array.
     convert: Py<PyAny>,
     rows: usize,
     bytes: usize,
@@ -50,16 +50,16 @@ impl PyRowBuffer {
         self.lock().rows
     }
 
-    /// Takes a row: 0, or 1 when there are enough to be written. 2 when its columns are not those of the buffer; it is then not taken.
+    /// Appends a row: returns 0, or 1 if there are enough rows to write. Returns 2, without appending, if its columns are not those of the buffer.
     fn append(&self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
         self.lock().append(row)
     }
 }
 
 impl PyRowBuffer {
-    /// The rows so far; `first_row` is the number of the first of them.
+    /// Takes the rows; `first_row` is the number of the first one.
     pub(super) fn take(&self, py: Python<'_>, first_row: u64) -> PyResult<RecordBatch> {
-        // Conversion runs Python code, which may come back to this buffer: what it works on is taken out first.
+        // Conversion runs Python code, which may call this buffer again, so its content is taken out first.
         let (schema, columns, rows, convert) = {
             let mut buffer = self.lock();
             let fresh = buffer.schema.fields().iter().map(|field| Column::new(field.data_type())).collect();

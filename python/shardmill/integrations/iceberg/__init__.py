@@ -1,6 +1,5 @@
 """Iceberg tables as data sets. pyiceberg plans, the native readers read."""
 
-from shardmill.integrations.iceberg.planning import Planned, PlannedFile
-from shardmill.integrations.iceberg.table import IcebergTable
+from shardmill.integrations.iceberg._table import IcebergTable
 
-__all__ = ["IcebergTable", "Planned", "PlannedFile"]
+__all__ = ["IcebergTable"]

@@ -1,8 +1,8 @@
-"""Ray Data resumes its jobs with our index of ids: the plug-in for ``ray.data.checkpoint`` of Ray 2.60.
+"""A plug-in for ``ray.data.checkpoint`` of Ray 2.60: Ray Data jobs resume with the id index of shardmill.
 
-:func:`checkpoint_config` is what a program sets on its ``DataContext``. Ray goes on to write the checkpoint, and its protocol is as safe as
-before; ours are the loading of the ids, the recovery after a crash, and the filter, which runs in the tasks that read. The invariant: a row is
-left out only if a committed file of the checkpoint holds its id, and a file is removed only if its write has certainly not been committed.
+``checkpoint_config`` returns the value to set on a ``DataContext``. Ray still writes the checkpoint, with the guarantees of its
+protocol. shardmill loads the ids, recovers after a crash, and filters in the tasks that read. Invariant: a row is
+skipped only if a committed file of the checkpoint has its id, and a file is removed only if its write was certainly not committed.
 """
 
 try:
@@ -12,15 +12,15 @@ except ImportError as missing:
 
 import logging
 
-from shardmill.integrations.ray_checkpoint.config import ShardmillCheckpointConfig, checkpoint_config
-from shardmill.integrations.ray_checkpoint.filter import ShardmillCheckpointFilter
-from shardmill.integrations.ray_checkpoint.load import ShardmillCheckpointManager
+from shardmill.integrations.ray_checkpoint._config import ShardmillCheckpointConfig, checkpoint_config
+from shardmill.integrations.ray_checkpoint._filter import ShardmillCheckpointFilter
+from shardmill.integrations.ray_checkpoint._load import ShardmillCheckpointManager
 
 try:
-    from shardmill.integrations.ray_checkpoint import checks
+    from shardmill.integrations.ray_checkpoint import _checks as checks
 except ImportError as missing:
-    # The checks stand on parts of Ray that other versions may have elsewhere; the rest does not.
-    logging.getLogger(__name__).warning("Ids are checked when a job is resumed, and not before: %s", missing)
+    # The checks depend on Ray internals that other versions may have moved; the rest does not.
+    logging.getLogger(__name__).warning("Ids are checked only when a job is resumed: %s", missing)
 else:
     checks.register()
 

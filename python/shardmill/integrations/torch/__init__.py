@@ -1,4 +1,4 @@
-"""Batches for PyTorch: the calls of torch-dataloader-utils, and a data set for any ``DataLoader``."""
+"""Batches for PyTorch: the torch-dataloader-utils API, and a data set for any ``DataLoader``."""
 
 try:
     import torch  # noqa: F401
@@ -7,11 +7,11 @@ except ModuleNotFoundError as missing:
         "shardmill.integrations.torch needs PyTorch\nhint: pip install 'shardmill[torch]'", name="torch"
     ) from missing
 
-from shardmill.integrations.torch.dataloader import BatchLoader, StructuredDataset, create_dataloader
-from shardmill.integrations.torch.files import DataFileInfo, IcebergDataFileInfo, RowRange, Shard, Split
-from shardmill.integrations.torch.iceberg import IcebergDataset
-from shardmill.integrations.torch.iterable import BatchDataset, unchanged
-from shardmill.integrations.torch.metrics import WorkerMetrics
+from shardmill.integrations.torch._dataloader import BatchLoader, StructuredDataset, create_dataloader
+from shardmill.integrations.torch._files import DataFileInfo, IcebergDataFileInfo
+from shardmill.integrations.torch._iceberg import IcebergDataset
+from shardmill.integrations.torch._iterable import BatchDataset, unchanged
+from shardmill.integrations.torch._metrics import WorkerMetrics
 
 __all__ = [
     "BatchDataset",
@@ -19,9 +19,6 @@ __all__ = [
     "DataFileInfo",
     "IcebergDataFileInfo",
     "IcebergDataset",
-    "RowRange",
-    "Shard",
-    "Split",
     "StructuredDataset",
     "WorkerMetrics",
     "create_dataloader",

@@ -1,0 +1,63 @@
+"""Checks of the types of option values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from shardmill.errors import OptionError
+
+
+def index_of(value: Any) -> int | None:
+    """Return a Python or NumPy integer as an ``int``; ``None`` for anything else, such as a bool.
+
+    Examples:
+        >>> import numpy as np
+        >>> index_of(np.int8(3)), index_of(True), index_of("3")
+        (3, None, None)
+    """
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
+    """Return ``value`` as an ``int``.
+
+    Raises:
+        ValueError: If it is not an integer from ``least`` to ``most``.
+    """
+    number = index_of(value)
+    if number is None or not least <= number <= most:
+        asked = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
+        raise OptionError(f"{name} must be an integer {asked}, not {value!r}")
+    return number
+
+
+def checked_schema(name: str, schema: Any) -> Any:
+    """Return ``schema`` if it is ``None`` or an Arrow schema.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    if schema is not None and not hasattr(schema, "__arrow_c_schema__"):
+        raise OptionError(
+            f"{name} must be an Arrow schema, not {schema!r}\nhint: write {name}=pyarrow.schema({{'x': pyarrow.int64()}})"
+        )
+    return schema
+
+
+def listed(name: str, values: Any) -> list[str]:
+    """Return a sequence of strings as a list.
+
+    Raises:
+        ValueError: If it is a single string, which would be split into characters, or anything else.
+    """
+    if isinstance(values, str | bytes):
+        raise OptionError(f"{name} must be a list of names, not {values!r}\nhint: write {name}=[{values!r}]")
+    names: list[Any] = list(values) if isinstance(values, Iterable) else [values]
+    if not isinstance(values, Iterable) or not all(isinstance(value, str) for value in names):
+        raise OptionError(f"{name} must be a list of names, not {values!r}")
+    return names

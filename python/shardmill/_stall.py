@@ -1,0 +1,60 @@
+"""Warn which stage a loader is waiting for when a batch is late."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from numbers import Real
+from typing import Any
+
+from shardmill.errors import OptionError
+
+_SHOWN = 4
+
+#: Seconds without a batch before a loader warns.
+STALL_SECONDS = 60.0
+
+
+class StallWarning(RuntimeWarning):
+    """No batch has arrived for a long time."""
+
+
+def checked_stall_seconds(seconds: float | None) -> float:
+    """Return ``seconds`` for native code; ``None`` means never.
+
+    Raises:
+        ValueError: If it is not a positive number of seconds.
+    """
+    if seconds is None:
+        return float("inf")
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) > 0:
+        raise OptionError(f"stall_seconds must be a positive number of seconds or None, not {seconds!r}")
+    return float(seconds)
+
+
+def warn_of_stall(seconds: float, activities: Sequence[tuple[str, float, str | None, int | None]]) -> None:
+    """Warn with the activity of each thread, given as (stage, seconds, path, block)."""
+    shown = [_described(*activity) for activity in activities[:_SHOWN]]
+    more = len(activities) - len(shown)
+    stages = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+    waited = stages or "no thread is running: the machine may be overloaded, or the process was stopped"
+    warnings.warn(f"no batch for {seconds:.0f} s: {waited}", StallWarning, stacklevel=2)
+
+
+def result_of(future: Future[Any], stall_seconds: float) -> Any:
+    """Return the result of a transform in another process, and warn each time it is late."""
+    waited, patience = 0.0, stall_seconds
+    while patience != float("inf"):
+        # Do not rely on the timeout exception: a transform may raise the same class, or return at that moment.
+        if wait([future], timeout=patience).done:
+            break
+        waited += patience
+        patience = waited
+        warnings.warn(f"no batch for {waited:.0f} s: the transform has not returned", StallWarning, stacklevel=2)
+    return future.result()
+
+
+def _described(stage: str, seconds: float, path: str | None, block: int | None) -> str:
+    place = "" if path is None else f" of block {block} of `{path}`"
+    return f"{stage}{place} for {seconds:.0f} s"

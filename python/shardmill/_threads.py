@@ -1,0 +1,43 @@
+"""The number of threads a process should use."""
+
+import os
+from typing import Any
+
+from shardmill._option_values import whole
+
+#: Far more than any machine has cores. A typo must not start an absurd number of threads.
+_MOST = 1024
+
+
+def available_cores() -> int:
+    """Return the number of cores available to this process, which may be lower than that of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_threads() -> int:
+    """Return the number of cores available to this process, divided among the ranks on this machine; at least 1."""
+    try:
+        ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    except ValueError:
+        ranks = 1
+    return max(1, available_cores() // max(1, ranks))
+
+
+def checked_threads(threads: Any) -> int:
+    """Return the validated ``threads`` option: the default for ``None``; 0 means that only the calling thread is used.
+
+    Raises:
+        ValueError: If it is not a valid number of threads.
+    """
+    if threads is None:
+        return default_threads()
+    return whole("threads", threads, 0, _MOST)
+
+
+def thread_count(threads: Any) -> int:
+    """Return ``threads``, or the number of available cores for ``None``.
+
+    Raises:
+        ValueError: If it is not positive.
+    """
+    return available_cores() if threads is None else whole("threads", threads, 1, _MOST)

@@ -1,0 +1,198 @@
+"""The command ``shardmill checkpoint``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shardmill._terminal import escape
+from shardmill.cli._options import storage_option
+from shardmill.errors import CheckpointDamagedError, NotFoundError, OptionError
+
+
+@click.group(name="checkpoint")
+def command() -> None:
+    """Inspect, verify, repair, move or compact the checkpoint of a job.
+
+    \b
+    Example:
+      shardmill checkpoint inspect state/
+      shardmill checkpoint verify state/ --json > problems.json
+      shardmill checkpoint repair state/
+      shardmill checkpoint relocate state/ --output /mnt/new/out
+      shardmill checkpoint compact state/
+    """
+
+
+_path = click.argument("path", metavar="PATH")
+_json = click.option("--json", "as_json", is_flag=True, help="Write everything as JSON to stdout.")
+
+
+@command.command(name="inspect")
+@_path
+@_json
+@storage_option
+def inspect_command(path: str, as_json: bool) -> int:
+    """Show which job the checkpoint PATH belongs to, its progress, and who is working on it. Nothing is changed.
+
+    \b
+    Example:
+      shardmill checkpoint inspect state/
+    """
+    found = _snapshot(path, verifies=False)
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return 0
+    count = found["open_splits"]
+    reopened = f", {count:,} will be processed again by the next run" if count else ""
+    lines = {
+        "job": found["job"],
+        "running": found["holder"] or "no",
+        "splits": f"{found['committed_splits']:,} of {found['splits']:,} committed{reopened}",
+        "rows": f"{found['rows_in']:,} in, {found['rows_done_before']:,} done before, {found['rows_out']:,} out",
+        "ids": f"{found['ids']:,} recorded",
+        "outputs": f"{found['output_files']:,} files, {found['output_bytes']:,} bytes in {found['output']}",
+        "quarantined": f"{found['quarantined']:,}",
+    }
+    for name, value in (lines | _told(found["fingerprint"])).items():
+        click.echo(escape(f"{name:<12} {value}"))
+    for warning in found["warnings"]:
+        click.echo(escape(f"warning: {warning}"), err=True)
+    return 0
+
+
+@command.command(name="verify")
+@_path
+@_json
+@storage_option
+def verify_command(path: str, as_json: bool) -> int:
+    """Compare every output of the checkpoint PATH with its record: existence, length and content.
+
+    Exit code 1 means that a file has a problem, or that the checkpoint itself is damaged.
+
+    \b
+    Example:
+      shardmill checkpoint verify state/
+    """
+    try:
+        found = _snapshot(path, verifies=True)
+    except CheckpointDamagedError as error:
+        found = {
+            "problems": [{"path": path, "unit": "", "problem": str(error)}],
+            "committed_splits": 0,
+            "output_files": 0,
+        }
+    problems = found["problems"]
+    if as_json:
+        click.echo(json.dumps(problems, indent=2, ensure_ascii=False))
+    else:
+        for problem in problems:
+            click.echo(escape(f"{problem['path']}: {problem['problem']}"))
+    outcome = f"{len(problems):,} problems" if problems else "no problems"
+    click.echo(f"{found['committed_splits']:,} splits, {found['output_files']:,} files: {outcome}", err=as_json)
+    return 1 if problems else 0
+
+
+@command.command(name="repair")
+@_path
+@click.argument("outputs", metavar="[OUTPUT]...", nargs=-1)
+@_json
+@storage_option
+def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
+    """Find missing or damaged outputs and parts of the checkpoint PATH, and reopen their splits.
+
+    The next run of the job processes these splits again. Damaged files that it can recreate are removed. Files whose input is
+    missing or changed are moved to a directory of the checkpoint. OUTPUT is a single output, to check only that one, or the directory of
+    the outputs, if they were moved. A running job is rejected.
+
+    \b
+    Example:
+      shardmill checkpoint repair state/
+      shardmill checkpoint repair state/ out/5d41402abc4b2a76b9719d911017c592.parquet
+    """
+    from shardmill._native import journal
+    from shardmill.storage._paths import is_remote, real
+
+    directories = [output for output in outputs if not output.endswith((".parquet", ".tar")) or Path(output).is_dir()]
+    if len(directories) > 1:
+        raise OptionError(f"{', '.join(directories)}: all outputs must be in one directory")
+    names = {output.rsplit("/", 1)[-1] for output in outputs if output not in directories}
+    output = real(directories[0]) if directories else None
+    if output is not None and not is_remote(output) and not Path(output).is_dir():
+        raise NotFoundError(f"`{output}` is not a directory of outputs")
+    found = json.loads(journal.repair(real(path), output=output, names=names))
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        for problem in found["problems"]:
+            click.echo(f"{problem['path']}: {problem['problem']}")
+    told = f"{len(found['problems']):,} problems, {len(found['reopened']):,} splits will be processed again by the next run"
+    click.echo(told if found["problems"] else "no problems", err=True)
+    if found["without_input"]:
+        told = f"{len(found['without_input']):,} of the splits have inputs that are gone or changed"
+        click.echo(f"warning: {told}: rows that are not in the current input are not written again", err=True)
+    return 0
+
+
+@command.command(name="relocate")
+@_path
+@click.option(
+    "--input",
+    "inputs",
+    metavar="PATH",
+    multiple=True,
+    help="The new path of an input; repeat for each input, in order.",
+)
+@click.option("--output", metavar="DIR", help="The new directory of the outputs.")
+@storage_option
+def relocate_command(path: str, inputs: tuple[str, ...], output: str | None) -> int:
+    """Set the new paths of the inputs and outputs of the checkpoint PATH, if they were moved separately.
+
+    \b
+    Example:
+      shardmill checkpoint relocate state/ --input /mnt/new/in --output /mnt/new/out
+    """
+    from shardmill.resume import Checkpoint
+
+    if not inputs and output is None:
+        raise OptionError("there is nothing to change\nhint: pass --input, --output or both")
+    Checkpoint(path).relocate(input=inputs or None, output=output)
+    return 0
+
+
+@command.command(name="compact")
+@_path
+@storage_option
+def compact_command(path: str) -> int:
+    """Merge the records of all runs of the checkpoint PATH into one file. A running job is rejected.
+
+    \b
+    Example:
+      shardmill checkpoint compact state/
+    """
+    from shardmill._native import journal
+    from shardmill.storage._paths import real
+
+    directory = real(path)
+    journal.compact(directory)
+    found = _snapshot(directory, verifies=False)
+    click.echo(f"{found['committed_splits']:,} committed splits in one file", err=True)
+    return 0
+
+
+def _snapshot(path: str, *, verifies: bool) -> dict[str, Any]:
+    from shardmill._native import journal
+    from shardmill.storage._paths import real
+
+    return json.loads(journal.snapshot(real(path), verifies=verifies))
+
+
+def _told(fingerprint: dict[str, Any]) -> dict[str, str]:
+    return {
+        name: json.dumps(value, ensure_ascii=False)
+        for name, value in fingerprint.items()
+        if value not in ("", [], None)
+    }

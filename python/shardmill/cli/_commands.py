@@ -1,0 +1,101 @@
+"""The list of commands, each imported when it is called, and error handling."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+
+import click
+
+from shardmill._native import __version__
+from shardmill._native.storage import redacted
+from shardmill._terminal import Escaping
+
+_COMMANDS = {
+    "cache": "List or clear objects fetched from object stores and cached on this machine.",
+    "checkpoint": "Inspect, verify, repair, move or compact the checkpoint of a job.",
+    "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
+    "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
+    "explain": "Show which rows a rank gets in one step, and why.",
+    "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord or MDS files.",
+    "inspect": "Describe the contents of data files of any format and of images.",
+    "repair-index": "Rebuild the index of a directory of MDS shards.",
+    "tokenize": "Tokenize texts or chat messages and write Parquet, or count their tokens.",
+    "verify": "Check files completely: rows, checksums, order, structure, image headers.",
+    "view": "Browse samples in a web browser: texts, images, columns, filters.",
+}
+
+
+class LazyGroup(click.Group):
+    """A command group whose commands are modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names, sorted."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command with this name, imported now."""
+        if cmd_name not in _COMMANDS:
+            return None
+        return import_module(f"shardmill.cli._{cmd_name.replace('-', '_')}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="shardmill %(version)s", help="Show the version.")
+def shardmill() -> None:
+    """Curate, verify and inspect AI training data.
+
+    \b
+    Example:
+      shardmill inspect shards/
+      shardmill curate shards/ curated/ --to parquet --aspect-ratio 1:2
+      shardmill verify curated/
+      shardmill head data/ --rows 5
+      shardmill convert data/ train.array_record --column text
+      shardmill tokenize data/ tokens/ --tokenizer model/
+      shardmill explain data/ --step 3 --rank 1 --world-size 4
+      shardmill view data/
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    # A last line of defense: escaping names and strings of the data is not left to each command.
+    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from shardmill.errors import Error
+
+    try:
+        result = shardmill.main(args=list(arguments), prog_name="shardmill", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort as stop:
+        raise KeyboardInterrupt from stop
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of stdout is gone. Python flushes once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Error, ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Exception:
+        # Here, and not at interpreter exit, where nothing is escaped.
+        print(redacted(traceback.format_exc()), file=sys.stderr, end="")
+        return 1
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,200 @@
+"""What a format can store of the rows of another, and how both sides are compared afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardmill._native import write as _native
+from shardmill.data._column_types import mds_encoding
+from shardmill.errors import FormatError, OptionError
+from shardmill.write._formats import WrittenFormat
+
+_OF_WEBDATASET = {"__key__", "__url__", "__local_path__"}
+
+#: Type of a WebDataset member by the last part of its extension; others are bytes.
+_READ_AS = {
+    **dict.fromkeys(("txt", "text", "transcript"), "text"),
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), "integers"),
+}
+
+
+class Conversion:
+    """The columns of a data set when converted to a format.
+
+    Args:
+        dataset: the rows to read.
+        format: the format to write.
+        encodings: MDS encodings by column, if any were given.
+
+    Raises:
+        ValueError: If the format cannot store a column; nothing was written.
+    """
+
+    def __init__(self, dataset: Any, format: WrittenFormat, encodings: Mapping[str, str] | None = None) -> None:
+        import pyarrow as pa
+
+        self._pa, self._dataset = pa, dataset
+        self._format: WrittenFormat = format
+        self._schema = dataset.schema
+        #: How the written rows differ.
+        self.notes: list[str] = []
+        self._named = {name: mds_encoding(name, of) for name, of in (encodings or {}).items()}
+        self._encodings: dict[str, str] = {}
+        check = getattr(self, f"_check_{format}", None)
+        if check is not None:
+            check()
+        #: Columns that are compared, with the type that both sides are cast to. ``None`` compares all as they are.
+        self._held = None if format in ("arrayrecord", "parquet") else self._held_types()
+
+    @property
+    def encodings(self) -> dict[str, str] | None:
+        """Return the encodings of all MDS columns, if any were given."""
+        return self._encodings if self._named else None
+
+    def written(self, out: str, files: list[str]) -> Any:
+        """Open the data set of the written files."""
+        from shardmill import Dataset
+
+        if self._format == "jsonl":
+            fields = [self._pa.field(field.name, _plain(self._pa, field.type)) for field in self._schema]
+            return Dataset(files, format="jsonl", schema=self._pa.schema(fields))
+        return Dataset(out if self._format == "mds" else files, format=self._format)
+
+    def held(self, batch: Any) -> Any:
+        """Return the columns that both sides have in common."""
+        if self._held is None:
+            return batch
+        arrays = [self._cast(batch.column(name), data_type) for name, data_type in self._held.items()]
+        if not arrays:
+            arrays, names = [self._pa.nulls(batch.num_rows)], [""]
+        else:
+            names = list(self._held)
+        return self._pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _cast(self, array: Any, data_type: Any) -> Any:
+        types = self._pa.types
+        if isinstance(array.type, self._pa.DictionaryType):
+            array = array.dictionary_decode()
+        if types.is_binary(data_type) and types.is_integer(array.type):
+            array = array.cast(self._pa.string())
+        return array if array.type == data_type else array.cast(data_type)
+
+    def _held_types(self) -> dict[str, Any]:
+        held = {}
+        for field in self._schema:
+            if field.name in _OF_WEBDATASET and self._format == "webdataset":
+                continue
+            if (data_type := self._held_type(field)) is not None:
+                held[field.name] = data_type
+            else:
+                kind = self._encodings.get(field.name, "json").replace("json", "JSON")
+                self.notes.append(
+                    f"column {field.name!r} is written as {kind}, and only the number of rows is compared"
+                )
+        return held
+
+    def _held_type(self, field: Any) -> Any:
+        pa, plain = self._pa, _plain(self._pa, field.type)
+        if self._format == "webdataset":
+            return pa.binary() if _is_scalar(pa, plain) else None
+        if self._format == "mds":
+            encoding = self._encodings[field.name]
+            if encoding == "json" or (encoding.startswith("str_") and field.name in self._named):
+                return None
+            return {"uint8": pa.uint8(), "str_decimal": pa.string(), "bytes": pa.binary()}.get(encoding, plain)
+        return plain
+
+    def _check_arrayrecord(self) -> None:
+        if len(self._schema) != 1:
+            names = ", ".join(self._schema.names)
+            raise OptionError(f"ArrayRecord has one column; select one of {names} with --column")
+
+    def _check_jsonl(self) -> None:
+        refused = _native.column_without_json(self._schema)
+        if refused is not None:
+            name, data_type = refused
+            raise FormatError(
+                f"column {name!r} is {data_type}, and JSON has no such values\n"
+                "hint: exclude it with --columns, or write Parquet, MDS or WebDataset"
+            )
+
+    def _check_mds(self) -> None:
+        rest = [field for field in self._schema if field.name not in self._named]
+        known = dict(_native.mds_encodings(self._pa.schema(rest))) | self._named
+        self._encodings = {name: known[name] for name in self._schema.names}
+        self._refuse_nulls()
+
+    def _refuse_nulls(self) -> None:
+        from shardmill import Dataset, col
+
+        for field in self._schema:
+            if not field.nullable:
+                continue
+            condition = col(field.name).is_null()
+            if self._dataset.row_filter is not None:
+                condition = condition & self._dataset.row_filter
+            of = {"format": self._dataset.format, "ignore_zeros": self._dataset.ignore_zeros}
+            nulls = len(Dataset(self._dataset.files, **of, filter=condition))
+            if nulls:
+                raise FormatError(
+                    f"column {field.name!r} has {nulls:,} nulls, and MDS has none\n"
+                    f'hint: exclude such rows with --filter "{field.name} is not null", or the column with --columns'
+                )
+
+    def _check_webdataset(self) -> None:
+        pa = self._pa
+        for field in self._schema:
+            name, kind = field.name, field.name.rpartition(".")[2]
+            if name in _OF_WEBDATASET:
+                continue
+            if name.startswith("_") or "/" in name or name != name.lower():
+                raise FormatError(
+                    f"column {name!r} cannot be the extension of a member\n"
+                    "hint: extensions are lower case, have no slash and do not start with an underscore; exclude the column with --columns"
+                )
+            if kind not in ("json", "jsn") and not _is_scalar(pa, _plain(pa, field.type)):
+                raise FormatError(
+                    f"column {name!r} is {field.type}, but a WebDataset member must be bytes, a string or an integer\n"
+                    'hint: name the column "….json" to write JSON, or exclude it with --columns'
+                )
+        self._note_lost_types()
+
+    def _note_lost_types(self) -> None:
+        """Note columns whose type changes: the type of a member follows from its name."""
+        pa, lost = self._pa, dict[str, list[str]]()
+        for field in self._schema:
+            kind, plain = field.name.rpartition(".")[2], _plain(self._pa, field.type)
+            if field.name in _OF_WEBDATASET or kind in ("json", "jsn"):
+                continue
+            is_text, is_number = pa.types.is_string(plain), pa.types.is_integer(plain)
+            read_as = _READ_AS.get(kind, "bytes")
+            if read_as != ("text" if is_text else "integers" if is_number else "bytes"):
+                lost.setdefault(read_as, []).append(f"{field.name!r} ({plain})")
+        for read_as, columns in lost.items():
+            self.notes.append(
+                f"{', '.join(columns)} will be read as {read_as}: the name of a column is the extension of its members, and readers treat "
+                "txt as text, cls and id as integers, json as JSON, and most others as bytes"
+            )
+
+
+def _is_scalar(pa: Any, data_type: Any) -> bool:
+    types = pa.types
+    return types.is_integer(data_type) or types.is_string(data_type) or types.is_binary(data_type)
+
+
+def _plain(pa: Any, data_type: Any) -> Any:
+    """Return the type without details that only concern its layout."""
+    types = pa.types
+    if types.is_dictionary(data_type):
+        return _plain(pa, data_type.value_type)
+    if types.is_struct(data_type):
+        return pa.struct([pa.field(field.name, _plain(pa, field.type)) for field in data_type])
+    if types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type):
+        return pa.list_(_plain(pa, data_type.value_type))
+    text = str(data_type)
+    if text in ("large_string", "string_view"):
+        return pa.string()
+    if "binary" in text:
+        return pa.binary()
+    return data_type

@@ -1,0 +1,166 @@
+"""The command ``shardmill convert``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shardmill._terminal import escape, size_text
+from shardmill.cli._batch_bar import BatchBar
+from shardmill.cli._options import (
+    FROM_1,
+    Names,
+    Size,
+    TypedNames,
+    ignore_zeros_option,
+    limit_option,
+    one_of,
+    progress_option,
+    require_pyarrow,
+    storage_option,
+    threads_option,
+)
+from shardmill.cli._tables import Filter, open_dataset
+from shardmill.data._shard_index import index_path
+from shardmill.write._formats import EXTENSIONS, format_of
+
+_HINT = "\nhint: "
+
+
+@click.command(name="convert")
+@click.argument("src", nargs=-1, required=True, metavar="SRC...")
+@click.argument("dst")
+@click.option("--to", type=click.Choice(sorted(EXTENSIONS)), help="Output format; default: from the name of DST.")
+@click.option("--column", metavar="NAME", help="Write only this column; ArrayRecord has one.")
+@click.option(
+    "--columns",
+    type=TypedNames(),
+    help="Write only these columns, in this order; for MDS optionally with encodings, as in text,box=json.",
+)
+@click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
+@click.option("--compression", metavar="CODEC", help="zstd, gz, snappy, none, …; what each format has is in the guide.")
+@click.option("--group-size", **FROM_1, help="ArrayRecord: records of a chunk; else 1.")
+@click.option("--shard-bytes", type=Size(), help="Size of a shard, uncompressed; 256MiB by default, for MDS 64MiB.")
+@click.option("--hashes", type=Names(), help="Digests for the index of MDS, such as sha1,xxh3_64.")
+@threads_option
+@click.option("--mode", **one_of("error", "overwrite"), help="What happens to an existing output.")
+@ignore_zeros_option
+@progress_option
+@limit_option
+@storage_option
+def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
+    """Write the rows of SRC to DST in another format, and compare the output with the input.
+
+    SRC is a file, a directory or a glob of Parquet, ORC, CSV, JSONL, MDS, WebDataset or ArrayRecord files. DST is one file
+    if its name ends in .parquet, .jsonl, .tar or .array_record, else a directory of shards. Data that the format cannot
+    store is rejected before anything is written. On failure, no output is left.
+
+    \b
+    Example:
+      shardmill convert data/ records/ --to arrayrecord --column text
+      shardmill convert data/*.parquet train.array_record --column image --group-size 64
+      shardmill convert data/ streaming/ --to mds --hashes sha1,xxh3_64 --compression zstd
+      shardmill convert data/ streaming/ --to mds --columns text,boxes=json,embedding=ndarray:float32
+      shardmill convert shards/ table.parquet --columns txt,cls --mode overwrite
+    """
+    from shardmill import Writer
+    from shardmill._native import storage
+    from shardmill._native.write import RowDigest
+    from shardmill.cli._conversion import Conversion
+    from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
+    from shardmill.storage._paths import served_path
+
+    start = time.perf_counter()
+    dst = served_path(dst)
+    is_new = storage.size(dst) is None
+    try:
+        format = format_of(dst, options["to"])
+    except OptionError as error:
+        raise click.UsageError(
+            f"the extension of {dst!r} does not match a format; pass --to, one of {', '.join(EXTENSIONS)}"
+        ) from error
+    if options["column"] and options["columns"]:
+        raise click.UsageError("pass --column or --columns, not both")
+    require_pyarrow("convert")
+    types = options["columns"] or {}
+    columns = [options["column"]] if options["column"] else list(types) or None
+    encodings = {name: encoding for name, encoding in types.items() if encoding is not None}
+    if encodings and format != "mds":
+        raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
+    named = {name: options[name] for name in ("filter", "ignore_zeros")}
+    dataset = open_dataset({"paths": src, "columns": columns, "format": None, "hive": False, **named})
+    if not dataset.files:
+        raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
+    _refuse_input(dataset.files, dst)
+    try:
+        conversion = Conversion(dataset, format, encodings)
+        writer = Writer(
+            dst,
+            format=format,
+            columns=conversion.encodings,
+            schema=dataset.schema if format in ("parquet", "jsonl", "webdataset") else None,
+            compression=options["compression"],
+            group_size=options["group_size"],
+            shard_bytes=options["shard_bytes"],
+            hashes=options["hashes"] or (),
+            threads=options["threads"],
+            mode=options["mode"],
+        )
+    except OptionError as error:
+        raise click.UsageError(str(error)) from error
+    except OutputExistsError as error:
+        raise OutputExistsError(f"{str(error).partition(_HINT)[0]}{_HINT}--mode overwrite replaces it") from error
+    for note in conversion.notes:
+        print(escape(f"note: {note}"), file=sys.stderr)
+    read, written = RowDigest(), RowDigest()
+    with BatchBar(dataset, passes=2, is_shown=options["progress"]) as bar:
+        with writer:
+            for batch in bar.batches(dataset):
+                writer.write_batch(batch)
+                read.update(conversion.held(batch))
+        try:
+            for batch in bar.batches(conversion.written(dst, writer.files)):
+                written.update(conversion.held(batch))
+            if (read.rows, read.value) != (written.rows, written.value):
+                raise FormatError(f"{written.rows:,} rows were written, which differ from the {read.rows:,} rows read")
+        except BaseException:
+            for path in [*writer.files, *([index_path(dst)] if format == "mds" else [])]:
+                storage.remove(path)
+            if is_new and not storage.is_remote(dst):
+                with suppress(OSError):
+                    Path(dst).rmdir()
+            raise
+    _tell(dataset, writer, read, time.perf_counter() - start)
+
+
+def _refuse_input(files: Sequence[str], dst: str) -> None:
+    """Refuse an output whose replacement would delete a file that is read. One file may be its own output: it is replaced when it is whole."""
+    from shardmill.storage._paths import real
+
+    out = real(dst)
+    if [real(path) for path in files] == [out]:
+        return
+    if inside := next((path for path in files if f"{real(path)}/".startswith(f"{out}/")), None):
+        raise click.UsageError(f"{dst!r} contains the input {inside!r}; write to another directory")
+
+
+def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
+    """Print a summary to stderr."""
+    from shardmill._native import storage
+
+    before, after = (sum(storage.size(path) or 0 for path in files) for files in (dataset.files, writer.files))
+    print(
+        f"{read.rows:,} rows of {_counted(dataset)} ({size_text(before)}) written to {_counted(writer)} ({size_text(after)})"
+        f" in {seconds:.1f} s; read back, hash {read.value}",
+        file=sys.stderr,
+    )
+
+
+def _counted(of: Any) -> str:
+    return f"{len(of.files):,} {of.format} {'file' if len(of.files) == 1 else 'files'}"

@@ -1,0 +1,228 @@
+"""The command ``shardmill curate``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from shardmill._terminal import escape
+from shardmill.cli._options import (
+    FROM_0,
+    FROM_1,
+    Names,
+    Range,
+    Size,
+    one_of,
+    progress_option,
+    sample_options,
+    storage_option,
+    threads_option,
+)
+
+_OF_SOURCES = (
+    *("fields", "files_per_partition", "partition_bytes"),
+    *("max_batch_bytes", "max_decoded_bytes", "allowed_roots"),
+)
+_OF_TARS = ("sample_id_field", "texts_field", "images_field", "image_member_field", "ignore_zeros")
+#: What `verify` and `inspect` find beside tars and Parquet.
+_TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_text_field", "ignore_zeros")
+
+
+@click.command(name="curate")
+@click.argument("src", nargs=-1, required=True, metavar="SRC...")
+@click.argument("dst")
+@click.option("--to", "sink_format", type=click.Choice(["parquet", "webdataset"]), required=True, help="Output format.")
+@click.option(
+    "--from",
+    "source_format",
+    **one_of("auto", "webdataset", "parquet"),
+    help="What is read; auto looks at the names.",
+)
+@click.option(
+    "--filter", "filters", multiple=True, metavar="EXPR", help="Keep samples for which EXPR is true; may be repeated."
+)
+@click.option("--aspect-ratio", type=Range(), help="Keep images with width / height in this range.")
+@click.option("--blur", type=float, metavar="N", help="Keep images with at least this sharpness, such as 100.")
+@click.option(
+    "--qr", type=float, metavar="N", help="Keep images with less than this fraction covered by QR codes, such as 0.05."
+)
+@click.option("--image-to-text-ratio", type=Range(), help="Keep samples with images / words in this range.")
+@click.option(
+    "--mode",
+    **one_of("error", "overwrite", "resume"),
+    help="An output directory that has files: refuse it, empty it, or keep its files and replace those of the same inputs.",
+)
+@click.option(
+    "--on-materialize-error",
+    **one_of("raise", "warn", "drop_row", "drop_sample"),
+    help="What happens to rows whose image cannot be read.",
+)
+@click.option(
+    "--materialize-on-read/--no-materialize-on-read", default=None, help="Provide image bytes to every stage."
+)
+@click.option(
+    "--materialize-on-write/--no-materialize-on-write", default=True, help="Fetch missing image bytes before writing."
+)
+@click.option("--fields", type=Names(), help="Columns or keys to copy to the output; default: all.")
+@click.option(
+    "--per-image-field", multiple=True, metavar="NAME", help="Key whose list has one value per image; may be repeated."
+)
+@click.option(
+    "--per-text-field", multiple=True, metavar="NAME", help="Key whose list has one value per text; may be repeated."
+)
+@sample_options
+@click.option("--files-per-partition", **FROM_1, help="Number of input files that make one output file.")
+@click.option("--partition-bytes", type=Size(), help="Or pack input files up to this size.")
+@click.option("--max-batch-bytes", type=Size(), help="Cut output files at about this size.")
+@click.option(
+    "--allowed-root",
+    "allowed_roots",
+    multiple=True,
+    metavar="PATH",
+    help="Directory or prefix, besides SRC, that paths in rows may refer to; may be repeated.",
+)
+@click.option(
+    "--max-decoded-bytes",
+    type=Size(),
+    help="Reject a page, document or image with a larger decoded size; default: 1 GiB.",
+)
+@click.option("--compression", metavar="CODEC", help="Parquet: zstd, snappy, gzip, brotli, lz4 or none.")
+@click.option("--executor", **one_of("local", "ray"), help="Where splits run.")
+@threads_option
+@click.option("--workers", **FROM_1, help="Number of tasks of --executor ray; default: one per CPU.")
+@click.option("--max-errors", **FROM_0, help="Stop after more quarantined items than this.")
+@click.option(
+    "--fail-on-quarantine",
+    is_flag=True,
+    help="Exit with 1 if anything was quarantined, not only if everything was.",
+)
+@click.option(
+    "--report", "report_directory", metavar="DIR", help="Write metrics.json, params.json and quarantine.jsonl to DIR."
+)
+@progress_option
+@storage_option
+def command(src: tuple[str, ...], dst: str, **options: Any) -> int:
+    """Filter interleaved documents from SRC and write them to the directory DST.
+
+    SRC is a file, a directory or a glob of tars or Parquet files. Stages run in this order: filter, aspect ratio,
+    blur, QR codes, image-to-text ratio. Bad samples and shards are quarantined and reported; the rest is written.
+
+    \b
+    Example:
+      shardmill curate shards/ curated/ --to parquet --aspect-ratio 1:2
+      shardmill curate shards/ out/ --to webdataset --filter "previous_word_count > 100"
+      shardmill curate in/*.parquet out/ --to parquet --fail-on-quarantine --report metrics/
+    """
+    from shardmill.curate import Pipeline
+    from shardmill.curate._report import Report
+    from shardmill.errors import Error
+
+    _check(options)
+    source_format = _source_format(src, options["source_format"])
+    try:
+        pipeline = Pipeline(
+            source=_source(src, source_format, options),
+            stages=_stages(options),
+            sink=_sink(dst, options),
+            max_errors=options["max_errors"],
+        )
+    except Error as error:
+        raise click.UsageError(str(error)) from error
+    run = {name: options[name] for name in ("executor", "threads", "workers")}
+    try:
+        report = pipeline.run(**run, progress=options["progress"])
+    except Error as error:
+        if options["report_directory"]:
+            params = pipeline._params(options["executor"], options["threads"] or options["workers"])
+            Report(params=params, error=str(error)).write(options["report_directory"])
+        raise
+    click.echo(str(report))
+    if options["report_directory"]:
+        report.write(options["report_directory"])
+    for item in report.quarantined[:10]:
+        member = f" {item['member']}" if item["member"] else ""
+        print(escape(f"quarantined: {item['path']}{member}: {item['reason']}"), file=sys.stderr)
+    has_nothing = bool(report.quarantined) and not report.counts("output")["samples"]
+    return 1 if has_nothing or (options["fail_on_quarantine"] and report.quarantined) else 0
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Reject options that exclude each other, before any path is accessed."""
+    if options["files_per_partition"] and options["partition_bytes"]:
+        raise click.UsageError("--files-per-partition and --partition-bytes are mutually exclusive")
+    for name, executor in (("threads", "local"), ("workers", "ray")):
+        if options[name] and options["executor"] != executor:
+            raise click.UsageError(f"--{name} requires --executor {executor}")
+    if options["compression"] and options["sink_format"] != "parquet":
+        raise click.UsageError("--compression requires --to parquet; tars are written uncompressed")
+
+
+def _source_format(src: tuple[str, ...], chosen: str) -> str:
+    if chosen != "auto":
+        return chosen
+    from shardmill._native.verify import data_formats
+
+    found = set(data_formats(list(src)))
+    formats = found & {"parquet", "webdataset"}
+    if not formats:
+        raise click.UsageError(f"SRC contains files of {', '.join(sorted(found))}; `curate` reads tars and Parquet")
+    if len(formats) > 1:
+        raise click.UsageError(
+            "SRC contains both tars and Parquet files; choose with --from webdataset or --from parquet"
+        )
+    return formats.pop()
+
+
+def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -> Any:
+    from shardmill.curate import InterleavedParquetSource, WebDatasetSource
+
+    shared = {name: options[name] for name in _OF_SOURCES}
+    if source_format == "webdataset":
+        return WebDatasetSource(
+            src,
+            **shared,
+            **{name: options[name] for name in _OF_TARS},
+            per_image_fields=options["per_image_field"],
+            per_text_fields=options["per_text_field"],
+            materialize_on_read=bool(options["materialize_on_read"]),
+        )
+    given = [name for name in _TAR_ONLY if options[name]] + (
+        ["materialize_on_read"] if options["materialize_on_read"] else []
+    )
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"{names}: only for tars, but SRC is Parquet")
+    return InterleavedParquetSource(src, **shared)
+
+
+def _stages(options: dict[str, Any]) -> list[Any]:
+    from shardmill.curate import AspectRatioFilter, BlurFilter, Filter, ImageToTextRatioFilter, QRCodeFilter
+    from shardmill.errors import OptionError
+    from shardmill.expressions import parse_filter
+
+    stages: list[Any] = []
+    for text in options["filters"]:
+        try:
+            stages.append(Filter(parse_filter(text)))
+        except OptionError as error:
+            raise click.BadParameter(str(error), param_hint="--filter") from error
+    if options["aspect_ratio"]:
+        stages.append(AspectRatioFilter(*options["aspect_ratio"]))
+    if options["blur"] is not None:
+        stages.append(BlurFilter(options["blur"]))
+    if options["qr"] is not None:
+        stages.append(QRCodeFilter(options["qr"]))
+    if options["image_to_text_ratio"]:
+        stages.append(ImageToTextRatioFilter(*options["image_to_text_ratio"]))
+    return stages
+
+
+def _sink(dst: str, options: dict[str, Any]) -> Any:
+    from shardmill.curate import ParquetSink, WebDatasetSink
+
+    shared = {name: options[name] for name in ("mode", "on_materialize_error", "materialize_on_write")}
+    if options["sink_format"] == "webdataset":
+        return WebDatasetSink(dst, **shared)
+    return ParquetSink(dst, **shared, **({"compression": options["compression"]} if options["compression"] else {}))

@@ -1,0 +1,191 @@
+"""The command ``shardmill explain``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from shardmill._terminal import aligned, size_text
+from shardmill.cli._options import FROM_0, FROM_1, Size, limit_option, storage_option
+from shardmill.cli._tables import dataset_options, open_dataset
+
+_RUNS_SHOWN = 20
+_RANKS_SHOWN = 16
+_LANES_SHOWN = 3
+
+
+@click.command(name="explain")
+@dataset_options
+@click.option("--step", **FROM_0, default=0, help="Which step of the epoch.")
+@click.option("--rank", **FROM_0, default=0, help="Rank whose batch is shown.")
+@click.option("--world-size", **FROM_1, default=1, help="How many ranks.")
+@click.option("--batch-size", **FROM_1, default=1024, help="Rows of one rank.")
+@click.option("--lanes", **FROM_1, help="Number of runs that each step takes rows from; default: one per rank.")
+@click.option("--tail", type=click.Choice(["uneven", "drop", "pad"]), help="How the last rows are handled.")
+@click.option("--shuffle", is_flag=True, help="A new order in every epoch.")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of the order.")
+@click.option("--window", type=Size(least=0), help="Size of the shuffle window, in decoded bytes.")
+@click.option("--epoch", **FROM_0, default=0, help="Which epoch.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+@limit_option
+@storage_option
+def command(as_json: bool, **options: Any) -> None:
+    """Show which rows a rank gets in one step, and why. No row is read, except for a filter.
+
+    The options are those of shardmill.Loader, and so is the result. PATH is a file, a directory or a glob.
+
+    \b
+    Example:
+      shardmill explain data/ --step 3 --rank 1 --world-size 4 --batch-size 256
+      shardmill explain data/ --shuffle --seed 7 --window 64MiB --epoch 2 --filter "label = 0" --json
+    """
+    from shardmill import Loader, Shuffle
+
+    if options["window"] is not None and not options["shuffle"]:
+        raise click.UsageError("--window requires --shuffle")
+    if options["rank"] >= options["world_size"]:
+        raise click.UsageError(f"--rank must be below --world-size, which is {options['world_size']}")
+    dataset = open_dataset(options)
+    loader = Loader(
+        dataset,
+        output="arrow",
+        shuffle=options["shuffle"] if options["window"] is None else Shuffle(options["window"]),
+        **{name: options[name] for name in ("batch_size", "lanes", "rank", "world_size", "tail", "seed")},
+    )
+    plan = loader.explain(step=options["step"], epoch=options["epoch"])
+    state = loader.state_dict()
+    plan |= {
+        "global_batch": options["batch_size"] * options["world_size"],
+        "filter": None if dataset.row_filter is None else repr(dataset.row_filter),
+        "lanes_of_job": state["lanes"],
+        "window_limit": state["shuffle_window_bytes"],
+    }
+    if as_json:
+        names = ("step", "epoch", "rank", "world_size", "batch_size", "shuffle", "seed")
+        click.echo(json.dumps({name: options[name] for name in names} | plan, indent=2, ensure_ascii=False))
+        return
+    if plan["rows"] is None:
+        raise click.UsageError(f"there is no step {options['step']}: the epoch has {plan['steps']:,} steps")
+    for line in _page(plan, options, len(dataset.files)):
+        click.echo(line)
+
+
+def _page(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator[str]:
+    rank, ranks = options["rank"], options["world_size"]
+    rows = sum(count for *_, count in plan["rows"])
+    yield f"Epoch {options['epoch']}, step {options['step']:,} of {plan['steps']:,}, rank {rank} of {ranks}: {rows:,} rows"
+    yield ""
+    yield from _rows(plan)
+    yield ""
+    yield from _entries("Why these rows", _reasons(plan, options, files))
+    yield ""
+    yield from _entries("What the epoch costs", _costs(plan, ranks))
+    if ranks > 1:
+        yield ""
+        yield from _ranks(plan)
+
+
+def _rows(plan: dict[str, Any]) -> list[str]:
+    runs = plan["rows"]
+    lines = [
+        ("file", "first row", "rows"),
+        *((file, f"{first:,}", f"{count:,}") for file, first, count in runs[:_RUNS_SHOWN]),
+    ]
+    shown = aligned(lines, to_the_right=[False, True, True])
+    left = runs[_RUNS_SHOWN:]
+    if left:
+        files = len({file for file, *_ in left})
+        shown.append(f"… and {sum(count for *_, count in left):,} more rows, in {files:,} files; --json lists them")
+    return shown
+
+
+def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator[tuple[str, str]]:
+    lanes, ranks = plan["lanes_of_job"], options["world_size"]
+    filtered = f", where {plan['filter']}" if plan["filter"] else ""
+    yield (
+        "row set",
+        f"{_count(plan['rows_of_epoch'], 'row')} in {_count(plan['blocks'], 'block')} of {_count(files, 'file')}{filtered}",
+    )
+    if options["shuffle"]:
+        yield (
+            "order",
+            f"seed {options['seed']}, epoch {options['epoch']}: blocks in random order, rows mixed within windows of blocks",
+        )
+        yield (
+            "windows",
+            f"{plan['windows']:,} of at most {size_text(plan['window_limit'])} with all columns;"
+            f" a row moves by {plan['mixing_distance']:,} rows on average",
+        )
+    else:
+        yield "order", "as in the files"
+    if lanes > 1:
+        yield (
+            "lanes",
+            f"that order is cut into {lanes:,} lanes of equal length; one row of each in turn is the global sequence",
+        )
+    start, end = plan["places"]
+    yield (
+        "step",
+        f"{end - start:,} rows, places {start:,} to {end - 1:,} of the {'global sequence, lane after lane' if lanes > 1 else 'order'}",
+    )
+    yield f"rank {options['rank']} of {ranks}", _slice_text(plan)
+    if plan["repeats"]:
+        yield "repeats", f"{plan['repeats']:,} rows at the end repeat the start of the epoch, marked in `__padded`"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _slice_text(plan: dict[str, Any]) -> str:
+    taken = [
+        f"{count:,} rows{f' of lane {lane}' if plan['lanes_of_job'] > 1 else ''} from place {position:,} of the order on"
+        for lane, position, count in plan["lanes"][:_LANES_SHOWN]
+    ]
+    more = len(plan["lanes"]) - _LANES_SHOWN
+    return "; ".join([*taken, *([f"so on for {more:,} lanes more"] if more > 0 else [])]) or "no new row"
+
+
+def _costs(plan: dict[str, Any], ranks: int) -> Iterator[tuple[str, str]]:
+    yield "tail", _tail_text(plan)
+    batches = {rank["batches"] for rank in plan["ranks"]}
+    if len(batches) > 1:
+        yield "batches", f"{max(batches):,} on some ranks, {min(batches):,} on others"
+    else:
+        yield "batches", f"{max(batches):,} on {'every rank' if ranks > 1 else 'the one rank'}"
+    if plan["windows"]:
+        first, last = plan["lanes_of_rank"]
+        yield (
+            "memory",
+            f"the largest window takes {size_text(plan['window_bytes'])}; this rank holds one for each of its {last - first:,} lanes",
+        )
+    yield "decoding", f"{plan['decode_amplification']:.2f} × the data, all ranks together"
+
+
+def _tail_text(plan: dict[str, Any]) -> str:
+    left = plan["rows_of_epoch"] % plan["global_batch"]
+    if not left:
+        return "none: the rows fill every step"
+    return {
+        "drop": f"drop: the last {left:,} rows are not delivered",
+        "pad": f"pad: the last step has {left:,} rows, and {plan['global_batch'] - left:,} repeats fill it",
+        "uneven": f"uneven: the last step has {left:,} rows"
+        + (", shared by the ranks" if len(plan["ranks"]) > 1 else ""),
+    }[plan["tail"]]
+
+
+def _ranks(plan: dict[str, Any]) -> list[str]:
+    lines = [("rank", "batches", "blocks", "decoded", "in the files")]
+    for number, rank in enumerate(plan["ranks"][:_RANKS_SHOWN]):
+        sizes = size_text(rank["decoded_bytes"]), size_text(rank["stored_bytes"])
+        lines.append((str(number), f"{rank['batches']:,}", f"{rank['blocks']:,}", *sizes))
+    shown = aligned(lines, to_the_right=[True] * 5)
+    left = len(plan["ranks"]) - _RANKS_SHOWN
+    return [*shown, f"… and {left:,} more ranks; --json lists them"] if left > 0 else shown
+
+
+def _entries(title: str, entries: Iterator[tuple[str, str]]) -> list[str]:
+    return [title, *(f"  {line}" for line in aligned(list(entries), to_the_right=[False, False]))]

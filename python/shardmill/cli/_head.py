@@ -1,0 +1,167 @@
+"""The command ``shardmill head``."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from shardmill._terminal import aligned, escape
+from shardmill.cli._options import FROM_0, limit_option, storage_option
+from shardmill.cli._tables import dataset_options, open_dataset
+
+#: Maximum width of a cell.
+_WIDEST_CELL = 32
+
+_ITEMS_SHOWN = 3
+_BYTES_SHOWN = 8
+
+
+@click.command(name="head")
+@dataset_options
+@click.option("--rows", "-n", **FROM_0, default=10, help="How many rows.")
+@click.option("--tokenizer", metavar="PATH", help="Show lists of token ids as the text of this tokenizer.")
+@click.option("--json", "as_json", is_flag=True, help="Write each row as a JSON document on a line of its own.")
+@limit_option
+@storage_option
+def command(rows: int, tokenizer: str | None, as_json: bool, **options: Any) -> None:
+    """Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. PATH is a file, a directory or a glob.
+
+    A table wider than the terminal is continued below; bytes that are UTF-8 text are shown as text. In JSON, bytes are
+    base64, dates and times are ISO 8601, decimals are strings, NaN and infinities are null. With a filter, the columns that it uses are first
+    read completely.
+
+    \b
+    Example:
+      shardmill head data/ --rows 5 --columns row_id,label
+      shardmill head data/*.parquet --filter "label = 0 and text is not null" --json
+      shardmill head tokens/ --tokenizer model/ --columns tokens
+    """
+    dataset = open_dataset(options)
+    first = _first_rows(dataset, rows)
+    if tokenizer is not None:
+        first = _decoded(first, tokenizer)
+    if as_json:
+        for values in zip(*first.values(), strict=True):
+            click.echo(json.dumps(dict(zip(first, map(_plain, values), strict=True)), ensure_ascii=False))
+    else:
+        for line in _table(first, _types(dataset), shutil.get_terminal_size((100, 24)).columns):
+            click.echo(line)
+    count = len(next(iter(first.values()), []))
+    files = len(dataset.files)
+    kind = " ".join([*([dataset.format] if dataset.format else []), "file" if files == 1 else "files"])
+    print(f"{count:,} of {len(dataset):,} rows in {files:,} {kind}", file=sys.stderr)
+
+
+def _first_rows(dataset: Any, rows: int) -> dict[str, list[Any]]:
+    """Return the first rows as columns by name."""
+    from shardmill import Loader, Runtime
+
+    if rows:
+        # One superbatch, without prefetching more.
+        loader = Loader(
+            dataset, batch_size=rows, output="dict", rank=0, world_size=1, runtime=Runtime(threads=0, prefetch_bytes=1)
+        )
+        for batch in loader:
+            return batch
+    return {name: [] for name in dataset.columns}
+
+
+def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
+    """Return the columns with lists of integers as texts. Ids below 0, such as ignored labels, have no text."""
+    from shardmill import Tokenizer
+
+    tokenizer = Tokenizer(path)
+
+    def text(value: Any) -> Any:
+        is_ids = isinstance(value, list) and all(isinstance(id, int) and not isinstance(id, bool) for id in value)
+        return tokenizer.decode([id for id in value if id >= 0]) if is_ids else value
+
+    return {name: [text(value) for value in values] for name, values in columns.items()}
+
+
+def _types(dataset: Any) -> list[str]:
+    """Return the types of the columns; empty strings if no Arrow library is installed."""
+    schema = dataset.schema
+    try:
+        return [str(schema.field(name).type) for name in dataset.columns]
+    except ImportError:
+        return ["" for _ in dataset.columns]
+
+
+def _table(columns: dict[str, list[Any]], types: Sequence[str], width: int) -> Iterator[str]:
+    """Yield lines of at most ``width``, if single columns allow it; other columns follow below, with the row indices repeated."""
+    rows = len(next(iter(columns.values()), []))
+    numbers = ["", "", *(str(number) for number in range(rows))]
+    band: list[tuple[list[str], bool]] = []
+    filled = first = max(map(len, numbers))
+    for (name, values), data_type in zip(columns.items(), types, strict=True):
+        cells = [_cut(name), _cut(data_type), *(_cell(value) for value in values)]
+        is_number = any(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        needed = 2 + max(map(len, cells))
+        if band and filled + needed > width:
+            yield from [*_lines(numbers, band), ""]
+            band, filled = [], first
+        band.append((cells, is_number))
+        filled += needed
+    yield from _lines(numbers, band)
+
+
+def _lines(numbers: list[str], band: list[tuple[list[str], bool]]) -> list[str]:
+    lines = list(zip(numbers, *(cells for cells, _ in band), strict=True))
+    return aligned(lines, to_the_right=[True, *(is_number for _, is_number in band)])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _bytes_cell(bytes(value))
+    if isinstance(value, float):
+        return repr(value) if len(repr(value)) <= 12 else f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        shown = ", ".join(f"{item:.3g}" if isinstance(item, float) else _cell(item) for item in value[:_ITEMS_SHOWN])
+        return _cut(f"[{shown}, … {len(value):,}]" if len(value) > _ITEMS_SHOWN else f"[{shown}]")
+    if isinstance(value, dict):
+        return _cut("{" + ", ".join(f"{name}: {_cell(item)}" for name, item in value.items()) + "}")
+    return _cut(str(value))
+
+
+def _bytes_cell(value: bytes) -> str:
+    """Return text if the bytes are text, else the length and the first bytes."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    # Tabs and newlines occur in text; other control characters mean that the bytes are UTF-8 only by chance.
+    if all(mark.isprintable() or mark in "\t\n\r" for mark in text):
+        return _cut(text)
+    shown = value[:_BYTES_SHOWN].hex()
+    return f"<{len(value):,} bytes: {shown}{'…' if len(value) > _BYTES_SHOWN else ''}>"
+
+
+def _cut(text: str) -> str:
+    # Escapes keep one row on one line, and control characters away from the terminal.
+    text = escape(text[: _WIDEST_CELL + 1])
+    return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    """Convert ``value`` to JSON types."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,203 @@
+"""Types of option values: ranges, sizes, lists."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from shardmill._native import formats
+from shardmill._sizes import byte_count
+from shardmill.errors import OptionError
+from shardmill.storage._configure import configure_all
+from shardmill.storage._paths import is_remote
+
+
+class Range(click.ParamType):
+    """``MIN:MAX``; a missing side is unlimited."""
+
+    name = "MIN:MAX"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """Return both numbers, in order."""
+        low, colon, high = value.partition(":")
+        try:
+            bounds = (float(low) if low.strip() else 0.0, float(high) if high.strip() else math.inf)
+        except ValueError:
+            bounds = (math.nan, math.nan)
+        if not colon or not bounds[0] <= bounds[1]:
+            self.fail(
+                f"{value!r} is not a range; write MIN:MAX with MIN not above MAX, such as 1:2 or 0.5:", param, ctx
+            )
+        return bounds
+
+
+class Size(click.ParamType):
+    """A number of bytes: ``128MB``, ``64MiB`` or ``1000000``."""
+
+    name = "SIZE"
+
+    def __init__(self, *, least: int = 1) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes."""
+        if value == "0" and self._least == 0:
+            return 0
+        try:
+            return byte_count(value, param.name or "size" if param else "size")
+        except OptionError:
+            self.fail(f"{value!r} is not a size; write 128MB, 64MiB or 1000000", param, ctx)
+
+
+class JsonObject(click.ParamType):
+    """A JSON object."""
+
+    name = "JSON"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+        """Return the object as a dict."""
+        try:
+            parsed = json.loads(value)
+        except ValueError as error:
+            self.fail(f"{value!r} is not JSON: {error}", param, ctx)
+        if not isinstance(parsed, dict):
+            self.fail(f"{value!r} is not a JSON object, such as '{{\"name\": 1}}'", param, ctx)
+        return parsed
+
+
+class Names(click.ParamType):
+    """Comma-separated names."""
+
+    name = "NAME,NAME,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the names; empty parts are not allowed."""
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+class TypedNames(click.ParamType):
+    """Comma-separated names, each optionally followed by ``=`` and a type."""
+
+    name = "NAME[=TYPE],…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str | None]:
+        """Return the types by name, in order; ``None`` if no type was given."""
+        types: dict[str, str | None] = {}
+        last = ""
+        for part in (part.strip() for part in value.split(",") if part.strip()):
+            name, equals, of = (text.strip() for text in part.partition("="))
+            shaped = types.get(last)
+            # The sizes of an array are separated by commas as well: ndarray:float32:2,3
+            if part.isdigit() and shaped is not None and shaped.count(":") == 2:
+                types[last] = f"{shaped},{part}"
+                continue
+            if not name or (equals and not of):
+                self.fail(f"{part!r} is neither a name nor NAME=TYPE", param, ctx)
+            last = name
+            types[name] = of or None
+        return types
+
+
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+#: A whole number, from 0 or from 1 on.
+FROM_0: dict[str, Any] = {"type": click.IntRange(min=0), "metavar": "N", "show_default": True}
+FROM_1: dict[str, Any] = FROM_0 | {"type": click.IntRange(min=1)}
+
+
+def one_of(*names: str) -> dict[str, Any]:
+    """Declare a choice of these names; the first one is the default."""
+    return {"type": click.Choice(names), "default": names[0], "show_default": True}
+
+
+def together(*options: _Decorator) -> _Decorator:
+    """Combine options that several commands share, in this order."""
+    return lambda function: functools.reduce(lambda made, option: option(made), reversed(options), function)
+
+
+#: Whether tars are read past their end marker.
+ignore_zeros_option = click.option(
+    "--ignore-zeros", is_flag=True, help="Read tars that were joined by cat up to their last member, as tar -i does."
+)
+
+#: How the JSON of a tar sample is to be read.
+sample_options = together(
+    click.option("--texts-field", default="texts", metavar="NAME", show_default=True, help="Key of the list of texts."),
+    click.option(
+        "--images-field", default="images", metavar="NAME", show_default=True, help="Key of the list of images."
+    ),
+    click.option(
+        "--sample-id-field", metavar="NAME", help="Key of the id; else the member's name without its extension."
+    ),
+    click.option("--image-member-field", metavar="NAME", help="Key that names the member for entries that name none."),
+    ignore_zeros_option,
+)
+
+threads_option = click.option("--threads", **FROM_1, help="Number of threads; default: one per core.")
+
+#: Whether a bar is shown.
+progress_option = click.option(
+    "--progress/--no-progress", default=True, help="Show a bar on a terminal when it takes longer than two seconds."
+)
+
+
+def storage_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for the object stores of remote paths."""
+
+    @functools.wraps(function)
+    def configured(*, storage_option: tuple[str, ...], **given: Any) -> Any:
+        texts = [text for value in given.values() for text in (value if isinstance(value, tuple) else (value,))]
+        _configure([text for text in texts if isinstance(text, str) and is_remote(text)], storage_option)
+        return function(**given)
+
+    option = click.option(
+        "--storage-option",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Option for the store of s3:// and other remote paths, such as region=eu-west-1; may be repeated. "
+        "Pass credentials in the environment.",
+    )
+    return option(configured)
+
+
+def limit_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option for the largest decoded size of one value, line, page or member."""
+
+    @functools.wraps(function)
+    def limited(*, max_decoded_bytes: int | None, **given: Any) -> Any:
+        if max_decoded_bytes is not None:
+            formats.set_max_decoded_bytes(max_decoded_bytes)
+        return function(**given)
+
+    option = click.option(
+        "--max-decoded-bytes",
+        type=Size(),
+        metavar="SIZE",
+        help="Reject a value, line, page or member with a larger decoded size; default: 1 GiB.",
+    )
+    return option(limited)
+
+
+def require_pyarrow(what: str) -> None:
+    """Check that pyarrow is installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"{what} requires pyarrow\nhint: pip install 'shardmill[arrow]'") from error
+
+
+def _configure(paths: list[str], settings: tuple[str, ...]) -> None:
+    options = {name: value for name, _, value in (setting.partition("=") for setting in settings)}
+    nameless = next((setting for setting in settings if "=" not in setting.lstrip("=")), None)
+    if nameless is not None:
+        # The value may be a secret without its name, so it is not shown.
+        raise click.UsageError("a --storage-option is not NAME=VALUE")
+    if options and not paths:
+        raise click.UsageError("--storage-option requires paths of object stores; these are local")
+    configure_all(paths, options)

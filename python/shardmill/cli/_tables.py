@@ -1,0 +1,62 @@
+"""The rows and files that a command works on, and formatting of rows as lines."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from shardmill._terminal import escape
+from shardmill.cli._options import Names, ignore_zeros_option, together
+from shardmill.errors import OptionError
+from shardmill.expressions import Expression, parse_filter
+
+
+class Filter(click.ParamType):
+    """A condition such as ``label = 0 and language in ('en', 'de')``."""
+
+    name = "EXPR"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Expression:
+        """Return the expression."""
+        try:
+            return parse_filter(value)
+        except OptionError as error:
+            self.fail(str(error), param, ctx)
+
+
+#: PATH and what ``shardmill.Dataset`` wants to know of it.
+dataset_options = together(
+    click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
+    click.option("--columns", type=Names(), help="Only these, in this order."),
+    click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'),
+    click.option(
+        "--format",
+        type=click.Choice(["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]),
+        help="Format of the files; default: detected.",
+    ),
+    click.option("--hive", is_flag=True, help="Directories called key=value are columns."),
+    ignore_zeros_option,
+)
+
+
+def open_dataset(options: dict[str, Any]) -> Any:
+    """Open the ``shardmill.Dataset`` of the options, and remove them from the dict."""
+    from shardmill import Dataset
+
+    columns = options.pop("columns")
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        dataset = Dataset(
+            list(options.pop("paths")),
+            columns=list(columns) if columns else None,
+            filter=options.pop("filter"),
+            format=options.pop("format"),
+            partitioning="hive" if options.pop("hive") else None,
+            ignore_zeros=options.pop("ignore_zeros"),
+        )
+    for warning in raised:
+        print(f"warning: {escape(warning.message)}", file=sys.stderr)
+    return dataset

@@ -1,0 +1,99 @@
+"""The command ``shardmill tokenize``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from shardmill._terminal import aligned, escape
+from shardmill.cli._batch_bar import BatchBar
+from shardmill.cli._options import Names, Size, limit_option, one_of, progress_option, storage_option, threads_option
+from shardmill.cli._tables import Filter
+from shardmill.cli._token_sources import counts_option, source_options, tokenize_of, tokenizer_options
+from shardmill.errors import NotFoundError, OutputExistsError
+
+
+@click.command(name="tokenize")
+@click.argument("paths", nargs=-1, required=True, metavar="SRC... [DST]")
+@click.option("--tokenizer", required=True, metavar="PATH", help="Tokenizer file, or a directory with one.")
+@tokenizer_options
+@source_options
+@click.option("--dtype", **one_of("int32", "int64"), help="Type of the tokens.")
+@click.option("--keep", type=Names(), help="Columns of SRC to write as well.")
+@click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
+@click.option("--to", **one_of("parquet"), help="Output format.")
+@click.option("--count-only", is_flag=True, help="Store and print the token counts; write no tokens.")
+@counts_option
+@click.option("--shard-bytes", type=Size(), help="Size of a shard, uncompressed; 256MiB by default.")
+@click.option("--mode", **one_of("error", "overwrite"), help="What to do if the output exists.")
+@threads_option
+@progress_option
+@limit_option
+@storage_option
+def command(paths: tuple[str, ...], **options: Any) -> None:
+    """Tokenize the rows of SRC and write them to DST as Parquet, or count their tokens.
+
+    SRC is a file, a directory or a glob, in any supported format. DST is a single file if its name ends in .parquet, otherwise a
+    directory of shards. The rows keep their order. With --count-only, the counts are stored, and loaders with the same options,
+    labels included, reuse them.
+
+    \b
+    Example:
+      shardmill tokenize data/ tokens/ --tokenizer model/ --eos "<|endoftext|>"
+      shardmill tokenize chat.jsonl chat.parquet --tokenizer model/ --messages messages --labels assistant
+      shardmill tokenize data/ --tokenizer model/ --count-only --counts s3://bucket/counts
+    """
+    from shardmill import Dataset
+
+    *sources, last = paths
+    if options["count_only"]:
+        sources, last = [*sources, last], ""
+    elif not sources:
+        raise click.UsageError("pass SRC and DST, or --count-only")
+    tokenize = tokenize_of(options)
+    kept = [*(options["keep"] or ()), *tokenize.outputs]
+    if len(set(kept)) < len(kept):
+        raise click.UsageError("--keep names a column twice, or a column that is written anyway")
+    dataset = Dataset(sources, columns=kept, filter=options["filter"], tokenize=tokenize, threads=options["threads"])
+    if not dataset.files:
+        raise NotFoundError(f"there are no files to tokenize at {', '.join(sources)}")
+    if options["count_only"]:
+        counts = dataset.token_counts()
+        shown = [("rows", f"{counts.rows:,}"), ("tokens", f"{counts.total:,}")]
+        shown += [("mean", f"{counts.mean:,.1f}"), ("longest", f"{counts.longest:,}")]
+        for line in aligned(shown, to_the_right=[False, True]):
+            click.echo(line)
+        print(f"token counts are stored in {escape(tokenize.counts)}", file=sys.stderr)
+    else:
+        _write(dataset, last, options)
+
+
+def _write(dataset: Any, dst: str, options: dict[str, Any]) -> None:
+    from shardmill import Writer
+    from shardmill.storage._paths import served_path
+
+    start = time.perf_counter()
+    try:
+        writer = Writer(
+            served_path(dst),
+            format="parquet",
+            schema=dataset.schema,
+            shard_bytes=options["shard_bytes"],
+            threads=options["threads"],
+            mode=options["mode"],
+        )
+    except OutputExistsError as error:
+        raise OutputExistsError(f"{str(error).partition(chr(10))[0]}\nhint: --mode overwrite replaces it") from error
+    rows = tokens = 0
+    output = dataset.columns.index(dataset._tokenize.output)
+    with writer, BatchBar(dataset, passes=1, is_shown=options["progress"], threads=options["threads"]) as bar:
+        for batch in bar.batches(dataset):
+            writer.write_batch(batch)
+            rows += batch.num_rows
+            tokens += len(batch.column(output).flatten())
+    seconds = time.perf_counter() - start
+    files = f"{len(writer.files):,} {'file' if len(writer.files) == 1 else 'files'}"
+    print(f"{tokens:,} tokens of {rows:,} rows written to {files} in {seconds:.1f} s", file=sys.stderr)

@@ -1,0 +1,60 @@
+"""The command ``shardmill verify``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from shardmill.cli._options import (
+    FROM_1,
+    limit_option,
+    one_of,
+    progress_option,
+    sample_options,
+    storage_option,
+    threads_option,
+)
+
+
+@click.command(name="verify")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--layout",
+    **one_of("auto", "source", "written"),
+    help="Rules for tars: of any source, or of those that `curate` wrote.",
+)
+@click.option("--renumbered", is_flag=True, help="Positions must be exactly 0 to n-1, as filters write them.")
+@click.option("--max-problems", **FROM_1, default=100, help="Maximum number of problems shown per file.")
+@sample_options
+@threads_option
+@progress_option
+@click.option("--json", "as_json", is_flag=True, help="Write all results as JSON to stdout.")
+@limit_option
+@storage_option
+def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
+    """Check files completely. PATH is a file, a directory or a glob.
+
+    Reads all rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS and WebDataset files, and compares every checksum. Interleaved documents are
+    also checked for order, structure and image headers. A directory may hold several formats. Each problem is one line. The exit code is 1
+    if a file has a problem.
+
+    \b
+    Example:
+      shardmill verify curated/ train.array_record table.parquet
+      shardmill verify curated/*.tar --layout written --json > checks.json
+    """
+    from shardmill.curate._verification import problem_table, verify
+
+    checks = verify(paths, is_renumbered=renumbered, **options)
+    bad = [check for check in checks if not check.is_valid]
+    if as_json:
+        click.echo(json.dumps([check.to_dict() for check in checks], indent=2, ensure_ascii=False))
+    elif bad:
+        click.echo(problem_table(bad))
+    samples, rows = sum(check.samples for check in checks), sum(sum(check.rows.values()) for check in checks)
+    problems = sum(check.problem_count for check in checks)
+    outcome = f"{problems:,} problems in {len(bad):,} of them" if bad else "no problems"
+    click.echo(f"{len(checks):,} files, {samples:,} samples, {rows:,} rows: {outcome}", err=as_json)
+    return 1 if bad else 0

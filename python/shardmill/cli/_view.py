@@ -1,0 +1,142 @@
+"""The command ``shardmill view``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import webbrowser
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from shardmill.cli._options import limit_option, one_of, require_pyarrow, storage_option
+from shardmill.cli._tables import dataset_options
+from shardmill.cli._token_sources import (
+    SOURCE_PARAMETERS,
+    TOKENIZER_PARAMETERS,
+    counts_option,
+    source_options,
+    tokenize_of,
+    tokenizer_of,
+    tokenizer_options,
+)
+from shardmill.errors import OptionError
+
+if TYPE_CHECKING:
+    from shardmill.view import Source, TokenColumns
+
+
+@click.command(name="view")
+@dataset_options
+@click.option("--tokenizer", metavar="PATH", help="Show tokens of this tokenizer: stored ones, or those of --column.")
+@tokenizer_options
+@source_options
+@counts_option
+@click.option("--pack", type=click.IntRange(min=1), metavar="LENGTH", help="Show packs of this number of tokens.")
+@click.option("--strategy", **one_of("concat", "best_fit", "first_fit"), help="How --pack packs the rows.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Port of the page; default: a free one."
+)
+@click.option("--no-open", is_flag=True, help="Only print the address.")
+@limit_option
+@storage_option
+def command(port: int, no_open: bool, **options: Any) -> None:
+    """Browse samples in a web browser: texts, images, columns, filters, tokens. PATH is a file, a directory or a glob.
+
+    The page is served on this machine only, at an address that cannot be guessed. Nothing is written; rows are read when they are shown.
+    Press Ctrl-C to stop.
+
+    With --tokenizer, the page shows tokens: those that the files have in a column called tokens or input_ids, or else those of the
+    column text. --column, --messages and --prompt with --completion select other columns; the options are those of shardmill tokenize.
+    --pack shows how a loader packs the tokens. It counts those of all rows once, and stores the counts.
+
+    \b
+    Example:
+      shardmill view data/
+      shardmill view shards/*.parquet --columns text,label --port 8000 --no-open
+      shardmill view tokens/ --tokenizer model/ --pack 2048
+      shardmill view chat.jsonl --tokenizer model/ --messages messages --labels assistant
+    """
+    require_pyarrow("the page")
+    from shardmill.view import Session, Source, ViewServer
+
+    source = Source(
+        paths=options["paths"],
+        columns=options["columns"],
+        filter=options["filter"],
+        format=options["format"],
+        partitioning="hive" if options["hive"] else None,
+        ignore_zeros=options["ignore_zeros"],
+    )
+    if options["pack"] is None:
+        _refuse({"strategy"}, "requires --pack")
+    if options["tokenizer"] is not None:
+        source = _with_tokens(source, options)
+    else:
+        _refuse({*TOKENIZER_PARAMETERS, *SOURCE_PARAMETERS, "pack"}, "requires --tokenizer")
+    session = Session(source)
+    try:
+        server = ViewServer(session, port=port)
+    except OSError as error:
+        raise OptionError(
+            f"port {port} cannot be used: {error.strerror}\nhint: omit --port to use a free one"
+        ) from error
+    try:
+        print("Press Ctrl-C to stop.", file=sys.stderr)
+        click.echo(server.address)
+        sys.stdout.flush()
+        if not no_open:
+            threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        print("ended", file=sys.stderr)
+    sys.stderr.flush()
+    # A thread may be in the middle of a long read, which can be abandoned safely.
+    os._exit(0)
+
+
+def _with_tokens(source: Source, options: dict[str, Any]) -> Source:
+    """Add the tokens of the files, or how they are computed, and how they are packed."""
+    from shardmill import Packing
+    from shardmill.view import TokenColumns
+
+    stored = _stored(source, options)
+    if stored is None:
+        tokenize = tokenize_of(options)
+        source = replace(source, tokenize=tokenize)
+        columns = TokenColumns.computed(tokenize)
+    else:
+        reason = f"is for texts, and the files have tokens in column {stored.tokens!r}"
+        _refuse(SOURCE_PARAMETERS - {"text_columns"}, f"{reason}\nhint: name a text with --column")
+        columns = replace(stored, tokenizer=tokenizer_of(options))
+        source = replace(source, tokens=columns)
+    if options["pack"] is None:
+        return source
+    packing = Packing(columns.names, length=options["pack"], strategy=options["strategy"])
+    return replace(source, packing=packing)
+
+
+def _stored(source: Source, options: dict[str, Any]) -> TokenColumns | None:
+    """Return the columns of tokens that the files have, unless the options name something to tokenize."""
+    from shardmill.view import TokenColumns
+
+    columns = options["text_columns"] or ()
+    if len(columns) > 1 or any(options[name] for name in ("messages", "prompt", "completion")):
+        return None
+    dataset = source.open()
+    return TokenColumns.stored(dataset.schema, *columns) if dataset.files else None
+
+
+def _refuse(names: set[str], reason: str) -> None:
+    """Check that none of these options is given.
+
+    Raises:
+        click.UsageError: If one is.
+    """
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} {reason}")

@@ -1,0 +1,314 @@
+"""Stages between source and sink.
+
+Native stages run inside the native driver. The others are Python: the driver calls them with the images or the rows of whole documents, one
+bounded chunk at a time; chunk boundaries are unspecified. Several native threads call at once, so user-defined functions and models must
+be thread-safe. On Ray they are sent to the workers with cloudpickle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
+
+from shardmill._choices import check_choice
+from shardmill._option_values import whole
+from shardmill.curate import _pixels as pixels
+from shardmill.errors import OptionError
+from shardmill.expressions import Expression, Value, expression_of
+
+
+@dataclass(frozen=True)
+class AspectRatioFilter:
+    """Keep images with ``min <= width / height <= max``, according to their headers.
+
+    Args:
+        min: minimum ratio to keep.
+        max: maximum ratio to keep.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    min: float = 1.0
+    max: float = 2.0
+    _: KW_ONLY
+    drop_invalid_rows: bool = True
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        return _range_options("aspect_ratio", self.min, self.max, self.drop_invalid_rows)
+
+
+@dataclass(frozen=True)
+class ImageToTextRatioFilter:
+    """Keep samples with ``min <= images / words <= max``.
+
+    Words are separated by whitespace; a sample without words counts as one word.
+
+    Args:
+        min: minimum ratio to keep.
+        max: maximum ratio to keep.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    min: float = 0.0
+    max: float = math.inf
+    _: KW_ONLY
+    drop_invalid_rows: bool = True
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        return _range_options("image_to_text_ratio", self.min, self.max, self.drop_invalid_rows)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keep rows or samples for which an expression is true.
+
+    Args:
+        expression: an expression over any columns, also as text, or a list of ``(column, op, literal)``.
+        per: ``"sample"`` evaluates the metadata row, which has the sample-level values, for the whole sample; ``"row"``
+            evaluates each content row. The default is ``"row"`` if the expression uses a reserved column, else ``"sample"``.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> from shardmill.curate import Filter
+        >>> Filter(sm.col("previous_word_count") > 100).expression
+        (col('previous_word_count') > 100)
+    """
+
+    expression: Expression | Value | str | list[Any]
+    _: KW_ONLY
+    per: Literal["sample", "row"] | None = None
+    drop_invalid_rows: bool = True
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        if self.per is not None:
+            check_choice("per", self.per, Literal["sample", "row"])
+        tree = expression_of(self.expression).tree
+        return {"filter": {"expression": tree, "per": self.per, "drop_invalid_rows": self.drop_invalid_rows}}
+
+
+def _range_options(kind: str, low: float, high: float, drop_invalid_rows: bool) -> dict[str, Any]:
+    if math.isnan(low) or math.isnan(high) or low > high:
+        raise OptionError(f"`min` and `max` are {low} and {high}; min must not exceed max")
+    # JSON has no infinity; no ratio of two counts comes near the largest double.
+    bounds = {"min": max(low, -1.7e308), "max": min(high, 1.7e308)}
+    return {kind: bounds | {"drop_invalid_rows": drop_invalid_rows}}
+
+
+class ImageStage:
+    """A filter on image bytes. Subclasses implement ``keep_images``."""
+
+    kind: ClassVar[str] = "images"
+    name: ClassVar[str]
+    drop_invalid_rows: bool
+
+    def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
+        """Return one verdict per image; ``texts[i]`` are the text rows of the sample of ``images[i]``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class BlurFilter(ImageStage):
+    """Keep images whose variance of the Laplacian is at least ``threshold``.
+
+    The variance is computed over the decoded 8-bit RGB array, over all channels, in 64-bit floats (as in NeMo
+    Curator's blur filter). Images that cannot be decoded are dropped. Requires ``shardmill[images]``.
+
+    Args:
+        threshold: minimum score to keep; a solid-color image has score 0.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    threshold: float = 100.0
+    _: KW_ONLY
+    drop_invalid_rows: bool = True
+    name: ClassVar[str] = "interleaved_blur_filter"
+
+    def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
+        """Return one verdict per image."""
+        arrays = map(pixels.decoded, images)
+        return [array is not None and pixels.sharpness(array) >= self.threshold for array in arrays]
+
+
+@dataclass(frozen=True)
+class QRCodeFilter(ImageStage):
+    """Keep images in which QR codes cover less than ``threshold`` of the area.
+
+    Images that cannot be decoded are dropped. If the detector fails or finds nothing, the image is kept. Requires
+    ``shardmill[images]``.
+
+    Args:
+        threshold: covered fraction of the area from which an image is dropped.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    threshold: float = 0.05
+    _: KW_ONLY
+    drop_invalid_rows: bool = True
+    name: ClassVar[str] = "interleaved_qrcode_filter"
+
+    def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
+        """Return one verdict per image."""
+        arrays = map(pixels.decoded, images)
+        return [array is not None and pixels.qr_code_share(array) < self.threshold for array in arrays]
+
+
+@dataclass(frozen=True)
+class ClipScoreFilter(ImageStage):
+    """Keep images that match a text of their sample.
+
+    The score of an image is its maximum cosine similarity with any non-blank text of its sample. If there is no such text, the image
+    is dropped.
+
+    Args:
+        model: computes embeddings: ``embed_images(list[PIL.Image.Image]) -> array (n, d)`` and ``embed_texts(list[str]) -> array (n, d)``.
+            It must be thread-safe. See ``shardmill.integrations.open_clip.OpenClip``.
+        min_score: minimum score to keep.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    model: Any
+    _: KW_ONLY
+    min_score: float = 0.15
+    drop_invalid_rows: bool = True
+    name: ClassVar[str] = "interleaved_clip_score_filter"
+
+    def __post_init__(self) -> None:
+        for method in ("embed_images", "embed_texts"):
+            if not callable(getattr(self.model, method, None)):
+                raise OptionError(f"`model` has no method `{method}`")
+
+    def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
+        """Return one verdict per image."""
+        scores = pixels.clip_scores(self.model, images, texts)
+        return [score is not None and score >= self.min_score for score in scores]
+
+
+@dataclass(frozen=True)
+class Map:
+    """Run a user-defined function on tables.
+
+    The function gets a ``pyarrow.Table`` and returns one (or anything with ``__arrow_c_stream__``). Rows may be changed,
+    dropped and added; all returned tables must have the same columns. Requires ``shardmill[arrow]``.
+
+    For interleaved rows, the table has whole documents; ``sample_id``, ``position`` and ``modality`` must not become null.
+    ``binary_content`` is null for images that have not been fetched yet (``materialize_on_read=False``); they are fetched
+    from their ``source_ref`` when they are written.
+
+    Args:
+        function: a function from table to table. It must be thread-safe.
+        name: name of the stage in reports.
+        needs_bytes: fetch all images before the function is called.
+        batch_size: number of rows per call, for a ``TableSource``; the last call of an output file may get fewer.
+            By default, each call gets a block of the input, at most about ``memory_bytes``.
+
+    Examples:
+        >>> from shardmill.curate import Map
+        >>> Map(lambda table: table, name="identity").name
+        'identity'
+    """
+
+    function: Callable[[Any], Any]
+    _: KW_ONLY
+    name: str = "map"
+    needs_bytes: bool = False
+    batch_size: int | None = None
+    kind: ClassVar[str] = "table"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise OptionError(f"a Map needs a function of a table; {self.function!r} is not callable")
+        if self.batch_size is not None:
+            object.__setattr__(self, "batch_size", whole("batch_size", self.batch_size, 1))
+
+    def map_table(self, batch: Any) -> Any:
+        """Call the function with ``batch`` as a ``pyarrow.Table``."""
+        return self._called(_as_table(batch))
+
+    def map_rows(self, batch: Any) -> list[Any]:
+        """Call the function with consecutive parts of ``batch``; results with the same schema are concatenated."""
+        rows = _as_table(batch)
+        size = self.batch_size or max(rows.num_rows, 1)
+        if rows.num_rows <= size:
+            return [self._called(rows)]
+        results: list[Any] = []
+        for start in range(0, rows.num_rows, size):
+            results.append(_as_table(self._called(rows.slice(start, size))))
+        return _joined(results)
+
+    def _called(self, table: Any) -> Any:
+        result = self.function(table)
+        if not hasattr(result, "__arrow_c_stream__") and not hasattr(result, "__arrow_c_array__"):
+            raise TypeError(f"stage {self.name!r} returned {type(result).__name__}, not an Arrow table")
+        return result
+
+
+def _as_table(rows: Any) -> Any:
+    """Convert any Arrow data to a ``pyarrow.Table``."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ImportError("Map requires pyarrow\nhint: pip install 'shardmill[arrow]'") from error
+    if isinstance(rows, pa.Table):
+        return rows
+    return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else pa.Table.from_batches([pa.record_batch(rows)])
+
+
+def _joined(tables: list[Any]) -> list[Any]:
+    """Concatenate each run of tables with the same schema; a change of schema is reported by the native driver."""
+    import pyarrow as pa
+
+    if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
+        return [pa.concat_tables(tables).combine_chunks()]
+    return tables
+
+
+@dataclass(frozen=True)
+class ReencodeImages:
+    """Decode each image and store it in another codec.
+
+    This is the only stage that changes pixels. Images that cannot be decoded get an
+    error. Requires ``shardmill[images,arrow]``.
+
+    Args:
+        codec: a format that Pillow can write, such as ``"jpeg"``, ``"webp"`` or ``"png"``.
+        quality: quality for lossy codecs, 1 to 100.
+    """
+
+    codec: str = "jpeg"
+    _: KW_ONLY
+    quality: int = 90
+    name: str = "reencode_images"
+    kind: ClassVar[str] = "table"
+    needs_bytes: ClassVar[bool] = True
+
+    def map_table(self, batch: Any) -> Any:
+        """Return ``batch`` with each image in the new codec."""
+        return pixels.reencoded(batch, self.codec, self.quality)
+
+
+NativeStage = AspectRatioFilter | ImageToTextRatioFilter | Filter
+Stage = NativeStage | ImageStage | Map | ReencodeImages
+
+
+def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return the stages for the native driver: a list of options, and the Python objects that they refer to.
+
+    Raises:
+        OptionError: If an object is not a stage.
+    """
+    options: list[dict[str, Any]] = []
+    user_stages: list[Any] = []
+    for stage in stages:
+        if isinstance(stage, NativeStage):
+            options.append(stage._options())
+        elif hasattr(stage, "kind") and hasattr(stage, "name"):
+            options.append({"user": {"index": len(user_stages)}})
+            user_stages.append(stage)
+        else:
+            raise OptionError(f"{stage!r} is not a stage\nhint: wrap a function of tables in Map(function)")
+    return options, user_stages

@@ -1,0 +1,273 @@
+"""Source → stages → sink, on this machine or on Ray."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from os import fspath
+from typing import TYPE_CHECKING, Any, Literal
+
+from shardmill._memory import peak_rss_bytes
+from shardmill._native import curate as native
+from shardmill._option_values import whole
+from shardmill._sizes import byte_count
+from shardmill._threads import available_cores
+from shardmill._unknown_options import PIPELINE, explains
+from shardmill.curate._filters import stage_options
+from shardmill.curate._placement import refuse_inside_input
+from shardmill.curate._report import Report
+from shardmill.curate._sinks import Sink
+from shardmill.curate._sources import Source
+from shardmill.data._left_out import warn_of_left_out
+from shardmill.errors import OptionError
+from shardmill.storage._configure import configure_all
+from shardmill.storage._paths import absolute, real, served_path
+
+if TYPE_CHECKING:
+    from shardmill.curate._resumption import CommitPlan
+    from shardmill.resume import Checkpoint
+
+_CHUNK_BYTES = 32 << 20
+_LEFT_OUT = "left out of the job"
+
+
+@explains(PIPELINE)
+@dataclass
+class Pipeline:
+    """A curation job. The constructor checks the options and does not touch the disk.
+
+    The rows are those of interleaved documents, or of plain tables from a ``TableSource``, which support
+    ``Filter`` and ``Map`` stages and a ``ParquetSink``.
+
+    Args:
+        source: source of the rows.
+        stages: stages to apply, in this order.
+        sink: destination of the rows.
+        checkpoint: where the job records what is done, so that a stopped run can be resumed: a ``shardmill.resume.Checkpoint``,
+            its path, or a dict of its options.
+        max_errors: stop if more samples and shards than this are quarantined; unlimited by default. A job over
+            tables never quarantines: unreadable input stops it.
+        memory_bytes: approximate maximum bytes of rows per thread. A single larger image is processed alone.
+
+    Examples:
+        >>> from shardmill.curate import AspectRatioFilter, ParquetSink, Pipeline, WebDatasetSource
+        >>> pipeline = Pipeline(source=WebDatasetSource("in/"), stages=[AspectRatioFilter()], sink=ParquetSink("out/"))
+        >>> pipeline.run()
+        Traceback (most recent call last):
+        ...
+        shardmill.errors.NotFoundError: No file at `in/`
+        hint: check the spelling; relative paths start at the working directory
+    """
+
+    _: KW_ONLY
+    source: Source
+    sink: Sink
+    stages: Sequence[Any] = ()
+    checkpoint: Checkpoint | str | dict[str, Any] | None = None
+    max_errors: int | None = None
+    memory_bytes: int | str = _CHUNK_BYTES
+    _user_stages: list[Any] = field(init=False, repr=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, Source):
+            raise OptionError(f"`source` must be a source such as WebDatasetSource(path), not {self.source!r}")
+        if not isinstance(self.sink, Sink):
+            raise OptionError(f"`sink` must be a sink such as ParquetSink(path), not {self.sink!r}")
+        if self.checkpoint is not None:
+            from shardmill.resume import Checkpoint
+
+            self.checkpoint = Checkpoint._of(self.checkpoint)
+            if self.checkpoint.id_column is not None and self.source.kind != "table":
+                raise OptionError(
+                    "`id_column` requires a TableSource; documents are resumed by split\nhint: omit `id_column`"
+                )
+        if self.max_errors is not None:
+            self.max_errors = whole("max_errors", self.max_errors, 0)
+        if not isinstance(self.stages, Iterable):
+            raise OptionError(
+                f"stages must be a list of stages, not a {type(self.stages).__name__}\nhint: write stages=[…]"
+            )
+        self.memory_bytes = byte_count(self.memory_bytes, "memory_bytes")
+        self._configure_storage()
+        if self.source.kind == "table" and (self.sink.schema is not None or self.sink.schema_overrides is not None):
+            raise OptionError(
+                "`schema` of a sink is only for documents\nhint: cast rows of a TableSource in a Map stage"
+            )
+        self._native_pipeline(may_replace=False)
+
+    def _configure_storage(self) -> None:
+        """Configure the stores in this process; on another machine, without secrets, which come from its environment."""
+        output = [fspath(self.sink.path)]
+        configure_all(self.source.paths(), self.source._options_of_paths())
+        configure_all(output, self.sink.storage_options)
+        for path in [*self.source.paths(), *output]:
+            served_path(path)
+
+    def _spec(self, *, may_replace: bool = False) -> dict[str, Any]:
+        """Return the pipeline as plain data, with Python stages by index."""
+        stages, self._user_stages = stage_options(self.stages)
+        return {
+            "paths": self.source.paths(),
+            "partitioning": self.source._partitioning(),
+            "source": {self.source.kind: self.source._options()},
+            "stages": stages,
+            "sink": self.sink._options(),
+            "chunk_bytes": self.memory_bytes,
+            "max_errors": self.max_errors,
+            "allowed_roots": self.source._roots(),
+            "may_replace": may_replace,
+        }
+
+    def _native_pipeline(self, *, may_replace: bool, checkpoint: str | None = None) -> native.Pipeline:
+        """Return the native pipeline. With ``checkpoint``, the options of a plan, its splits are committed to a journal."""
+        spec = self._spec(may_replace=may_replace)
+        if checkpoint is not None:
+            # The recorded paths must not depend on a user function that changes the working directory.
+            spec["paths"] = [absolute(path) for path in spec["paths"]]
+            spec["sink"]["path"] = absolute(spec["sink"]["path"])
+        return native.Pipeline(
+            json.dumps(spec),
+            self._user_stages,
+            source_schema=self.source.schema,
+            source_overrides=_overrides(self.source.schema_overrides),
+            sink_schema=self.sink.schema,
+            sink_overrides=_overrides(self.sink.schema_overrides),
+            checkpoint=checkpoint,
+        )
+
+    def run(
+        self,
+        executor: Literal["local", "ray"] = "local",
+        *,
+        threads: int | None = None,
+        workers: int | None = None,
+        progress: bool = True,
+    ) -> Report:
+        """Run the job to completion.
+
+        Args:
+            executor: ``"local"`` uses native threads; ``"ray"`` runs one task per split on the cluster at ``RAY_ADDRESS``, or on a new
+                local one.
+            threads: number of native threads of ``"local"``, one split per thread; the number of cores by default.
+            workers: maximum number of concurrent ``"ray"`` tasks; the number of CPUs of the cluster by default.
+            progress: show a bar on a terminal if the run takes longer than two seconds.
+
+        Returns:
+            A report; ``Report.quarantined`` lists everything that was quarantined.
+
+        Raises:
+            shardmill.NotFoundError: If a path is missing or has no input; the output is not touched.
+            shardmill.OptionError: If an option names a key that no sample has; the output is not touched.
+            shardmill.MissingColumnError: If ``fields`` names a column that no Parquet file has; the output is not touched.
+            shardmill.CurateError: If a policy or a stage stopped the run; files that are already published are kept.
+            shardmill.StorageError: If the disk is full or access is denied.
+            shardmill.CheckpointMismatchError: If the checkpoint belongs to another job, or an input has changed.
+            shardmill.CheckpointBusyError: If another process is running this job.
+        """
+        if executor not in ("local", "ray"):
+            raise OptionError(f'`executor` is {executor!r}; "local" or "ray"')
+        for name, value, owner in (("threads", threads, "local"), ("workers", workers, "ray")):
+            if value is not None and executor != owner:
+                raise OptionError(f'`{name}` requires executor="{owner}"')
+        at_once = threads if executor == "local" else workers
+        if at_once is not None:
+            at_once = whole("threads" if executor == "local" else "workers", at_once, 1)
+        start = time.perf_counter()
+        report = Report(params=self._params(executor, at_once))
+        if self.checkpoint is None:
+            refuse_inside_input("output", real(self.sink.path), [real(path) for path in self.source.paths()])
+            pipeline = self._native_pipeline(may_replace=executor == "ray")
+            splits, left_out = pipeline.splits()
+            warn_of_left_out(left_out, outcome=_LEFT_OUT, stacklevel=3)
+            pipeline.check_names(splits)
+            pipeline.prepare(splits, is_resumed=False)
+            self._run(_Work(pipeline, splits, None), executor, at_once, progress, report)
+        else:
+            from shardmill.curate._resumption import Resumption
+            from shardmill.resume import Checkpoint
+
+            holds_back = True
+            while holds_back:
+                is_first = not report.splits
+                with Resumption(self, Checkpoint._of(self.checkpoint), progress) as resumption:
+                    if is_first:
+                        warn_of_left_out(resumption.left_out, outcome=_LEFT_OUT, stacklevel=3)
+                        report.committed_before = resumption.committed
+                    report.checkpoint_load_s += resumption.load_s
+                    pipeline = self._native_pipeline(may_replace=False, checkpoint=resumption.plan.options())
+                    self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, at_once, progress, report)
+                    resumption.finish(report, had_workers=executor == "ray")
+                # Rows identified by ids that were lost wait until those ids are restored.
+                holds_back = resumption.holds_back and bool(resumption.splits)
+        report.seconds = time.perf_counter() - start
+        report.peak_rss_bytes = peak_rss_bytes()
+        return report
+
+    def _run(self, work: _Work, executor: str, at_once: int | None, progress: bool, report: Report) -> None:
+        from shardmill.curate._progress import Progress
+
+        pipeline, splits = work.pipeline, work.splits
+
+        with Progress(total=len(splits), is_shown=progress) as bar:
+
+            def on_report(text: str) -> None:
+                split = json.loads(text)
+                report.splits.append(split)
+                bar.advance(split)
+
+            if executor == "local":
+                pipeline.run(splits, at_once or available_cores(), on_report)
+            else:
+                from shardmill.curate._ray_executor import SplitRunner, run_on_ray
+
+                run_on_ray(SplitRunner(self, work.plan), self.max_errors, splits, at_once, on_report)
+                # Removes staging files of killed workers.
+                pipeline.prepare([], is_resumed=True)
+
+    def _params(self, executor: str, at_once: int | None) -> dict[str, Any]:
+        spec = self._spec()
+        source, sink = self.source._options(), spec["sink"]
+        readers = {"webdataset": "wds", "parquet": "parquet", "table": "table"}
+        return {
+            "executor": executor,
+            "at_once": at_once,
+            "input_path": spec["paths"],
+            "output_path": sink["path"],
+            "reader_type": readers[self.source.kind],
+            "writer_format": "wds" if sink["format"] == "webdataset" else "parquet",
+            "files_per_partition": self.source.files_per_partition,
+            "input_partition_bytes": self.source.partition_bytes,
+            "output_max_batch_bytes": self.source.max_batch_bytes,
+            "materialize_on_read": source.get("materialize_on_read", False),
+            "materialize_on_write": sink["materialize_on_write"],
+            "on_materialize_error": sink["on_materialize_error"],
+            "reader_fields": source["columns"] if self.source.kind == "table" else source["fields"],
+            "per_image_fields": source.get("per_image_fields", []),
+            "per_text_fields": source.get("per_text_fields", []),
+            "parquet_row_group_size": sink["row_group_size"],
+            "parquet_compression": sink["compression"],
+            "mode": sink["mode"],
+            "checkpoint": None if self.checkpoint is None else repr(self.checkpoint),
+            "stages": [repr(stage) for stage in self.stages],
+            "stage_options": spec["stages"],
+        }
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The remaining work, and the native pipeline for it."""
+
+    pipeline: native.Pipeline
+    splits: list[str]
+    plan: CommitPlan | None
+
+
+def _overrides(overrides: Any) -> Any:
+    """Convert a dict of names and types to a schema."""
+    if not isinstance(overrides, dict):
+        return overrides
+    import pyarrow as pa
+
+    return pa.schema(list(overrides.items()))

@@ -1,0 +1,159 @@
+"""Decoded images, the input of the blur, QR code and CLIP filters.
+
+Pillow and OpenCV are imported at the first image, since most pipelines never decode one. Several native threads call in at once: each call has
+its own images and its own detector, and shares only the loaded modules. Invariant: for intact images the array equals that of OpenCV's
+`imdecode`, which NeMo Curator's filters use; a damaged image, which `imdecode` fills with gray, is not decoded at all.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Number of decoded images passed to a model at once: they are much larger than the bytes of a chunk.
+_CLIP_BATCH = 64
+
+
+@cache
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("this stage requires Pillow\nhint: pip install 'shardmill[images]'") from error
+    # Image size is not a reason to drop an image of a curated data set; memory is bounded by one image per thread.
+    Image.MAX_IMAGE_PIXELS = None
+    # Otherwise the first images of several threads would load the codecs at once.
+    Image.init()
+    return Image
+
+
+@cache
+def _opencv() -> Any:
+    try:
+        import cv2
+    except ImportError as error:
+        raise ImportError("this stage requires OpenCV\nhint: pip install 'shardmill[images]'") from error
+    # The thread pool of the driver already uses all cores.
+    cv2.setNumThreads(1)
+    return cv2
+
+
+def opened(payload: bytes) -> Any | None:
+    """Return the image as RGB, or None if it cannot be decoded."""
+    image_module = _pillow()
+    try:
+        with image_module.open(io.BytesIO(payload)) as image:
+            return (_with_8_bits(image) if image.mode.startswith("I;16") else image).convert("RGB")
+    except Exception:  # Pillow's decoders raise nearly any exception on damaged data
+        return None
+
+
+def _with_8_bits(image: Any) -> Any:
+    """Scale 16-bit grayscale to 8 bits: `convert` would clip values above 255."""
+    import numpy as np
+
+    return _pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+
+
+def decoded(payload: bytes) -> np.ndarray | None:
+    """Return the image as a uint8 array of shape (height, width, 3), or None if it cannot be decoded."""
+    import numpy as np
+
+    image = opened(payload)
+    return None if image is None else np.asarray(image)
+
+
+def sharpness(array: np.ndarray) -> float:
+    """Return the variance of the Laplacian over all channels; 0 if it cannot be computed."""
+    cv2 = _opencv()
+    try:
+        return float(cv2.Laplacian(array, cv2.CV_64F).var())
+    except cv2.error:
+        return 0.0
+
+
+def qr_code_share(array: np.ndarray) -> float:
+    """Return the area of all detected QR codes over the area of the image; 0 if none is found or the detector fails."""
+    import numpy as np
+
+    cv2 = _opencv()
+    area = float(array.shape[0] * array.shape[1])
+    if area <= 0:
+        return 0.0
+    try:
+        is_found, _texts, points, _codes = cv2.QRCodeDetector().detectAndDecodeMulti(array)
+        if not is_found or points is None:
+            return 0.0
+        polygons = np.asarray(points, dtype=np.float32)
+        return sum(cv2.contourArea(polygon.reshape(-1, 1, 2)) for polygon in polygons) / area
+    except cv2.error:
+        return 0.0
+
+
+def clip_scores(model: Any, images: list[bytes], texts: list[list[str]]) -> list[float | None]:
+    """Return the maximum cosine similarity of each image with the texts of its sample; None without text or a decodable image."""
+    scores: list[float | None] = []
+    for start in range(0, len(images), _CLIP_BATCH):
+        batch = slice(start, start + _CLIP_BATCH)
+        scores += _scores_of_batch(model, images[batch], texts[batch])
+    return scores
+
+
+def _scores_of_batch(model: Any, images: list[bytes], texts: list[list[str]]) -> list[float | None]:
+    import numpy as np
+
+    scores: list[float | None] = [None] * len(images)
+    pending: list[tuple[int, Any, list[int]]] = []
+    vocabulary: dict[str, int] = {}
+    for index, (payload, lines) in enumerate(zip(images, texts, strict=True)):
+        stripped = [line.strip() for line in lines if line.strip()]
+        image = opened(payload) if stripped else None
+        if image is not None:
+            pending.append((index, image, [vocabulary.setdefault(line, len(vocabulary)) for line in stripped]))
+    if not pending:
+        return scores
+    image_vectors = _normalised(model.embed_images([image for _, image, _ in pending]), len(pending), "embed_images")
+    text_vectors = _normalised(model.embed_texts(list(vocabulary)), len(vocabulary), "embed_texts")
+    for vector, (index, _image, lines) in zip(image_vectors, pending, strict=True):
+        scores[index] = float(np.max(text_vectors[lines] @ vector))
+    return scores
+
+
+def _normalised(vectors: Any, count: int, method: str) -> np.ndarray:
+    import numpy as np
+
+    array = np.asarray(vectors, dtype=np.float64)
+    if array.ndim != 2 or len(array) != count:
+        raise ValueError(
+            f"`{method}` returned an array of shape {array.shape} for {count} inputs; it must be ({count}, n)"
+        )
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    return array / np.where(lengths == 0, 1, lengths)
+
+
+def reencoded(batch: Any, codec: str, quality: int) -> Any:
+    """Return ``batch`` with each image stored in ``codec``; an image that cannot be decoded gets an error."""
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([pa.record_batch(batch)])
+    columns = {name: table.column(name).to_pylist() for name in ("binary_content", "content_type", "materialize_error")}
+    for row, payload in enumerate(columns["binary_content"]):
+        if payload is None:
+            continue
+        image = opened(payload)
+        if image is None:
+            columns["binary_content"][row] = None
+            columns["materialize_error"][row] = "failed to decode image"
+            continue
+        target = io.BytesIO()
+        image.save(target, format=codec.upper().replace("JPG", "JPEG"), quality=quality)
+        columns["binary_content"][row] = target.getvalue()
+        columns["content_type"][row] = f"image/{codec.lower().replace('jpg', 'jpeg')}"
+    for name, values in columns.items():
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
+    return table

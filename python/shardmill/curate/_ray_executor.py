@@ -1,0 +1,173 @@
+"""Runs the splits of a pipeline on Ray: one task per split, which calls the same native function as a local thread.
+
+A task returns an ``Outcome``, even if the split failed: so the driver raises the exact exception of the worker, with its class,
+message and cause, and Ray retries a task only if its process was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import chdir, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from shardmill import errors
+from shardmill._threads import available_cores
+from shardmill.storage._paths import absolute, is_remote
+
+if TYPE_CHECKING:
+    from shardmill.curate._pipeline import Pipeline
+    from shardmill.curate._resumption import CommitPlan
+    from shardmill.integrations._landmark import Landmark
+
+
+def run_on_ray(
+    runner: SplitRunner,
+    max_errors: int | None,
+    splits: list[str],
+    workers: int | None,
+    on_report: Callable[[str], None],
+) -> None:
+    """Run all splits and pass their reports to ``on_report`` while others still run, in the order of the splits.
+
+    Args:
+        runner: sent to the workers with cloudpickle.
+        max_errors: stop if all tasks together quarantined more than this.
+        splits: as the native pipeline planned them.
+        workers: maximum number of concurrent tasks; as many as the cluster has room for by default.
+        on_report: called with the report of a split as JSON.
+
+    Raises:
+        ImportError: If Ray is not installed.
+        shardmill.CurateError: If there are more quarantined items than ``max_errors``, with the message of the native driver.
+        shardmill.Error: If a split failed: the first error to arrive, without delay. Splits that were running are stopped; none of their output
+            is visible.
+    """
+    from shardmill.integrations._ray_tasks import connected, run_splits
+
+    # As many CPUs as concurrent splits, if a cluster must be started.
+    cores = workers or available_cores()
+    early: dict[int, str] = {}
+    reported = quarantined = 0
+    with connected(cores), runner.landmarks(), closing(run_splits(runner, splits, workers)) as outcomes:
+        for index, outcome in outcomes:
+            early[index] = outcome.report()
+            # Each task only knows its own count.
+            for item in json.loads(early[index])["quarantined"]:
+                quarantined += 1
+                if max_errors is not None and quarantined > max_errors:
+                    raise errors.CurateError(
+                        f"{quarantined} quarantined items exceed the limit of {max_errors}; the last: {item['path']}: {item['reason']}\n"
+                        "hint: raise max_errors, or look at quarantine.jsonl beside the metrics"
+                    )
+            while reported in early:
+                on_report(early.pop(reported))
+                reported += 1
+
+
+class SplitRunner:
+    """The pipeline on a worker."""
+
+    def __init__(self, pipeline: Pipeline, plan: CommitPlan | None = None) -> None:
+        self._pipeline = pipeline
+        self._plan = plan
+        # Relative paths refer to the same files as on the driver; output names are derived from them.
+        self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
+        self._landmarks: list[Landmark] = []
+
+    @contextmanager
+    def landmarks(self) -> Iterator[None]:
+        """Create landmarks by which workers recognize the directories of the driver, during a with-block."""
+        from shardmill.integrations._landmark import Landmark, planted
+
+        if self._plan is not None and not is_remote(job := self._plan.root):
+            self._landmarks.append(Landmark(job, "checkpoint"))
+        output = absolute(self._pipeline.sink.path)
+        with nullcontext() if is_remote(output) else planted(output, "output directory") as landmark:
+            if landmark is not None:
+                self._landmarks.append(landmark)
+            yield
+
+    @cached_property
+    def _sees_directories(self) -> bool:
+        """Check the landmarks once per worker process.
+
+        Raises:
+            shardmill.StorageError: If a directory of the driver is not visible.
+        """
+        for landmark in self._landmarks:
+            landmark.require()
+        return True
+
+    @cached_property
+    def _checkpoint(self) -> str | None:
+        """Return the checkpoint options, computed once per worker process: an index may have to be built, and its source files are checked."""
+        return None if self._plan is None else self._plan.options()
+
+    def __call__(self, split: str) -> Outcome:
+        """Run one split. An exception becomes part of the outcome, except for a request to stop."""
+        from shardmill.integrations._landmark import located
+
+        try:
+            with chdir(self._directory):
+                _ = self._sees_directories
+                self._pipeline._configure_storage()
+                # Native pipelines count errors; a retried task starts at zero.
+                return Outcome(
+                    text=self._pipeline._native_pipeline(may_replace=True, checkpoint=self._checkpoint).run_split(split)
+                )
+        except errors.StorageError as error:
+            return Outcome(failure=_packed(located(error)))
+        except errors.Error as error:
+            return Outcome(failure=_packed(error))
+        except OSError as error:
+            # Not for a stage, whose errors are wrapped: the working directory of the driver does not exist here.
+            return Outcome(failure=_packed(located(errors.StorageError(str(error)))))
+        except Exception as error:
+            return Outcome(failure=_packed(error))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a split: its report, or the exception that stopped it, pickled."""
+
+    text: str = ""
+    failure: bytes | None = None
+
+    def report(self) -> str:
+        """Return the report of the split, as JSON.
+
+        Raises:
+            shardmill.Error: If the split failed.
+        """
+        if self.failure is None:
+            return self.text
+        error, cause, frames = pickle.loads(self.failure)
+        if cause is not None and frames:
+            cause.add_note(f"On the worker:\n{frames}")
+        raise error from cause
+
+
+def _packed(error: Exception) -> bytes:
+    """Pickle ``error`` and its cause for the driver; a cause that cannot be pickled is replaced by its message."""
+    from shardmill.integrations._ray_tasks import pickled
+
+    cause = error.__cause__
+    # Frames are sent as text only.
+    frames = "" if cause is None else "".join(traceback.format_tb(cause.__traceback__)).rstrip()
+    told = None if cause is None else RuntimeError(f"{type(cause).__name__}: {cause}")
+    generic = errors.CurateError(f"{type(error).__name__}: {error}")
+    for pair in ((error, cause), (error, told), (generic, told)):
+        try:
+            packed = pickled((*pair, frames))
+            # An exception with a custom constructor may be picklable, but fail to unpickle.
+            pickle.loads(packed)
+        except Exception:
+            continue
+        return packed
+    raise AssertionError("exceptions with one text travel") from error

@@ -1,0 +1,455 @@
+"""One run of a job that has a checkpoint: opens the journal, determines what is left, and ends it.
+
+Invariant: the output is not touched before the journal has confirmed that this is its job, and that no other process is working on it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardmill._native import journal as native
+from shardmill._native import storage
+from shardmill._native.resume import check_ids
+from shardmill._sizes import byte_count
+from shardmill._threads import available_cores
+from shardmill.curate._placement import refuse_inside_input
+from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
+from shardmill.storage._paths import absolute, is_remote, real
+
+if TYPE_CHECKING:
+    from shardmill._native.resume import IdIndex
+    from shardmill.curate._pipeline import Pipeline
+    from shardmill.curate._report import Report
+    from shardmill.resume import Checkpoint
+    from shardmill.resume._index_cache import Source
+
+_log = logging.getLogger("shardmill.resume")
+
+
+@dataclass(frozen=True)
+class CommitPlan:
+    """What a worker needs to commit splits; sent to other machines.
+
+    Attributes:
+        target: destination of the records, as JSON.
+        id_columns: columns that form an id; empty if the job tracks splits only.
+        null_ids: what happens to rows without an id.
+        imports: files with completed ids, written by other tools.
+        done: for each segment of the plan, the files of this job with the ids that were done before it, and their recorded hashes.
+        memory_bytes: memory for building an index of them.
+    """
+
+    target: str
+    id_columns: tuple[str, ...] = ()
+    null_ids: str = "raise"
+    imports: tuple[str, ...] = ()
+    done: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    memory_bytes: int = 1 << 30
+    progress: bool = False
+
+    @property
+    def root(self) -> str:
+        """Directory of the job within the checkpoint; its name is unique."""
+        target = json.loads(self.target)
+        return target.get("places", target)["root"]
+
+    def options(self) -> str:
+        """Return the checkpoint options for the native pipeline, with local indexes for each segment that needs them."""
+        imported = self._indexes(_sources((path, "") for path in self.imports), ())
+        indexes: dict[str, list[str]] = {}
+        named: tuple[str, ...] = ()
+        for segment, files in sorted(self.done.items()):
+            # An index used by an earlier part of the plan must not be merged into an index that holds more.
+            own = self._indexes(_sources(files), named)
+            named = (*named, *own)
+            if imported or own:
+                indexes[str(segment)] = [*imported, *own]
+        ids = {"id_columns": list(self.id_columns), "null_ids": self.null_ids}
+        return json.dumps({"target": json.loads(self.target), **ids, "indexes": indexes})
+
+    def _indexes(self, sources: tuple[Source, ...], protected: tuple[str, ...]) -> tuple[str, ...]:
+        return _found_indexes(sources, self.id_columns, self.memory_bytes, self.progress, protected)
+
+
+def _found_indexes(
+    sources: tuple[Source, ...],
+    columns: tuple[str, ...],
+    memory_bytes: int,
+    progress: bool,
+    protected: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    if not sources:
+        return ()
+    found = _index(sources, columns, memory_bytes, progress, protected)
+    if not all(map(os.path.exists, found)):
+        # Another process has merged them in the meantime.
+        _index.cache_clear()
+        found = _index(sources, columns, memory_bytes, progress, protected)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _index(
+    sources: tuple[Source, ...], columns: tuple[str, ...], memory_bytes: int, progress: bool, protected: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the paths of the indexes of the ids in ``sources``, built once per machine."""
+    from shardmill.resume import _index_cache as index_cache
+
+    def build(files: list[Source], path: str) -> IdIndex:
+        # Verify only what is read now: earlier indexes were built from verified content.
+        native.check_content([(file.path, file.xxh3) for file in files if file.xxh3])
+        return index_cache.read_index(
+            [file.path for file in files],
+            list(columns),
+            path=path,
+            format=None,
+            memory_bytes=memory_bytes,
+            threads=available_cores(),
+            is_shown=progress,
+        )
+
+    return tuple(index_cache.levels(sources, columns, build, protected=protected))
+
+
+def _sources(files: Iterable[tuple[str, str]]) -> tuple[Source, ...]:
+    """Return the versions of lists of ids: a rewritten list is another version."""
+    return tuple(_source(path, xxh3) for path, xxh3 in files)
+
+
+def _source(path: str, xxh3: str) -> Source:
+    from shardmill.resume._index_cache import Source
+
+    if is_remote(path):
+        # Objects that a job put into a store have unique names and never change.
+        return Source(path, storage.size(path) or 0, 0, xxh3)
+    status = Path(path).stat()
+    return Source(path, status.st_size, status.st_mtime_ns, xxh3)
+
+
+class Resumption:
+    """A context manager for one run.
+
+    Attributes:
+        splits: the remaining splits, each as JSON.
+        plan: the plan for the workers.
+        left_out: files below the paths that are skipped because of their format.
+        committed: number of splits committed by earlier runs.
+        holds_back: whether some splits wait for splits whose ids were lost, and need one more run.
+        load_s: seconds spent loading or building the index of completed ids.
+    """
+
+    def __init__(self, pipeline: Pipeline, checkpoint: Checkpoint, progress: bool) -> None:
+        self._pipeline = pipeline
+        self._checkpoint = checkpoint
+        self._progress = progress
+        self._memory_bytes = byte_count(checkpoint.memory_bytes, "memory_bytes")
+        self._path, single = _state_directory(checkpoint)
+        self._output = absolute(pipeline.sink.path)
+        _keep_apart(self._path, pipeline, self._output)
+        imports = [*([single] if single else []), *checkpoint._done_paths]
+        self._imports = [real(path) for path in imports]
+        self._journal: native.Journal | None = None
+        self.splits: list[str] = []
+        self.left_out: list[str] = []
+        self.plan = CommitPlan(target="")
+        self.committed = 0
+        self.holds_back = False
+        self.load_s = 0.0
+        self._overwrites = False
+
+    def __enter__(self) -> Resumption:
+        start = time.perf_counter()
+        done = self._done_files()
+        self.load_s = time.perf_counter() - start
+        if is_remote(self._path) or not Path(self._path).is_dir() or not any(Path(self._path).iterdir()):
+            # Options that name keys or columns that the input lacks, before the journal records them. A started job has passed this check.
+            pipeline = self._pipeline._native_pipeline(may_replace=False)
+            pipeline.check_names(pipeline.splits()[0])
+        self._journal = native.Journal(json.dumps(self._options()))
+        try:
+            is_begun = self._journal.published()
+            # A job that has outputs continues in any mode.
+            self._overwrites = self._pipeline.sink.mode == "overwrite" and not is_begun
+            if self._overwrites and done:
+                raise CheckpointMismatchError(
+                    f'mode="overwrite" would remove the outputs of rows whose ids are done according to `{self._path}`\n'
+                    'hint: use mode="resume" to keep them, or another checkpoint path to start over'
+                )
+            self._open(done)
+        except BaseException:
+            self._journal.release()
+            raise
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._journal is not None:
+            self._journal.release()
+
+    def _open(self, done: list[str]) -> None:
+        journal = self._journal
+        assert journal is not None
+        for warning in journal.warnings():
+            _log.warning("%s", warning)
+        self.committed = journal.committed()
+        checkpoint, native_pipeline = self._checkpoint, self._pipeline._native_pipeline(may_replace=False)
+        if self._pipeline.sink.mode == "error" and not journal.is_resumed() and _exists(self._output):
+            # Before anything is planned: otherwise the next run would see the plan as started.
+            native_pipeline.prepare([], is_resumed=False)
+        new, self.left_out = journal.new_files(native_pipeline)
+        added = [json.loads(file)["path"] for file in new]
+        if added and checkpoint._id_columns:
+            self._check_ids(added, done)
+        if added and checkpoint.duplicate_ids == "strict":
+            self._refuse_duplicates(added)
+        self.splits = journal.plan(native_pipeline, new)
+        # A run that died before its first commit may have planned without emptying the directory.
+        native_pipeline.prepare(self.splits, is_resumed=not self._overwrites)
+        segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})
+        columns = tuple(checkpoint._id_columns)
+        self.plan = CommitPlan(
+            target=journal.target(),
+            id_columns=columns,
+            null_ids=checkpoint.null_ids,
+            imports=tuple(done),
+            done={segment: tuple(journal.done_ids(segment)) for segment in segments} if columns else {},
+            memory_bytes=self._memory_bytes,
+            progress=self._progress,
+        )
+        start = time.perf_counter()
+        self.plan.options()
+        self.load_s += time.perf_counter() - start
+        self.holds_back = journal.holds_back()
+        if self.committed:
+            _log.info("%d splits are committed, %d are left", self.committed, len(self.splits))
+
+    def finish(self, report: Report, *, had_workers: bool) -> None:
+        """End a run after its splits are committed. If an item is quarantined, the checkpoint is always kept.
+
+        Args:
+            report: report of the run.
+            had_workers: whether worker processes took part, some of which may have been lost. A lost worker may have recorded a split
+                without renaming its files (the repeated split finds the record and writes nothing), and may have left staged files.
+        """
+        journal, self._journal = self._journal, None
+        assert journal is not None
+        if had_workers:
+            journal.release()
+            try:
+                # Opening a journal settles both.
+                journal = native.Journal(json.dumps(self._options()))
+            except CheckpointBusyError:
+                # Another run was faster, and has settled it.
+                return
+        deletes = self._checkpoint.delete_on_success and not report.quarantined and not self.holds_back
+        if deletes:
+            # Earlier runs may have quarantined items too.
+            deletes = json.loads(native.snapshot(self._path, verifies=False))["quarantined"] == 0
+        if warning := journal.finish(deletes):
+            _log.warning("%s", warning)
+
+    def _options(self) -> dict[str, Any]:
+        journal = {
+            "path": self._path,
+            "fingerprint": fingerprint(self._pipeline, self._checkpoint, self._imports),
+            "inputs": [real(path) for path in self._pipeline.source.paths()],
+            "output": real(self._output),
+            "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
+            "knows_ids": bool(self._checkpoint._id_columns),
+        }
+        return {
+            "journal": journal,
+            "probes_store": is_remote(self._path) and self._checkpoint.delivery == "exactly-once",
+        }
+
+    def _done_files(self) -> list[str]:
+        """Return files with completed ids that other tools have written. Unreadable files are logged and ignored."""
+        columns = self._checkpoint._id_columns
+        if not columns:
+            return []
+        beside = _parquet_in(self._path)
+        files = [path for path in beside if not path.endswith(".pending.parquet")]
+        named = [file for path in self._imports for file in _files_of(path)]
+        if not files and not named:
+            return []
+        try:
+            # Usually all of them can be read; the first part of the plan needs this very index.
+            sources = _sources((file, "") for file in (*files, *named))
+            _found_indexes(sources, tuple(columns), self._memory_bytes, self._progress)
+        except Error:
+            return [
+                *(path for path in files if _holds(path, columns, is_named=False)),
+                *(path for path in named if _holds(path, columns, is_named=True)),
+            ]
+        return [*files, *named]
+
+    def _check_ids(self, files: list[str], done: list[str]) -> None:
+        """Reject ids that a later run could not recognize, from the footers of the files, before any id is written.
+
+        If the statistics of a row group count nulls, its id column is read to name the row. CSV, JSONL and WebDataset files have no footer
+        and pass; their ids are checked when they are read.
+        """
+        journal = self._journal
+        assert journal is not None
+        check = partial(check_ids, columns=self._checkpoint._id_columns, threads=available_cores())
+        known = (types for file in done if (types := check([file], format=None, allows_nulls=True, expected=None)))
+        expected = None
+        if types := journal.id_types():
+            expected = (types, "earlier runs of this job")
+        elif types := next(known, None):
+            expected = (types, "the ids that are done")
+        check(
+            files,
+            format=self._pipeline.source._options().get("format"),
+            allows_nulls=self._checkpoint.null_ids == "always_process",
+            expected=expected,
+        )
+
+    def _refuse_duplicates(self, files: list[str]) -> None:
+        from shardmill.resume import IdIndex
+
+        checkpoint = self._checkpoint
+        index = IdIndex.build(
+            files,
+            checkpoint._id_columns,
+            memory_bytes=self._memory_bytes,
+            progress=self._progress,
+        )
+        info = index.info()
+        Path(index.path).unlink(missing_ok=True)
+        if info["rows"] > len(index):
+            named = _first_duplicate(files, checkpoint._id_columns)
+            example = "" if named is None else f", such as {named!r}"
+            raise CheckpointMismatchError(
+                f"{info['rows'] - len(index)} rows of the input have an id that another row has{example}\n"
+                'hint: duplicate_ids="count" processes them all'
+            )
+
+
+# A message must not cost more memory than the job.
+_MAX_SEARCHED = 5_000_000
+
+
+def _first_duplicate(files: list[str], columns: list[str]) -> Any:
+    """Return an id that two rows have, or None if it is not among the first rows."""
+    from shardmill.data._dataset import Dataset
+
+    seen = set()
+    for file in files:
+        for row in Dataset(file, columns=columns):
+            id = tuple(row[column] for column in columns)
+            if None in id:
+                continue
+            if id in seen:
+                return id if len(columns) > 1 else id[0]
+            if len(seen) == _MAX_SEARCHED:
+                return None
+            seen.add(id)
+    return None
+
+
+def _state_directory(checkpoint: Checkpoint) -> tuple[str, str | None]:
+    """Return the directory for the journal, and the file with completed ids if the path is a file."""
+    path = real(checkpoint.path)
+    if _is_file(path):
+        if not checkpoint._id_columns:
+            raise OptionError(
+                f"`{path}` is a file; the path of a Checkpoint without an `id_column` must be a directory"
+            )
+        return f"{path}.resume", path
+    return path, None
+
+
+def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
+    """Reject a checkpoint or output whose files would be read as input, and a checkpoint that would be emptied with the output."""
+    inputs = [real(source) for source in pipeline.source.paths()]
+    place = real(output)
+    if Path(path).is_relative_to(place):
+        raise OptionError(f"The checkpoint `{path}` is inside the output `{place}`\nhint: use a separate directory")
+    refuse_inside_input("checkpoint", path, inputs)
+    refuse_inside_input("output", place, inputs)
+
+
+def _files_of(path: str) -> list[str]:
+    if not _exists(path):
+        raise OptionError(f"`done` names `{path}`, which does not exist")
+    if _is_file(path):
+        return [path]
+    below = storage.files(path) if is_remote(path) else [str(file) for file in Path(path).rglob("*") if file.is_file()]
+    return [
+        file
+        for file in sorted(below)
+        if not file.endswith(".pending.parquet") and not Path(file).name.startswith((".", "_"))
+    ]
+
+
+def _exists(path: str) -> bool:
+    return storage.size(path) is not None if is_remote(path) else Path(path).exists()
+
+
+def _is_file(path: str) -> bool:
+    """Return whether ``path`` is a file. In a store, a path may be both an object and a directory; it then counts as a directory."""
+    if not is_remote(path):
+        return Path(path).is_file()
+    return path.endswith(".parquet") and storage.size(path) is not None and not storage.names(path)
+
+
+def _parquet_in(directory: str) -> list[str]:
+    if is_remote(directory):
+        return [f"{directory}/{name}" for name in storage.names(directory) if name.endswith(".parquet")]
+    return [str(path) for path in sorted(Path(directory).glob("*.parquet"))] if Path(directory).is_dir() else []
+
+
+def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
+    """Return whether a file can be read and has the columns."""
+    from shardmill.data._dataset import Dataset
+
+    try:
+        names = Dataset(path).schema.names
+    except (FormatError, OSError, ValueError) as error:
+        _log.warning("`%s` is ignored, its ids do not count as done: %s", path, str(error).split("\n")[0])
+        return False
+    missing = [column for column in columns if column not in names]
+    if missing:
+        _log.log(
+            logging.WARNING if is_named else logging.INFO, "`%s` is ignored: it has no column `%s`", path, missing[0]
+        )
+    return not missing
+
+
+def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
+    """Return the parts that a checkpoint must share with this job, by name; inputs and output are compared separately."""
+    spec = pipeline._spec()
+    # Without the memory limit: raising it must not make it another job.
+    source = {name: value for name, value in pipeline.source._options().items() if name != "max_decoded_bytes"}
+    return {
+        "source": {pipeline.source.kind: source},
+        "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
+        "sink": {name: spec["sink"][name] for name in ("format", "materialize_on_write", "on_materialize_error")},
+        "id_column": checkpoint._id_columns,
+        "done": done,
+        "version": checkpoint.version,
+    }
+
+
+def _stage(stage: Any, options: dict[str, Any]) -> Any:
+    """Identify a stage by what it does. A function is identified by name only; use ``version`` for changes of its code."""
+    if "user" not in options:
+        return options
+    values: dict[str, Any] = {"stage": type(stage).__qualname__}
+    for name, value in vars(stage).items():
+        if value is None or isinstance(value, bool | int | float | str):
+            values[name] = value
+        elif callable(value):
+            values[name] = getattr(value, "__qualname__", type(value).__qualname__)
+        else:
+            values[name] = type(value).__qualname__
+    values.pop("batch_size", None)
+    return values

@@ -1,0 +1,129 @@
+"""Sinks for documents: one file per partition, published atomically."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import KW_ONLY, dataclass
+from os import PathLike, fspath
+from typing import Any, ClassVar, Literal
+
+from shardmill._choices import check_choice
+from shardmill._option_values import checked_schema, whole
+from shardmill._unknown_options import SINK, explains
+from shardmill.curate._sources import described
+from shardmill.errors import AppendModeError, OptionError
+from shardmill.storage._configure import refuse_keys, shown
+from shardmill.storage._paths import path_of
+
+Mode = Literal["error", "overwrite", "resume"]
+OnMaterializeError = Literal["raise", "warn", "drop_row", "drop_sample"]
+
+
+@dataclass(frozen=True, repr=False)
+class Sink:
+    """Base class of all sinks. The constructor does not touch the disk.
+
+    Args:
+        path: the output directory.
+        mode: what happens to an output directory that has files. ``"error"`` rejects it, ``"overwrite"`` empties it when the run starts,
+            ``"resume"`` keeps its files and replaces only those of the same inputs. A job with a matching checkpoint continues in any
+            mode.
+        materialize_on_write: fetch image bytes that no stage has fetched before.
+        on_materialize_error: what happens to a row whose image cannot be read. ``"raise"`` stops the run, ``"warn"`` keeps the row without
+            bytes, ``"drop_row"`` removes it, ``"drop_sample"`` removes its document.
+        schema: the exact columns of the output (anything with ``__arrow_c_schema__``).
+        schema_overrides: types and columns that override those of the rows.
+        storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
+    """
+
+    path: str | PathLike[str]
+    _: KW_ONLY
+    mode: Mode = "error"
+    materialize_on_write: bool = True
+    on_materialize_error: OnMaterializeError = "raise"
+    schema: Any = None
+    schema_overrides: Any = None
+    storage_options: Any = None
+
+    format: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | PathLike):
+            raise OptionError(f"the path of a sink must be a directory, not {self.path!r}")
+        checked_schema("schema", self.schema)
+        refuse_keys([fspath(self.path)])
+        if self.mode == "append":
+            raise AppendModeError(
+                'a sink cannot append\nhint: mode="resume" keeps existing files and replaces only those of the same inputs'
+            )
+        check_choice("mode", self.mode, Mode)
+        check_choice("on_materialize_error", self.on_materialize_error, OnMaterializeError)
+        if self.schema is not None and self.schema_overrides is not None:
+            warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect", stacklevel=4)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Secrets, and objects that hold secrets, are not pickled.
+        return {**self.__dict__, "storage_options": shown([fspath(self.path)], self.storage_options)}
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native writer."""
+        return {
+            "path": path_of(self.path),
+            "format": self.format,
+            "mode": self.mode,
+            "materialize_on_write": self.materialize_on_write,
+            "on_materialize_error": self.on_materialize_error,
+            "compression": "zstd",
+            "row_group_size": 128_000,
+            "binary_compression": "none",
+        }
+
+
+@explains(SINK)
+@dataclass(frozen=True, repr=False)
+class ParquetSink(Sink):
+    """Write Parquet. Images of documents are stored uncompressed, other columns are compressed; row groups are limited by bytes.
+
+    Rows of a ``TableSource`` become one file per group of input files, with their original types;
+    a group without remaining rows has no file. ``materialize_on_write``, ``on_materialize_error``, ``schema``,
+    ``schema_overrides`` and ``binary_compression`` are only for documents.
+
+    Args:
+        path: see ``Sink``, also for all other arguments that are not listed here.
+        compression: codec of the other columns: zstd, snappy, gzip, brotli, lz4 or none.
+        binary_compression: codec of the image column. Images are usually compressed already.
+        row_group_size: maximum number of rows in a row group.
+    """
+
+    format = "parquet"
+
+    compression: str = "zstd"
+    binary_compression: str = "none"
+    row_group_size: int = 128_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("compression", "binary_compression"):
+            if not isinstance(codec := getattr(self, option), str):
+                raise OptionError(f"{option} must be the name of a codec, such as 'zstd', not {codec!r}")
+        object.__setattr__(self, "row_group_size", whole("row_group_size", self.row_group_size, 1))
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native writer."""
+        own = ("compression", "binary_compression", "row_group_size")
+        return super()._options() | {name: getattr(self, name) for name in own}
+
+
+@explains(SINK)
+@dataclass(frozen=True, repr=False)
+class WebDatasetSink(Sink):
+    """Write WebDataset tars: for each document its images in reading order, then its JSON.
+
+    Args:
+        path: see ``Sink``, also for all other arguments.
+    """
+
+    format = "webdataset"

@@ -1,0 +1,214 @@
+"""Sources of documents."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from os import PathLike
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from shardmill._native.storage import redacted
+from shardmill._option_values import checked_schema, listed, whole
+from shardmill._sizes import byte_count
+from shardmill._unknown_options import SOURCE, explains
+from shardmill.errors import OptionError
+from shardmill.storage._configure import refuse_keys, shown
+from shardmill.storage._fsspec import is_file_system, located
+from shardmill.storage._paths import Paths, path_list, path_of
+
+
+def described(options: Any) -> str:
+    """Return the ``repr`` of a source or a sink, without its storage options."""
+    shown_fields = [field.name for field in fields(options) if field.name != "storage_options"]
+    values = ", ".join(f"{name}={getattr(options, name)!r}" for name in shown_fields)
+    return redacted(f"{type(options).__qualname__}({values})")
+
+
+_IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
+
+
+@dataclass(frozen=True, repr=False)
+class Source:
+    """Base class of all sources.
+
+    Args:
+        path: a file, a directory (searched recursively), a glob, or a list of these.
+        files_per_partition: number of consecutive files that make one output file; 1 by default.
+        partition_bytes: pack consecutive files into partitions of up to this size instead, such as ``"128MB"``.
+        max_batch_bytes: cut a partition into output files of about this size, between documents.
+        schema: the exact columns (anything with ``__arrow_c_schema__``, such as a ``pyarrow.Schema``).
+        schema_overrides: types and columns that override the inferred ones.
+        max_decoded_bytes: the largest decoded size of one page, document or image, such as ``"4GiB"``; a larger one is bad input.
+            1 GiB by default.
+        storage_options: options for the store of remote paths, see ``shardmill.storage.configure``. Workers on other
+            machines get only non-secret options, and need credentials in their environment.
+        allowed_roots: additional directories and prefixes, such as ``"s3://bucket/images"``, below which paths in rows
+            (``source_ref``) may be read. By default, they are read only below the directory or prefix of the input, and in stores
+            that were given ``storage_options``. If a path leads elsewhere, also through a link, its row gets an error.
+    """
+
+    path: Paths
+    _: KW_ONLY
+    files_per_partition: int | None = None
+    partition_bytes: int | str | None = None
+    max_batch_bytes: int | str | None = None
+    schema: Any = None
+    schema_overrides: Any = None
+    storage_options: Any = None
+    max_decoded_bytes: int | str | None = None
+    allowed_roots: Paths = ()
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        checked_schema("schema", self.schema)
+        refuse_keys([*self.paths(), *path_list(self.allowed_roots)])
+        if self.schema is not None and self.schema_overrides is not None:
+            warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect", stacklevel=4)
+
+    def paths(self) -> list[str]:
+        """Return the paths as a list of strings."""
+        is_one = isinstance(self.path, str | PathLike) or is_file_system(self.path)
+        if not is_one and not isinstance(self.path, Iterable):
+            raise OptionError(f"the path must be a string, a Path, or a list of these, not {self.path!r}")
+        paths: Any = [self.path] if is_one else self.path
+        return [path_of(path) for path in located(list(paths), self.storage_options)[0]]
+
+    def _options_of_paths(self) -> Any:
+        """Return the options for accessing the paths."""
+        return self.path if is_file_system(self.path) else self.storage_options
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Secrets, and objects that hold secrets, are not pickled. The fact that there were options is, because it identifies the store.
+        options = shown(self.paths(), self._options_of_paths())
+        return {**self.__dict__, "path": self.paths(), "storage_options": options, "allowed_roots": self._roots()}
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    def _roots(self) -> list[str]:
+        """Return the roots of paths in rows, besides the directory of the input: ``allowed_roots``, and stores with options."""
+        named = path_list(self.allowed_roots)
+        if self._options_of_paths():
+            urls = [urlsplit(path) for path in self.paths() if "://" in path]
+            named += sorted({f"{url.scheme}://{url.netloc}" for url in urls if url.scheme != "file"} - set(named))
+        return named
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native reader."""
+        raise NotImplementedError
+
+    def _bytes_of(self, option: str) -> int | None:
+        size = getattr(self, option)
+        return None if size is None else byte_count(size, option)
+
+    def _partitioning(self) -> dict[str, Any]:
+        """Return how files become splits."""
+        if self.files_per_partition is not None and self.partition_bytes is not None:
+            raise OptionError("`files_per_partition` and `partition_bytes` are mutually exclusive")
+        files = self.files_per_partition
+        return {
+            "files_per_partition": None if files is None else whole("files_per_partition", files, 1),
+            "blocksize_bytes": self._bytes_of("partition_bytes"),
+        }
+
+
+@explains(SOURCE)
+@dataclass(frozen=True, repr=False)
+class WebDatasetSource(Source):
+    """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``) in which each JSON member is one document.
+
+    The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or refers to the
+    next page of the document's TIFF. Pages are extracted by copying, never by decoding.
+
+    Args:
+        path: see ``Source``, also for all other arguments that are not listed here.
+        fields: JSON keys to copy to columns; all by default.
+        per_image_fields: keys whose lists have one value per image.
+        per_text_fields: keys whose lists have one value per text. A key in both options has one value per text and
+            image, in reading order.
+        sample_id_field: key of the document's id; by default, the id is the member's name without its extension.
+        texts_field: key of the list of texts.
+        images_field: key of the list of images.
+        image_member_field: key that names the member, for entries without a member name.
+        json_extensions: extensions of the members that are documents.
+        image_extensions: extensions that are tried for the document's own image, with or without the dot.
+        ignore_zeros: read past the zeros that end an archive, like ``tar -i``, for archives joined with ``cat``. By default,
+            bytes after the end are quarantined.
+        materialize_on_read: provide image bytes to every stage; otherwise they are fetched when they are written.
+
+    Examples:
+        >>> from shardmill.curate import WebDatasetSource
+        >>> WebDatasetSource("shards/*.tar", per_image_fields=("image_metadata",)).paths()
+        ['shards/*.tar']
+    """
+
+    kind = "webdataset"
+
+    fields: Sequence[str] | None = None
+    per_image_fields: Sequence[str] = ()
+    per_text_fields: Sequence[str] = ()
+    sample_id_field: str | None = None
+    texts_field: str = "texts"
+    images_field: str = "images"
+    image_member_field: str | None = None
+    json_extensions: Sequence[str] = (".json",)
+    image_extensions: Sequence[str] = _IMAGE_EXTENSIONS
+    ignore_zeros: bool = False
+    materialize_on_read: bool = False
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native reader."""
+        return {
+            "fields": None if self.fields is None else listed("fields", self.fields),
+            "per_image_fields": listed("per_image_fields", self.per_image_fields),
+            "per_text_fields": listed("per_text_fields", self.per_text_fields),
+            "keys": {
+                "sample_id_field": self.sample_id_field,
+                "texts_field": self.texts_field,
+                "images_field": self.images_field,
+                "image_member_field": self.image_member_field,
+                "json_extensions": listed("json_extensions", self.json_extensions),
+                "image_extensions": [
+                    f".{extension.removeprefix('.')}" for extension in listed("image_extensions", self.image_extensions)
+                ],
+            },
+            "ignore_zeros": self.ignore_zeros,
+            "max_batch_bytes": self._bytes_of("max_batch_bytes"),
+            "materialize_on_read": self.materialize_on_read,
+            "max_decoded_bytes": self._bytes_of("max_decoded_bytes"),
+        }
+
+
+@explains(SOURCE)
+@dataclass(frozen=True, repr=False)
+class InterleavedParquetSource(Source):
+    """Parquet files with one row per text, image or metadata entry.
+
+    Rows without bytes but with a ``source_ref`` are fetched from there when they are written.
+
+    Args:
+        path: see ``Source``, also for all other arguments that are not listed here.
+        fields: passthrough columns to keep; all by default. A column that no file of the job has is an error. For files that lack
+            a column, it is null.
+
+    Examples:
+        >>> from shardmill.curate import InterleavedParquetSource
+        >>> InterleavedParquetSource(["a.parquet", "b.parquet"], files_per_partition=2).paths()
+        ['a.parquet', 'b.parquet']
+    """
+
+    kind = "parquet"
+
+    fields: Sequence[str] | None = None
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native reader."""
+        fields = None if self.fields is None else listed("fields", self.fields)
+        return {
+            "fields": fields,
+            "max_batch_bytes": self._bytes_of("max_batch_bytes"),
+            "max_decoded_bytes": self._bytes_of("max_decoded_bytes"),
+        }

@@ -1,0 +1,90 @@
+"""Rows of plain tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shardmill._option_values import checked_schema, listed
+from shardmill._unknown_options import SOURCE, explains
+from shardmill.curate._sources import Source
+from shardmill.data._dataset import Format
+from shardmill.errors import OptionError
+from shardmill.expressions import Expression, Value, expression_of
+from shardmill.storage._configure import refuse_keys
+
+# Enough rows to make starting a split cheap, few enough to keep all cores busy.
+_PARTITION_BYTES = 32_000_000
+
+
+@explains(SOURCE)
+@dataclass(frozen=True, repr=False)
+class TableSource(Source):
+    """Parquet, ORC, CSV, JSONL or ArrayRecord files with any columns, whose rows are not documents.
+
+    Consecutive files are read together up to ``partition_bytes``, and become one output file; a larger file is split between its
+    row groups or stripes. Hidden files, files and directories that start with ``_``, and ``.crc`` files are skipped. The
+    first file of such a group determines columns and types; a column that a later file lacks is null there.
+
+    A job over tables is strict: the first file that cannot be read stops it, for any ``max_errors``.
+
+    Args:
+        path: a file, a directory (searched recursively), a glob, or a list of these.
+        columns: names of the columns to read, in this order, or paths into structs such as ``"meta.lang"``; all by default.
+        filter: an expression such as ``sm.col("words") > 10`` or ``"words > 10"``, or a list of ``(column, op, value)``; other rows are dropped
+            before any stage. It may use any column of the files.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"``, ``"jsonl"``, ``"arrayrecord"`` or ``"webdataset"``; inferred from the file
+            names by default.
+        files_per_partition: number of consecutive files that make one output file.
+        partition_bytes: pack consecutive files into partitions of up to this size, such as ``"128MB"``; 32 MB by default.
+        schema: Arrow schema of CSV and JSONL files; inferred from the start of every file by default. Other
+            formats contain their schema.
+        max_decoded_bytes: the largest decoded size of one value, line, page or member, such as ``"4GiB"``; 1 GiB by default.
+        storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
+        >>> from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
+        >>> pq.write_table(pa.table({"id": ["a", "b", "c"], "words": [5, 20, 30]}), "rows.parquet")
+        >>> def shout(table):
+        ...     return table.set_column(0, "id", pa.array([id.as_py().upper() for id in table["id"]]))
+        >>> source = TableSource("rows.parquet", filter=sm.col("words") > 10)
+        >>> pipeline = Pipeline(source=source, stages=[Map(shout, batch_size=1000)], sink=ParquetSink("out"))
+        >>> report = pipeline.run()
+        >>> pq.read_table("out").to_pydict()
+        {'id': ['B', 'C'], 'words': [20, 30]}
+        >>> report.rows_dropped
+        {'source filter': 1}
+    """
+
+    kind = "table"
+
+    columns: Sequence[str] | None = None
+    filter: Expression | Value | str | list[Any] | None = None
+    format: Format | None = None
+
+    def __post_init__(self) -> None:
+        checked_schema("schema", self.schema)
+        if self.format is not None and not isinstance(self.format, str):
+            raise OptionError(f"format must be the name of a format, such as 'parquet', not {self.format!r}")
+        refuse_keys(self.paths())
+        for option in ("max_batch_bytes", "schema_overrides", "allowed_roots"):
+            if getattr(self, option) not in (None, ()):
+                raise OptionError(f"`{option}` is only for documents of text and images, not for a TableSource")
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native reader."""
+        return {
+            "columns": None if self.columns is None else listed("columns", self.columns),
+            "filter": None if self.filter is None else expression_of(self.filter).tree,
+            "format": self.format,
+            "max_decoded_bytes": self._bytes_of("max_decoded_bytes"),
+        }
+
+    def _partitioning(self) -> dict[str, Any]:
+        """Return how files become splits."""
+        given = super()._partitioning()
+        if self.files_per_partition is None and self.partition_bytes is None:
+            given["blocksize_bytes"] = _PARTITION_BYTES
+        return given

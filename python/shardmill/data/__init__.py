@@ -1,0 +1,1 @@
+"""Data sets: the rows of files of one format and one schema, and how they are opened."""

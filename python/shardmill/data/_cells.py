@@ -1,0 +1,145 @@
+"""Python values without an Arrow equivalent, converted to the bytes or strings that a format stores."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shardmill.errors import OptionError
+
+#: Converts a value that is neither ``None`` nor bytes to bytes or a string.
+Cell = Callable[[Any], Any]
+
+#: Code of each numeric type, where MDS stores it next to the values.
+NUMBER_CODES = {
+    name: code
+    for code, name in (
+        *enumerate(("uint8", "int8"), 8),
+        *enumerate(("uint16", "int16", "float16"), 16),
+        *enumerate(("uint32", "int32", "float32"), 32),
+        *enumerate(("uint64", "int64", "float64"), 64),
+    )
+}
+_DIMENSION_FORMATS = "BHIQ"
+
+
+def mds_cell(encoding: str) -> Cell | None:
+    """Return the converter for an MDS encoding; ``None`` if Arrow stores the value itself."""
+    if encoding == "json":
+        return mds_json
+    if encoding in ("str_int", "str_float", "str_decimal"):
+        return str
+    if encoding == "ndarray" or encoding.startswith("ndarray:"):
+        return _array_cell(encoding)
+    if encoding == "pil":
+        return _pixels
+    if encoding in ("jpeg", "png"):
+        return lambda image: _image_file(image, encoding)
+    if encoding in ("jpeg_array", "jpegarray"):
+        return lambda images: _blobs(images, lambda image: _image_file(image, "jpeg"), b"")
+    if encoding.startswith("list["):
+        kind = encoding[5:-1]
+        of_one = _pixels if kind == "pil" else lambda image: _image_file(image, kind)
+        return lambda images: _blobs(images, of_one, bytes(4))
+    return None
+
+
+def webdataset_cell(column: str) -> Cell | None:
+    """Return the converter for the payload of a member named after ``column``; ``None`` if Arrow stores the value itself."""
+    kind = column.rpartition(".")[2]
+    if kind in ("json", "jsn"):
+        return json.dumps
+    if kind in ("jpg", "jpeg", "png"):
+        return lambda image: _image_file(image, "png" if kind == "png" else "jpeg")
+    if kind == "npy":
+        return _npy
+    return None
+
+
+def encoding_of(value: Any) -> str | None:
+    """Return the MDS encoding for a Python value; ``None`` if Arrow infers its type."""
+    if isinstance(value, dict | list | tuple):
+        return "json"
+    kind = type(value).__module__.partition(".")[0]
+    if kind == "numpy" and getattr(value, "shape", ()) != ():
+        return f"ndarray:{value.dtype}"
+    return "pil" if kind == "PIL" else None
+
+
+def mds_json(value: Any) -> str:
+    """Return the value as JSON; an array as a list, like MosaicML's writer."""
+    return json.dumps(value.tolist() if hasattr(value, "tolist") and hasattr(value, "shape") else value)
+
+
+def _array_cell(encoding: str) -> Cell:
+    import numpy
+
+    _, _, rest = encoding.partition(":")
+    dtype, _, shape_text = rest.partition(":")
+    shape = tuple(int(size) for size in shape_text.split(",")) if shape_text else None
+
+    def encoded(value: Any) -> bytes:
+        array = numpy.asarray(value, dtype=None if isinstance(value, numpy.ndarray) or not dtype else dtype)
+        if array.dtype.name not in NUMBER_CODES or (dtype and array.dtype.name != dtype):
+            raise TypeError(f"an array of {array.dtype}")
+        if array.ndim == 0 or array.ndim > 63 or 0 in array.shape or shape not in (None, array.shape):
+            raise TypeError(f"an array of the shape {array.shape}")
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        head = b"" if dtype else bytes([NUMBER_CODES[array.dtype.name]])
+        return head + (b"" if shape else _shape_block(array.shape)) + little.tobytes()
+
+    return encoded
+
+
+def _shape_block(shape: tuple[int, ...]) -> bytes:
+    width = next(width for width in range(4) if max(shape) < 1 << (8 << width))
+    return struct.pack(f"<B{len(shape)}{_DIMENSION_FORMATS[width]}", len(shape) << 2 | width, *shape)
+
+
+def _pixels(image: Any) -> bytes:
+    mode = image.mode.encode()
+    return struct.pack("<3I", *image.size, len(mode)) + mode + image.tobytes()
+
+
+def _image_file(image: Any, kind: str) -> bytes:
+    if isinstance(image, bytes):
+        return image
+    path = getattr(image, "filename", "")
+    # An image that came from a file of this kind still has its bytes; encoding it again would lose quality.
+    if kind == "jpeg" and getattr(image, "format", None) == "JPEG" and path:
+        return Path(path).read_bytes()
+    out = io.BytesIO()
+    image.save(out, format=kind.upper())
+    return out.getvalue()
+
+
+def _blobs(images: Any, of_one: Cell, head: bytes) -> bytes:
+    blobs = [image if isinstance(image, bytes) else of_one(image) for image in images]
+    return head + struct.pack(f"<{len(blobs) + 1}I", len(blobs), *map(len, blobs)) + b"".join(blobs)
+
+
+def _npy(array: Any) -> bytes:
+    import numpy
+
+    out = io.BytesIO()
+    numpy.save(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def check_encoding(column: str, encoding: Any) -> str:
+    """Return the ``encoding`` of a column.
+
+    Raises:
+        ValueError: If it is not a string, or is a pickle, which is never written.
+    """
+    if not isinstance(encoding, str):
+        raise OptionError(f"columns gives {column!r} the type {encoding!r}, which is not a string")
+    if encoding == "pkl":
+        raise OptionError(
+            f"column {column!r} would hold pickles, which run code when they are read\nhint: use json, or bytes"
+        )
+    return encoding

@@ -1,0 +1,496 @@
+"""Rows of files of one format and one schema."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, cast
+
+from shardmill._native import load as _native
+from shardmill._native.columns import rows_of
+from shardmill._option_values import checked_schema, index_of, listed, whole
+from shardmill._sizes import byte_count
+from shardmill._stall import STALL_SECONDS, warn_of_stall
+from shardmill._threads import checked_threads
+from shardmill._unknown_options import DATASET, DATASET_ATTRIBUTES, ITERATE, explains, unknown_attribute
+from shardmill.data._arrow import ArrowRows, as_pyarrow
+from shardmill.data._decodings import Decoding, decoded, decodings_of
+from shardmill.data._error_policy import ErrorPolicy, error_policy
+from shardmill.data._left_out import warn_of_left_out
+from shardmill.data._shard_index import INDEX_NAME, directories_without_index
+from shardmill.data._splits import warn_of_mixed_splits
+from shardmill.data._token_lengths import TokenCounts, TokenLengths
+from shardmill.data._tokenize import Tokenize
+from shardmill.errors import FormatError, OptionError, RowIndexError
+from shardmill.expressions import Expression, Value, expression_of
+from shardmill.storage._configure import configure_all, pinned, still_needed
+from shardmill.storage._fsspec import is_file_system, located
+from shardmill.storage._paths import PathLike, served_path
+
+#: Supported formats; ``"json"`` is an alias of ``"jsonl"``.
+Format = Literal["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]
+
+#: Number of rows decoded at once in iteration; their objects fit into the cache of a core.
+_ROWS_AT_ONCE = 256
+
+#: Default shuffle-window size, in decoded bytes.
+DEFAULT_WINDOW_BYTES = 64 << 20
+
+#: Default limit of decoded bytes that wait for the consumer.
+DEFAULT_PREFETCH_BYTES = 192 << 20
+
+
+def checked_seed(seed: Any) -> int:
+    """Return the seed of an order as an ``int``.
+
+    Raises:
+        ValueError: If it is not a 64-bit integer.
+    """
+    number = index_of(seed)
+    if number is None or not -(2**63) <= number < 2**63:
+        raise OptionError(f"seed must be a 64-bit integer, not {seed!r}")
+    return number
+
+
+class Dataset(ArrowRows):
+    """Rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files. Opening reads metadata only; rows are read on access.
+
+    Files of a directory are ordered by the bytes of their relative paths; an explicit list keeps its order. Rows are numbered
+    file after file. A file that a list names twice is read twice; one found through several directories or globs is read once. Columns are
+    matched by name: their types are unified without changing a value, and a column that is missing from a file is null there.
+
+    Directories and globs skip hidden files, files and directories whose names start with ``_``, and files that accompany data:
+    ``index.json``, ``metadata.json``, ``dataset_info.json``, ``dataset_infos.json``, ``dataset_dict.json``, ``state.json``, ``README.md``,
+    ``LICENSE``, ``*.crc``, ``*.tar.idx`` and the ``.meta`` files of MosaicML Streaming. If the name does not identify the format, the first
+    bytes do: Parquet, ORC, ArrayRecord and tar are recognized. Other files of unknown format, and ``.json`` files next to files of another
+    format, are skipped with a warning. ``skipped`` lists all skipped files. A file given as an explicit path is always read.
+
+    Args:
+        path: a file, a directory (read recursively), a glob, or a list of these; or an fsspec file system, whose files are all read.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON, or one JSON array of objects),
+            ``"arrayrecord"``, whose rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by default, inferred from the file
+            names. For a directory with an ``index.json`` of MDS shards, the shards in the index are read, in index order, and each is checked
+            against its entry.
+            Samples of WebDataset tars become rows with ``__key__`` and one column per extension, in byte order. The last part of the extension
+            determines the type: ``txt``, ``text`` and ``transcript`` are strings, ``cls``, ``class``, ``count``, ``index``, ``inx`` and ``id``
+            are integers, ``json`` and ``jsn`` are JSON, which is decoded in rows and in dicts, and all others are bytes. Pickles stay bytes.
+            From a plain tar only the selected members are read; a compressed one (gzip, zstd) is decompressed from its start each time. A tar
+            without the two closing blocks of zeros is truncated, which is an error. Other bytes after the zeros are an error too, unless
+            ``ignore_zeros``. Compressed JSONL files (``.jsonl.gz``, ``.jsonl.zst``) are decompressed once, into the directory for temporary
+            files.
+        columns: names of the columns to return, in this order; all by default. A path such as ``"meta.lang"`` selects the field of a struct
+            as a column of that name: its values are null where the struct is null, and only the field is read. The field of a list of structs
+            becomes a list. A top-level column of that name takes precedence.
+        filter: an expression such as ``sm.col("label") == 0``, a string such as ``"label = 0"``, or a list of ``(column, op, value)``. It may
+            use any column of the files, and paths into structs.
+        storage_options: options for the object store of remote paths, see ``shardmill.storage.configure``. Pickles do not contain secrets.
+        partitioning: ``"hive"`` adds columns from ``key=value`` directories below the root.
+        schema: Arrow schema of CSV and JSONL files; by default, inferred from the start of every file, and from later values that change
+            a type. A JSONL field that the given schema lacks is ignored. Other formats contain their schema.
+        errors: what happens to files that cannot be opened, and to lines of CSV and JSONL files that cannot be read.
+        max_decoded_bytes: the largest decoded size of one value, line, page, chunk or member, such as ``"4GiB"``. A larger one raises an
+            error before memory is allocated for it. The default is 1 GiB.
+        pickles: policy for pickle columns in MDS shards, which are never decoded: ``"raise"`` rejects a data set that would return one, and
+            ``"bytes"`` returns the stored bytes.
+        ignore_zeros: read WebDataset tars past the zeros that end an archive, like ``tar -i``, for archives concatenated with ``cat``.
+            By default, bytes after the end raise an error.
+        tokenize: computes tokens from texts or messages, whose columns are then not among the columns by default.
+        threads: number of reading threads; the number of cores by default.
+
+    Raises:
+        FileNotFoundError: If a path does not exist.
+        ValueError: If the files have several formats, or their schemas conflict.
+        KeyError: If a column does not exist.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]}), "rows.parquet")
+        >>> import shardmill as sm
+        >>> ds = sm.Dataset("rows.parquet", filter=sm.col("x") > 1)
+        >>> len(ds), ds[0]
+        (2, {'x': 2, 'y': 'b'})
+
+        A data set is an Arrow stream, which polars, DuckDB, pandas and pyarrow read:
+
+        >>> pa.table(ds).to_pydict()
+        {'x': [2, 3], 'y': ['b', 'c']}
+    """
+
+    #: Tables of a catalog have no tokens.
+    _tokenize: Tokenize | None = None
+
+    @explains(DATASET)
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        *,
+        format: Format | None = None,
+        columns: Sequence[str] | None = None,
+        filter: Expression | Value | str | list[Any] | None = None,
+        storage_options: Any = None,
+        partitioning: Literal["hive"] | None = None,
+        schema: Any = None,
+        errors: ErrorPolicy | None = None,
+        pickles: Literal["raise", "bytes"] = "raise",
+        ignore_zeros: bool = False,
+        max_decoded_bytes: int | str | None = None,
+        tokenize: Tokenize | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if pickles not in ("raise", "bytes"):
+            raise OptionError(f"pickles must be 'raise' or 'bytes', not {pickles!r}")
+        errors = error_policy(errors)
+        if errors.rows != "raise":
+            raise OptionError("ErrorPolicy.rows applies only to a Loader; a Dataset raises if a row cannot be read")
+        checked_schema("schema", schema)
+        if format is not None and not isinstance(format, str):
+            raise OptionError(f"format must be the name of a format, such as 'parquet', not {format!r}")
+        if tokenize is not None and not isinstance(tokenize, Tokenize):
+            raise OptionError(
+                f"tokenize must be a Tokenize, not {tokenize!r}\nhint: write tokenize=sm.Tokenize('text', tokenizer=…)"
+            )
+        if not isinstance(ignore_zeros, bool):
+            raise OptionError(f"ignore_zeros must be True or False, not {ignore_zeros!r}")
+        if partitioning not in (None, "hive"):
+            raise OptionError(f"partitioning must be None or 'hive', not {partitioning!r}")
+        self._paths, storage_options = _located(path, storage_options)
+        shown_options = configure_all(self._paths, storage_options)
+        self._paths = [served_path(part) for part in self._paths]
+        self._threads = checked_threads(threads)
+        self._filter = None if filter is None else expression_of(filter)
+        self._native = _native.Dataset(
+            self._paths,
+            format=format,
+            hive=partitioning == "hive",
+            filter=self._filter_json,
+            schema=schema,
+            bad_lines=errors.lines,
+            skip_bad_files=errors.files == "skip",
+            has_pickle_bytes=pickles == "bytes",
+            ignores_zeros=ignore_zeros,
+            max_decoded_bytes=None if max_decoded_bytes is None else byte_count(max_decoded_bytes, "max_decoded_bytes"),
+            threads=max(self._threads, 4),
+        )
+        if self._native.format not in ("csv", "jsonl", None) and (schema is not None or errors.lines != "raise"):
+            raise OptionError(
+                f"schema and ErrorPolicy.lines apply only to CSV and JSONL; {self._native.format} files contain their types"
+            )
+        if ignore_zeros and self._native.format not in ("webdataset", None):
+            raise OptionError(f"ignore_zeros is only for WebDataset tars, not for {self._native.format} files")
+        names = self._native.column_names
+        self._tokenize = tokenize
+        if tokenize is not None and self._native.files:
+            sources = names if tokenize._sources is None else tokenize._sources
+            self._native = self._native.with_tokens(tokenize._native, self._numbers_of(sources))
+            names = [name for name in names if tokenize._sources is None or name not in sources] + tokenize.outputs
+        self._columns = list(names) if columns is None else listed("columns", columns)
+        self._column_numbers = self._numbers_of(self._columns)
+        if pickles != "bytes" and self._native.format == "mds":
+            self._refuse_pickles(self._columns)
+        self._decodings = self._decodings_of(self._columns)
+        self._arguments = {
+            "path": self._paths,
+            "format": format,
+            "columns": columns,
+            "filter": filter,
+            # Secrets are not pickled: another process gets its own from its environment.
+            "storage_options": pinned(self._paths, shown_options),
+            "partitioning": partitioning,
+            "schema": schema,
+            "errors": errors,
+            "pickles": pickles,
+            "ignore_zeros": ignore_zeros,
+            "max_decoded_bytes": max_decoded_bytes,
+            "tokenize": tokenize,
+            "threads": threads,
+        }
+        self._rows: _native.RowPlan | None = None
+        #: Used for packing.
+        self._token_lengths = TokenLengths(self._row_plan, self._threads)
+        self._warn()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise unknown_attribute(self, name, DATASET_ATTRIBUTES)
+
+    @property
+    def format(self) -> Format | None:
+        """Format of the files; ``None`` if there are no files and no format was given."""
+        return cast("Format | None", self._native.format)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self._columns)
+
+    @property
+    def schema(self) -> Any:
+        """Arrow schema of the rows: a ``pyarrow.Schema`` if pyarrow is installed, else an object with ``__arrow_c_schema__``."""
+        return as_pyarrow(self._native.schema(self._column_numbers))
+
+    def _disagreement(self, schema: Any) -> str | None:
+        """Return why rows of an Arrow schema cannot be appended to the files: missing columns or differing types."""
+        return self._native.disagreement(schema)
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files, in order."""
+        return [path for path, *_ in self._native.files]
+
+    @property
+    def _file_rows(self) -> list[tuple[str, int]]:
+        """Path and row count of each file: the path below the root, as in ``explain``, and the number of rows before the filter."""
+        return [(name, rows) for _, name, _, rows in self._native.files]
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """Path of each file that was found below the paths but skipped, and the reason.
+
+        These are files that accompany data, files skipped because of their format, and files skipped by
+        ``ErrorPolicy(files="skip")``.
+        """
+        return self._native.skipped
+
+    @property
+    def row_filter(self) -> Expression | None:
+        """The filter that was given; ``None`` if there is none."""
+        return self._filter
+
+    @property
+    def ignore_zeros(self) -> bool:
+        """Whether WebDataset tars are read past the zeros that end an archive."""
+        return self._arguments["ignore_zeros"]
+
+    @property
+    def _tokenization(self) -> str | None:
+        """Fingerprint of how tokens are computed, ``None`` if they are not."""
+        return None if self._tokenize is None else self._tokenize.fingerprint
+
+    @property
+    def _label_pads(self) -> dict[str, int]:
+        """The columns of computed labels, with the label that a loss ignores."""
+        tokenize = self._tokenize
+        return {} if tokenize is None or tokenize.labels is None else {tokenize.labels_output: tokenize.ignore_index}
+
+    @property
+    def _is_filtered(self) -> bool:
+        """Whether some rows of the files may be filtered out."""
+        return self._filter is not None
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows after the filter. With a filter, the columns that it uses are read once."""
+        return self._native.num_rows if self._filter is None else self._row_plan().num_rows
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if isinstance(index, slice):
+            raise TypeError(
+                "a Dataset cannot be sliced\nhint: ds.take(range(10)) returns several rows as an Arrow record batch"
+            )
+        if isinstance(index, str):
+            raise TypeError(
+                f"a row is read by its index, not by {index!r}\nhint: select a column with columns=[{index!r}]"
+            )
+        values = self._row_plan().row(row_at(index, len(self)), self._column_numbers)
+        cells = zip(self._columns, values, self._decodings, strict=True)
+        return {name: decoded([value], decoding)[0] for name, value, decoding in cells}
+
+    def token_counts(self) -> TokenCounts:
+        """Return how many tokens the rows have, after the filter. Rows that are not counted yet are tokenized once.
+
+        Returns:
+            ``rows``, ``total``, ``mean`` and ``longest``.
+
+        Raises:
+            ValueError: If the data set has no ``tokenize``.
+        """
+        if self._tokenize is None:
+            raise OptionError(
+                "the data set has no tokens to count\nhint: pass tokenize=sm.Tokenize('text', tokenizer=…)"
+            )
+        if not self._native.files:
+            return TokenCounts(0, 0, 0)
+        [column] = self._numbers_of([self._tokenize.output])
+        lengths = self._token_lengths.of_column(column, is_stated=False, nulls_are_empty=False)
+        return TokenCounts(*lengths.totals)
+
+    def take(self, indices: Sequence[int]) -> Any:
+        """Return rows by index, in the given order, as an Arrow record batch. Indices may repeat.
+
+        Raises:
+            IndexError: If an index is out of range.
+        """
+        rows = len(self)
+        return as_pyarrow(self._take([row_at(index, rows) for index in indices]))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.iterate()
+
+    @explains(ITERATE)
+    def iterate(
+        self, *, shuffle: bool = False, seed: int = 0, epoch: int = 0, start: int = 0
+    ) -> Iterator[dict[str, Any]]:
+        """Iterate over single rows, decoded ahead by native threads.
+
+        The order is that of a ``Loader`` on one rank. Use a ``Loader`` for batches, several ranks, or saved states.
+
+        Args:
+            shuffle: shuffle the rows by ``seed`` and ``epoch``. By default, rows come in file order.
+            seed: any 64-bit integer.
+            epoch: each epoch has its own order.
+            start: number of rows of the epoch to skip at its start.
+
+        Raises:
+            ValueError: If an option is not valid.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> rows = sm.Dataset("ten.parquet").iterate(shuffle=True, seed=7)
+            >>> sorted(row["x"] for row in rows)
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+        """
+        epoch, start, seed = whole("epoch", epoch, 0), whole("start", start, 0), checked_seed(seed)
+        if not isinstance(shuffle, bool):
+            raise OptionError(f"shuffle must be True or False, not {shuffle!r}")
+        order = self._row_plan().ordered(window_bytes=DEFAULT_WINDOW_BYTES if shuffle else None, seed=seed, lanes=1)
+        return self._rows_of(order, epoch, start)
+
+    def _rows_of(self, order: _native.RowPlan, epoch: int, start: int) -> Iterator[dict[str, Any]]:
+        converter = self._converter("dict")
+        for content, rows in self._superbatches(order, converter, epoch, start):
+            yield from rows_of(converter.names, content, self._decodings, 0, rows)
+
+    def _arrow_schema(self) -> Any:
+        return self._native.schema(self._column_numbers)
+
+    def _arrow_batches(self) -> Iterator[Any]:
+        order = self._row_plan().ordered(window_bytes=None, seed=0, lanes=1)
+        return (content for content, _ in self._superbatches(order, self._converter("arrow"), 0, 0))
+
+    def _converter(self, kind: str) -> _native.OutputConverter:
+        return _native.OutputConverter(
+            self._native,
+            columns=self._column_numbers,
+            form={"kind": kind, "nulls": "raise", "fill_values": {}, "pad": None, "list_lengths": {}},
+            is_padded=False,
+            is_filtered=self._is_filtered,
+        )
+
+    def _superbatches(
+        self, order: _native.RowPlan, converter: _native.OutputConverter, epoch: int, start: int
+    ) -> Iterator[tuple[Any, int]]:
+        """Yield the converted rows of each superbatch, and their number."""
+        if start >= order.num_places:
+            return
+        share = {"batch_size": _ROWS_AT_ONCE, "world_size": 1, "rank": 0, "tail": "uneven"}
+        process = os.getpid()
+        native = order.start(
+            converter, share, epoch=epoch, consumed=start, threads=self._threads, prefetch_bytes=DEFAULT_PREFETCH_BYTES
+        )
+        try:
+            while (superbatch := native.next_superbatch(STALL_SECONDS, warn_of_stall)) is not None:
+                content, sizes, *_ = superbatch
+                yield content, sum(sizes)
+        finally:
+            # A forked child does not have the threads.
+            if process == os.getpid():
+                native.stop()
+
+    def __repr__(self) -> str:
+        return f"Dataset({', '.join(self._paths)}: {len(self._native.files)} {self.format} files)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._arguments,)
+
+    def _row_plan(self) -> _native.RowPlan:
+        """Return the plan of the rows after the filter, in file order. Computed once."""
+        if self._rows is None:
+            self._rows = _native.RowPlan(self._native, filter=self._filter_json, threads=self._threads)
+        return self._rows
+
+    def _decodings_of(self, columns: Sequence[str]) -> list[Decoding | None]:
+        """Return the decoders of these columns, for values stored as strings or bytes."""
+        return decodings_of(self._native.metadata(self._numbers_of(list(columns))))
+
+    def _numbers_of(self, names: list[str]) -> list[int]:
+        # An empty directory has no columns, but the job that will fill it may select some.
+        return self._native.column_numbers(names) if self._native.files else []
+
+    def _refuse_pickles(self, columns: Sequence[str]) -> None:
+        """Check that none of these columns would be returned as pickles.
+
+        Raises:
+            ValueError: If one would. The message names the column.
+        """
+        for name, metadata in zip(columns, self._native.metadata(self._numbers_of(list(columns))), strict=False):
+            if metadata.get("mds.encoding") == "pkl":
+                raise FormatError(
+                    f"column {name!r} of {', '.join(self._paths)} holds pickles, which are never decoded"
+                    "\nhint: exclude it with columns=, or read its bytes with pickles='bytes'"
+                )
+
+    def _warn(self) -> None:
+        hint = "Dataset.skipped lists them with reasons; a file given as an explicit path is always read"
+        warn_of_left_out(self._native.left_out, outcome="left out of the data set", hint=hint, stacklevel=5)
+        is_mds = self._native.format == "mds"
+        warn_of_mixed_splits(self._paths, self.files, stacklevel=5)
+        if not self._native.files:
+            # An index without shards means that there are no rows.
+            if not is_mds or not all(Path(path, INDEX_NAME).exists() for path in self._paths):
+                warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=4)
+        elif is_mds and (directories := directories_without_index(self._paths)):
+            warnings.warn(
+                f"the MDS shards in {', '.join(directories)} have no {INDEX_NAME}, so a missing or replaced shard cannot be detected\n"
+                f"hint: `shardmill repair-index {directories[0]}` creates one from the shards, sm.merge() from parts that have an index",
+                stacklevel=4,
+            )
+
+    @property
+    def _filter_json(self) -> str | None:
+        return None if self._filter is None else json.dumps(self._filter.tree)
+
+    def _take(self, indices: list[int]) -> Any:
+        return self._row_plan().take(indices, self._column_numbers)
+
+
+def row_at(index: SupportsIndex, rows: int) -> int:
+    """Return the row of an index, which counts from the end if it is negative.
+
+    Raises:
+        IndexError: If there is no such row.
+    """
+    row = operator.index(index)
+    if not -rows <= row < rows:
+        raise RowIndexError(f"row {row} is out of range: there are {rows} rows, counted from 0")
+    return row % rows
+
+
+def _reopened(arguments: dict[str, Any]) -> Dataset:
+    options = still_needed(arguments["path"], arguments["storage_options"])
+    return Dataset(arguments.pop("path"), **{**arguments, "storage_options": options})
+
+
+def _located(path: Any, storage_options: Any) -> tuple[list[str], Any]:
+    if hasattr(path, "__arrow_c_stream__") or hasattr(path, "__dataframe__"):
+        raise OptionError(
+            f"the path must be a string, a Path, or a list of these, not a {type(path).__name__}"
+            "\nhint: write data in memory to files first: sm.Writer(path).write_batch(data)"
+        )
+    is_list = isinstance(path, Iterable) and not isinstance(path, str) and not is_file_system(path)
+    paths = list(path) if is_list else [path]
+    if not all(isinstance(part, str | os.PathLike) or is_file_system(part) for part in paths):
+        raise OptionError(f"the path must be a string, a Path, or a list of these, not {path!r}")
+    paths, storage_options = located(paths, storage_options)
+    if not paths:
+        raise OptionError("no path was given")
+    return [part if isinstance(part, str) else str(Path(part)) for part in paths], storage_options

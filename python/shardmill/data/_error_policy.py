@@ -1,0 +1,76 @@
+"""Handling of data that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Literal
+
+from shardmill._choices import check_choice
+from shardmill._unknown_options import ERROR_POLICY, explains
+from shardmill.errors import OptionError
+
+RowPolicy = Literal["raise", "skip", "replace"]
+FilePolicy = Literal["raise", "skip"]
+LinePolicy = Literal["raise", "skip", "null"]
+
+
+@explains(ERROR_POLICY)
+@dataclass(frozen=True, kw_only=True)
+class ErrorPolicy:
+    """What happens to rows, files and lines that cannot be read.
+
+    ``files`` and ``lines`` apply when a ``Dataset`` is opened, ``rows`` and ``max_rows`` when a ``Loader`` reads it.
+
+    Attributes:
+        rows: ``"raise"`` raises in place of the batch. ``"skip"`` drops the row, which makes its batch shorter. ``"replace"`` takes another
+            row, the same one in every run. ``Loader.bad_rows`` lists the rows. A filter is evaluated before: a value of its columns that cannot
+            be read is an error under every policy.
+        max_rows: raise once this rank has seen more bad rows in an epoch than this: a count, or a fraction of the epoch if float.
+        files: ``"raise"``, or ``"skip"`` to leave out files that cannot be opened; ``Dataset.skipped`` lists them.
+        lines: of CSV and JSONL files. ``"raise"`` names file and line, ``"skip"`` drops the line, ``"null"`` stores a null for the value,
+            and ignores a field that the inferred schema lacks.
+            Elements of a JSON array are treated as lines. An array that is cut, or lacks a comma between two elements, is always an error,
+            because its elements cannot be separated.
+
+    Raises:
+        ValueError: If a policy is unknown, or ``max_rows`` is given and ``rows`` is ``"raise"``.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> sm.ErrorPolicy(rows="skip", max_rows=0.001).files
+        'raise'
+    """
+
+    rows: RowPolicy = "raise"
+    max_rows: float | None = None
+    files: FilePolicy = "raise"
+    lines: LinePolicy = "raise"
+
+    def __post_init__(self) -> None:
+        for name, policy in (("rows", RowPolicy), ("files", FilePolicy), ("lines", LinePolicy)):
+            check_choice(f"ErrorPolicy.{name}", getattr(self, name), policy)
+        limit = self.max_rows
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) >= 0):
+            raise OptionError(
+                f"ErrorPolicy.max_rows must be a count of rows, or a fraction of them such as 0.001, not {limit!r}"
+            )
+        if isinstance(limit, Integral):
+            object.__setattr__(self, "max_rows", int(limit))
+        if limit is not None and self.rows == "raise":
+            raise OptionError(
+                'ErrorPolicy.max_rows needs rows="skip" or "replace": with "raise", the first bad row is an error'
+            )
+
+
+def error_policy(errors: ErrorPolicy | None) -> ErrorPolicy:
+    """``errors``, or the default policy.
+
+    Raises:
+        ValueError: If it is not an ``ErrorPolicy``.
+    """
+    if errors is not None and not isinstance(errors, ErrorPolicy):
+        raise OptionError(
+            f'errors must be an ErrorPolicy, not {errors!r}\nhint: write errors=sm.ErrorPolicy(files="skip")'
+        )
+    return errors or ErrorPolicy()

@@ -1,0 +1,175 @@
+"""``index.json``: the list of shards of a directory, as in MosaicML Streaming and ChiniDataset.
+
+The index is written last and lists complete files only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardmill._native import storage
+from shardmill._native import write as _native
+from shardmill.data._column_types import encoding_of_type
+from shardmill.errors import FormatError, NotFoundError, OutputExistsError, PlanError
+from shardmill.storage._paths import is_remote
+
+INDEX_NAME = "index.json"
+
+#: Settings that all shards of one data set have in common.
+COLUMN_KEYS = ("format", "version", "column_names", "column_encodings", "column_sizes")
+
+_ATTEMPTS = 20
+
+_INDEXES = (
+    "an index.json of MDS or of ChiniDataset is expected; move the file of another library away, pass the parts explicitly, or rebuild the "
+    "index with `shardmill repair-index`"
+)
+
+
+def read_index(path: str) -> dict[str, Any]:
+    """Read an index.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        ValueError: If the file is not an index of version 2.
+    """
+    content = storage.read(path)
+    if content is None:
+        raise NotFoundError(f"there is no index {path!r}")
+    return parsed_index(content, path)
+
+
+def parsed_index(content: bytes, path: str) -> dict[str, Any]:
+    """Parse the bytes of an index; see ``read_index``."""
+    try:
+        index = json.loads(content)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path!r} is not an index: {error}\nhint: {_INDEXES}") from error
+    shards = index.get("shards") if isinstance(index, dict) else None
+    if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
+        raise FormatError(f"{path!r} is not an index: it lists no shards\nhint: {_INDEXES}")
+    if index.get("version") != 2:
+        raise FormatError(
+            f"{path!r} is an index of version {index.get('version')!r}, only version 2 is supported\nhint: {_INDEXES}"
+        )
+    return index
+
+
+def directories_without_index(paths: Sequence[str]) -> list[str]:
+    """Return the local directories among the paths that have no index."""
+    return [path for path in paths if Path(path).is_dir() and not Path(path, INDEX_NAME).exists()]
+
+
+def index_path(directory: str) -> str:
+    """Return the path of the index of a directory, local or remote."""
+    return f"{directory.rstrip('/')}/{INDEX_NAME}" if is_remote(directory) else str(Path(directory, INDEX_NAME))
+
+
+def write_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> str:
+    """Write the index of a directory atomically and return its path."""
+    path = index_path(directory)
+    _native.publish_bytes(path, _text_of(shards, is_indented=is_indented), True)
+    return path
+
+
+def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> str:
+    """Add shards to the index of a directory in a store, where other writers may do so at the same time; return its path.
+
+    Raises:
+        ValueError: If the existing shards have other columns.
+        FileExistsError: If other writers keep changing the index.
+    """
+    path = index_path(directory)
+    for _ in range(_ATTEMPTS):
+        content = storage.read(path)
+        known = [] if content is None else parsed_index(content, path)["shards"]
+        check_same_columns([*known, *shards], "the new shards do not fit those that are there")
+        if storage.replace_object(path, content, _text_of([*known, *shards], is_indented=is_indented)):
+            return path
+    names = ", ".join(basename_of(shard) for shard in shards)
+    raise OutputExistsError(
+        f"{path!r} changed {_ATTEMPTS} times while {names} were to be added to it\nhint: `shardmill repair-index` lists all shards"
+    )
+
+
+def _text_of(shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> bytes:
+    return json.dumps(
+        {"shards": list(shards), "version": 2}, sort_keys=True, indent=2 if is_indented else None
+    ).encode()
+
+
+def known_shards(directory: str, *, has_data: bool) -> list[dict[str, Any]]:
+    """Return the shards in the index of a directory to which others are appended.
+
+    Raises:
+        ValueError: If the directory has data but no index.
+    """
+    path = index_path(directory)
+    if storage.size(path) is not None:
+        return list(read_index(path)["shards"])
+    if has_data:
+        raise PlanError(f"the directory {directory!r} has shards and no {INDEX_NAME}, so nothing can be appended to it")
+    return []
+
+
+def check_same_columns(shards: Sequence[Mapping[str, Any]], what: str) -> None:
+    """Reject shards with different columns.
+
+    Raises:
+        ValueError: If a shard differs. The message names the first one.
+    """
+    for shard in shards[1:]:
+        for key in COLUMN_KEYS:
+            if shard.get(key) != shards[0].get(key):
+                raise PlanError(
+                    f"{what}: shard {basename_of(shard)!r} has {key} {shard.get(key)!r}, "
+                    f"{basename_of(shards[0])!r} has {shards[0].get(key)!r}"
+                )
+
+
+def basename_of(shard: Mapping[str, Any]) -> str:
+    """Return the stored file of a shard, relative to the directory of its index."""
+    stored = shard.get("zip_data") or shard.get("raw_data") or {}
+    return str(stored.get("basename", "?"))
+
+
+def mds_entry(text: str, path: str) -> dict[str, Any]:
+    """Return the entry of one MDS shard, with its final name."""
+    entry: dict[str, Any] = json.loads(text)["shards"][0]
+    stored = Path(path).name
+    if entry["zip_data"] is not None:
+        entry["zip_data"]["basename"] = stored
+        stored = stored.rpartition(".")[0]
+    entry["raw_data"]["basename"] = stored
+    return entry
+
+
+def columns_entry(schema: Any) -> dict[str, Any]:
+    """Return the part of a Parquet shard's entry that describes its columns, as in ChiniDataset."""
+    return {
+        "column_encodings": [encoding_of_type(field.type) for field in schema],
+        "column_names": list(schema.names),
+        "column_sizes": [None] * len(schema),
+        "format": "parquet",
+        "version": 2,
+    }
+
+
+def parquet_entry(path: str, *, rows: int, hashes: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a Parquet shard's entry that describes its file, as in ChiniDataset."""
+    names = sorted(set(hashes))
+    return {
+        "compression": options["compression"],
+        "hashes": names,
+        "raw_data": {
+            "basename": Path(path).name,
+            "bytes": storage.size(path),
+            "hashes": dict(zip(names, _native.file_hashes(path, names), strict=True)),
+        },
+        "samples": rows,
+        "size_limit": options["size_limit"],
+        "zip_data": None,
+    }

@@ -1,0 +1,215 @@
+"""Batches of a ``shardmill.Loader`` as a torch data set.
+
+In the process of the trainer, the loader is iterated directly and its threads do the work. In worker processes of a
+``DataLoader``, each worker has its own loader and takes every n-th batch of it. Invariant: for any number of
+workers and any start method, the ``DataLoader`` returns the batches of the loader, each once, in order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from shardmill.errors import CheckpointMismatchError, EngineError, OptionError
+from shardmill.integrations.torch._metrics import WorkerMetrics
+from shardmill.integrations.torch._parcels import parcel
+from shardmill.integrations.torch._passes import Passes
+from shardmill.load._loader import Loader
+
+_WORKER = "worker"
+
+
+@dataclass
+class _Share:
+    """The share of a pass that a worker delivers."""
+
+    epoch: int
+    #: Rows of the epoch that were delivered before the pass.
+    consumed: int
+    #: Index of the worker's next batch, counted from the start of the pass.
+    next: int
+    workers: int
+
+
+def unchanged(batch: Any) -> Any:
+    """Return the batch unchanged: a ``collate_fn`` for complete batches. torch's default visits every string, and converts arrays to tensors."""
+    return batch
+
+
+def _refuse_collation(frame: FrameType | None) -> None:
+    """Check that a ``DataLoader`` that asks for the iterator does not put its batches together.
+
+    A ``DataLoader`` does not tell its data set about its options. Its fetcher, in this process or in a worker, calls ``iter()`` and knows.
+    """
+    caller = None if frame is None else frame.f_back
+    fetcher = None if caller is None else caller.f_locals.get("self")
+    if getattr(fetcher, "auto_collation", False) is True:
+        raise OptionError(
+            "this DataLoader would put several batches of the Loader into one batch\n"
+            "hint: pass DataLoader(dataset, batch_size=None), and set the number of rows per batch on the Loader"
+        )
+
+
+class BatchDataset(IterableDataset):
+    """The batches of a ``shardmill.Loader``, for any ``torch.utils.data.DataLoader``.
+
+    Pass it to a ``DataLoader`` with ``batch_size=None``, because batches are complete; any other value raises an error. If they contain
+    strings or other objects, add ``collate_fn=unchanged``, or torch visits each of them. With ``num_workers=0`` the native
+    threads of the loader run in the process of the trainer; this is the fastest setup, because nothing is copied between
+    processes. With worker processes (fork, spawn or forkserver, persistent or not), worker ``w`` of ``k``
+    makes the batches ``w, w + k, w + 2k, …``. A ``DataLoader`` takes batches from its workers in turn, so they arrive
+    in the order of the loader, and each row once. The cost: batches are copied between processes, and each worker
+    decodes all row groups that its batches touch, usually most of them.
+
+    The number of workers is determined when a pass starts. Iterating again starts a new epoch, with
+    or without ``set_epoch``. With worker processes, this is also true after a pass that was left early, because workers
+    do not see where the trainer stopped.
+
+    State: if batches are made in this process, ``state_dict`` returns the position after the last returned batch.
+    With worker processes, take the state from ``torchdata.stateful_dataloader.StatefulDataLoader``,
+    which asks each worker; such a state continues on the same number of workers. A state saved between the
+    last batch of an epoch and its end continues with the empty rest of that epoch.
+
+    Args:
+        loader: the loader, with the options for batches, order and ranks. In a job with several ranks, each rank has its own loader
+            with its ``rank`` and ``world_size``; do not let Accelerate or Lightning shard the batches a second
+            time.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+        >>> import shardmill as sm
+        >>> from shardmill.integrations.torch import BatchDataset
+        >>> from torch.utils.data import DataLoader
+        >>> dataset = BatchDataset(sm.Loader("ten.parquet", batch_size=4, rank=0, world_size=1))
+        >>> [batch["x"].tolist() for batch in DataLoader(dataset, batch_size=None, num_workers=2)]
+        [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        super().__init__()
+        self._loader = loader
+        self._passes = Passes()
+        #: In a worker: the number of passes started, the position of the pass, and a position to start at.
+        self._begun = 0
+        self._share: _Share | None = None
+        self._resumed: _Share | None = None
+        self._base: dict[str, Any] | None = None
+        self._metrics_before = WorkerMetrics()
+
+    @property
+    def loader(self) -> Loader:
+        """The loader that makes the batches."""
+        return self._loader
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch on this rank, over all workers."""
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        _refuse_collation(inspect.currentframe())
+        worker = get_worker_info()
+        if worker is None:
+            return iter(self._loader)
+        # The seed shared by all workers of an iterator.
+        self._begun += 1
+        key = (worker.seed - worker.id, self._begun)
+        if (resumed := self._resumed) is not None:
+            self._resumed = None
+            if resumed.workers != worker.num_workers:
+                raise CheckpointMismatchError(
+                    f"the state was saved with {resumed.workers} worker processes, this DataLoader has {worker.num_workers}"
+                )
+            self._passes.resumed(key, resumed.epoch, resumed.consumed)
+            self._share = resumed
+        else:
+            epoch, consumed = self._passes.begin(key, self._loader._start)
+            self._share = _Share(epoch, consumed, worker.id, worker.num_workers)
+        self._base = None
+        return self._shared(self._share)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next pass, also in workers that are already running.
+
+        In the epoch of a loaded state, its position is kept.
+        """
+        before = self._loader.epoch
+        self._loader.set_epoch(epoch)
+        if epoch == before and self._passes.have_begun():
+            # Workers have used the position that this process still holds.
+            self._loader._restart_epoch()
+        self._passes.move(*self._loader._start)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last batch as plain JSON values, the same on every rank. Calling it has no side effects.
+
+        Raises:
+            RuntimeError: If worker processes make the batches: their position is not known here.
+        """
+        if self._share is not None and get_worker_info() is not None:
+            # Fingerprints do not change from batch to batch.
+            self._base = self._base or self._loader.state_dict()
+            share = self._share
+            return {
+                **self._base,
+                "epoch": share.epoch,
+                "consumed": share.consumed,
+                _WORKER: {"next": share.next, "workers": share.workers},
+            }
+        if self._passes.have_begun():
+            raise EngineError(
+                "batches are made in worker processes, so the number of batches the trainer has received is not known here\n"
+                "hint: use torchdata's StatefulDataLoader and its state_dict(), or num_workers=0, where threads "
+                "make the batches"
+            )
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the next pass after the last batch recorded in ``state``.
+
+        Raises:
+            CheckpointMismatchError: If the state belongs to other data, another order, or another number of
+                workers. It is a ``ValueError``.
+        """
+        worker = state.get(_WORKER) if isinstance(state, dict) else None
+        self._loader.load_state_dict(
+            {name: value for name, value in state.items() if name != _WORKER} if worker else state
+        )
+        if worker is None:
+            self._passes.move(*self._loader._start)
+            return
+        if get_worker_info() is None:
+            raise CheckpointMismatchError(
+                "this is the state of one worker process\n"
+                "hint: load the whole state into a StatefulDataLoader with the same number of workers"
+            )
+        self._resumed = _Share(state["epoch"], state["consumed"], worker["next"], worker["workers"])
+
+    def get_metrics(self) -> list[WorkerMetrics]:
+        """Return the counters since the last ``reset_metrics``, as one entry for this process.
+
+        Batches of worker processes are not counted.
+        """
+        return [WorkerMetrics._of(self._loader)._minus(self._metrics_before)]
+
+    def reset_metrics(self) -> None:
+        """Reset the counters of ``get_metrics``."""
+        self._metrics_before = WorkerMetrics._of(self._loader)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_base": None}
+
+    def _shared(self, share: _Share) -> Iterator[Any]:
+        # Cores are shared with the other workers.
+        threads = self._loader.threads and max(1, self._loader.threads // share.workers)
+        batches = self._loader._every(
+            share.workers, first=share.next, epoch=share.epoch, consumed=share.consumed, threads=threads
+        )
+        for batch in batches:
+            share.next += share.workers
+            yield parcel(batch)

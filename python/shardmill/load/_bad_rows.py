@@ -1,0 +1,80 @@
+"""Rows that could not be decoded, and how a loader handles them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shardmill.errors import BadRowLimitError
+
+_CAUSES_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be decoded.
+
+    Attributes:
+        path: path of the file.
+        row: index of the row in that file, 0-based.
+        cause: error message of the decoder.
+    """
+
+    path: str
+    row: int
+    cause: str
+
+
+class Ledger:
+    """The bad rows in the batches that one rank received in one epoch.
+
+    Args:
+        policy: what happens to a bad row: ``"raise"``, ``"skip"`` or ``"replace"``.
+        limit: raise once an epoch has more bad rows than this: a count, or a fraction of the epoch if float.
+    """
+
+    def __init__(self, policy: str, limit: float | None) -> None:
+        self.policy, self._limit = policy, limit
+        self.restart()
+
+    def restart(self) -> None:
+        """Start a new epoch, or the same one again."""
+        self.rows: list[BadRow] = []
+        self._earlier, self._digest = 0, 0
+
+    def emptied(self) -> Ledger:
+        """Return a ledger with the same policy and limit, for another pass."""
+        return Ledger(self.policy, self._limit)
+
+    def add(self, rows: Iterable[BadRow], rows_of_epoch: int) -> None:
+        """Record the bad rows of a batch.
+
+        Raises:
+            BadRowLimitError: If the limit is now exceeded.
+        """
+        for row in rows:
+            self.rows.append(row)
+            text = f"{row.row} {row.path}".encode()
+            # A sum, so that the order in which ranks and batches find them does not matter.
+            self._digest = (self._digest + int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())) % 2**128
+        limit = self._limit
+        if limit is None or len(self.rows) <= (limit if isinstance(limit, int) else limit * rows_of_epoch):
+            return
+        shown = "\n".join(f"  {row.path}, row {row.row}: {row.cause}" for row in self.rows[:_CAUSES_SHOWN])
+        more = len(self.rows) - _CAUSES_SHOWN
+        raise BadRowLimitError(
+            f"{len(self.rows):,} rows of the epoch could not be decoded, and max_rows is {limit}:\n{shown}"
+            + (f"\n  and {more:,} more" if more > 0 else "")
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return the counters for a state, without the rows themselves."""
+        return {"policy": self.policy, "count": self._earlier + len(self.rows), "digest": f"{self._digest:032x}"}
+
+    def load(self, state: Any) -> None:
+        """Continue counting from ``state``, or from zero without one."""
+        self.restart()
+        if isinstance(state, dict) and isinstance(state.get("count"), int) and isinstance(state.get("digest"), str):
+            self._earlier, self._digest = state["count"], int(state["digest"], 16)

@@ -1,0 +1,204 @@
+"""Superbatches of rows, cut into the batches that a trainer receives."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+from shardmill._native.columns import rows_of
+from shardmill.data._arrow import as_pyarrow
+from shardmill.data._decodings import Decoding, decoded
+from shardmill.errors import OptionError
+from shardmill.load._columns import check_torch, split
+from shardmill.load._nested import map_tensors
+
+#: A batch, its number of rows, and the number of rows of the epoch that are consumed with it.
+Delivery = tuple[Any, int, int]
+
+
+def cutter_of(output: str, *, decodings: Sequence[Decoding | None], pin_memory: bool, device: Any) -> Cutter:
+    """Return the cutter for an output kind. ``decodings`` are those of the selected columns.
+
+    Raises:
+        ValueError: If memory options are given for an output without tensors.
+    """
+    if output == "torch":
+        return TorchCutter(pin_memory=pin_memory, device=device)
+    for name, value in (("pin_memory", pin_memory), ("device", device)):
+        if value:
+            raise OptionError(f"{name} requires output='torch', not {output!r}")
+    if output in ("dict", "rows"):
+        return DictCutter(decodings) if output == "dict" else RowCutter(decodings)
+    return ArrowCutter() if output == "arrow" else Cutter(output)
+
+
+class Cutter:
+    """Cut columns into dicts of views."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.names: list[str] = []
+
+    def check(self, converter: Any) -> None:
+        """Check now what would otherwise fail at the first batch."""
+        self.names = converter.names
+        if self.kind == "numpy":
+            # Imported now instead of before the first batch.
+            import numpy  # noqa: F401
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """Yield the batches of a superbatch."""
+        return split(self.names, content, sizes, self.kind)
+
+    def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        """Move batches to the memory or device the trainer asked for."""
+        return batches
+
+
+class DictCutter(Cutter):
+    """Lists of objects by column."""
+
+    def __init__(self, decodings: Sequence[Decoding | None]) -> None:
+        super().__init__("dict")
+        self.decodings = list(decodings)
+
+    def check(self, converter: Any) -> None:
+        """Check now what would otherwise fail at the first batch."""
+        super().check(converter)
+        # The columns that mark padded rows come after the data columns.
+        self.decodings += [None] * (len(self.names) - len(self.decodings))
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """Yield the batches of a superbatch."""
+        batches = super().cut(content, sizes)
+        return map(self._decoded, batches) if any(self.decodings) else batches
+
+    def _decoded(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: decoded(values, decoding)
+            for (name, values), decoding in zip(batch.items(), self.decodings, strict=True)
+        }
+
+
+class RowCutter(DictCutter):
+    """Lists of rows, each row a dict."""
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """Yield the batches of a superbatch."""
+        for start, stop in pairwise(accumulate(sizes, initial=0)):
+            yield rows_of(self.names, content, self.decodings, start, stop)
+
+
+class ArrowCutter(Cutter):
+    """Record batches that share the memory of their superbatch."""
+
+    def __init__(self) -> None:
+        super().__init__("arrow")
+
+    def check(self, converter: Any) -> None:
+        """Check now what would otherwise fail at the first batch."""
+        super().check(converter)
+        # Import pyarrow now instead of before the first batch.
+        as_pyarrow(converter.schema)
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """Yield the batches of a superbatch."""
+        return map(as_pyarrow(content).slice, accumulate(sizes, initial=0), sizes)
+
+
+class SuperbatchCutter(Cutter):
+    """Arrow rows for a consumer to which the bounds of batches mean nothing: a superbatch comes with its first batch, ``None`` with others."""
+
+    def __init__(self) -> None:
+        super().__init__("arrow")
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """Yield the superbatch itself, once."""
+        return (None if number else content for number in range(len(sizes)))
+
+
+class TorchCutter(Cutter):
+    """Tensors, optionally in page-locked memory or on a device."""
+
+    def __init__(self, *, pin_memory: bool, device: Any) -> None:
+        super().__init__("torch")
+        self.pin_memory, self.device = pin_memory, device
+
+    def check(self, converter: Any) -> None:
+        """Check now what would otherwise fail at the first batch."""
+        super().check(converter)
+        check_torch(converter.wide_unsigned)
+        if self.device is None and not self.pin_memory:
+            return
+        import torch
+
+        if self.device is not None:
+            self.device = torch.device(self.device)
+        needs_cuda = self.pin_memory or (self.device is not None and self.device.type == "cuda")
+        if needs_cuda and not torch.cuda.is_available():
+            name = "pin_memory" if self.pin_memory else f"device={str(self.device)!r}"
+            raise OptionError(f"{name} requires a GPU, and torch does not find one")
+
+    def staged(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        """Move batches to page-locked memory or to the device. A batch is copied while the trainer works on the previous one."""
+        if self.device is None and not self.pin_memory:
+            return batches
+        if self.device is None or self.device.type != "cuda":
+            return self._moved(batches)
+        return self._copied_ahead(batches)
+
+    def _moved(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        for batch, rows, consumed in batches:
+            moved = map_tensors(batch, lambda tensor: tensor.pin_memory()) if self.pin_memory else batch
+            if self.device is not None:
+                moved = map_tensors(moved, lambda tensor: tensor.to(self.device))
+            yield moved, rows, consumed
+
+    def _copied_ahead(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
+        import torch
+
+        stream = torch.cuda.Stream(self.device)
+        waiting: deque[tuple[Delivery, Any]] = deque()
+        failures: list[Exception] = []
+
+        def begin() -> None:
+            try:
+                delivery = None if failures else next(batches, None)
+            except Exception as error:
+                # It is enqueued after the current batch.
+                failures.append(error)
+                return
+            if delivery is None:
+                return
+            batch, rows, consumed = delivery
+            pinned = map_tensors(batch, lambda tensor: tensor.pin_memory())
+            with torch.cuda.stream(stream):
+                copied = map_tensors(pinned, lambda tensor: tensor.to(self.device, non_blocking=True))
+            # The pinned batch must outlive its copy.
+            waiting.append(((copied, rows, consumed), pinned))
+
+        begin()
+        while waiting:
+            begin()
+            delivery, _pinned = waiting.popleft()
+            current = torch.cuda.current_stream(self.device)
+            current.wait_stream(stream)
+            map_tensors(delivery[0], partial(_in_use_on, current))
+            yield delivery
+        if failures:
+            raise failures[0]
+
+
+def _in_use_on(stream: Any, tensor: Any) -> Any:
+    tensor.record_stream(stream)
+    return tensor
+
+
+def close(batches: Iterator[Any]) -> None:
+    """Close an abandoned pass. Iterators that are not generators need no closing."""
+    end = getattr(batches, "close", None)
+    if end is not None:
+        end()

@@ -1,0 +1,500 @@
+"""Batches for one rank of a training job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+from shardmill._choices import check_choice
+from shardmill._native import load as _native
+from shardmill._option_values import listed
+from shardmill._stall import checked_stall_seconds, warn_of_stall
+from shardmill._threads import checked_threads
+from shardmill._unknown_options import LOADER, explains
+from shardmill.data._arrow import ArrowRows
+from shardmill.data._dataset import Dataset, checked_seed
+from shardmill.data._error_policy import ErrorPolicy, error_policy
+from shardmill.errors import CheckpointMismatchError, OptionError
+from shardmill.expressions import Expression, Value
+from shardmill.load import _mixture_state as mixture_state
+from shardmill.load import _ranks as ranks
+from shardmill.load._audit import Audit
+from shardmill.load._bad_rows import BadRow, Ledger
+from shardmill.load._batches import Cutter, Delivery, SuperbatchCutter, close, cutter_of
+from shardmill.load._checks import at_least, dataset_of, tail_of, warn_of_nothing
+from shardmill.load._columns import equal_lists, output_form
+from shardmill.load._metrics import LoaderMetrics
+from shardmill.load._mixture import Mixture
+from shardmill.load._options import (
+    Output,
+    OutputKind,
+    Runtime,
+    Shuffle,
+    Tail,
+    Transform,
+    output_of,
+    runtime_of,
+    shuffle_of,
+    transform_of,
+)
+from shardmill.load._packing import PackedRows, Packing, packed_columns
+from shardmill.load._pass import Pass, Position
+from shardmill.load._reports import LoaderReports
+from shardmill.load._state import OrderSettings, parsed
+from shardmill.load._transforming import Transforming
+from shardmill.storage._paths import PathLike
+
+#: Bad rows and audit of a batch, by the position after that batch.
+_Notes = dict[int, list[BadRow | Audit]]
+
+
+class Loader(LoaderReports, ArrowRows):
+    """Iterator over the batches of one rank, decoded by native threads in this process.
+
+    The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
+    ``batch_size * world_size``. It does not depend on ranks, threads or earlier passes. A state saved on eight ranks therefore continues
+    on four with the same batches.
+
+    Iterating to the end moves to the next epoch. A pass that is left with ``break`` does not: the next pass starts the same
+    epoch again. After ``load_state_dict``, the current epoch is not restarted: each pass continues after the last batch
+    that was returned. Only the newest iterator is valid; continuing an older one raises a ``RuntimeError``.
+
+    A loader without ``transform`` is also an Arrow stream, ``__arrow_c_stream__``, of the rows of the next pass. The stream has a position of
+    its own: it neither moves that of the loader nor ends an iterator. ``output`` does not apply to it.
+
+    Args:
+        data: a ``Dataset`` or a ``Mixture``, or the paths of a data set. Options that describe the files, such as ``format`` and
+            ``schema``, are set on ``Dataset``.
+        batch_size: number of rows per batch of this rank.
+        columns: names of the columns to return, in this order; all by default. May be paths into structs, such as ``"meta.lang"``, as for
+            ``Dataset``.
+        filter: as for ``Dataset``; only if ``data`` is paths.
+        storage_options: as for ``Dataset``; only if ``data`` is paths.
+        shuffle: ``True`` or a ``Shuffle`` for a new row order in every epoch. By default, rows come in file order.
+        seed: seed of the order; any 64-bit integer.
+        lanes: number of contiguous runs of equal length into which the ordered rows are cut; each global batch takes rows from all of
+            them. By default the world size of the first run, so that each rank reads only its own part of the files. Saved in the state.
+        tail: what happens to the rows that do not fill a whole global batch. ``"uneven"`` distributes them as evenly as possible, ``"drop"``
+            drops them, ``"pad"`` adds rows from the start of the epoch; batches then have a boolean column ``__padded`` that
+            marks the added rows. The default is ``"uneven"`` on one rank and ``"pad"`` on several.
+        rank: rank of this process. By default it comes from ``torch.distributed``, else from the environment variable ``RANK``.
+        world_size: number of ranks that share the rows. By default it comes from ``torch.distributed``, else from ``WORLD_SIZE``.
+        output: ``"torch"``, ``"numpy"``, ``"arrow"``, ``"dict"`` or ``"rows"``, or an ``Output``, which also sets the policy for nulls.
+        packing: pack rows of tokens into rows of equal length; see ``Packing``. Then ``batch_size`` counts packs, and ``columns``
+            defaults to the columns of the packing.
+        transform: a function that is called with each batch, in order, and returns the batch to deliver; or a ``Transform``, which
+            runs it in worker processes.
+        errors: what happens to rows, files and lines that cannot be read. If ``data`` is a ``Dataset``, files and lines are set there.
+        runtime: threads, memory, device, warnings and audit; see ``Runtime``.
+
+    Raises:
+        ValueError: If an option is not valid.
+        KeyError: If a column does not exist.
+        FileNotFoundError: If a path does not exist.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+        >>> import shardmill as sm
+        >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+        >>> [batch["x"].tolist() for batch in loader]
+        [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+        Take a state after four rows; another loader continues from there with another batch size:
+
+        >>> batches = iter(loader)
+        >>> _ = next(batches)
+        >>> resumed = sm.Loader("ten.parquet", batch_size=3, output="numpy")
+        >>> resumed.load_state_dict(loader.state_dict())
+        >>> [batch["x"].tolist() for batch in resumed]
+        [[4, 5, 6], [7, 8, 9]]
+
+        Read the rows of a rank as Arrow, in their order:
+
+        >>> pa.table(sm.Loader("ten.parquet", rank=1, world_size=2, tail="uneven"))["x"].to_pylist()
+        [5, 6, 7, 8, 9]
+    """
+
+    @explains(LOADER)
+    def __init__(
+        self,
+        data: Dataset | Mixture | PathLike | Sequence[PathLike],
+        *,
+        batch_size: int = 1024,
+        columns: Sequence[str] | None = None,
+        filter: Expression | Value | str | list[Any] | None = None,
+        storage_options: Any = None,
+        shuffle: bool | Shuffle = False,
+        seed: int = 0,
+        lanes: int | None = None,
+        tail: Tail | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        output: OutputKind | Output = "torch",
+        packing: Packing | None = None,
+        transform: Callable[[Any], Any] | Transform | None = None,
+        errors: ErrorPolicy | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        batch_size = at_least("batch_size", batch_size, 1)
+        lanes = None if lanes is None else at_least("lanes", lanes, 1)
+        order, output = shuffle_of(shuffle), output_of(output)
+        transform, errors, runtime = transform_of(transform), error_policy(errors), runtime_of(runtime)
+        seed = checked_seed(seed)
+        self._rank, self._world_size = ranks.resolve(rank, world_size)
+        if tail is not None:
+            check_choice("tail", tail, Tail)
+        self._tail_asked, self._tail = tail, tail_of(tail, self._world_size)
+        self._dataset = dataset_of(
+            data,
+            filter=filter,
+            storage_options=storage_options,
+            errors=errors,
+            threads=runtime.threads,
+            # The delivered columns are determined below.
+            has_columns=columns is not None,
+        )
+        if packing is not None:
+            columns = packed_columns(packing, columns, output)
+        self._columns = self._dataset.columns if columns is None else listed("columns", columns)
+        if isinstance(self._dataset, Dataset) and self._dataset is not data:
+            self._dataset._refuse_pickles(self._columns)
+        self._batch_size = batch_size
+        self._shuffle, self._seed = order, seed
+        # Unless requested, lanes are those of the run that saved the state.
+        self._asked_lanes, self._lanes = lanes, lanes or self._world_size
+        self._threads = checked_threads(runtime.threads)
+        self._prefetch_bytes = int(runtime.prefetch_bytes)
+        decodings = self._dataset._decodings_of(self._columns)
+        self._cutter: Cutter = cutter_of(
+            output.kind, decodings=decodings, pin_memory=runtime.pin_memory, device=runtime.device
+        )
+        self._ledger, self._is_audited = Ledger(errors.rows, errors.max_rows), runtime.audit
+        self._audits: dict[int, Audit] = {}
+        self._stall_seconds = checked_stall_seconds(runtime.stall_seconds)
+        self._transform = None if transform is None else Transforming(transform, self._stall_seconds)
+        # Packs have lists of their own.
+        lists = equal_lists(output, self._dataset, self._columns) if packing is None else {}
+        label_pads = {name: pad for name, pad in self._dataset._label_pads.items() if name in self._columns}
+        # Everything that can be validated is validated here: names, types, fill values.
+        self._output_arguments: dict[str, Any] = {
+            "columns": self._dataset._numbers_of(self._columns),
+            "form": output_form(output, self._cutter.kind, lists, label_pads),
+            "is_padded": self._tail == "pad",
+            "is_filtered": self._dataset._is_filtered,
+        }
+        self._packed = None
+        if packing is not None and errors.rows != "raise":
+            raise OptionError(
+                "packs are planned from the lengths of all rows, so every row must be readable"
+                "\nhint: use ErrorPolicy(rows='raise'), or load without packing"
+            )
+        if packing is not None:
+            self._packed = PackedRows(packing, self._dataset, nulls=output.nulls, threads=max(self._threads, 1))
+        self._converter = self._new_converter(self._cutter.kind)
+        self._cutter.check(self._converter)
+        self._position = Position()
+        #: Start of the next pass, if an older pass continues after ``set_epoch``.
+        self._asked: Position | None = None
+        self._newest_pass = 0
+        self._metrics = LoaderMetrics()
+        self._rows: _native.RowPlan | None = None
+
+    @property
+    def dataset(self) -> Dataset | Mixture:
+        """The data set or mixture that is loaded."""
+        return self._dataset
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process."""
+        return self._rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks that share the rows."""
+        return self._world_size
+
+    @property
+    def threads(self) -> int:
+        """Number of decoding threads; 0 means the calling thread."""
+        return self._threads
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the next batch."""
+        return self._position.epoch
+
+    def __len__(self) -> int:
+        """Number of batches of a whole epoch on this rank; with ``packing`` and ``shuffle``, of the current epoch."""
+        return self._plan(self._position.epoch).batches_left(0, self._share())
+
+    def __iter__(self) -> Iterator[Any]:
+        self._warn_of_nothing()
+        begun, self._asked = self._asked or self._position, None
+        self._newest_pass += 1
+        self._position = position = Position(begun.epoch, begun.consumed if begun.is_loaded else 0, begun.is_loaded)
+        notes: _Notes = {}
+        if position.consumed == 0:
+            self._ledger.restart()
+            self._audits.pop(position.epoch, None)
+        batches = self._batches(replace(position), 1, self._threads, notes)
+        if self._transform is not None:
+            batches = self._transform.over(batches, partial(self._described, position.epoch, position.consumed))
+        return Pass(position, self._delivered(batches, position, notes, number=self._newest_pass))
+
+    def __getitem__(self, index: Any) -> Any:
+        # A DataLoader takes unknown objects for map-style data sets, and its own error would not help.
+        raise TypeError(
+            "a Loader cannot be indexed"
+            "\nhint: iterate it directly; if you need a DataLoader, pass it "
+            "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None"
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
+
+        This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
+        and until then ``state_dict`` refers to that epoch.
+        """
+        at_least("epoch", epoch, 0)
+        self._asked = None
+        if epoch != self._position.epoch:
+            self._position = Position(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
+
+        Prefetched batches do not count. Calling it has no side effects; call it at the same step on all ranks.
+        """
+        state = self._settings().state(self._position.epoch, self._position.consumed)
+        if self._packed is None:
+            state = mixture_state.with_consumed(state, self._row_plan())
+        return state if self._ledger.policy == "raise" else {**state, "bad_rows": self._ledger.state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
+
+        Iterators that are not advanced do not change the position. Every returned batch counts, even one from ``next(iter(loader))``:
+        ``state_dict`` includes it, and the next pass of this epoch continues after it.
+
+        Raises:
+            CheckpointMismatchError: If data set, filter, seed, shuffle, window or lanes differ from those of the
+                state. It is a ``ValueError``. The loader is unchanged.
+        """
+        state = parsed(state, lanes=self._asked_lanes)
+        if state["order_version"] != _native.ORDER_VERSION:
+            raise CheckpointMismatchError(
+                f"the state has order version {state['order_version']}, but this version of shardmill has {_native.ORDER_VERSION}"
+            )
+        lanes = self._asked_lanes or state["lanes"]
+        settings = self._settings(lanes)
+        mixture_state.check(state.get("mixture"), settings.mixture)
+        settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        before = self._lanes, self._rows
+        if lanes != self._lanes:
+            self._lanes, self._rows = lanes, None
+        position = Position(state["epoch"], state["consumed"], is_loaded=True)
+        try:
+            mixture_state.check_position(state, self._plan(state["epoch"]).num_places)
+            if self._packed is None:
+                mixture_state.check_consumed(state, self._row_plan())
+        except CheckpointMismatchError:
+            self._lanes, self._rows = before
+            raise
+        self._position, self._asked = position, None
+        self._newest_pass += 1
+        self._ledger.load(state.get("bad_rows"))
+        self._audits.clear()
+        self._normalize(self._position)
+
+    @property
+    def _start(self) -> tuple[int, int]:
+        """Return the start of the next pass: its epoch, and the number of rows of the epoch before it."""
+        return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
+
+    def _restart_epoch(self) -> None:
+        """Move to the start of the current epoch."""
+        self._position, self._asked = Position(self._position.epoch), None
+
+    def _every(
+        self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None
+    ) -> Iterator[Any]:
+        """Iterate over one batch in ``stride``: batches ``first``, ``first + stride``, … of those after ``consumed`` in an epoch.
+
+        For processes that share the batches of a rank. The position of the loader does not change.
+        """
+        start = consumed + first * self._batch_size * self._world_size
+        if start >= self._plan(epoch).num_places:
+            return
+        batches = self._batches(Position(epoch, start), stride, self._threads if threads is None else threads, {})
+        if self._transform is not None:
+            batches = self._transform.over(batches, partial(self._described, epoch, start))
+        try:
+            for batch, rows, _ in self._cutter.staged(batches):
+                self._metrics.rows += rows
+                self._metrics.batches += 1
+                yield batch
+        finally:
+            close(batches)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Files are reopened when this is unpickled.
+        kept = {name: value for name, value in self.__dict__.items() if name != "_identity"}
+        return {**kept, "_converter": None, "_rows": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._converter = self._new_converter(self._cutter.kind)
+
+    def _new_converter(self, kind: str) -> _native.OutputConverter:
+        if self._packed is not None:
+            return self._packed.converter(kind=kind, is_padded=self._tail == "pad")
+        arguments = dict(self._output_arguments)
+        if kind != self._cutter.kind:
+            arguments["form"] = arguments["form"] | {"kind": kind, "pad": None, "list_lengths": {}}
+        return _native.OutputConverter(self._dataset._native, **arguments)
+
+    def _arrow_schema(self) -> Any:
+        return self._new_converter("arrow").schema
+
+    def _arrow_batches(self) -> Iterator[Any]:
+        if self._transform is not None:
+            raise OptionError(
+                "a transform returns batches of any kind, so they are not an Arrow stream"
+                "\nhint: read the stream of a Loader without transform"
+            )
+        # The same rows with a position and counters of their own, so that a pass of this loader is not disturbed.
+        other = copy(self)
+        other._rows, other._cutter, other._converter = (
+            self._row_plan(),
+            SuperbatchCutter(),
+            self._new_converter("arrow"),
+        )
+        other._ledger, other._metrics = self._ledger.emptied(), LoaderMetrics()
+        other._audits, other._is_audited = {}, False
+        return (rows for rows in iter(other) if rows is not None)
+
+    def _plan(self, epoch: int) -> _native.RowPlan:
+        """Return the plan of an epoch: rows, or packs of rows."""
+        rows = self._row_plan()
+        return rows if self._packed is None else self._packed.of_epoch(rows, epoch)
+
+    def _row_plan(self) -> _native.RowPlan:
+        if self._rows is None:
+            self._rows = self._plan_of(self._lanes)
+        return self._rows
+
+    def _plan_of(self, lanes: int) -> _native.RowPlan:
+        return self._dataset._row_plan().ordered(window_bytes=self._window_bytes, seed=self._seed, lanes=lanes)
+
+    @property
+    def _window_bytes(self) -> int | None:
+        return None if self._shuffle is None else self._shuffle.bytes
+
+    def _settings(self, lanes: int | None = None) -> OrderSettings:
+        return OrderSettings(
+            order_version=_native.ORDER_VERSION,
+            rows=self._row_plan().num_rows,
+            seed=self._seed,
+            shuffle=self._shuffle is not None,
+            shuffle_window_bytes=self._window_bytes,
+            lanes=lanes or self._lanes,
+            packing=None if self._packed is None else self._packed.identity(),
+            **self._identity,
+        )
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """What identifies the data. Cached: hashing all blocks takes time, and a state may be taken after every batch."""
+        return mixture_state.identity_of(self._dataset)
+
+    def _share(self) -> dict[str, Any]:
+        return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
+
+    def _normalize(self, position: Position) -> None:
+        if position.consumed and self._plan(position.epoch).steps_left(position.consumed, self._share()) == 0:
+            position.end_epoch()
+
+    def _warn_of_nothing(self) -> None:
+        plan = self._plan(self._position.epoch)
+        if plan.num_places and not plan.steps_left(0, self._share()):
+            what = "rows" if self._packed is None else "packs"
+            warn_of_nothing(plan.num_places, self._batch_size * self._world_size, what)
+
+    def _batches(self, start: Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
+        native = self._plan(start.epoch).start(
+            self._converter,
+            self._share(),
+            epoch=start.epoch,
+            consumed=start.consumed,
+            threads=threads,
+            prefetch_bytes=self._prefetch_bytes,
+            stride=stride,
+            on_bad_rows=self._ledger.policy,
+            is_audited=self._is_audited,
+        )
+        process = os.getpid()
+        self._metrics.begin(native)
+        try:
+            while (superbatch := native.next_superbatch(self._stall_seconds, warn_of_stall)) is not None:
+                content, rows, consumed, bad_rows, audits = superbatch
+                for batch, path, row, cause in bad_rows:
+                    notes.setdefault(consumed[batch], []).append(BadRow(path, row, cause))
+                for place, sums in zip(consumed, audits, strict=False):
+                    notes.setdefault(place, []).append(Audit(*sums))
+                yield from zip(self._cutter.cut(content, rows), rows, consumed, strict=True)
+        finally:
+            # A forked child does not have the threads.
+            if process == os.getpid():
+                native.stop()
+                self._metrics.end(native)
+
+    def _delivered(
+        self, batches: Iterator[Delivery], position: Position, notes: _Notes, *, number: int
+    ) -> Iterator[Any]:
+        epoch, metrics = position.epoch, self._metrics
+        try:
+            if number != self._newest_pass:
+                raise position.superseded()
+            end = self._plan(epoch).end(position.consumed, self._share())
+            for batch, rows, consumed in self._cutter.staged(batches):
+                if consumed in notes:
+                    self._note(notes.pop(consumed), epoch)
+                if self._position is not position:
+                    # set_epoch() was called during this pass.
+                    self._asked, self._position = self._position, position
+                if consumed < end:
+                    position.consumed = consumed
+                else:
+                    self._end_epoch(position)
+                metrics.rows += rows
+                metrics.batches += 1
+                yield batch
+                # A pass whose last batch was already counted has nothing left to miscount.
+                if number != self._newest_pass and position.epoch == epoch:
+                    raise position.superseded()
+            # A rank may have no rows in the last step.
+            if position.epoch == epoch:
+                self._end_epoch(position)
+        finally:
+            close(batches)
+
+    def _end_epoch(self, position: Position) -> None:
+        position.end_epoch()
+        if self._asked is not None:
+            self._position, self._asked = self._asked, None
+
+    def _note(self, notes: list[BadRow | Audit], epoch: int) -> None:
+        """Record bad rows and audit of a batch when it is returned."""
+        for note in notes:
+            if isinstance(note, Audit):
+                self._audits[epoch] = self._audits.get(epoch, Audit()) + note
+        self._ledger.add((note for note in notes if isinstance(note, BadRow)), self._plan(epoch).num_places)
+
+    def __repr__(self) -> str:
+        return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"

@@ -1,0 +1,239 @@
+"""Several data sets as one, blended row by row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from shardmill._native import load as _native
+from shardmill._option_values import index_of
+from shardmill._threads import checked_threads
+from shardmill._unknown_options import MIXTURE, explains
+from shardmill.data._arrow import as_pyarrow
+from shardmill.data._dataset import Dataset
+from shardmill.data._decodings import Decoding, decodings_of
+from shardmill.data._token_lengths import TokenLengths
+from shardmill.errors import OptionError
+from shardmill.load import _blend as blend
+from shardmill.storage._paths import PathLike
+
+Source = Dataset | PathLike | Sequence[PathLike]
+
+
+class Mixture:
+    """Rows of several data sets, for a ``Loader``. The source of each row depends only on the seed, on any number of ranks.
+
+    In every 1024 consecutive rows, each source has its share, rounded up or down, and an epoch has exact counts. Each
+    source is read in its own order, or shuffled separately, and continues in the next epoch where it stopped: no row of a source
+    is repeated before all of its rows have been drawn.
+
+    The size and contents of an epoch are set by one of ``weights``, ``repeat`` and ``choose``. Without any of them,
+    an epoch has every row of every source once.
+
+    Args:
+        sources: data sets by name, or a list of them, which are named by their indices. A source may be a mixture; its
+            sources are then named ``outer/inner``. Formats may differ; columns are matched by name, as for several files.
+        weights: shares of the rows, by name or in order, on any scale. A list of ``(row, weights)`` changes them during
+            a run: each entry applies from that row of the global sequence on, counted over all epochs. A step has ``batch_size *
+            world_size`` rows.
+        repeat: how often each source is repeated in an epoch, by name or one number for all; fractions are allowed.
+        choose: number of rows of each source in an epoch.
+        epoch_rows: number of rows of an epoch; only with ``weights``. The total of all sources by default.
+        interpolate: ``"linear"`` changes weights linearly from one stage to the next; by default they change at once.
+        source_column: name of a column to add, with the index of the source of each row.
+
+    Raises:
+        ValueError: If a number is not valid, a source has weight but no rows, or schemas conflict.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"x": list(range(100))}), "web.parquet")
+        >>> pq.write_table(pa.table({"x": list(range(100, 110))}), "code.parquet")
+        >>> import shardmill as sm
+        >>> mixture = sm.Mixture({"web": "web.parquet", "code": "code.parquet"}, weights={"web": 0.75, "code": 0.25}, epoch_rows=40)
+        >>> mixture.counts()
+        {'web': 30, 'code': 10}
+        >>> sum(int((batch["x"] >= 100).sum()) for batch in sm.Loader(mixture, batch_size=8, output="numpy"))
+        10
+    """
+
+    @explains(MIXTURE)
+    def __init__(
+        self,
+        sources: Mapping[str, Source | Mixture] | Sequence[Source | Mixture],
+        *,
+        weights: Any = None,
+        repeat: Any = None,
+        choose: Any = None,
+        epoch_rows: int | None = None,
+        interpolate: Literal["linear"] | None = None,
+        source_column: str | None = None,
+    ) -> None:
+        given = [
+            name for name, value in (("weights", weights), ("repeat", repeat), ("choose", choose)) if value is not None
+        ]
+        if len(given) > 1:
+            raise OptionError(f"{' and '.join(given)} are mutually exclusive")
+        for name, value in (("epoch_rows", epoch_rows), ("interpolate", interpolate)):
+            if value is not None and given != ["weights"]:
+                raise OptionError(f"{name} requires weights")
+        parts = {name: _opened(source) for name, source in _named(sources)}
+        names = list(parts)
+        self._sources: dict[str, Dataset] = {}
+        for name, part in parts.items():
+            self._sources |= (
+                {name: part}
+                if isinstance(part, Dataset)
+                else {f"{name}/{inner}": own for inner, own in part._sources.items()}
+            )
+        rows = [part.num_rows for part in parts.values()]
+        if weights is not None:
+            all_rows = sum(source.num_rows for source in self._sources.values())
+            outer = blend.weighted(names, weights, all_rows if epoch_rows is None else _rows(epoch_rows), interpolate)
+        elif choose is not None:
+            outer = blend.fixed("choose", blend.chosen(names, choose))
+        else:
+            outer = blend.fixed("repeat", blend.repeated(names, 1 if repeat is None else repeat, rows))
+        self._blend = blend.nested(
+            outer, [part._blend if isinstance(part, Mixture) else None for part in parts.values()]
+        )
+        self._source_column = source_column
+        self._native = _native.Dataset.mixed(
+            [(name, source._native, source._column_numbers) for name, source in self._sources.items()],
+            number_column=source_column,
+        )
+        self._rows: _native.RowPlan | None = None
+        #: Used for packing.
+        self._token_lengths = TokenLengths(self._row_plan, checked_threads(None))
+        self._check_sources()
+        self._arguments = {
+            "weights": weights,
+            "repeat": repeat,
+            "choose": choose,
+            "epoch_rows": epoch_rows,
+            "interpolate": interpolate,
+            "source_column": source_column,
+        }
+        self._parts = parts
+
+    @property
+    def sources(self) -> dict[str, Dataset]:
+        """The data sets by name; nested mixtures are replaced by their sources."""
+        return dict(self._sources)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return self._native.column_names
+
+    @property
+    def schema(self) -> Any:
+        """Arrow schema of the rows; see ``Dataset.schema``."""
+        return as_pyarrow(self._native.schema(self._numbers_of(self.columns)))
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files of all sources, in order."""
+        return [path for path, *_ in self._native.files]
+
+    @property
+    def _is_filtered(self) -> bool:
+        """Whether some rows of the files may be filtered out."""
+        return any(source._is_filtered for source in self._sources.values())
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of an epoch."""
+        return self._blend.rows
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def counts(self, epoch: int = 0) -> dict[str, int]:
+        """Return the number of rows of each source in an epoch."""
+        return dict(zip(self._sources, self._row_plan().counts(epoch), strict=True))
+
+    def __repr__(self) -> str:
+        return f"Mixture({', '.join(self._sources)}: {self.num_rows} rows an epoch)"
+
+    @property
+    def _tokenization(self) -> str | None:
+        """Fingerprint of how the sources compute tokens, ``None`` if none does."""
+        each = [source._tokenization for source in self.sources.values()]
+        return None if not any(each) else hashlib.sha256(json.dumps(each).encode()).hexdigest()[:32]
+
+    @property
+    def _label_pads(self) -> dict[str, int]:
+        """Like ``Dataset._label_pads``; empty if the label columns or ``ignore_index`` differ between sources."""
+        each = [source._label_pads for source in self.sources.values() if source._label_pads]
+        return each[0] if each and all(pads == each[0] for pads in each) else {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._parts, self._arguments)
+
+    def _row_plan(self) -> _native.RowPlan:
+        """Return the rows of all sources after their filters, and the blend. Computed once."""
+        if self._rows is None:
+            self._rows = _native.RowPlan.mixed(
+                self._native,
+                [source._row_plan() for source in self._sources.values()],
+                rows=self._blend.rows,
+                stages=self._blend.native_stages,
+                is_linear=self._blend.interpolate == "linear",
+            )
+        return self._rows
+
+    def _decodings_of(self, columns: Sequence[str]) -> list[Decoding | None]:
+        """As ``Dataset._decodings_of``."""
+        return decodings_of(self._native.metadata(self._numbers_of(list(columns))))
+
+    def _numbers_of(self, names: list[str]) -> list[int]:
+        return self._native.column_numbers(names) if self._native.files else []
+
+    def _check_sources(self) -> None:
+        for number, (name, source) in enumerate(self._sources.items()):
+            if not self._blend.is_drawn(number):
+                continue
+            if source.num_rows == 0:
+                raise OptionError(f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0")
+        if len(self._blend.stages) != 1:
+            return
+        ((_, parts),) = self._blend.stages
+        for number, (name, count) in enumerate(self.counts().items()):
+            if self._blend.is_drawn(number) and count == 0:
+                raise OptionError(
+                    f"source {name!r} has a weight of {float(parts[number]):.3g},"
+                    f" which gives it none of the {self.num_rows} rows of an epoch\nhint: raise epoch_rows, or give it the weight 0"
+                )
+
+
+def _named(sources: Any) -> list[tuple[str, Any]]:
+    if isinstance(sources, Mapping):
+        named = list(sources.items())
+    elif isinstance(sources, Sequence) and not isinstance(sources, str):
+        named = [(str(number), source) for number, source in enumerate(sources)]
+    else:
+        raise OptionError(f"sources are data sets by name, or a list of them, not {sources!r}")
+    if not named:
+        raise OptionError("a mixture needs at least one source")
+    for name, _ in named:
+        if not isinstance(name, str) or not name or "/" in name:
+            raise OptionError(f"a source name must be a string without '/', not {name!r}")
+    return named
+
+
+def _opened(source: Any) -> Dataset | Mixture:
+    return source if isinstance(source, Dataset | Mixture) else Dataset(source)
+
+
+def _rows(value: Any) -> int:
+    rows = index_of(value)
+    if rows is None or not 0 <= rows <= 2**62:
+        raise OptionError(f"epoch_rows must be an integer of at least 0, not {value!r}")
+    return rows
+
+
+def _reopened(parts: dict[str, Any], arguments: dict[str, Any]) -> Mixture:
+    return Mixture(parts, **arguments)

@@ -1,0 +1,361 @@
+"""Packing rows of tokens: batches of equal length without padding between documents."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from shardmill._native import packing as _native
+from shardmill._option_values import index_of, listed
+from shardmill._unknown_options import PACKING, explains
+from shardmill.data._dataset import Dataset
+from shardmill.errors import MissingColumnError, OptionError
+from shardmill.load._columns import plain_fill_values
+
+if TYPE_CHECKING:
+    from shardmill._native import load
+    from shardmill.load._mixture import Mixture
+    from shardmill.load._options import Output
+
+#: Version of the algorithms: any change to which tokens are packed together needs a new number, so that old states are rejected.
+PACKING_VERSION = 1
+
+Strategy = Literal["concat", "best_fit", "first_fit"]
+Long = Literal["split", "truncate", "drop", "raise"]
+Plan = Literal["epoch", "ahead"]
+
+#: Arrow list lengths are 32-bit; a pack is far shorter.
+_LONGEST = 2**30
+
+#: The search for the fullest pack scans all open packs.
+_MOST_OPEN = 65536
+
+#: Positions of packs, counted over all epochs, must fit in 63 bits.
+_MOST_PACKS = 2**62
+
+#: A loader needs the packs of the current epoch and of the previous one.
+_EPOCHS_KEPT = 2
+
+
+@dataclass(frozen=True, init=False)
+class Packing:
+    """How a ``Loader`` packs rows of tokens into rows of ``length`` tokens.
+
+    A batch is then a dict with ``[batch_size, length]`` arrays: each packed column; ``segment_ids``, int32, which number the
+    documents of a pack from 1 and are 0 after the last document; ``positions``, int32, which count from 0 in each document (also if
+    it continues from an earlier pack). ``document_lengths``, int32, has the tokens of each document of each pack: a
+    ``shardmill.Ragged``, or lists; ``cu_seqlens`` converts a batch to the input of variable-length attention
+    kernels.
+
+    The rows of a lane are packed in epoch order, and packs are distributed to steps and ranks like
+    rows: ``batch_size``, ``tail``, ``len()`` and ``consumed`` in a state count packs. The number of packs may
+    differ from epoch to epoch if rows are shuffled. The last packs of a lane are short and padded, with every ``tail``.
+
+    By default, the token counts of all rows are needed before the first batch. With ``plan="ahead"``, lanes never end, and only the counts of
+    the rows that are read next are needed. After its last row, a lane continues with its rows of the next pass, which are other rows if rows
+    are shuffled. An epoch then consists of ``epoch_packs`` packs, and the next epoch continues where the previous one stopped.
+
+    Args:
+        columns: a list column of tokens, or several columns whose lists have equal lengths in each row, such as tokens and labels.
+        length: number of tokens of a pack.
+        strategy: ``"concat"`` concatenates the tokens of all rows and cuts every ``length`` tokens.
+            ``"best_fit"`` keeps rows whole: each goes into the fullest open pack that has room for it, else a new pack is
+            opened. ``"first_fit"`` uses the pack that was opened first.
+        open_packs: maximum number of open packs. If one more is needed, the fullest is closed. Not for ``"concat"``.
+        long: what happens to a row with more than ``length`` tokens; not for ``"concat"``. ``"split"`` fills whole packs and packs the
+            rest like a row; ``"truncate"`` keeps the first tokens; ``"drop"`` drops the row; ``"raise"`` raises.
+        lengths: an integer column with the number of tokens of each row. Without it, the tokens are read one more time
+            to make the plan. It is compared with each row that is read.
+        plan: ``"epoch"`` packs each row once per epoch, and counts all tokens first. ``"ahead"`` counts tokens while it reads; ``"concat"``
+            then has no padding, and other strategies pack 65,536 rows of a lane at a time.
+        epoch_packs: number of packs in an epoch, over all ranks; only for ``plan="ahead"``.
+        epoch_tokens: length of an epoch in tokens, in place of ``epoch_packs``; rounded up to whole packs.
+        pad_value: value after the last document of a pack, for the first column; or a dict with values for several columns. Labels that are
+            computed by ``tokenize`` are padded with its ``ignore_index``, unless the dict has a value for them.
+
+    Raises:
+        ValueError: If an option is not valid.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]}), "documents.parquet")
+        >>> import shardmill as sm
+        >>> packing = sm.Packing("tokens", length=5)
+        >>> loader = sm.Loader("documents.parquet", packing=packing, batch_size=2, output="numpy")
+        >>> batch = next(iter(loader))
+        >>> batch["tokens"].tolist(), batch["segment_ids"].tolist()
+        ([[1, 2, 3, 4, 5], [6, 7, 8, 9, 0]], [[1, 1, 1, 2, 2], [1, 1, 1, 1, 0]])
+    """
+
+    columns: tuple[str, ...]
+    length: int
+    strategy: Strategy = "concat"
+    open_packs: int | None = None
+    long: Long | None = None
+    lengths: str | None = None
+    plan: Plan = "epoch"
+    epoch_packs: int | None = None
+    pad_value: Any = field(default=0)
+
+    @explains(PACKING)
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        *,
+        length: int,
+        strategy: Strategy = "concat",
+        open_packs: int | None = None,
+        long: Long | None = None,
+        lengths: str | None = None,
+        plan: Plan = "epoch",
+        epoch_packs: int | None = None,
+        epoch_tokens: int | None = None,
+        pad_value: int | float | bool | Mapping[str, int | float | bool] = 0,
+    ) -> None:
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        if not names or not all(isinstance(name, str) for name in names):
+            raise OptionError(f"columns of a Packing must be a name or a list of names, not {columns!r}")
+        if strategy not in get_args(Strategy):
+            raise OptionError(f"strategy must be one of {', '.join(get_args(Strategy))}, not {strategy!r}")
+        if strategy == "concat":
+            for name, value in (("open_packs", open_packs), ("long", long)):
+                if value is not None:
+                    raise OptionError(
+                        f"{name} is for strategies that keep rows whole, and strategy='concat' cuts them"
+                        "\nhint: use strategy='best_fit'"
+                    )
+        else:
+            open_packs = _whole("open_packs", 64 if open_packs is None else open_packs, _MOST_OPEN)
+            long = "split" if long is None else long
+            if long not in get_args(Long):
+                raise OptionError(f"long must be one of {', '.join(get_args(Long))}, not {long!r}")
+        if lengths is not None and not isinstance(lengths, str):
+            raise OptionError(f"lengths is the name of a column, not {lengths!r}")
+        length = _whole("length", length, _LONGEST)
+        values = {
+            "columns": names,
+            "length": length,
+            "strategy": strategy,
+            "open_packs": open_packs,
+            "long": long,
+            "lengths": lengths,
+            "plan": plan,
+            "epoch_packs": _epoch_packs(plan, length, epoch_packs, epoch_tokens),
+            "pad_value": dict(pad_value) if isinstance(pad_value, Mapping) else pad_value,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def cu_seqlens(self, batch: Mapping[str, Any]) -> Any:
+        """Return the document boundaries in the flattened batch for flash attention: ``cu_seqlens``, int32.
+
+        The padding after the last document of a pack counts as one more document, so the values go from 0 to
+        ``packs * length``. For batches of ``output="torch"`` or ``"numpy"``.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]}), "documents.parquet")
+            >>> import shardmill as sm
+            >>> packing = sm.Packing("tokens", length=5)
+            >>> loader = sm.Loader("documents.parquet", packing=packing, batch_size=2, output="numpy")
+            >>> packing.cu_seqlens(next(iter(loader))).tolist()
+            [0, 3, 5, 9, 10]
+        """
+        import numpy
+
+        from shardmill.load._nested import on_host
+
+        segments, documents = batch["segment_ids"], batch["document_lengths"]
+        lengths, offsets = on_host(documents.values), on_host(documents.offsets)
+        packs, length = segments.shape
+        starts = numpy.arange(packs, dtype=numpy.int64) * length
+        ends = numpy.cumsum(lengths)
+        before = numpy.concatenate(([0], ends))[offsets]
+        # Padding in earlier packs shifts the documents of later ones.
+        shift = numpy.repeat(starts - before[:-1], offsets[1:] - offsets[:-1])
+        bounds = numpy.unique(numpy.concatenate((starts, ends + shift, [packs * length]))).astype(numpy.int32)
+        if isinstance(segments, numpy.ndarray):
+            return bounds
+        import torch  # pyright: ignore[reportMissingImports] - an extra
+
+        return torch.from_numpy(bounds).to(segments.device)
+
+
+def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
+    if plan not in get_args(Plan):
+        raise OptionError(f"plan must be one of {', '.join(get_args(Plan))}, not {plan!r}")
+    given = [name for name, value in (("epoch_packs", packs), ("epoch_tokens", tokens)) if value is not None]
+    if plan == "epoch":
+        if given:
+            raise OptionError(
+                f"{given[0]} requires plan='ahead'; with plan='epoch', an epoch contains each row once"
+                f"\nhint: use plan='ahead', or omit {given[0]}"
+            )
+        return None
+    if len(given) > 1:
+        raise OptionError("epoch_packs and epoch_tokens are mutually exclusive\nhint: omit one of them")
+    if packs is not None:
+        return _whole("epoch_packs", packs, _MOST_PACKS)
+    if tokens is not None:
+        return -(-_whole("epoch_tokens", tokens, _MOST_PACKS) // length)
+    raise OptionError(
+        "plan='ahead' requires epoch_packs or epoch_tokens, since its lanes never end"
+        "\nhint: set epoch_packs to the number of packs after which an epoch ends"
+    )
+
+
+def _whole(name: str, value: Any, most: int) -> int:
+    number = index_of(value)
+    if number is None or not 1 <= number <= most:
+        raise OptionError(f"{name} must be an integer from 1 to {most:,}, not {value!r}")
+    return number
+
+
+def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output) -> list[str]:
+    """Return the columns that a loader with packing delivers.
+
+    Raises:
+        ValueError: If it is not a ``Packing``, or an option cannot be combined with packing.
+    """
+    if not isinstance(packing, Packing):
+        raise OptionError(f"packing must be a shardmill.Packing, not {packing!r}")
+    if output.pad is not None:
+        raise OptionError("pad cannot be used with packing: packs are equally long\nhint: set pad_value of the Packing")
+    if output.fill_values:
+        raise OptionError("fill_values cannot be used with packing\nhint: set pad_value of the Packing")
+    packed = list(packing.columns)
+    if columns is not None and set(listed("columns", columns)) != set(packed):
+        raise OptionError(
+            f"columns={list(columns)!r} with a packing of {packed!r}: a pack holds tokens of several rows, so it cannot hold "
+            "a value per row\nhint: omit columns; Packing([…]) accepts several columns whose lists are equally long"
+        )
+    return packed
+
+
+class PackedRows:
+    """The packs of a loader, epoch by epoch. Results that need a pass over the tokens are computed on demand, and once.
+
+    Args:
+        packing: the packing options.
+        dataset: the data set whose rows are packed.
+        nulls: the null policy of the loader: with "fill", a null list is an empty row.
+        threads: number of threads that plan the packs of a shuffled epoch.
+    """
+
+    def __init__(self, packing: Packing, dataset: Dataset | Mixture, *, nulls: str, threads: int) -> None:
+        if nulls == "mask":
+            raise OptionError(
+                f"packing supports nulls='raise', and 'fill' for empty rows in place of nulls, not {nulls!r}"
+            )
+        self.packing, self._dataset = packing, dataset
+        self._nulls_are_empty, self._threads = nulls == "fill", threads
+        self._plans: dict[int, load.RowPlan] = {}
+        self._rows: load.RowPlan | None = None
+        #: For endless lanes, the packs of all epochs.
+        self._ahead: _native.AheadPacks | None = None
+        self.column_numbers = dataset._numbers_of(list(packing.columns))
+        self._lengths_number = None if packing.lengths is None else dataset._numbers_of([packing.lengths])
+        self.columns = self._pack_columns()
+
+    def converter(self, *, kind: str, is_padded: bool) -> load.OutputConverter:
+        """Return a converter for batches of packs."""
+        from shardmill._native import load
+
+        return load.OutputConverter.of_packs(self.columns, kind=kind, is_padded=is_padded)
+
+    def of_epoch(self, rows: load.RowPlan, epoch: int) -> load.RowPlan:
+        """Return the plan of the packs of an epoch, in the order of ``rows``."""
+        if rows is not self._rows:
+            self._rows, self._plans, self._ahead = rows, {}, None
+        plan = self._plans.get(epoch)
+        if plan is None:
+            packing = self.packing
+            options: dict[str, Any] = {
+                "length": packing.length,
+                "strategy": packing.strategy,
+                "open_packs": packing.open_packs or 1,
+                "long": packing.long or "split",
+                "threads": self._threads,
+            }
+            if packing.epoch_packs is None:
+                plan = _native.packed(rows, self.columns, self._lengths(), epoch=epoch, **options)
+            else:
+                plan = self._packs_ahead(rows, options).of_epoch(rows, epoch=epoch, epoch_packs=packing.epoch_packs)
+            while len(self._plans) >= _EPOCHS_KEPT:
+                del self._plans[next(iter(self._plans))]
+            self._plans[epoch] = plan
+        return plan
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a state must match: everything that decides which tokens are packed together."""
+        packing = self.packing
+        shared = {
+            "version": PACKING_VERSION,
+            "column": packing.columns[0],
+            "length": packing.length,
+            "strategy": packing.strategy,
+            "open_packs": packing.open_packs,
+            "long": packing.long,
+        }
+        if packing.plan == "epoch":
+            return {**shared, "lengths_digest": self._lengths().digest}
+        return {
+            "plan": packing.plan,
+            **shared,
+            "epoch_packs": packing.epoch_packs,
+            "pack_window_rows": _native.PACK_WINDOW_ROWS,
+            "tokenize": self._dataset._tokenization,
+        }
+
+    def _lengths(self) -> _native.Lengths:
+        return self._dataset._token_lengths.of_column(**self._source)
+
+    def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:
+        if self._ahead is None:
+            self._ahead = _native.AheadPacks(rows, self.columns, **self._source, **options)
+            for warning in self._ahead.warnings:
+                warnings.warn(warning, stacklevel=6)
+        return self._ahead
+
+    @property
+    def _source(self) -> dict[str, Any]:
+        """The column with the lengths of rows, or with lists whose lengths are counted."""
+        is_stated = self._lengths_number is not None
+        numbers = self.column_numbers if self._lengths_number is None else self._lengths_number
+        return {
+            # A directory without files has no columns, and no rows to inspect.
+            "column": numbers[0] if numbers else 0,
+            "is_stated": is_stated,
+            # A column of lengths has no nulls.
+            "nulls_are_empty": self._nulls_are_empty and not is_stated,
+        }
+
+    def _pack_columns(self) -> _native.PackColumns:
+        packing = self.packing
+        pads = packing.pad_value
+        if not isinstance(pads, dict):
+            # Every type has a zero, including booleans.
+            pads = {packing.columns[0]: pads} if pads else {}
+        for name in pads:
+            if name not in packing.columns:
+                raise MissingColumnError(
+                    f"pad_value names column {name!r}, the packed columns are {', '.join(packing.columns)}"
+                )
+        labels = {name: pad for name, pad in self._dataset._label_pads.items() if name in packing.columns}
+        return _native.PackColumns(
+            self._dataset._native,
+            columns=self.column_numbers,
+            length=packing.length,
+            pad_values=plain_fill_values({**labels, **pads}),
+            nulls_are_empty=self._nulls_are_empty,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Files are reopened when this is unpickled.
+        return {**self.__dict__, "columns": None, "_plans": {}, "_rows": None, "_ahead": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.columns = self._pack_columns()

@@ -1,0 +1,73 @@
+"""One iteration over a loader, and the position that it advances."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+from shardmill.errors import SupersededError
+from shardmill.load._batches import close
+
+
+@dataclass
+class Position:
+    """The position of a loader."""
+
+    epoch: int = 0
+    consumed: int = 0
+    #: For an epoch into which a state was loaded: each pass continues at ``consumed``. In other epochs a pass starts at the first batch.
+    is_loaded: bool = False
+    #: Whether a newer pass has begun before this one was finished.
+    is_superseded: bool = False
+
+    def end_epoch(self) -> None:
+        """Move to the start of the next epoch."""
+        self.epoch, self.consumed, self.is_loaded = self.epoch + 1, 0, False
+
+    def superseded(self) -> SupersededError:
+        """Return the error of the pass of this position, which a newer pass has superseded."""
+        self.is_superseded = True
+        return SupersededError(
+            "this iterator was superseded by a newer iterator of the same loader, or by load_state_dict()"
+            "\nhint: use one iterator at a time; for two concurrent passes, use two loaders"
+        )
+
+
+class Pass(Iterator[Any]):
+    """The batches of one ``iter(loader)``.
+
+    The position of a loader counts the batches of one pass. Invariant: a superseded pass delivers nothing.
+    """
+
+    def __init__(self, position: Position, batches: Iterator[Any]) -> None:
+        self._position, self._batches = position, batches
+        _unfinished.add(self)
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            # A generator that has raised ends silently when it is continued.
+            if self._position.is_superseded:
+                raise self._position.superseded() from None
+            raise
+
+    def close(self) -> None:
+        """End the pass."""
+        close(self._batches)
+
+
+_unfinished: WeakSet[Pass] = WeakSet()
+
+
+@atexit.register
+def _close_unfinished() -> None:
+    # Later in the exit of the interpreter the names that closing needs are gone.
+    for batches in list(_unfinished):
+        # A daemon thread may be waiting for its next batch.
+        with suppress(ValueError):
+            batches.close()

@@ -1,0 +1,169 @@
+"""Reports of a loader about its batches and itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shardmill.errors import OptionError
+from shardmill.load import _mixture_state as mixture_state
+from shardmill.load import _ranks as ranks
+from shardmill.load._audit import Audit
+from shardmill.load._bad_rows import BadRow, Ledger
+from shardmill.load._checks import at_least, tail_of
+from shardmill.load._metrics import LoaderMetrics
+
+if TYPE_CHECKING:
+    from shardmill.data._dataset import Dataset
+    from shardmill.load._mixture import Mixture
+
+_FILES_SHOWN = 4
+
+
+class LoaderReports:
+    """The read-only part of a ``shardmill.Loader``."""
+
+    _dataset: Dataset | Mixture
+    _ledger: Ledger
+    _audits: dict[int, Audit]
+    _is_audited: bool
+    _metrics: LoaderMetrics
+    _position: Any
+    _batch_size: int
+    _rank: int
+    _world_size: int
+    _tail_asked: str | None
+    _output_arguments: dict[str, Any]
+
+    @property
+    def bad_rows(self) -> list[BadRow]:
+        """The rows of this epoch that could not be decoded, in the batches that this rank received."""
+        return list(self._ledger.rows)
+
+    def audit(self, epoch: int | None = None) -> Audit:
+        """Return the audit of what this rank received in an epoch, since the loader was created or a state was loaded.
+
+        Audits are additive: those of all ranks and sessions together equal ``expected_audit`` if every row was delivered once, in its place.
+        Places depend on ``batch_size * world_size``; if that changed within the epoch, only ``rows`` and ``set`` are equal.
+
+        Args:
+            epoch: the epoch; the last one by default.
+
+        Raises:
+            ValueError: If the loader was created without ``Runtime(audit=True)``.
+        """
+        if not self._is_audited:
+            raise OptionError(
+                "this loader does not compute an audit\nhint: create it with runtime=sm.Runtime(audit=True)"
+            )
+        return self._audits.get(max(self._audits, default=0) if epoch is None else epoch, Audit())
+
+    def expected_audit(self, *, start: int = 0, end: int | None = None, epoch: int | None = None) -> Audit:
+        """Return the audit of all ranks together between two positions of an epoch, from the plan. No data is read.
+
+        Args:
+            start: first row (or pack) of the range in the epoch, as in ``state_dict()["consumed"]``.
+            end: end of the range; the end of the epoch by default.
+            epoch: the epoch; the last one of ``audit`` by default.
+        """
+        asked = max(self._audits, default=int(self._position.epoch)) if epoch is None else epoch
+        plan, share = self._plan(asked), self._share()
+        return Audit(*plan.audit(asked, start, plan.end(start, share) if end is None else end, share))
+
+    def metrics(self) -> dict[str, Any]:
+        """Return counters since the loader was created. Calling it has no side effects.
+
+        Returns:
+            ``rows`` and ``batches`` delivered; ``bytes_read`` from the files, footers included; ``elapsed_seconds``
+            of all passes; ``decode_seconds``, ``assemble_seconds`` and ``convert_seconds``, summed over threads;
+            ``wait_seconds`` spent by the trainer waiting; ``blocks_decoded`` and ``superbatches``.
+        """
+        return self._metrics.report(self._dataset._native.bytes_read)
+
+    def explain(
+        self,
+        *,
+        step: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
+    ) -> dict[str, Any]:
+        """Explain which rows a batch contains and why, for this or another topology, without reading row data.
+
+        Steps count from the start of the epoch. Lanes are those of this loader, as after a resume on that topology.
+
+        Returns:
+            For the batch: ``rows`` as ``(file, first row, count)`` in batch order, ``None`` past the last step;
+            ``repeats``, the number of rows at the end that pad the last step; ``places``, the positions in the global sequence that its
+            step covers; ``lanes`` as ``(lane, position in plan order, count)``.
+
+            For the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``,
+            which has ``batches``, ``blocks``, ``decoded_bytes`` (in memory, selected columns) and ``stored_bytes``
+            (in the files, all columns) of each rank. ``decode_amplification`` is the bytes decoded by all ranks over the bytes of the data.
+
+            For the shuffle: ``windows``, ``window_bytes`` of the largest window in memory, and ``mixing_distance``, the average number of rows
+            by which the shuffle moves a row within its window. All are 0 without shuffle.
+
+            For a mixture: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
+
+            With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each lane, and ``packs`` lists
+            the pieces of each pack of the batch as ``(file, row, first token, tokens)``. For the epoch there are also
+            ``packs_of_epoch``, ``tokens_of_epoch``, ``fill_rate`` (tokens over the capacity of the packs),
+            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper bounds.
+
+            With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up to the step are counted unless their
+            counts are known. ``rows_of_epoch``, ``ranks`` and the figures of the shuffle are those of one pass; totals of tokens are ``None``
+            unless all packs are full.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.explain(step=1)["rows"]
+            [('ten.parquet', 4, 4)]
+            >>> [loader.explain(rank=rank, world_size=2, batch_size=2)["rows"] for rank in (0, 1)]
+            [[('ten.parquet', 0, 2)], [('ten.parquet', 2, 2)]]
+        """
+        at_least("step", step, 0)
+        at_least("epoch", 0 if epoch is None else epoch, 0)
+        at_least("batch_size", self._batch_size if batch_size is None else batch_size, 1)
+        size = self._world_size if world_size is None else world_size
+        own = rank if rank is not None else self._rank if size == self._world_size else 0
+        ranks.resolve(own, size)
+        share = {
+            "batch_size": self._batch_size if batch_size is None else batch_size,
+            "world_size": size,
+            "rank": own,
+            "tail": tail_of(self._tail_asked, size),
+        }
+        asked = int(self._position.epoch) if epoch is None else epoch
+        columns = self._output_arguments["columns"]
+        answer = self._plan(asked).explain(asked, step, share, columns)
+        return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}
+
+    def _described(self, epoch: int, start: int, consumed: int) -> str:
+        """Return the place and the files of a batch, for a note.
+
+        Args:
+            epoch: epoch of the batch.
+            start: rows of the epoch that were consumed when the pass started.
+            consumed: rows of the epoch that are consumed with the batch.
+        """
+        size = self._batch_size * self._world_size
+        step, is_whole = (consumed - 1) // size, start % size == 0
+        place = f"batch {step:,}" if is_whole else f"the batch before row {consumed:,}"
+        described = f"{place} of epoch {epoch} on rank {self._rank} of {self._world_size}"
+        # The steps of a pass that continues another batch size are not those of the plan.
+        rows = self.explain(step=step, epoch=epoch)["rows"] if is_whole else None
+        files = list(dict.fromkeys(file for file, *_ in rows or ()))
+        if not files:
+            return described
+        more = f" and {len(files) - _FILES_SHOWN} more files" if len(files) > _FILES_SHOWN else ""
+        return f"{described}, with rows of {', '.join(files[:_FILES_SHOWN])}{more}"
+
+    def _plan(self, epoch: int) -> Any:
+        raise NotImplementedError
+
+    def _share(self) -> dict[str, Any]:
+        raise NotImplementedError

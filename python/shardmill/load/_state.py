@@ -1,0 +1,180 @@
+"""The position of a loader: small, the same on every rank, validated when it is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from shardmill.errors import CheckpointMismatchError
+from shardmill.load._checks import MOST_LANES
+
+STATE_VERSION = 1
+
+_FILES_NAMED = 100
+_FILTER_SHOWN = 500
+
+#: Settings that a state lacks if they are ``None``.
+_OPTIONAL = ("packing", "mixture", "tokenize")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderSettings:
+    """Everything that decides the order of rows, except the epoch."""
+
+    order_version: int
+    rows: int
+    filter: str | None
+    seed: int
+    shuffle: bool
+    shuffle_window_bytes: int | None
+    lanes: int
+    files: int
+    dataset: str
+    file_digests: list[str] | None
+    #: Settings that decide which tokens are packed together, if rows are packed.
+    packing: dict[str, Any] | None
+    #: For several data sets; see ``shardmill.load._mixture_state``.
+    mixture: dict[str, Any] | None = None
+    #: Fingerprints of the tokenizations of all sources, if tokens are computed.
+    tokenize: str | None = None
+
+    @staticmethod
+    def filter_text(filter: Any) -> str | None:
+        """Return a filter as shown in a state: abbreviated, followed by a digest of the whole filter."""
+        if filter is None:
+            return None
+        text = repr(filter)
+        shown = text if len(text) <= _FILTER_SHOWN else f"{text[:_FILTER_SHOWN]}…"
+        digest = hashlib.sha256(json.dumps(filter.tree, sort_keys=True).encode()).hexdigest()
+        return f"{shown} (sha256 {digest[:32]})"
+
+    @staticmethod
+    def digests_shown(digests: list[str]) -> list[str] | None:
+        """Return the digests of single files, if the state stays small with them."""
+        return digests if len(digests) <= _FILES_NAMED else None
+
+    def state(self, epoch: int, consumed: int) -> dict[str, Any]:
+        """Return the state at a position."""
+        settings = {name: value for name, value in vars(self).items() if value is not None or name not in _OPTIONAL}
+        position = {"epoch": epoch, "consumed": consumed}
+        return {"version": STATE_VERSION, "order_version": self.order_version, **position, **settings}
+
+    def check(self, state: dict[str, Any], names: list[str]) -> None:
+        """Reject a state of another data set or order.
+
+        Raises:
+            ValueError: If a setting differs. The message names it and shows both values.
+        """
+        # The seed orders shuffled rows, and the sources of a mixture.
+        seed = ("seed",) if self.shuffle or state["shuffle"] or self.mixture is not None else ()
+        for name in (*seed, "shuffle", "shuffle_window_bytes", "lanes", "filter"):
+            saved, current = state[name], getattr(self, name)
+            if saved != current:
+                raise CheckpointMismatchError(
+                    f"the state was saved with {name}={saved!r}, this loader has {name}={current!r}"
+                )
+        self._check_tokenize(state.get("tokenize"))
+        self._check_packing(state.get("packing"))
+        if state["files"] != self.files:
+            raise CheckpointMismatchError(
+                f"the data set has changed: {state['files']} files in the state, {self.files} now"
+            )
+        if state["dataset"] != self.dataset:
+            raise CheckpointMismatchError(f"the data set has changed: {self._changed_file(state, names)}")
+        if state["rows"] != self.rows:
+            raise CheckpointMismatchError(
+                f"the data set has changed: {state['rows']} rows in the state, {self.rows} now"
+            )
+        saved = state.get("packing")
+        if saved and self.packing and saved.get("lengths_digest") != self.packing.get("lengths_digest"):
+            raise CheckpointMismatchError(
+                f"the lengths of rows have changed since the state was saved: lengths_digest={saved.get('lengths_digest')!r} "
+                f"in the state, {self.packing.get('lengths_digest')!r} now"
+            )
+
+    def _check_tokenize(self, saved: Any) -> None:
+        if saved == self.tokenize:
+            return
+        message = f"the state was saved with tokenize={saved!r}, this loader has tokenize={self.tokenize!r}"
+        if self.packing is not None:
+            raise CheckpointMismatchError(message)
+        # The rows are the same.
+        warnings.warn(f"{message}: the same rows have other tokens", stacklevel=4)
+
+    def _check_packing(self, saved: Any) -> None:
+        if (saved is None) != (self.packing is None):
+            raise CheckpointMismatchError(
+                f"the state was saved with packing={saved!r}, this loader has packing={self.packing!r}"
+            )
+        if self.packing is not None:
+            # A state that names no plan has that of an epoch.
+            plans = saved.get("plan", "epoch"), self.packing.get("plan", "epoch")
+            if plans[0] != plans[1]:
+                raise CheckpointMismatchError(
+                    f"the state was saved with packing plan={plans[0]!r}, but this loader has plan={plans[1]!r}; their packs differ"
+                )
+        for name, current in (self.packing or {}).items():
+            # Lengths are compared only after the data is known to be the same.
+            if name != "lengths_digest" and saved.get(name) != current:
+                raise CheckpointMismatchError(
+                    f"the state was saved with packing {name}={saved.get(name)!r}, this loader has {name}={current!r}"
+                )
+
+    def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:
+        saved, current = state["file_digests"], self.file_digests
+        if not isinstance(saved, list) or current is None or len(saved) != len(current):
+            return "names, sizes, row groups or footers of its files differ from those in the state"
+        changed = [name for name, old, new in zip(names, saved, current, strict=True) if old != new]
+        if not changed:
+            return f"its fingerprint is {self.dataset!r}, but the state has {state['dataset']!r}, although the files are the same"
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return f"`{changed[0]}`{more} differs from the file in the state (name, size, row groups or footer differ)"
+
+
+def parsed(state: Any, *, lanes: int | None = None) -> dict[str, Any]:
+    """Return ``state`` if this version can read it. ``lanes`` is the value passed to the loader, if any.
+
+    Raises:
+        ValueError: If it is not a valid state.
+    """
+    if not isinstance(state, dict) or "version" not in state:
+        raise CheckpointMismatchError("this is not the state of a Loader")
+    if state["version"] != STATE_VERSION:
+        raise CheckpointMismatchError(
+            f"the state has version {state['version']}, but this version of shardmill reads version {STATE_VERSION}"
+        )
+    kinds = {
+        "epoch": int,
+        "consumed": int,
+        "rows": int,
+        "seed": int,
+        "shuffle": bool,
+        "lanes": int,
+        "files": int,
+        "dataset": str,
+    }
+    for name, kind in kinds.items():
+        if type(state.get(name)) is not kind:
+            raise CheckpointMismatchError(f"the state is damaged: {name} is {state.get(name)!r}")
+    for name in ("filter", "shuffle_window_bytes", "order_version", "file_digests"):
+        if name not in state:
+            raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
+    # A loader can be asked for more lanes explicitly; a state alone must not exhaust memory.
+    most = MOST_LANES if lanes is None else 2**63 - 1
+    if not 1 <= state["lanes"] <= most:
+        raise CheckpointMismatchError(
+            f"the state is damaged: it has {state['lanes']} lanes, but a state has 1 to {most:,}\n"
+            "hint: load the state exactly as state_dict() returned it; a run with an explicit lanes= continues with the same lanes="
+        )
+    if not isinstance(state.get("packing"), dict | None):
+        raise CheckpointMismatchError(f"the state is damaged: packing is {state['packing']!r}")
+    # The number of packs is checked by the loader.
+    most = 2**63 - 1 if state.get("packing") else state["rows"]
+    if not 0 <= state["consumed"] <= most or not 0 <= state["epoch"] < 2**63:
+        raise CheckpointMismatchError(
+            f"the state is damaged: row {state['consumed']} is not in epoch {state['epoch']}, which has {state['rows']} rows"
+        )
+    return state

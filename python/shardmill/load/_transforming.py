@@ -1,0 +1,81 @@
+"""The user's function on each batch, in this process or in workers, always in order."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
+
+from shardmill._stall import result_of
+from shardmill.load._batches import Delivery, close
+from shardmill.load._options import Transform
+
+#: Describes a batch by the number of rows of the epoch that are consumed with it.
+Place = Callable[[int], str]
+
+
+class Transforming:
+    """Call the function with each batch.
+
+    Args:
+        transform: the function and its workers.
+        stall_seconds: warn if a result takes longer than this.
+    """
+
+    def __init__(self, transform: Transform, stall_seconds: float) -> None:
+        self._function, self._workers, self._stall_seconds = transform.function, transform.workers, stall_seconds
+
+    def over(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
+        """Yield the transformed batches in order. An exception is raised at the position of its batch, with a note that names the batch."""
+        return self._here(batches, place) if self._workers == 0 else self._elsewhere(batches, place)
+
+    def _here(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
+        try:
+            for batch, rows, consumed in batches:
+                try:
+                    result = self._function(batch)
+                except Exception as error:
+                    error.add_note(f"in the transform of {place(consumed)}")
+                    raise
+                yield result, rows, consumed
+        finally:
+            close(batches)
+
+    def _elsewhere(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
+        # This process already runs threads: a forked child could inherit a lock that is never released.
+        context = multiprocessing.get_context(
+            "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        )
+        pool = ProcessPoolExecutor(self._workers, mp_context=context)
+        waiting: deque[tuple[Future[Any], int, int]] = deque()
+        failure: Exception | None = None
+        try:
+            while True:
+                try:
+                    batch, rows, consumed = next(batches)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    # It is raised after the batches that are in flight.
+                    failure = error
+                    break
+                waiting.append((pool.submit(self._function, batch), rows, consumed))
+                if len(waiting) > 2 * self._workers:
+                    yield self._ready(waiting.popleft(), place)
+            while waiting:
+                yield self._ready(waiting.popleft(), place)
+            if failure is not None:
+                raise failure
+        finally:
+            close(batches)
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _ready(self, waiting: tuple[Future[Any], int, int], place: Place) -> Delivery:
+        future, rows, consumed = waiting
+        try:
+            return result_of(future, self._stall_seconds), rows, consumed
+        except Exception as error:
+            error.add_note(f"in the transform of {place(consumed)}")
+            raise

@@ -1,0 +1,127 @@
+"""Configuration of object stores: endpoints, credentials, limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardmill._native import storage as _native
+from shardmill.errors import OptionError
+from shardmill.storage._fsspec import is_file_system, options_of_file_system
+from shardmill.storage._obstore import is_store, options_of_store
+from shardmill.storage._options import StorageOptions, texts_of
+from shardmill.storage._paths import PathLike
+
+
+def configure(path: PathLike, storage_options: Any) -> None:
+    """Set the options for everything opened below the bucket of ``path`` in this process from now on.
+
+    Functions with a ``storage_options`` argument call this themselves. Open files keep their options.
+
+    Args:
+        path: any path in the bucket, such as ``"s3://bucket"``.
+        storage_options: a mapping, a store of obstore, or an fsspec file system.
+            The keys of a mapping are the settings of `object_store <https://docs.rs/object_store>`_, e.g. ``endpoint``, ``region``,
+            ``access_key_id``, ``secret_access_key``, ``session_token``, ``skip_signature`` (public buckets), ``account_name``,
+            ``account_key``, ``service_account``; or the fsspec names (``key``, ``secret``, ``token``, ``endpoint_url``,
+            ``anon``, ``profile``). Additional keys are ``max_requests``, the number of concurrent requests (64), ``request_timeout`` (15 s
+            without a byte), ``retry_timeout`` (180 s for one read with its retries), and ``cache_dir``, a local directory that caches fetched
+            data for all processes of this machine, up to ``cache_bytes`` (64 GiB); the environment variable ``SHARDMILL_CACHE_DIR`` sets it too.
+            For ``hf://``, the keys are ``token`` and ``endpoint``.
+            A store of obstore (``S3Store``, ``GCSStore``, ``AzureStore``, ``HTTPStore``) must have the bucket of the path. Its settings are
+            copied, including its ``credential_provider``, which is called again before its credentials expire.
+            Of an fsspec file system whose scheme is supported natively, the settings are copied. Any other one serves its own scheme in
+            this process, read-only and slowly, because each read calls it.
+
+    Raises:
+        OSError: If the store does not know an option, or the path is local.
+        ValueError: If a store or file system does not serve the path.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> sm.storage.configure("s3://bucket", {"region": "eu-central-1", "skip_signature": True})
+    """
+    plain = os.fspath(path)
+    options = storage_options_of(plain, storage_options)
+    _native.configure(plain, options.texts, options.credentials, options.files)
+
+
+def storage_options_of(path: str, given: Any) -> StorageOptions:
+    """Return the options for ``path`` from ``given``.
+
+    Raises:
+        ValueError: If it has an unsupported type, or belongs to another bucket.
+    """
+    if isinstance(given, Mapping):
+        return StorageOptions(texts_of(given))
+    if is_store(given):
+        return options_of_store(path, given)
+    if is_file_system(given):
+        return options_of_file_system(path, given)
+    raise OptionError(
+        f"storage_options must be a mapping, a store of obstore or an fsspec file system, not {type(given).__name__}"
+    )
+
+
+def configure_all(paths: Sequence[str], storage_options: Any) -> dict[str, str] | None:
+    """Call ``configure`` for the remote ones of ``paths``.
+
+    Returns:
+        The options that may be stored or sent. They contain no secrets.
+
+    Raises:
+        ValueError: If there are options but all paths are local, or if a path contains credentials.
+    """
+    refuse_keys(paths)
+    if storage_options is None or storage_options == {}:
+        return None
+    remote = [path for path in paths if not _native.is_local(path)]
+    if not remote:
+        raise OptionError("storage_options are for object stores; these paths are local")
+    for path in remote:
+        configure(path, storage_options)
+    return shown(paths, storage_options)
+
+
+def refuse_keys(paths: Sequence[str]) -> None:
+    """Reject paths that contain credentials, because paths are stored and sent to other processes.
+
+    Raises:
+        ValueError: If a URL has a password, a token or a signature.
+    """
+    for path in paths:
+        if _native.has_keys(path):
+            raise OptionError(
+                f"a path must not contain keys, tokens or signatures: {path}"
+                "\nhint: pass credentials in storage_options or the environment, or download the file"
+            )
+
+
+def still_needed(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
+    """Return the options that came without secrets and that this process does not have; those it has may include keys."""
+    remote = [path for path in paths if not _native.is_local(path)]
+    if shown_options and all(_native.is_reached_with(path, shown_options) for path in remote):
+        return None
+    return shown_options
+
+
+def shown(paths: Sequence[str], storage_options: Any) -> dict[str, str] | None:
+    """Return the options that may be stored or sent to another process: neither secrets nor objects that hold secrets."""
+    if not storage_options:
+        return None
+    texts = {}
+    for path in paths:
+        texts.update({} if _native.is_local(path) else storage_options_of(path, storage_options).texts)
+    return _native.without_secrets(texts)
+
+
+def pinned(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
+    """Return the options that may be sent, with the commits of Hub data sets, so that another process reads the same ones."""
+    revisions = " ".join(f"{root}={commit}" for root, commit in _native.pinned_revisions(list(paths)))
+    return {**(shown_options or {}), "revisions": revisions} if revisions else shown_options
+
+
+def request_counts(path: PathLike) -> dict[str, int]:
+    """Return the number of requests of this process to the bucket of ``path``: ``requests``, ``hedged`` (sent twice), and ``bytes`` received."""
+    return _native.request_counts(os.fspath(path)) or {"requests": 0, "hedged": 0, "bytes": 0}

@@ -1,0 +1,72 @@
+"""One pack for the page: its documents in order."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+from shardmill.view._packs import Pack, Packs
+from shardmill.view._query import Query, Refused
+from shardmill.view._session import Opened
+
+#: Documents of a pack that a page lists, tokens of one document, and tokens of all of them.
+_MOST_DOCUMENTS = 500
+_MOST_OF_DOCUMENT = 2_000
+_MOST_OF_PAGE = 20_000
+
+
+def packs_page(opened: Opened, query: Query) -> dict[str, Any]:
+    """Return pack ``start``: its documents in order, each with file, row, range of tokens, and cell."""
+    packs = _packs(opened)
+    epoch, length = packs.epoch(), packs.packing.length
+    total = epoch["packs_of_epoch"]
+    answer = {
+        "total": total,
+        "length": length,
+        "strategy": packs.packing.strategy,
+        "rows": epoch["rows_of_epoch"],
+        "tokens": epoch["tokens_of_epoch"],
+        "fill_rate": epoch["fill_rate"],
+        "left_out": epoch["truncated_tokens"] + epoch["dropped_tokens"],
+    }
+    if not total:
+        return answer | {"pack": None}
+    number = min(query.number("start", 0), total - 1)
+    pack = packs.pack(number)
+    documents: list[dict[str, Any]] = []
+    left = _MOST_OF_PAGE
+    for at, ((file, row, first, tokens), start) in enumerate(zip(pack.pieces, _starts(pack), strict=False)):
+        facts = {"document": at, "file": file, "file_row": row, "first_token": first, "start": start, "tokens": tokens}
+        if at < _MOST_DOCUMENTS:
+            cell = _cell(opened, pack, at, min(left, _MOST_OF_DOCUMENT))
+            left -= len(cell["tokens"])
+            facts |= {"row": opened.position_of(file, row), "cell": cell}
+        documents.append(facts)
+    filled = sum(document["tokens"] for document in documents)
+    return answer | {"pack": number, "filled": filled, "padding": length - filled, "documents": documents}
+
+
+def whole_document(opened: Opened, pack: int, document: int, most: int) -> dict[str, Any]:
+    """Return the cell of one document of a pack."""
+    found = _packs(opened).pack(pack)
+    if document >= len(found.pieces):
+        raise Refused(404, "there is no such document")
+    return _cell(opened, found, document, most)
+
+
+def _packs(opened: Opened) -> Packs:
+    if opened.packs is None:
+        raise Refused(404, "this data set is not shown as packs\nhint: pass --pack with a number of tokens")
+    return opened.packs
+
+
+def _starts(pack: Pack) -> list[int]:
+    return list(accumulate((tokens for *_, tokens in pack.pieces), initial=0))
+
+
+def _cell(opened: Opened, pack: Pack, document: int, most: int) -> dict[str, Any]:
+    columns, texts = opened.source.token_columns, opened.texts
+    assert columns is not None and texts is not None
+    start, tokens = _starts(pack)[document], pack.pieces[document][3]
+    ids, *labels = [pack.columns[name].slice(start, tokens) for name in columns.names if name in pack.columns]
+    return texts.cell(ids, labels[0] if labels else None, most)

@@ -1,0 +1,222 @@
+"""The data set of one page: as it was opened, with the conditions applied to it.
+
+Rows of files that changed after they were opened are never mixed with earlier rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal
+
+from shardmill.errors import OptionError
+from shardmill.expressions import Expression
+from shardmill.storage._paths import path_of
+from shardmill.view._numbering import Division, Rows
+from shardmill.view._packs import Packs
+from shardmill.view._query import Refused
+from shardmill.view._token_columns import TokenColumns
+from shardmill.view._token_texts import TokenTexts
+
+if TYPE_CHECKING:
+    from shardmill import Dataset, Packing, Tokenize
+    from shardmill.data._dataset import Format
+
+_CONDITIONS_KEPT = 4
+_SUBSETS_KEPT = 16
+_CHANGED = "The files changed after they were opened. Reload the page to see the current files."
+
+#: Size, time and inode of a file by its path; None for a glob, an object of a store, and a missing file.
+_Facts = dict[str, tuple[int, int, int] | None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What to open, as arguments of ``shardmill.Dataset``, and how to show it.
+
+    Attributes:
+        paths: as for ``Dataset``; so are the next five.
+        columns: names of the columns.
+        filter: the rows to show.
+        format: format of the files.
+        partitioning: ``"hive"`` or None.
+        ignore_zeros: for tars.
+        tokenize: how tokens are computed; the page shows them beside the columns of the files.
+        tokens: the columns of the files that contain tokens; not together with ``tokenize``.
+        packing: how the tokens are packed, for the page of packs.
+    """
+
+    paths: Sequence[str]
+    columns: Sequence[str] | None = None
+    filter: Expression | None = None
+    format: Format | None = None
+    partitioning: Literal["hive"] | None = None
+    ignore_zeros: bool = False
+    tokenize: Tokenize | None = None
+    tokens: TokenColumns | None = None
+    packing: Packing | None = None
+
+    @property
+    def token_columns(self) -> TokenColumns | None:
+        """The columns of tokens, whether computed or stored."""
+        return self.tokens if self.tokenize is None else TokenColumns.computed(self.tokenize)
+
+    def open(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        condition: Expression | None = None,
+        tokenize: Tokenize | None = None,
+    ) -> Dataset:
+        """Open the data set, with other columns or fewer rows."""
+        from shardmill import Dataset
+
+        columns = columns if columns is not None else self.columns
+        conditions = [part for part in (self.filter, condition) if part is not None]
+        with warnings.catch_warnings():
+            # The page itself shows that a data set is empty.
+            warnings.simplefilter("ignore")
+            return Dataset(
+                list(self.paths),
+                columns=None if columns is None else list(columns),
+                filter=reduce(lambda one, other: one & other, conditions) if conditions else None,
+                format=self.format,
+                partitioning=self.partitioning,
+                ignore_zeros=self.ignore_zeros,
+                tokenize=tokenize,
+            )
+
+
+class Opened:
+    """The data set at one point in time.
+
+    Raises:
+        OptionError: If the columns of tokens do not fit.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.dataset = source.open()
+        files = self.dataset.files
+        self.facts = _stated(files)
+        self._directories = _stated(
+            {str(Path(file).parent) for file in files} | {path_of(path) for path in source.paths}
+        )
+        self._lock = RLock()
+        self._shown: Rows | None = None
+        self._subset = lru_cache(_SUBSETS_KEPT)(lambda columns: self._again(columns=columns))
+        self._division = lru_cache(_CONDITIONS_KEPT)(self._divided)
+        #: Indices and values of the rows of the latest page, so that showing its images does not read files again.
+        self.recent: list[tuple[Sequence[int], Any]] = []
+        #: The same rows with their tokens, and labels if there are any.
+        self.token_rows: Dataset | None = None
+        self.texts: TokenTexts | None = None
+        self.packs: Packs | None = None
+        self._open_tokens()
+
+    def _open_tokens(self) -> None:
+        source, columns = self.source, self.source.token_columns
+        if source.packing is not None and (columns is None or columns.tokens not in source.packing.columns):
+            raise OptionError(
+                "packing requires a column of tokens among the packed columns\nhint: pass tokenize= or tokens=, and name that column in Packing"
+            )
+        if columns is None:
+            return
+        self.texts = TokenTexts(columns)
+        self.token_rows = self._again(columns=columns.names, tokenize=source.tokenize)
+        if self.token_rows.files:
+            columns.check(self.token_rows.schema)
+        self.packs = None if source.packing is None else Packs(self.token_rows, source.packing)
+
+    def is_unchanged(self, *, is_complete: bool = False) -> bool:
+        """Return whether no file has changed; also whether directories gained or lost files, as far as their times show it."""
+        is_same = _stated(self.facts) == self.facts
+        return is_same and (not is_complete or _stated(self._directories) == self._directories)
+
+    def subset(self, columns: Sequence[str]) -> Dataset:
+        """Return the same rows with fewer columns."""
+        return self.dataset if list(columns) == self.dataset.columns else self._subset(tuple(columns))
+
+    def place_of(self, position: int) -> tuple[str, int]:
+        """Return the file of a row and the row in it."""
+        return self._rows_shown().place(position)
+
+    def position_of(self, file: str, row: int) -> int | None:
+        """Return the position of a row of a file; None if the file's name or a filter does not tell it."""
+        return self._rows_shown().position_in(file, row)
+
+    def division(self, condition: Expression) -> Division:
+        """Return the rows that ``condition`` keeps and drops; reads the columns that it uses, once."""
+        return self._division(json.dumps(condition.tree, sort_keys=True), condition.text)
+
+    def _divided(self, tree: str, text: str) -> Division:
+        kept = self._again(condition=Expression(json.loads(tree), text))
+        return Division(self._rows_shown(), self._rows(kept))
+
+    def _again(self, **options: Any) -> Dataset:
+        """Open the same files with other options.
+
+        Raises:
+            Refused: If the files have changed.
+        """
+        dataset = self.source.open(**options)
+        if not set(dataset.files) <= set(self.dataset.files):
+            raise Refused(409, _CHANGED)
+        return dataset
+
+    def _rows_shown(self) -> Rows:
+        with self._lock:
+            if self._shown is None:
+                self._shown = self._rows(self.dataset)
+            return self._shown
+
+    def _rows(self, dataset: Dataset) -> Rows:
+        # A filter on a partition skips files.
+        whole = self.dataset if self.source.filter is None else replace(self.source, filter=None).open()
+        names = [name for name, rows in whole._file_rows if rows]
+        if dataset.row_filter is None or len(set(names)) == len(names):
+            return Rows(dataset, whole._file_rows)
+        files = (Source([path], filter=dataset.row_filter, format=dataset.format) for path in whole.files)
+        return Rows(dataset, whole._file_rows, [len(file.open()) for file in files])
+
+
+class Session:
+    """Open the data set, and open it again after it has changed.
+
+    Raises:
+        shardmill.Error: If it cannot be opened.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._lock = RLock()
+        self._opened = Opened(source)
+
+    def opened(self, *, is_new: bool = False) -> Opened:
+        """Return the data set as the page knows it, or the current one for a page that is reloaded.
+
+        Raises:
+            Refused: If files changed since the page was loaded.
+        """
+        with self._lock:
+            if not self._opened.is_unchanged(is_complete=is_new):
+                if not is_new:
+                    raise Refused(409, _CHANGED)
+                self._opened = Opened(self._opened.source)
+            return self._opened
+
+
+def _stated(paths: Any) -> _Facts:
+    facts: _Facts = {}
+    for path in paths:
+        try:
+            status = os.stat(path)  # noqa: PTH116 - thousands of files, before each page
+            facts[path] = (status.st_size, status.st_mtime_ns, status.st_ino)
+        except OSError:
+            facts[path] = None
+    return facts

@@ -1,0 +1,1 @@
+"""From rows to files: one file, or numbered shards in a directory, and parts merged into one data set."""

@@ -1,0 +1,98 @@
+"""The columns of a writer: names, types, and the conversion of their values to bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardmill._option_values import checked_schema, listed
+from shardmill.data._cells import Cell, encoding_of, mds_cell, webdataset_cell
+from shardmill.data._column_types import arrow_type, mds_arrow_type, mds_encoding
+from shardmill.errors import OptionError
+from shardmill.write._row_batches import RowBatches
+
+
+class WrittenColumns:
+    """The meaning of ``columns`` and ``schema``.
+
+    Args:
+        format: format of the files.
+        columns: names, or types by name.
+        schema: Arrow schema.
+
+    Raises:
+        ValueError: If they are not valid for the format.
+    """
+
+    def __init__(self, format: str, columns: Sequence[str] | Mapping[str, str] | None, schema: Any) -> None:
+        self._format = format
+        types = dict(columns) if isinstance(columns, Mapping) else None
+        if isinstance(columns, Mapping) or columns is None:
+            self.names = None if types is None else list(types)
+        else:
+            self.names = listed("columns", columns)
+        #: MDS encodings by column; ``None`` if they are inferred from the first rows.
+        self.encodings: dict[str, str] | None = None
+        self.cells: dict[str, Cell] = {}
+        #: Columns of rows given as Python objects.
+        self.schema: Any = schema
+        checked_schema("schema", schema)
+        if format == "arrayrecord":
+            self._check_record(schema)
+        if types is not None:
+            if schema is not None:
+                raise OptionError("the types are given twice: by columns and by schema\nhint: pass only one of them")
+            self._take_types(types)
+
+    @property
+    def file_schema(self) -> Any:
+        """The schema of the files, if it was given."""
+        return self.schema if self._format == "parquet" else None
+
+    def learn(self, values: Mapping[str, Any], batches: RowBatches) -> None:
+        """Find the columns whose values Arrow cannot store directly, by the first values of each."""
+        if self._format not in ("mds", "webdataset"):
+            return
+        for name in values if self.names is None else self.names:
+            if name in batches.cells or name not in values:
+                continue
+            if self._format == "webdataset":
+                cell = webdataset_cell(name)
+            else:
+                encoding = encoding_of(next((value for value in values[name] if value is not None), None))
+                cell = None if encoding is None else mds_cell(encoding)
+                if cell is not None:
+                    batches.metadata[name] = {"mds.encoding": str(encoding)}
+            if cell is not None:
+                batches.cells[name] = cell
+
+    def _check_record(self, schema: Any) -> None:
+        if schema is not None:
+            raise OptionError("schema is for formats with columns; ArrayRecord has one column of bytes")
+        if self.names is not None and len(self.names) != 1:
+            raise OptionError(
+                f"ArrayRecord has one column, and columns names {len(self.names)}\nhint: pick one, or write Parquet"
+            )
+
+    def _take_types(self, types: dict[str, str]) -> None:
+        import pyarrow as pa
+
+        if self._format == "mds":
+            self.encodings = {name: mds_encoding(name, of) for name, of in types.items()}
+            fields = [(name, mds_arrow_type(encoding)) for name, encoding in self.encodings.items()]
+            self._take_cells(self.encodings)
+        elif self._format == "parquet":
+            fields = [(name, arrow_type(name, of)) for name, of in types.items()]
+            # Arrow has its own lists of numbers.
+            self._take_cells({name: of for name, of in types.items() if not of.startswith("ndarray:")})
+        else:
+            raise OptionError(
+                f"columns with types are for MDS and Parquet, not for {self._format}\nhint: pass names, or schema="
+            )
+        self.schema = pa.schema(fields)
+
+    def _take_cells(self, encodings: Mapping[str, str]) -> None:
+        for name, encoding in encodings.items():
+            cell = mds_cell(encoding)
+            if cell is not None:
+                self.cells[name] = cell

@@ -1,0 +1,88 @@
+"""Checks that Arrow data holds the exact values of Python objects.
+
+pyarrow truncates fractions, time zones and unknown fields if the column type requires it. Invariant: a writer stores exactly what it
+was given, except for the rounding of floating-point numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+#: Python types that either fit a column exactly, or are rejected by pyarrow.
+_STRICT = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "bool", "null")
+_TEMPORAL = ("date", "timestamp", "time32", "time64", "duration")
+
+
+def first_changed(values: Sequence[Any], array: Any) -> int | None:
+    """Return the index of the first value that ``array`` does not hold exactly; ``None`` if all are equal."""
+    if str(array.type) in _STRICT or _is_inferred(values, array):
+        return None
+    pairs = zip(values, array.to_pylist(), strict=True)
+    return next((number for number, (value, held) in enumerate(pairs) if not _is_same(value, held)), None)
+
+
+def _is_inferred(values: Sequence[Any], array: Any) -> bool:
+    """Return whether the type of ``array`` follows from the values themselves; checked for many values at once, if possible."""
+    import pyarrow
+
+    if any(name in str(array.type) for name in _TEMPORAL):
+        # For mixed dates and times, or several time zones, pyarrow infers a type that loses information.
+        return False
+    try:
+        inferred = pyarrow.array(values)
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    if isinstance(inferred, pyarrow.ChunkedArray):
+        inferred = inferred.combine_chunks()
+    try:
+        return array.cast(inferred.type).equals(inferred)
+    except pyarrow.ArrowException:
+        return False
+
+
+def _is_same(value: Any, held: Any) -> bool:
+    if value is None or held is None:
+        return value is held or _is_nan(value)
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    elif hasattr(value, "as_py"):
+        value = value.as_py()
+    if isinstance(held, dict) and isinstance(value, Mapping):
+        absent = [name for name in held if name not in value]
+        return (
+            all(name in held for name in value)
+            and all(held[name] is None for name in absent)
+            and all(_is_same(part, held[name]) for name, part in value.items())
+        )
+    if isinstance(held, list) and not isinstance(value, str | bytes):
+        # Also a mapping, whose entries are pairs.
+        parts = list(value.items()) if isinstance(value, Mapping) else list(value)
+        return len(parts) == len(held) and all(map(_is_same, parts, held))
+    if isinstance(held, tuple):
+        return len(value) == len(held) and all(map(_is_same, value, held))
+    if isinstance(held, float) and isinstance(value, int | float):
+        return _is_rounded(value, held)
+    if isinstance(held, date) and isinstance(value, date):
+        return _is_same_time(value, held)
+    return bool(value == held)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _is_rounded(value: float, held: float) -> bool:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value == held
+    return math.isnan(held) if math.isnan(value) else math.isinf(held) == math.isinf(value)
+
+
+def _is_same_time(value: date, held: date) -> bool:
+    if isinstance(value, datetime) != isinstance(held, datetime):
+        return False
+    if isinstance(value, datetime) and isinstance(held, datetime) and (value.tzinfo is None) != (held.tzinfo is None):
+        return False
+    return value == held

@@ -1,0 +1,199 @@
+"""Merges parts that were written separately into one data set."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shardmill._native import storage
+from shardmill._unknown_options import MERGE, explains
+from shardmill.data._shard_index import INDEX_NAME, basename_of, check_same_columns, index_path, read_index, write_index
+from shardmill.errors import FormatError, NotFoundError, PlanError
+from shardmill.storage._configure import configure_all
+from shardmill.storage._paths import PathLike, served_path
+from shardmill.write._output import output_of
+
+
+@explains(MERGE)
+def merge(
+    out: PathLike, parts: Iterable[PathLike] | None = None, *, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Merge parts below ``out`` into one data set without changing data files.
+
+    Parts with an ``index.json`` (MDS, and Parquet with ``index="chinidataset"``) get a merged index with the shards of all parts, with paths
+    relative to ``out``. It is written atomically after every part was checked. Parts without one (Parquet, ArrayRecord, JSONL, WebDataset)
+    do not need one: a data set reads the directory. Their schemas are compared, and nothing is written.
+
+    Args:
+        out: the directory that contains the parts, at any depth; may be in an object store.
+        parts: directories or index files of the parts, in row order; by default, all parts below ``out`` in path order.
+            A part that is listed twice counts once.
+        storage_options: see ``shardmill.storage.configure``.
+
+    Returns:
+        The paths of all data files, in order.
+
+    Raises:
+        FileNotFoundError: If there are no parts, or a shard of one is missing.
+        ValueError: If the columns of parts differ.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> for part in range(2):
+        ...     with sm.Writer(f"set/{part:05}", format="mds", columns={"x": "int"}) as writer:
+        ...         writer.write({"x": part})
+        >>> sm.merge("set")
+        ['set/00000/shard.00000.mds', 'set/00001/shard.00000.mds']
+    """
+    root = os.fspath(out)
+    configure_all([root], storage_options)
+    root = served_path(root)
+    if not _is_directory(root):
+        raise NotFoundError(f"there is no directory {root!r}")
+    if parts is None:
+        indexes = _found(root)
+        directories = [] if indexes else [root]
+    else:
+        given = [served_path(part) for part in parts]
+        indexes = _named(root, given)
+        directories = [part for part in given if _is_directory(part) and not _exists(index_path(part))]
+        if indexes and directories:
+            raise PlanError(
+                f"the part {directories[0]!r} has no {INDEX_NAME}, but other parts do\n"
+                "hint: `shardmill repair-index` creates one for MDS shards; or remove the part from parts="
+            )
+    return _merged(root, indexes) if indexes else _compared(directories)
+
+
+def _found(root: str) -> list[str]:
+    """Return all indexes below the root except its own, in path order."""
+    if storage.is_remote(root):
+        found = {path: _parts_below(path, root) for path in storage.files(root) if path.endswith(f"/{INDEX_NAME}")}
+    else:
+        found = {str(path): path.relative_to(root).parts for path in Path(root).rglob(INDEX_NAME)}
+    visible = [
+        path for path, names in found.items() if len(names) > 1 and not any(name.startswith(".") for name in names)
+    ]
+    return sorted(visible, key=found.__getitem__)
+
+
+def _parts_below(path: str, root: str) -> tuple[str, ...]:
+    """Return the path components from the root to ``path``; none if it is not below the root."""
+    real, real_root = _real(path), _real(root)
+    return tuple(real[len(real_root) + 1 :].split("/")) if real.startswith(f"{real_root.rstrip('/')}/") else ()
+
+
+def _real(path: str) -> str:
+    return path.rstrip("/") if storage.is_remote(path) else os.path.realpath(path)
+
+
+def _exists(path: str) -> bool:
+    return storage.size(path) is not None
+
+
+def _is_directory(path: str) -> bool:
+    return bool(storage.names(path)) if storage.is_remote(path) else Path(path).is_dir()
+
+
+def _named(root: str, parts: list[str]) -> list[str]:
+    indexes: dict[str, str] = {}
+    for part in parts:
+        path = part if Path(part).name == INDEX_NAME else index_path(part)
+        if not _exists(path):
+            if _is_directory(part):
+                continue
+            raise NotFoundError(f"there is no part {part!r}")
+        names = _parts_below(path, root)
+        if not names:
+            raise PlanError(
+                f"the part {part!r} is not below {root!r}\nhint: an index names files below its directory only"
+            )
+        if len(names) == 1:
+            raise PlanError(f"{part!r} is the index to be written")
+        indexes.setdefault(_real(path), path)
+    return list(indexes.values())
+
+
+def _merged(root: str, indexes: list[str]) -> list[str]:
+    shards: list[dict[str, Any]] = []
+    for path in indexes:
+        directory = "/".join(_parts_below(path, root)[:-1])
+        for shard in read_index(path)["shards"]:
+            moved = _below(directory, shard, path)
+            size = storage.size(_file_of(root, moved))
+            if size is None:
+                raise NotFoundError(f"{path!r} lists {basename_of(shard)!r}, which does not exist")
+            expected = (moved.get("zip_data") or moved["raw_data"]).get("bytes")
+            if expected != size:
+                raise FormatError(f"{path!r} lists {basename_of(shard)!r} with {expected} bytes, but it has {size:,}")
+            shards.append(moved)
+    if shards:
+        check_same_columns(shards, "the parts differ")
+    is_indented = any(shard.get("format") == "parquet" for shard in shards)
+    with output_of(root, is_file=False, mode="append", prefix="shard.").locked():
+        write_index(root, shards, is_indented=is_indented)
+    return [_file_of(root, shard) for shard in shards]
+
+
+def _file_of(root: str, shard: Mapping[str, Any]) -> str:
+    name = basename_of(shard)
+    return f"{root.rstrip('/')}/{name}" if storage.is_remote(root) else str(Path(root, name))
+
+
+def _below(directory: str, shard: dict[str, Any], index: str) -> dict[str, Any]:
+    """Return the entry with paths relative to the parent directory."""
+    moved = dict(shard)
+    for key in ("raw_data", "zip_data", "raw_meta", "zip_meta"):
+        if (data := shard.get(key)) is not None:
+            name = data.get("basename") if isinstance(data, dict) else None
+            if not isinstance(name, str) or name.startswith("/") or ".." in name.split("/"):
+                raise FormatError(f"{index!r} lists {name!r}, which is not a file below its directory")
+            moved[key] = data | {"basename": f"{directory}/{name}"}
+    if moved.get("raw_data") is None:
+        raise FormatError(f"{index!r} has a shard without raw_data")
+    return moved
+
+
+def _compared(directories: list[str]) -> list[str]:
+    from shardmill.data._dataset import Dataset
+
+    files: list[str] = []
+    first: Any = None
+    for directory in dict.fromkeys(_real(directory) for directory in directories):
+        dataset = _part(directory)
+        if first is not None and dataset.format not in (None, first[2]):
+            raise PlanError(
+                f"the parts differ: {directory!r} has {dataset.format} files, and {first[0]!r} is {first[2]}\n"
+                "hint: a data set has one format; `shardmill convert` writes another"
+            )
+        for path in dataset.files:
+            schema = Dataset(path, format=dataset.format).schema
+            if first is None:
+                first = (path, schema, dataset.format)
+            elif not schema.equals(first[1]):
+                raise PlanError(
+                    f"the parts differ: {path!r} has the columns {_shown(schema)}, {first[0]!r} {_shown(first[1])}"
+                )
+            files.append(path)
+    if not files:
+        raise NotFoundError(
+            f"there are no parts to merge in {', '.join(map(repr, directories))}\n"
+            f"hint: parts are directories that sm.Writer or MosaicML wrote: with an {INDEX_NAME}, or with files that sm.Dataset reads"
+        )
+    return files
+
+
+def _part(directory: str) -> Any:
+    from shardmill.data._dataset import Dataset
+
+    with warnings.catch_warnings():
+        # The absence of files is reported below.
+        warnings.filterwarnings("ignore", message="no data files")
+        return Dataset(directory)
+
+
+def _shown(schema: Any) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

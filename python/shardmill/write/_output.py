@@ -1,0 +1,207 @@
+"""The output location of a writer: existing files, and locking against other writers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from shardmill._native import storage
+from shardmill.errors import OutputExistsError, StorageError
+
+Mode = Literal["error", "overwrite", "append"]
+
+_READ_ONLY = ("hf", "http", "https")
+
+#: Files that ``shardmill.Dataset`` would read from the directory next to the shards of a writer, and files that describe the data.
+_DATA_FILE = re.compile(
+    r"\.(parquet|pq|orc|csv|json|(jsonl|ndjson|tar)(\.\w+)?|tgz|mds(\.\w+)?|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$",
+    re.IGNORECASE,
+)
+
+
+class OutputDirectory:
+    """The output location of one writer, from opening until its files have been renamed.
+
+    Args:
+        out: the file or directory.
+        is_file: whether ``out`` is a file.
+        mode: what happens to existing files.
+        prefix: prefix of the shard names.
+
+    Raises:
+        FileExistsError: If files exist and must not be replaced.
+    """
+
+    def __init__(self, out: str, *, is_file: bool, mode: Mode, prefix: str) -> None:
+        self._out, self._is_file, self._mode = out, is_file, mode
+        self._shard = re.compile(re.escape(prefix) + r"(\d+)\.[\w.]+")
+        path = Path(out)
+        exists = path.exists() or path.is_symlink()
+        if is_file:
+            if path.is_dir():
+                raise OutputExistsError(f"{out!r} is a directory, but its name is that of a file")
+            if mode == "error" and exists:
+                raise OutputExistsError(f'{out!r} already exists\nhint: mode="overwrite" replaces it')
+        elif exists and not path.is_dir():
+            raise OutputExistsError(f"{out!r} is a file, but shards are written to a directory")
+        #: Directories that the first file of the writer creates, the innermost first.
+        self._made = _missing(path.parent if is_file else path)
+        self._seen = self.data_files()
+        if mode == "error" and self._seen:
+            self._refuse("already")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the directory against other writers while files are renamed.
+
+        File systems without locks do not block other writers. No file of another writer is replaced there either, but a conflict may be found
+        late.
+        """
+        directory = Path(self._out).parent if self._is_file else self._out
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            yield
+            return
+        try:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Wrap the steps that rename files."""
+        yield
+
+    def first_number(self) -> int:
+        """Return the number of the first shard, under the lock.
+
+        Raises:
+            FileExistsError: If another writer has written conflicting files in the meantime.
+        """
+        if self._is_file:
+            return 0
+        now = self.data_files()
+        if self._mode == "append":
+            numbers = [int(match[1]) + 1 for path in now if (match := self._shard.fullmatch(Path(path).name))]
+            return max(numbers, default=0)
+        if now != self._seen:
+            self._refuse("since another writer wrote them in the meantime")
+        return 0
+
+    def remove_replaced(self, written: list[str]) -> None:
+        """Remove the files that the new files replace."""
+        if self._mode == "overwrite":
+            kept = {os.path.realpath(path) for path in written}
+            for path in self._seen:
+                if os.path.realpath(path) not in kept:
+                    storage.remove(path)
+
+    def remove_if_made(self) -> None:
+        """Remove directories that were created for files which then were not published, if they are still empty."""
+        for directory in self._made:
+            try:
+                directory.rmdir()
+            except OSError:
+                return
+
+    def data_files(self) -> dict[str, tuple[int, int]]:
+        """Return the data files of the directory, each with what identifies its version."""
+        if self._is_file or not Path(self._out).is_dir():
+            return {}
+        entries = sorted(
+            (entry for entry in os.scandir(self._out) if _is_data(entry.name)), key=lambda entry: entry.name
+        )
+        return {entry.path: (entry.inode(), entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries}
+
+    def _refuse(self, when: str) -> None:
+        found = self.data_files() or self._seen
+        first = Path(min(found, default="")).name
+        raise OutputExistsError(
+            f"the directory {self._out!r} has {len(found):,} data files {when}, such as {first!r}\n"
+            'hint: mode="overwrite" replaces them, mode="append" adds shards'
+        )
+
+
+class OutputBucket(OutputDirectory):
+    """See ``OutputDirectory``, for a path in an object store, which has no locks: of two writers, the store rejects one.
+
+    Raises:
+        FileExistsError: If objects exist and must not be replaced.
+    """
+
+    def __init__(self, out: str, *, is_file: bool, mode: Mode, prefix: str) -> None:
+        self._out, self._is_file, self._mode = out.rstrip("/"), is_file, mode
+        self._shard = re.compile(re.escape(prefix) + r"(\d+)\.[\w.]+")
+        self._made = []
+        if is_file and mode == "error" and storage.size(out) is not None:
+            raise OutputExistsError(f'{out!r} already exists\nhint: mode="overwrite" replaces it')
+        self._seen = self.data_files()
+        if mode == "error" and self._seen:
+            self._refuse("already")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Stores have no locks; names and indexes are written with conditional puts."""
+        yield
+
+    def remove_replaced(self, written: list[str]) -> None:
+        """Remove the objects that the new ones replace."""
+        if self._mode == "overwrite":
+            for path in self._seen.keys() - set(written):
+                storage.remove(path)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Add a hint to the error if another writer was faster."""
+        try:
+            yield
+        except FileExistsError as error:
+            if self._mode != "append":
+                raise
+            what = str(error).partition("\n")[0]
+            raise OutputExistsError(
+                f"{what}: another writer added shards in the meantime, and nothing of this writer was kept\n"
+                "hint: write again, or use a separate path for each writer and call sm.merge"
+            ) from error
+
+    def data_files(self) -> dict[str, tuple[int, int]]:
+        """Return the data files directly below the path."""
+        if self._is_file:
+            return {}
+        return {f"{self._out}/{name}": (0, 0) for name in storage.names(self._out) if _is_data(name)}
+
+
+def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputDirectory:
+    """Return the output location of a writer, local or remote.
+
+    Raises:
+        OSError: If the store is not writable.
+    """
+    scheme = out.partition("://")[0].lower()
+    if scheme in _READ_ONLY and storage.is_remote(out):
+        raise StorageError(
+            f"cannot write to {out!r}: {scheme} is read only\nhint: write to a local directory or a bucket"
+        )
+    kind = OutputBucket if storage.is_remote(out) else OutputDirectory
+    return kind(out, is_file=is_file, mode=mode, prefix=prefix)
+
+
+def _missing(directory: Path) -> list[Path]:
+    """Return the directory and its parents that do not exist yet."""
+    missing: list[Path] = []
+    while not directory.exists() and directory != directory.parent:
+        missing.append(directory)
+        directory = directory.parent
+    return missing
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith((".", "_")) and _DATA_FILE.search(name) is not None

@@ -1,0 +1,295 @@
+"""Converts rows of Python objects to Arrow batches with pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardmill.data._cells import Cell, mds_json
+from shardmill.errors import FormatError, MissingColumnError
+from shardmill.write._exact_values import first_changed
+
+_SHOWN_LENGTH = 60
+
+
+class RowBatches:
+    """Batches of one schema: the given one, or that of the first rows.
+
+    Args:
+        columns: the columns that are taken from each row; all by default.
+        schema: Arrow schema of the columns.
+        cells: by column, the converter of values without an Arrow type to bytes or strings.
+        is_mds: take what MosaicML's writer takes: bools as 0 and 1 in columns of numbers, and ``None`` in columns of JSON.
+        is_exact: whether rows must not have other columns.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None,
+        schema: Any,
+        cells: Mapping[str, Cell] | None = None,
+        *,
+        is_mds: bool = False,
+        is_exact: bool = False,
+    ) -> None:
+        self._columns = columns
+        self._given = schema
+        self._schema: Any = None
+        self.cells = dict(cells or {})
+        self._is_mds = is_mds
+        #: Maximum number of columns of a row; 0 means no limit.
+        self.most_columns = len(columns) if is_exact and columns is not None else 0
+        #: Metadata of fields, for the schema inferred from the first rows.
+        self.metadata: dict[str, dict[str, str]] = {}
+
+    @property
+    def selects(self) -> bool:
+        """Whether rows may have more columns than are selected."""
+        return self._columns is not None
+
+    @property
+    def schema(self) -> Any:
+        """Schema of all batches, as far as it is known; its columns are ``columns``, in this order."""
+        if self._schema is None and self._given is not None:
+            self._schema = _pyarrow().schema(self._given)
+            refuse_nul(self._schema)
+        return self._schema
+
+    def learn(self, schema: Any) -> None:
+        """Use the schema of Arrow input, unless a schema is known."""
+        if self.schema is None:
+            known = _pyarrow().schema(schema)
+            refuse_nul(known)
+            self._schema = known if self._columns is None else _selected(known, self._columns)
+
+    def of_rows(self, rows: Sequence[Mapping[str, Any]], *, first_row: int) -> Any:
+        """Return a record batch; a column that a row lacks is null.
+
+        Raises:
+            ValueError: If the schema lacks a column, or a value does not fit its column.
+            KeyError: If a row lacks one of ``columns``.
+        """
+        names = self._names(rows)
+        for number, row in enumerate(rows, first_row):
+            self._check(row, number, names)
+        return self._batch({name: [row.get(name) for row in rows] for name in names}, first_row)
+
+    def of_columns(self, columns: Mapping[str, Any], *, first_row: int) -> Any:
+        """Return a record batch of columns by name.
+
+        Raises:
+            ValueError, KeyError: See ``of_rows``.
+        """
+        if self._columns is not None:
+            _check_columns(columns, self._columns, "the batch")
+            self._refuse_other(columns, self._columns, "the batch")
+            columns = {name: columns[name] for name in self._columns}
+        columns = {
+            name: [self.cell(name, value, first_row + number) for number, value in enumerate(values)]
+            if name in self.cells
+            else values
+            for name, values in columns.items()
+        }
+        return self._batch(columns, first_row)
+
+    def check(self, row: Mapping[str, Any], number: int) -> None:
+        """Reject a row with other columns.
+
+        Raises:
+            ValueError, KeyError: See ``of_rows``.
+        """
+        self._check(row, number, self._names(()))
+
+    def _check(self, row: Mapping[str, Any], number: int, names: Sequence[str]) -> None:
+        if self._columns is not None:
+            _check_columns(row, self._columns, f"row {number}")
+            self._refuse_other(row, self._columns, f"row {number}")
+            return
+        unknown = [name for name in row if name not in names]
+        if unknown:
+            raise FormatError(
+                f"row {number} has a column {unknown[0]!r} that is not among those of the file: {', '.join(names) or 'none'}\n"
+                "hint: pass schema=, or columns="
+            )
+
+    def _refuse_other(self, row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+        if self.most_columns and (other := next((name for name in row if name not in names), None)) is not None:
+            raise FormatError(
+                f"{what} has a column {other!r} that is not among columns=: {', '.join(names)}\n"
+                "hint: add its type to columns, or remove it from the rows"
+            )
+
+    def cell(self, name: str, value: Any, row: int) -> Any:
+        """Return the stored form of ``value`` in the column, if it differs from the value itself.
+
+        Raises:
+            ValueError: If the value cannot be encoded.
+        """
+        is_null = value is None and not (self._is_mds and self.cells[name] is mds_json)
+        if is_null or isinstance(value, bytes | bytearray | memoryview):
+            return value
+        try:
+            return self.cells[name](value)
+        except (TypeError, ValueError, AttributeError, OSError) as error:
+            raise FormatError(_misfit(row, name, value, f"cannot be encoded: {error}", self._hint)) from error
+
+    def array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
+        """Return the values as an array of the type of the column.
+
+        Raises:
+            ValueError: If a value does not fit. The message names row, column and value.
+        """
+        arrow = _pyarrow()
+        data_type = None if self.schema is None else self.schema.field(name).type
+        try:
+            array = arrow.array(values, type=data_type)
+        except _misfits(arrow):
+            array = self._plain_array(name, values, first_row)
+        array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
+        changed = first_changed(values, array)
+        if changed is not None:
+            reason = f"{array.type} cannot hold exactly"
+            raise FormatError(_misfit(first_row + changed, name, values[changed], reason, self._hint))
+        return array
+
+    def _plain_array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
+        """Return the array of values that pyarrow does not take as they are, such as some NumPy scalars."""
+        arrow = _pyarrow()
+        data_type = None if self.schema is None else self.schema.field(name).type
+        is_number = data_type is not None and (arrow.types.is_integer(data_type) or arrow.types.is_floating(data_type))
+        plain = [_plain(value, has_bools=self._is_mds) for value in values] if is_number else values
+        try:
+            return arrow.array(plain, type=data_type)
+        except _misfits(arrow) as error:
+            place = _first_misfit(arrow, plain, data_type)
+            reason = _reason(arrow, plain, place, data_type)
+            raise FormatError(
+                _misfit(first_row + place, name, values[place], f"{reason}: {error}", self._hint)
+            ) from error
+
+    @property
+    def _hint(self) -> str:
+        if self._given is None:
+            return "pass schema=, or columns= with types"
+        return "convert the values to the type of the column, or change the type; check whether two columns are swapped"
+
+    def _names(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        if self._columns is not None:
+            return self._columns
+        schema = self.schema
+        if schema is not None:
+            return schema.names
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if rows and not names:
+            raise FormatError("the first rows have no columns\nhint: pass schema=, or columns= with types")
+        return names
+
+    def _batch(self, columns: dict[str, Any], first_row: int) -> Any:
+        arrow = _pyarrow()
+        schema = self.schema
+        if schema is not None and set(schema.names) != set(columns):
+            raise FormatError(
+                f"the columns are {', '.join(columns)}, but those of the file are {', '.join(schema.names)}\n"
+                "hint: select some of them with columns="
+            )
+        names = list(columns) if schema is None else schema.names
+        arrays = [self._column(name, columns[name], first_row) for name in names]
+        lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
+        if len(set(lengths.values())) > 1:
+            raise FormatError(f"the columns have {lengths} values, but must have equal lengths")
+        if schema is None:
+            fields = [
+                arrow.field(name, array.type, metadata=self.metadata.get(name))
+                for name, array in zip(names, arrays, strict=True)
+            ]
+            self._schema = schema = arrow.schema(fields)
+            refuse_nul(schema)
+        return arrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _column(self, name: str, values: Any, first_row: int) -> Any:
+        arrow = _pyarrow()
+        if not isinstance(values, arrow.Array | arrow.ChunkedArray):
+            return self.array(name, values, first_row)
+        values = values.combine_chunks() if isinstance(values, arrow.ChunkedArray) else values
+        data_type = None if self.schema is None else self.schema.field(name).type
+        if data_type is None or values.type == data_type:
+            return values
+        return self.array(name, values.to_pylist(), first_row)
+
+
+def refuse_nul(schema: Any) -> None:
+    """Reject names of columns and nested fields that contain NUL; the Arrow C interface would truncate them.
+
+    Raises:
+        ValueError: If the schema has such a name.
+    """
+    told = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    if "\0" in told:
+        line = next(line for line in told.splitlines() if "\0" in line)
+        raise FormatError(f"the name of a column contains a NUL character: {line.strip()!r}")
+
+
+def _misfits(arrow: Any) -> tuple[type[Exception], ...]:
+    # ArrowInvalid is a ValueError, ArrowTypeError a TypeError.
+    return arrow.ArrowNotImplementedError, OverflowError, TypeError, ValueError
+
+
+def _plain(value: Any, *, has_bools: bool) -> Any:
+    """Return the Python number of a NumPy scalar; a bool as 0 or 1, if ``has_bools``."""
+    if type(value).__module__ == "numpy" and value.shape == ():
+        value = value.item()
+    return int(value) if has_bools and isinstance(value, bool) else value
+
+
+def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
+    """Return the index of the first value that is incompatible with those before it."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            arrow.array(values[:middle], type=data_type)
+            low = middle
+        except _misfits(arrow):
+            high = middle
+    return low
+
+
+def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any) -> str:
+    """Return why a value is incompatible with those before it."""
+    if data_type is not None:
+        return f"is not of type {data_type}"
+    try:
+        arrow.array(values[place : place + 1])
+    except _misfits(arrow):
+        kind = type(values[place]).__name__
+        return f"has the Python type {kind}, which has no column type (convert it to a number, string or bytes)"
+    return f"has another type than the values before it ({arrow.array(values[:place]).type})"
+
+
+def _misfit(row: int, name: str, value: Any, reason: str, hint: str) -> str:
+    shown = repr(value)
+    if len(shown) > _SHOWN_LENGTH:
+        shown = shown[: _SHOWN_LENGTH - 1] + "…"
+    return f"row {row} has the value {shown} in column {name!r}, which {reason}\nhint: {hint}"
+
+
+def _selected(schema: Any, columns: Sequence[str]) -> Any:
+    _check_columns(dict.fromkeys(schema.names), columns, "the batch")
+    return _pyarrow().schema([schema.field(name) for name in columns])
+
+
+def _check_columns(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    for name in names:
+        if name not in row:
+            raise MissingColumnError(f"{what} has no column {name!r}; it has {', '.join(map(str, row)) or 'none'}")
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            "rows of Python objects require pyarrow\n"
+            "hint: pip install pyarrow, or pass Arrow data of another library to write_batch()"
+        ) from error
+    return pyarrow

@@ -1,0 +1,454 @@
+"""Writes rows to one file, or to numbered shards in a directory."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from shardmill._native import write as _native
+from shardmill._option_values import whole
+from shardmill._sizes import byte_count
+from shardmill._threads import checked_threads
+from shardmill._unknown_options import WRITER, explains
+from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
+from shardmill.storage._configure import configure_all
+from shardmill.storage._fsspec import located
+from shardmill.storage._paths import served_path
+from shardmill.write._arrow_stream import arrow_stream
+from shardmill.write._columns import WrittenColumns
+from shardmill.write._earlier_shards import EarlierShards
+from shardmill.write._formats import WrittenFormat, format_of, is_one_file, native_options
+from shardmill.write._index import WrittenIndex
+from shardmill.write._output import Mode, output_of
+from shardmill.write._row_batches import RowBatches, refuse_nul
+
+_SHARD_BYTES = 256 << 20
+#: Default shard size of MDS and ChiniDataset, and the maximum of an MDS shard.
+_STREAMING_SHARD_BYTES, _MDS_MOST_BYTES = 1 << 26, (1 << 32) - 1
+#: Number of single rows from which column types are inferred.
+_FIRST_ROWS = 1024
+_OTHER_COLUMNS = 2
+
+
+class Writer:
+    """Write rows as Parquet, MDS, WebDataset, JSONL or ArrayRecord.
+
+    Files have hidden names until ``close``; after an exception in the with-block, they are removed. If ``out`` has the extension of its
+    format, one file is written. Otherwise ``out`` is a directory of shards: ``part-00000.parquet`` and so on; for MDS, ``shard.00000.mds`` and
+    so on, with an ``index.json`` that is written last. The output does not depend on the number of threads. If a method that takes rows
+    raises, the writer is closed and nothing is published.
+
+    Values keep their types. A value that its column cannot hold raises an error that names the row, the column and the value. By format:
+
+    * Parquet supports all Arrow types except unions, intervals of months, days and nanoseconds, and structs without fields. List views
+      are stored as lists, and dictionaries of values other than strings, binaries, integers and floats as plain values.
+    * MDS files are byte-identical to those of MosaicML's writer; ``columns`` sets the encodings, which are inferred from the first rows by
+      default. As in MosaicML's writer, numeric columns accept bools and NumPy scalars, JSON columns accept ``None``, and columns of a row that
+      have no encoding are ignored. Values that MosaicML's writer would change, such as a fraction in an integer column, raise an error.
+    * WebDataset has one member per column, with the column name as its extension: binaries and strings unchanged, integers as decimal digits,
+      other values as JSON if the column is named ``json`` or ``….json``. A null has no member. The column ``__key__`` names samples; without
+      it, samples are numbered.
+    * JSONL has one object per row. Binaries and non-finite numbers are rejected.
+    * ArrayRecord has one column of strings or binaries without nulls.
+
+    Args:
+        out: the file or directory.
+        columns: names of the columns to write, in this order; all by default. For MDS and Parquet also a mapping of name to type: an MDS
+            encoding (``"str"``, ``"int"``, ``"ndarray:uint16"``, ``"json"``, ``"jpeg"``) or a ChiniDataset type (``"int32"``,
+            ``"uint32[]"``). With types, rows of Parquet must not have other columns.
+        schema: Arrow schema of the rows; inferred from the first rows by default. Not for ArrayRecord.
+        format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``; by default, inferred from the extension of
+            ``out``, and Parquet for a directory.
+        compression: for ArrayRecord ``"zstd:5"``, ``"brotli:5"`` (both also without a level), ``"snappy"`` or ``"none"``; for Parquet
+            ``"zstd"``, ``"snappy"`` or ``"none"``; for JSONL and WebDataset ``"gz"``, ``"zstd"`` or ``"none"``; for MDS ``"zstd:7"``,
+            ``"gz"``, ``"br"``, ``"bz2"``, ``"snappy"`` or ``"none"``. The default is zstd for ArrayRecord and Parquet. Other
+            formats are not compressed by default, unless the name ``out`` implies it.
+        group_size: number of records per ArrayRecord chunk; 1 by default, which is best for random access.
+        shard_bytes: size of a shard before compression, such as ``"64MiB"``. The default is 256 MiB, and 64 MiB for MDS and with an
+            index. MDS shards end exactly where MosaicML's do, and 0 means no limit. JSONL and WebDataset shards do not exceed it, unless a
+            single row does. For Parquet and ArrayRecord, the size of the values in memory counts. Each shard is an open file until
+            ``close``, so keep their number below ``ulimit -n``.
+        mode: what happens if ``out`` exists. ``"error"`` rejects a file, or a directory with data files; ``"overwrite"`` replaces them once the
+            new ones are complete; ``"append"`` adds shards to a directory and its index. Appended rows must have the columns of the existing
+            shards, and numbered samples continue after the last one.
+        threads: number of threads that encode and compress; the number of cores by default.
+        hashes: algorithms such as ``"sha1"`` and ``"xxh3_64"`` whose digests are stored in the index.
+        index: ``"chinidataset"`` writes the ``index.json`` of that library for a directory of Parquet shards. MDS always has its own index.
+        storage_options: options for object stores, see ``shardmill.storage.configure``.
+        modified: modification time of the members of WebDataset shards, in seconds since 1970; now by default. With a fixed time, equal rows
+            produce equal bytes.
+        page_checksums: whether each Parquet page has a CRC-32. ``Dataset``, ``Loader`` and ``verify`` always check it;
+            pyarrow checks it if ``page_checksum_verification=True``.
+
+    Raises:
+        FileExistsError: If ``mode`` is ``"error"`` and the output exists.
+        ValueError: If an option is not valid.
+
+    Two writers may share one directory: with ``mode="append"`` both write complete shards; otherwise the one that closes last fails.
+    In an object store, which has no locks, a writer that appends may fail too, and leaves nothing.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> with sm.Writer("words.array_record") as writer:
+        ...     writer.write(b"one")
+        ...     writer.write({"word": "two"})
+        >>> [row["record"] for row in sm.Dataset("words.array_record")]
+        [b'one', b'two']
+        >>> with sm.Writer("samples", format="mds", columns={"text": "str", "label": "int"}, hashes=["sha1"]) as writer:
+        ...     writer.write({"text": "hello", "label": 1})
+        >>> sorted(os.listdir("samples"))
+        ['index.json', 'shard.00000.mds']
+    """
+
+    @explains(WRITER)
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        schema: Any = None,
+        format: WrittenFormat | None = None,
+        compression: str | None = None,
+        group_size: int | None = None,
+        shard_bytes: int | str | None = None,
+        mode: Mode = "error",
+        threads: int | None = None,
+        hashes: Sequence[str] = (),
+        index: Literal["chinidataset"] | None = None,
+        modified: float | None = None,
+        page_checksums: bool = True,
+        storage_options: Any = None,
+    ) -> None:
+        (out,), storage_options = located([out], storage_options)
+        self._out = os.fspath(out)
+        if not isinstance(self._out, str):
+            raise OptionError(f"out must be a path as a string, not {type(self._out).__name__}")
+        configure_all([self._out], storage_options)
+        self._out = served_path(self._out)
+        self._format = format_of(self._out, format)
+        is_file = is_one_file(self._out, self._format)
+        if mode not in ("error", "overwrite", "append"):
+            raise OptionError(f"mode must be 'error', 'overwrite' or 'append', not {mode!r}")
+        for option, is_given in (
+            ("mode='append'", mode == "append"),
+            ("shard_bytes", shard_bytes is not None),
+            ("index", index is not None),
+        ):
+            if is_file and is_given:
+                raise OptionError(f"{option} requires a directory, but {self._out!r} is a file\nhint: pass a directory")
+        self._columns = WrittenColumns(self._format, columns, schema)
+        prefix = "shard." if self._format == "mds" or index is not None else "part-"
+        has_small_shards = prefix == "shard."
+        limit = _bytes_of(shard_bytes, self._format, _STREAMING_SHARD_BYTES if has_small_shards else _SHARD_BYTES)
+        self._index = WrittenIndex(
+            self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
+        )
+        self._directory = output_of(self._out, is_file=is_file, mode=mode, prefix=prefix)
+        self._earlier = EarlierShards(self._out, self._format, mode, list(self._directory.data_files()))
+        options = native_options(
+            self._format,
+            out=self._out,
+            compression=compression,
+            group_size=group_size,
+            hashes=self._index.hashes,
+            encodings=self._columns.encodings,
+            size_limit=limit,
+            modified=modified,
+            page_checksums=page_checksums,
+            next_key=self._earlier.next_key,
+        )
+        self._arguments = {
+            "prefix": None if is_file else prefix,
+            "size_limit": limit or _MDS_MOST_BYTES,
+            "replaces": mode == "overwrite",
+            "first_number": self._directory.first_number() if mode == "append" else 0,
+            "threads": checked_threads(threads),
+        }
+        self._batches = RowBatches(
+            self._columns.names,
+            self._columns.schema,
+            self._columns.cells,
+            is_mds=self._format == "mds",
+            # MosaicML's writer ignores other columns.
+            is_exact=isinstance(columns, Mapping) and self._format != "mds",
+        )
+        self._native = _native.Writer(
+            self._out, options=options, columns=self._columns.names, schema=self._columns.file_schema, **self._arguments
+        )
+        #: Rows from which the schema is inferred; later rows go to the buffer.
+        self._first: list[dict[str, Any]] = []
+        self._buffer: _native.RowBuffer | None = None
+        self._files: list[str] = []
+        self._is_open = True
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the written files, without the index; empty until ``close`` has renamed them."""
+        return list(self._files)
+
+    @property
+    def format(self) -> str:
+        """``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``."""
+        return self._format
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows written so far."""
+        return self._native.rows + len(self._first) + (0 if self._buffer is None else len(self._buffer))
+
+    def write(self, row: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> None:
+        """Write a row: bytes, a string or a mapping with one column for ArrayRecord; a mapping for other formats.
+
+        The first rows are converted with pyarrow, and so are later values whose type is not exactly that of their column.
+
+        Raises:
+            TypeError, ValueError: If the format cannot hold the row.
+            KeyError: If a column of ``columns`` is missing.
+            RuntimeError: If the writer is closed.
+        """
+        if self._format == "arrayrecord":
+            self._native.write_record(row if type(row) is bytes else self._record(row))
+            return
+        if not self._is_open:
+            self._check_open()
+        try:
+            if type(row) is not dict:
+                row = self._mapping(row)
+            if 0 < self._batches.most_columns < len(row):
+                self._batches.check(row, self.num_rows)
+            if self._batches.cells and not self._is_first:
+                row = self._with_cells(row)
+            buffer = self._buffer
+            if buffer is None and (buffer := self._started(row)) is None:
+                return
+            if taken := buffer.append(row):
+                if taken == _OTHER_COLUMNS:
+                    self._batches.check(row, self.num_rows)
+                self._native.write_buffer(buffer)
+                self._earlier.check(self._native)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def write_batch(self, batch: Any) -> None:
+        """Write rows: Arrow data from any library, an Arrow array of records, or a mapping of column to values.
+
+        Arrow data is an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``, such as a pyarrow table or reader, a polars or pandas
+        frame, a DuckDB relation, or a ``Dataset``. Streams are written batch by batch. If a data set or a pyarrow reader fails, its exception
+        keeps its type; for other streams, the Arrow C interface passes on only the message.
+
+        Raises:
+            TypeError, ValueError: If the format cannot hold the rows.
+            KeyError: If a column of ``columns`` is missing.
+            RuntimeError: If the writer is closed.
+
+        Examples:
+            >>> import shardmill as sm
+            >>> with sm.Writer("numbers.jsonl") as writer:
+            ...     writer.write_batch({"x": [1, 2, 3]})
+            >>> with sm.Writer("large.parquet") as writer:
+            ...     writer.write_batch(sm.Dataset("numbers.jsonl", filter=sm.col("x") > 1))
+            >>> [row["x"] for row in sm.Dataset("large.parquet")]
+            [2, 3]
+        """
+        self._check_open()
+        self._guarded(lambda: self._write_batch(batch))
+
+    def write_rows(
+        self, rows: Iterable[Any], *, workers: int = 0, transform: Callable[[Any], Any] | None = None
+    ) -> None:
+        """Write single rows, optionally transformed. They keep their order for any number of worker processes.
+
+        Args:
+            rows: input of ``write``, or of ``transform``. If ``transform`` returns ``None``, the row is skipped.
+            workers: number of processes that call ``transform``, some rows ahead; with 0, the calling process does. With workers, it must be a
+                module-level function, and rows and results must be picklable.
+            transform: called with each item. Its exceptions are raised with a note that names the row.
+
+        Raises:
+            RuntimeError: If a worker dies.
+        """
+        workers = whole("workers", workers, 0)
+        if transform is None:
+            for row in rows:
+                self.write(row)
+            return
+        # Its imports are half of those of a process that only writes.
+        from shardmill.write._row_workers import transformed
+
+        results = transformed(rows, transform, workers)
+        try:
+            for row in results:
+                if row is not None:
+                    self.write(row)
+        finally:
+            results.close()
+
+    def close(self) -> None:
+        """Write remaining data and rename the files. Closing twice is allowed.
+
+        Raises:
+            FileExistsError: If a file was created under one of the names in the meantime.
+            RuntimeError: If the writer has failed; nothing is published in this case.
+        """
+        if self._is_open:
+            self._guarded(self._publish)
+
+    def _publish(self) -> None:
+        self._flush_rows()
+        self._is_open = False
+        shards = self._native.finish()
+        with self._directory.locked(), self._directory.publishing():
+            first = self._directory.first_number()
+            known = self._index.begin(shards, self._batches, is_appended=first > 0)
+            self._files = self._native.publish(first)
+            self._index.end(known, shards, self._files, self._batches)
+            self._directory.remove_replaced([*self._files, *self._index.paths])
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon()
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_open", False):
+            warnings.warn(f"{self!r} was never closed, so nothing was written", ResourceWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"Writer({self._out!r}: {self._format}, {'open' if self._is_open else 'closed'})"
+
+    def _write_batch(self, batch: Any) -> None:
+        self._flush_rows()
+        self._write_columns(batch)
+        self._earlier.check(self._native)
+
+    def _write_columns(self, batch: Any) -> None:
+        if not isinstance(batch, Mapping):
+            self._write_stream(batch)
+        elif self._format != "arrayrecord":
+            self._learn_cells(batch)
+            self._native.write_batch(self._batches.of_columns(batch, first_row=self._native.rows))
+        else:
+            name = self._record_column(batch)
+            for value in self._value(batch, name):
+                self._native.write_record(self._record({name: value}))
+
+    def _write_stream(self, data: Any) -> None:
+        schema, parts = arrow_stream(data)
+        if schema is not None:
+            refuse_nul(schema)
+            if self._format != "arrayrecord":
+                self._batches.learn(schema)
+        for part in parts:
+            self._native.write_batch(part)
+
+    def _started(self, row: dict[str, Any]) -> _native.RowBuffer | None:
+        """Return the buffer for a row, or ``None`` if the row has to wait because the column types are not known yet."""
+        if not self._first and self._batches.schema is not None:
+            self._buffer = self._new_buffer()
+            return self._buffer
+        self._columns.learn({name: [value] for name, value in row.items()}, self._batches)
+        self._first.append(self._with_cells(row))
+        if len(self._first) >= _FIRST_ROWS:
+            self._flush_rows()
+        return None
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether rows still wait for the column types."""
+        return self._buffer is None and self._batches.schema is None
+
+    def _learn_cells(self, batch: Mapping[str, Any]) -> None:
+        if self._batches.schema is None:
+            self._columns.learn(batch, self._batches)
+
+    def _new_buffer(self) -> _native.RowBuffer:
+        batches = self._batches
+        return _native.RowBuffer(batches.schema, selects=batches.selects, convert=batches.array)
+
+    def _mapping(self, row: Any) -> dict[str, Any]:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"a row of {self._format} must be a mapping of column to value, not {type(row).__name__}")
+        return dict(row)
+
+    def _with_cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        batches, number = self._batches, self.num_rows
+        return {**row, **{name: batches.cell(name, row[name], number) for name in batches.cells if name in row}}
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        """Run ``write``; after an exception, abandon the output."""
+        try:
+            write()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        self._is_open = False
+        self._first = []
+        self._buffer = None
+        self._native.abandon()
+        self._directory.remove_if_made()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ClosedError(f"the writer of {self._out!r} is closed")
+
+    def _record_column(self, row: Mapping[str, Any]) -> str:
+        if self._columns.names is not None:
+            return self._columns.names[0]
+        if len(row) != 1:
+            raise OptionError(
+                f"a row of ArrayRecord has one value, but this one has {len(row)} ({', '.join(map(str, row))})\n"
+                'hint: columns=["name"] selects the column to write'
+            )
+        return next(iter(row))
+
+    def _value(self, row: Mapping[str, Any], name: str) -> Any:
+        if name not in row:
+            raise MissingColumnError(f"row {self.num_rows} has no column {name!r}; it has {', '.join(map(str, row))}")
+        return row[name]
+
+    def _record(self, row: Any) -> bytes:
+        if isinstance(row, Mapping):
+            name = self._record_column(row)
+            row = self._value(row, name)
+            if row is None:
+                raise FormatError(
+                    f"row {self.num_rows} has a null in column {name!r}, and ArrayRecord has no nulls\n"
+                    "hint: filter out such rows"
+                )
+        if isinstance(row, bytes | bytearray | memoryview):
+            return bytes(row)
+        if isinstance(row, str):
+            return row.encode()
+        raise TypeError(
+            f"a record must be bytes or a string, not {type(row).__name__}\nhint: serialize it, for example with json.dumps"
+        )
+
+    def _flush_rows(self) -> None:
+        if self._first:
+            rows, self._first = self._first, []
+            self._native.write_batch(self._batches.of_rows(rows, first_row=self._native.rows))
+            self._buffer = self._new_buffer()
+        elif self._buffer is not None and len(self._buffer):
+            self._native.write_buffer(self._buffer)
+        self._earlier.check(self._native)
+
+
+def _bytes_of(shard_bytes: int | str | None, format: str, default: int) -> int:
+    """Return the shard size in bytes; 0 means no limit, which only MDS supports."""
+    if shard_bytes is None:
+        return default
+    if format == "mds" and shard_bytes == 0 and not isinstance(shard_bytes, bool):
+        return 0
+    limit = byte_count(shard_bytes, "shard_bytes")
+    if format == "mds" and limit > _MDS_MOST_BYTES:
+        raise OptionError(f"shard_bytes of MDS must be below 4 GiB, not {shard_bytes!r}")
+    return limit

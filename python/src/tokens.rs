@@ -1,0 +1,179 @@
+//! `shardmill._native.tokens`
+
+use crate::error::{PyShardmillError, PyShardmillResult};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::PyBytes;
+use shardmill_storage::store_of;
+use shardmill_tokens::{Error, MAX_FILE_BYTES, Options, Sources, SpecialInText, Tokenizer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The contents of files by name, and whether they are those of a directory.
+type Files<'py> = (String, bool, Vec<(String, Bound<'py, PyBytes>)>);
+
+/// Encodes text without the GIL.
+#[pyclass(frozen, name = "Tokenizer", module = "shardmill._native.tokens")]
+pub(crate) struct PyTokenizer {
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    sources: Sources,
+}
+
+impl PyTokenizer {
+    fn make(py: Python<'_>, read: impl FnOnce() -> PyShardmillResult<Sources> + Send, options: &Options) -> PyShardmillResult<Self> {
+        py.detach(|| {
+            let sources = read()?;
+            let tokenizer = Arc::new(Tokenizer::new(&sources, options)?);
+            Ok(Self { tokenizer, sources })
+        })
+    }
+}
+
+#[pymethods]
+impl PyTokenizer {
+    /// Of a file or a directory.
+    #[staticmethod]
+    #[pyo3(signature = (path, pattern=None, special_tokens=None))]
+    fn open(py: Python<'_>, path: &str, pattern: Option<String>, special_tokens: Option<BTreeMap<String, u32>>) -> PyShardmillResult<Self> {
+        Self::make(py, || read(path), &Options { pattern, special_tokens })
+    }
+
+    /// Of what `files` returned.
+    #[staticmethod]
+    #[pyo3(signature = (files, pattern=None, special_tokens=None))]
+    fn from_files(
+        py: Python<'_>,
+        files: Files<'_>,
+        pattern: Option<String>,
+        special_tokens: Option<BTreeMap<String, u32>>,
+    ) -> PyShardmillResult<Self> {
+        let (path, is_directory, files) = files;
+        let mut contents = files.into_iter().map(|(name, bytes)| (name, bytes.as_bytes().to_vec()));
+        let sources = match contents.next() {
+            Some((_, bytes)) if !is_directory => Sources::file(path, bytes),
+            first => Sources::directory(path, first.into_iter().chain(contents).collect()),
+        };
+        Self::make(py, move || Ok(sources), &Options { pattern, special_tokens })
+    }
+
+    /// The files that the tokenizer was made from.
+    fn files<'py>(&self, py: Python<'py>) -> Files<'py> {
+        let files = self.sources.files().iter().map(|(name, bytes)| (name.clone(), PyBytes::new(py, bytes)));
+        (self.sources.path().to_owned(), self.sources.is_directory(), files.collect())
+    }
+
+    fn encode(&self, py: Python<'_>, text: &str, special_in_text: &str, threads: usize) -> PyShardmillResult<Vec<u32>> {
+        let special = parse_special(special_in_text)?;
+        py.detach(|| {
+            let mut ids = Vec::new();
+            self.tokenizer.encode_long(text, special, threads, &mut ids)?;
+            Ok(ids)
+        })
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn encode_batch(&self, py: Python<'_>, texts: Vec<PyBackedStr>, special_in_text: &str, threads: usize) -> PyShardmillResult<Vec<Vec<u32>>> {
+        let special = parse_special(special_in_text)?;
+        py.detach(|| Ok(self.tokenizer.encode_batch(&texts, special, threads)?))
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn decode(&self, py: Python<'_>, ids: Vec<u32>) -> PyShardmillResult<String> {
+        py.detach(|| Ok(self.tokenizer.decode(&ids)?))
+    }
+
+    fn token_id(&self, token: &str) -> Option<u32> {
+        self.tokenizer.token_id(token)
+    }
+
+    fn required_id(&self, token: &str) -> PyShardmillResult<u32> {
+        Ok(self.tokenizer.required_id(token)?)
+    }
+
+    fn token(&self, id: u32) -> Option<&str> {
+        self.tokenizer.token(id)
+    }
+
+    #[getter]
+    fn path(&self) -> &str {
+        self.tokenizer.path()
+    }
+
+    /// The token that the directory names for the beginning of a text.
+    #[getter]
+    fn bos(&self) -> Option<&str> {
+        self.tokenizer.bos()
+    }
+
+    /// The token that the directory names for the end of a text.
+    #[getter]
+    fn eos(&self) -> Option<&str> {
+        self.tokenizer.eos()
+    }
+
+    /// The ids that the post-processor of the file puts before and after a text.
+    #[getter]
+    fn template(&self) -> (Vec<u32>, Vec<u32>) {
+        let (prefix, suffix) = self.tokenizer.template();
+        (prefix.to_vec(), suffix.to_vec())
+    }
+
+    #[getter]
+    fn chat_template(&self) -> Option<&str> {
+        self.tokenizer.chat_template()
+    }
+
+    #[getter]
+    fn ignored(&self) -> Vec<String> {
+        self.tokenizer.ignored().to_vec()
+    }
+
+    #[getter]
+    fn vocab_size(&self) -> usize {
+        self.tokenizer.vocab_size()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        self.tokenizer.fingerprint()
+    }
+}
+
+pub(crate) fn parse_special(name: &str) -> PyShardmillResult<SpecialInText> {
+    match name {
+        "text" => Ok(SpecialInText::Text),
+        "id" => Ok(SpecialInText::Id),
+        "raise" => Ok(SpecialInText::Error),
+        other => Err(PyShardmillError::option(&format!("special_in_text is \"text\", \"id\" or \"raise\", not {other:?}"))),
+    }
+}
+
+/// The contents of a file, or of the files of a directory that make a tokenizer.
+fn read(path: &str) -> PyShardmillResult<Sources> {
+    let store = store_of(path)?;
+    let found = store.list(path)?;
+    if let [file] = found.as_slice()
+        && file.trim_end_matches('/') == path.trim_end_matches('/')
+    {
+        return Ok(Sources::file(path, contents(file)?));
+    }
+    let root = format!("{}/", path.trim_end_matches('/'));
+    let names: Vec<&str> = found.iter().filter_map(|file| file.strip_prefix(&root)).filter(|name| !name.contains('/')).collect();
+    let wanted = Sources::wanted(path, &names)?;
+    let files = wanted.into_iter().map(|name| Ok((name.to_owned(), contents(&format!("{root}{name}"))?)));
+    Ok(Sources::directory(path, files.collect::<PyShardmillResult<_>>()?))
+}
+
+fn contents(path: &str) -> PyShardmillResult<Vec<u8>> {
+    let file = store_of(path)?.open(path)?;
+    if file.size() > MAX_FILE_BYTES {
+        return Err(Error::TooLarge { path: path.to_owned() }.into());
+    }
+    let ranges = file.read_ranges(std::slice::from_ref(&(0..file.size())))?;
+    Ok(ranges.first().map(|bytes| bytes.to_vec()).unwrap_or_default())
+}
+
+pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
+    let module = crate::submodule(parent, "tokens")?;
+    module.add_class::<PyTokenizer>()
+}
