@@ -1,296 +1,333 @@
-"""Turns the results of a session into a page with plots: ``python -m benchmarks.report RESULTS.json OUT_DIR``.
+"""Makes the page, the chart and the summary of a session: ``python -m benchmarks.report FILE.yaml RESULTS.json OUT_DIR``.
 
-Enters: the ``results.json`` of a run whose entries are named ``<path>__<codec>__<system>``. Leaves: ``README.md``,
-SVG plots and a copy of the results without the paths of this machine. Invariant: the same results give the same bytes.
+``RESULTS.json`` is ``results.json`` of a session, or the ``summary.json`` of a page that is to be made anew. What the page shows
+is the ``report`` block of the YAML file, as expressions over medians: ``rows / median_s`` names metrics of a row's entry,
+``'s1__arrow_threads_2__shardmill:rows_per_s'`` that of another one, ``@min`` and ``@max`` after a metric its extremes over the
+rounds. ``{entry}``, ``{case}`` (the entry without its system), ``{scenario}``, ``{setting}``, ``{system}`` and ``{figure}``
+are filled in. ``*`` in a reference stands for several values, for ``min``, ``max``, ``sum``, which need all of them, and
+``best``, the largest of those that there are. What was not measured is shown as ``-``, and no goal is met by it.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
+import operator
 import re
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report_conditions import failure_lines, machine_lines, versions_of
-from benchmarks.report_goals import goal_lines
-from benchmarks.report_plots import plot_bars, plot_stages
+from benchmarks.runner.settings import read_settings
 
-OURS, PEER = "shardmill", "nemo_curator"
-TITLES = {OURS: "shardmill", PEER: "NeMo Curator"}
-PATHS = {
-    "wds_to_parquet": "WebDataset → Parquet",
-    "wds_to_wds": "WebDataset → WebDataset",
-    "pq_to_parquet": "Parquet → Parquet",
-    "pq_to_wds": "Parquet → WebDataset",
+#: Median, smallest and largest of the rounds.
+Spread = list[float]
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
 }
-STAGES = {
-    "reader": ("webdataset_reader", "interleaved_parquet_reader"),
-    "filter": ("interleaved_aspect_ratio_filter",),
-    "writer": ("interleaved_parquet_writer", "interleaved_webdataset_writer"),
-}
+_PLACES = {"": 0, "@min": 1, "@max": 2}
+# Colours that stay apart for colour-blind readers and in print.
+_COLOURS = ("#9aa5b1", "#33658a", "#f6ae2d", "#c8553d", "#86608e", "#5b8e7d")
+_OURS = "#0b6e4f"
 
 
-_COLUMNS = (
-    *("case", "system", "wall s", "inner s", "samples/s", "rows/s", "in MB", "out MB"),
-    *("peak GB", "core-s", "reader s", "filter s", "writer s", "times faster"),
-)
+def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Medians, smallest and largest values over the rounds, without what names this machine."""
+    entries = {
+        name: {
+            "versions": entry["versions"],
+            "failures": [re.sub(r"/\S+/", "", failure) for failure in entry["failures"]],
+            # An entry of which one round failed has no figures.
+            "metrics": {} if entry["failures"] else _spreads([dict(_flat(one)) for one in entry["rounds"]]),
+        }
+        for name, entry in results["entries"].items()
+    }
+    records = results["datasets"].items()
+    datasets = {name: {key: one[key] for key in one if isinstance(one[key], str | int)} for name, one in records}
+    return {**results, "datasets": datasets, "entries": entries}
+
+
+def _flat(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Numbers by their path; those of lists by their place."""
+    for name, value in metrics.items():
+        if isinstance(value, list):
+            value = {str(place): one for place, one in enumerate(value)}
+        if isinstance(value, dict):
+            # The figures are the only level that is not named.
+            yield from _flat(value, prefix if name == "figures" else f"{prefix}{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", value
+
+
+def _spreads(rounds: list[dict[str, float]]) -> dict[str, Spread]:
+    found = {}
+    for name in rounds[0]:
+        values = [one[name] for one in rounds if name in one]
+        found[name] = [statistics.median(values), min(values), max(values)]
+    return found
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One entry that succeeded."""
+class Row:
+    """What the expressions of a line of a table refer to."""
 
-    path: str
-    codec: str
-    system: str
-    metrics: dict[str, Any]
+    entry: str
+    figure: str = ""
 
-    @property
-    def label(self) -> str:
-        """Name of the case, the same for both systems."""
-        return f"{PATHS.get(self.path, self.path)}, {self.codec}"
+    def places(self) -> dict[str, str]:
+        """Values of the places in braces."""
+        case, _, system = self.entry.rpartition("__")
+        scenario, _, setting = case.partition("__")
+        named = {"case": case, "scenario": scenario, "setting": setting, "system": system}
+        return {"entry": self.entry, **named, "figure": self.figure}
 
-    def stage_seconds(self, stage: str) -> float | None:
-        """Seconds of a stage summed over its tasks, or None if the system does not tell them apart."""
-        names = [f"task_{name}_process_time_sum" for name in STAGES[stage]]
-        found = [float(self.metrics[name]) for name in names if name in self.metrics]
-        return sum(found) if found else None
+
+@dataclass(frozen=True)
+class Page:
+    """A summary and the ``report`` block that says what is shown of it."""
+
+    summary: Mapping[str, Any]
+    block: Mapping[str, Any]
+
+    def value(self, expression: str, row: Row | None = None) -> float | None:
+        """The value of an expression; None when something in it was not measured."""
+        return self._one(ast.parse(expression, mode="eval").body, row or Row(""))
+
+    def _one(self, node: ast.expr, row: Row) -> float | None:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return number
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self._one(ast.BinOp(ast.Constant(0), ast.Sub(), operand), row)
+            case ast.BinOp(left=left, op=sign, right=right):
+                values = self._one(left, row), self._one(right, row)
+                if values[0] is None or values[1] is None or (isinstance(sign, ast.Div) and not values[1]):
+                    return None
+                return _OPERATORS[type(sign)](values[0], values[1])
+            case ast.Call(func=ast.Name(id=name), args=args):
+                found = [value for one in args for value in self._several(one, row)]
+                known = [value for value in found if value is not None]
+                if not known or (name != "best" and len(known) < len(found)):
+                    return None
+                return {"min": min, "max": max, "best": max, "sum": sum}[name](known)
+            case ast.Name(id=text) | ast.Constant(value=str(text)):
+                return self._found(text, row)[0]
+        raise ValueError(f"cannot read {ast.unparse(node)}")
+
+    def _several(self, node: ast.expr, row: Row) -> Sequence[float | None]:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return self._found(node.value, row)
+        return [self._one(node, row)]
+
+    def _found(self, reference: str, row: Row) -> Sequence[float | None]:
+        """The values that a reference stands for; one that is None where there is no value."""
+        text = reference.format(**row.places()) if "{" in reference else reference
+        entry, is_other, metric = (
+            text.partition(":") if "__" in text or text.startswith("machine:") else (row.entry, "", text)
+        )
+        if entry == "machine":
+            return [self.summary["machine"].get(metric)]
+        metric, place = (metric[:-4], metric[-4:]) if metric[-4:] in _PLACES else (metric, "")
+        if row.figure and not is_other:
+            metric = f"{row.figure}/{metric}"
+        return [
+            spread[_PLACES[place]]
+            for name, one in self.summary["entries"].items()
+            if _is_like(name, entry)
+            for key, spread in one["metrics"].items()
+            if _is_like(key, metric)
+        ] or [None]
+
+    def rows(self, table: Mapping[str, Any]) -> list[Row]:
+        """The lines of a table: one an entry, or one a case whose systems are columns; of each of its figures."""
+        names = [
+            name for name, one in self.summary["entries"].items() if one["metrics"] and _matches(name, table["rows"])
+        ]
+        if table.get("per", "entry").startswith("case"):
+            names = list({name.rpartition("__")[0]: name for name in reversed(names)}.values())[::-1]
+        if not table.get("per", "entry").endswith("figure"):
+            return [Row(name) for name in names]
+        found = []
+        for name in names:
+            like = f"{name.rpartition('__')[0]}__*" if table["per"].startswith("case") else name
+            metrics = [
+                key for other, one in self.summary["entries"].items() if _is_like(other, like) for key in one["metrics"]
+            ]
+            found += [Row(name, key.removesuffix("/per_s")) for key in dict.fromkeys(metrics) if key.endswith("/per_s")]
+        return found
+
+    def named(self, text: str) -> str:
+        """A system or setting as it is shown."""
+        return self.block.get("names", {}).get(text, text.replace("_", " "))
+
+    def table(self, table: Mapping[str, Any]) -> list[str]:
+        """A table as Markdown; nothing when it has no line."""
+        rows = self.rows(table)
+        if not rows:
+            return []
+        # A column without any value belongs to a system that did not take part.
+        cells = {title: [self._cell(column, row) for row in rows] for title, column in table["columns"].items()}
+        cells = {title: shown for title, shown in cells.items() if set(shown) != {"-"}}
+        labels = table.get("labels", {"setting": "{setting}", "system": "{system}"})
+        heads = [*labels, *cells]
+        lines = [f"## {table['title']}", "", *([table["text"].strip(), ""] if "text" in table else [])]
+        lines += ["| " + " | ".join(heads) + " |", "|---" * len(labels) + "|" + "--:|" * len(cells)]
+        for number, row in enumerate(rows):
+            words = {key: self.named(text) if key != "figure" else text for key, text in row.places().items()}
+            shown = [text.format(**words) for text in labels.values()] + [column[number] for column in cells.values()]
+            lines.append("| " + " | ".join(shown) + " |")
+        return [*lines, ""]
+
+    def _cell(self, column: Any, row: Row) -> str:
+        if isinstance(column, dict):
+            found = column.get(row.figure, column.get(row.places()["setting"]))
+            return "-" if found is None else str(found)
+        expression, form = column
+        if expression.endswith("/*'"):
+            return ", ".join(shown(value, form) for value in self._found(expression.strip("'"), row))
+        return shown(self.value(expression, row), form)
+
+    def goals(self) -> list[tuple[str, str, str, bool | None]]:
+        """Figure, goal, what was measured, and whether the goal is met."""
+        found = []
+        for goal in self.block.get("goals", ()):
+            value, form = self.value(goal["value"]), goal.get("form", "{:.3g}×")
+            sign, holds, wanted = (
+                ("≥", operator.ge, goal["at_least"]) if "at_least" in goal else ("≤", operator.le, goal["at_most"])
+            )
+            bound = f"{sign} {shown(float(wanted), form.replace('.3g', 'g'))}"
+            is_met = None if value is None else holds(value, float(wanted))
+            found.append((goal["figure"], bound, shown(value, form), is_met))
+        return found
+
+    def markdown(self) -> str:
+        """The whole page."""
+        summary, goals = self.summary, self.goals()
+        lines = [f"# {self.block['title']}", ""]
+        lines += [f"{text.strip()}\n" for text in (self.block.get("text"), summary.get("note")) if text]
+        lines += [
+            f"* **failed**: {name}: {'; '.join(one['failures'])}"
+            for name, one in summary["entries"].items()
+            if one["failures"]
+        ]
+        if goals:
+            words = {True: "met", False: "**missed**", None: "not measured"}
+            count = {word: [words[goal[3]] for goal in goals].count(word) for word in words.values()}
+            told = f"{count['met']} of {len(goals)} goals are met, {count['not measured']} were not measured."
+            lines += ["", told, "", "| figure | goal | measured | |", "|---|--:|--:|---|"]
+            lines += [f"| {figure} | {bound} | {value} | {words[is_met]} |" for figure, bound, value, is_met in goals]
+        lines += ["", f"![{self.block['chart']['axis']}](chart.svg)", ""]
+        lines += [line for table in self.block["tables"] for line in self.table(table)]
+        return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, *self._conditions()])) + "\n"
+
+    def _conditions(self) -> list[str]:
+        summary, machine = self.summary, self.summary["machine"]
+        lines = [
+            "## How it was run",
+            "",
+            f"* {machine['cpu_cores']} cores of {machine['cpu_model']}, {machine['memory_bytes'] / 1e9:.0f} GB memory, "
+            f"Linux {machine['kernel']}; the disk wrote {machine['disk_write_mb_per_s']:,.0f} MB/s with fsync and read "
+            f"{machine['disk_read_mb_per_s']:,.0f} MB/s",
+            f"* commit {summary['commit']}, started {summary['started_utc']} UTC",
+            f"* rounds: {summary['rounds']}; in each, every entry is a process of its own; medians are shown, and "
+            "[summary.json](summary.json) also has the smallest and largest values",
+            *(f"* {note.strip()}" for note in self.block.get("notes", ())),
+        ]
+        for name, record in summary["datasets"].items():
+            told = ", ".join(
+                f"{key.replace('_', ' ')} {record[key]}" for key in self.block.get("datasets", ()) if key in record
+            )
+            lines.append(f"* data set `{name}`: {told}")
+        versions: dict[str, list[str]] = {}
+        for name, one in summary["entries"].items():
+            text = ", ".join(f"{package} {number}" for package, number in one["versions"].items())
+            systems = versions.setdefault(text, [])
+            systems += [system] if (system := self.named(name.rpartition("__")[2])) not in systems else []
+        lines += [f"* {'; '.join(systems)}: {text}" for text, systems in versions.items()]
+        return [*lines, "", "```bash", f"make {self.block['make']}", "# which runs", summary["command"], "```"]
+
+    def chart(self, path: Path) -> None:
+        """Draws one bar a line, coloured by system; the same numbers give the same bytes."""
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+
+        chart = self.block["chart"]
+        rows = self.rows(chart)
+        # Systems side by side.
+        cases, figures = [row.places()["case"] for row in rows], [row.figure for row in rows]
+        rows.sort(key=lambda row: (cases.index(row.places()["case"]), figures.index(row.figure)))
+        bars = [(row, value) for row in rows if (value := self.value(chart["value"], row)) is not None]
+        svg = {"svg.hashsalt": "shardmill", "svg.fonttype": "none"}
+        settings: Any = {**svg, "font.size": 9, "font.family": "sans-serif"}
+        systems = list(dict.fromkeys(row.places()["system"] for row, _ in bars))
+        others = [system for system in systems if not system.startswith("shardmill")]
+        with mpl.rc_context(settings):
+            figure = Figure(figsize=(8, 0.8 + 0.24 * len(bars)), layout="constrained")
+            axes = figure.subplots()
+            for system in systems:
+                places = [place for place, (row, _) in enumerate(bars) if row.places()["system"] == system]
+                colour = _COLOURS[others.index(system) % len(_COLOURS)] if system in others else _OURS
+                drawn = axes.barh(
+                    places, [bars[place][1] for place in places], 0.75, label=self.named(system), color=colour
+                )
+                axes.bar_label(drawn, fmt=lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}", padding=3)
+            label = chart.get("label", "{setting}, {system}")
+            texts = [label.format(**{key: self.named(text) for key, text in row.places().items()}) for row, _ in bars]
+            axes.set_yticks(range(len(bars)), texts)
+            axes.invert_yaxis()
+            axes.set_xlabel(chart["axis"])
+            axes.margins(x=0.12, y=0.01)
+            axes.spines[["top", "right"]].set_visible(False)
+            figure.legend(loc="outside upper left", ncols=3, frameon=False)
+            figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def shown(value: float | None, form: str) -> str:
+    """A number as a cell; the form ``rate`` is records a second."""
+    if value is None:
+        return "-"
+    if form == "rate":
+        return f"{value / 1e6:.3g} M/s" if value >= 1e6 else f"{value / 1e3:.3g} K/s"
+    return form.format(value)
+
+
+def _is_like(name: str, pattern: str) -> bool:
+    # Names hold brackets, which are no pattern.
+    return fnmatchcase(name, pattern.replace("[", "[[]")) if "*" in pattern else name == pattern
+
+
+def _matches(name: str, patterns: str) -> bool:
+    return any(_is_like(name, pattern) for pattern in patterns.split())
+
+
+def write_report(file: Path, results: Mapping[str, Any], out: Path) -> None:
+    """Writes ``README.md``, ``chart.svg`` and ``summary.json``."""
+    is_raw = any("rounds" in entry for entry in results["entries"].values())
+    page = Page(summarize(results) if is_raw else results, read_settings(file).report)
+    out.mkdir(parents=True, exist_ok=True)
+    entries = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in page.summary["entries"].items())
+    head = json.dumps({key: value for key, value in page.summary.items() if key != "entries"}, indent=1)
+    (out / "summary.json").write_text(f'{head.removesuffix("}").rstrip()},\n "entries": {{\n{entries}\n}}}}\n')
+    (out / "README.md").write_text(page.markdown())
+    page.chart(out / "chart.svg")
 
 
 def main() -> None:
     """Writes the report that the command line asks for."""
-    run_command(write_report, module="benchmarks.report", description=__doc__, example="docs/benchmarks/interleaved_io")
-
-
-def run_command(
-    write: Callable[[dict[str, Any], Path], None], *, module: str, description: str | None, example: str
-) -> None:
-    """The command line that all reports have: results in, a folder out."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
-    parser.add_argument("results", type=Path, help="results.json of a session")
-    parser.add_argument("out", type=Path, help=f"folder to write, such as {example}")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("file", type=Path, help="benchmark file, such as benchmarks/loader.yaml")
+    parser.add_argument("results", type=Path, help="results.json of a session, or a summary.json")
+    parser.add_argument("out", type=Path, help="directory to write, such as docs/benchmarks/loader")
     options = parser.parse_args()
-    write(json.loads(options.results.read_text()), options.out)
+    write_report(options.file, json.loads(options.results.read_text()), options.out)
     print(options.out / "README.md")
-
-
-def published(results: dict[str, Any], out: Path) -> dict[str, Any]:
-    """Makes the folder, puts a copy of the results without the paths of this machine into it, and gives that copy."""
-    out.mkdir(parents=True, exist_ok=True)
-    results = without_machine_paths(results)
-    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    return results
-
-
-def write_report(results: dict[str, Any], out: Path) -> None:
-    """Writes the page, its plots and the published copy of the results."""
-    results = published(results, out)
-    measured = _measured(results)
-    cases = list(dict.fromkeys(one.label for one in measured))
-    by_system = {
-        system: {one.label: one for one in measured if one.system == system}
-        for system in (PEER, OURS)
-        if any(one.system == system for one in measured)
-    }
-    limits = {label: _limit_s(results, by_system, label) for label in cases}
-    for name, key, scale, axis in (
-        ("wall_seconds", "process_seconds", 1.0, "seconds, process start to exit"),
-        ("peak_memory", "peak_rss_bytes", 1e-9, "GB, peak of the process tree"),
-        ("cpu_seconds", "cpu_seconds", 1.0, "core-seconds of the process tree"),
-    ):
-        series = {
-            TITLES[system]: [_scaled(entries.get(label), key, scale) for label in cases]
-            for system, entries in by_system.items()
-        }
-        lines = [limits[label] for label in cases] if name == "wall_seconds" else None
-        plot_bars(out / f"{name}.svg", cases, series, axis, lines)
-    plot_stages(
-        out / "stage_seconds.svg",
-        [
-            (label, TITLES[system], _stages(entries.get(label)))
-            for label in cases
-            for system, entries in by_system.items()
-        ],
-    )
-    (out / "README.md").write_text(_page(results, measured, cases, by_system, limits))
-
-
-def without_machine_paths(results: dict[str, Any]) -> dict[str, Any]:
-    """Returns the results with the folders of this machine replaced by their names."""
-    text = json.dumps(results)
-    places = {**results.get("paths", {}), "repository": results.get("repository", "")}
-    for name, place in sorted(places.items(), key=lambda item: -len(item[1])):
-        if place:
-            text = text.replace(place, f"{{{name}}}")
-    # What is left are interpreters and extra configuration files.
-    return json.loads(re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', text))
-
-
-def _measured(results: dict[str, Any]) -> list[Measured]:
-    measured = []
-    for entry in results["entries"]:
-        parts = entry["name"].split("__")
-        if entry["is_success"] and len(parts) == 3 and parts[2] in TITLES:
-            measured.append(Measured(parts[0], parts[1], parts[2], entry["metrics"]))
-    return measured
-
-
-def _finder(results: dict[str, Any]) -> Callable[[str, str, str], dict[str, Any] | None]:
-    entries = {entry["name"]: entry["metrics"] for entry in results["entries"] if entry["is_success"]}
-    return lambda path, codec, system: entries.get(f"{path}__{codec}__{system}")
-
-
-def _scaled(one: Measured | None, key: str, scale: float) -> float | None:
-    return float(one.metrics[key]) * scale if one and key in one.metrics else None
-
-
-def _stages(one: Measured | None) -> dict[str, float]:
-    return {stage: (one.stage_seconds(stage) or 0.0) if one else 0.0 for stage in STAGES}
-
-
-def _limit_s(results: dict[str, Any], by_system: dict[str, dict[str, Measured]], label: str) -> float | None:
-    disk = results.get("machine", {}).get("disk")
-    # A lossless tool writes more bytes than one that re-compresses, so its own bytes set the limit.
-    one = by_system.get(OURS, {}).get(label) or by_system.get(PEER, {}).get(label)
-    if not disk or one is None:
-        return None
-    read_s = 0.0 if results["caches"] == "warm" else one.metrics["input_total_mb"] / disk["read_mb_per_s"]
-    return read_s + one.metrics["output_total_mb"] / disk["write_fsync_mb_per_s"]
-
-
-def _page(
-    results: dict[str, Any],
-    measured: list[Measured],
-    cases: list[str],
-    by_system: dict[str, dict[str, Measured]],
-    limits: dict[str, float | None],
-) -> str:
-    machine, disk = results.get("machine", {}), results.get("machine", {}).get("disk", {})
-    lines = ["# Interleaved input and output", ""]
-    lines += _summary(cases, by_system)
-    lines += failure_lines(results)
-    lines += [
-        "",
-        "![Wall seconds](wall_seconds.svg)",
-        "",
-        "| " + " | ".join(_COLUMNS) + " |",
-        "|---|---|" + "--:|" * (len(_COLUMNS) - 2),
-    ]
-    for label in cases:
-        lines += [_row(entries[label], by_system) for entries in by_system.values() if label in entries]
-    lines += [
-        "",
-        "Wall seconds run from the start of the process to its exit, interpreter, imports and Ray included; inner",
-        "seconds from the construction of the pipeline to its end, Ray's start included. Rows and samples are those",
-        "written, per wall second. Stage seconds are sums over all tasks; a dash means that a system does not tell.",
-        "Peak memory sums the private pages of all processes and counts shared pages once.",
-        "",
-        *goal_lines(_finder(results)),
-        "## Physical limits",
-        "",
-        f"The disk wrote {disk.get('write_fsync_mb_per_s', '?')} MB/s with fsync and read back",
-        f"{disk.get('read_mb_per_s', '?')} MB/s, dropped from the cache before, with the better of one",
-        "stream and one stream a core; one thread copies",
-        f"{machine.get('memory_copy_gb_per_s', '?')} GB/s",
-        "in memory. The line in the plot is the time that the output bytes, and with cold caches the input bytes, take",
-        "at these speeds. A system that does not fsync may end before its bytes are on the disk.",
-        "",
-        "| case | limit s |",
-        "|---|--:|",
-        *[f"| {label} | {_number(limits[label], 2)} |" for label in cases],
-        "",
-        "## Stages, memory and processor time",
-        "",
-        "![Seconds by stage](stage_seconds.svg)",
-        "",
-        "![Peak memory](peak_memory.svg)",
-        "",
-        "![Core-seconds](cpu_seconds.svg)",
-        "",
-        "## How it was run",
-        "",
-        *_conditions(results, measured),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _summary(cases: list[str], by_system: dict[str, dict[str, Measured]]) -> list[str]:
-    factors = [factor for label in cases if (factor := _factor(by_system, label)) is not None]
-    if not factors:
-        return ["Only one of the two systems was measured in this session."]
-    return [
-        f"tl;dr: shardmill is {min(factors):.1f} to {max(factors):.1f} times as fast as NeMo Curator,",
-        "start-up included, on the same shards, on the same machine, in the same session.",
-    ]
-
-
-def _factor(by_system: dict[str, dict[str, Measured]], label: str) -> float | None:
-    ours, peer = by_system.get(OURS, {}).get(label), by_system.get(PEER, {}).get(label)
-    return peer.metrics["process_seconds"] / ours.metrics["process_seconds"] if ours and peer else None
-
-
-def _row(one: Measured, by_system: dict[str, dict[str, Measured]]) -> str:
-    metrics = one.metrics
-    wall = metrics["process_seconds"]
-    factor = _factor(by_system, one.label) if one.system == OURS else None
-    cells = [
-        one.label,
-        TITLES[one.system],
-        f"{wall:.2f}",
-        _number(metrics.get("time_taken_s"), 2),
-        f"{metrics['output_num_samples'] / wall:,.0f}",
-        f"{metrics['output_num_rows'] / wall:,.0f}",
-        f"{metrics['input_total_mb']:,.0f}",
-        f"{metrics['output_total_mb']:,.0f}",
-        f"{metrics['peak_rss_bytes'] / 1e9:.2f}",
-        f"{metrics['cpu_seconds']:.1f}",
-        *[_number(one.stage_seconds(stage), 2) for stage in STAGES],
-        _number(factor, 1),
-    ]
-    return "| " + " | ".join(cells) + " |"
-
-
-def _conditions(results: dict[str, Any], measured: list[Measured]) -> list[str]:
-    first = measured[0].metrics if measured else {}
-    command = " ".join(results["command_line"])
-    counts = {name: f"{first.get(name, 0):,}" for name in ("input_num_samples", "input_num_texts", "input_num_images")}
-    lines = [
-        *machine_lines(results),
-        "* in: {input_num_samples} samples, {input_num_texts} texts, {input_num_images} images".format(**counts),
-        f"* the aspect ratio filter 1.0 to 2.0 keeps {first.get('output_num_images', 0):,} images",
-        f"* page caches: {results['caches']}; the dirty pages of an entry are flushed before the next one starts",
-        f"* runs of each entry: {results.get('repeats', 1)}; the one of median wall time is shown",
-        *_data_sets(results),
-        "* NeMo Curator decodes and encodes every page that it reads from a tar file, which makes JPEG pages smaller",
-        "  and changes their pixels; shardmill copies the page's bytes",
-        "* both systems read the same files; one program counts and checks every output file after the timed process",
-    ]
-    for system in (PEER, OURS):
-        versions = versions_of(results, system)
-        if versions:
-            lines.append(f"* {TITLES[system]}: " + ", ".join(f"{name} {number}" for name, number in versions.items()))
-    return [*lines, "", "Repeat it with:", "", "```bash", "benchmarks/peers/build.sh .peers", command, "```", "",
-            "The numbers above are those of [results.json](results.json)."]  # fmt: skip
-
-
-def _data_sets(results: dict[str, Any]) -> list[str]:
-    lines = []
-    for place, record in results.get("datasets", {}).items():
-        if not record:
-            lines.append(f"* `{place}`: its folder does not say how it was made")
-            continue
-        writer = record.get("writer", "benchmarks.mint1t")
-        made = record.get("source", record)
-        shards = f"{made.get('shards')} of {made.get('of')} shards, {made.get('codec')} pages"
-        lines.append(f"* `{place}`: written by {writer}, {shards}")
-    return lines
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 if __name__ == "__main__":

@@ -1,107 +1,93 @@
 """What checks cost: page checksums of written Parquet, and ids of many small files beside those of one.
 
-Usage: python -m benchmarks.safety REPORT.md
+Seconds are those of the processor, of all threads of this process; the two sides take turns.
 """
+
+from __future__ import annotations
 
 import resource
 import statistics
-import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shardmill as sm
 
-ROUNDS = 7
-HOW = "Medians of seven interleaved repeats, in seconds of CPU of all threads, by `make bench-safety`."
-WORDS = ["the", "of", "and", "to", "in", "is", "it", "that", "was", "for", "on", "are", "as", "with", "his", "they"]
+from benchmarks.measure import Metrics, Options, run_entry
+
+_WORDS = ["the", "of", "and", "to", "in", "is", "it", "that", "was", "for", "on", "are", "as", "with", "his", "they"]
 
 
-def cpu_seconds(call: Callable[[], object]) -> float:
-    """The CPU time that a call takes in this process."""
+@dataclass(frozen=True, kw_only=True)
+class SafetyOptions(Options):
+    """What is written: ``values`` are texts or images; or how many ids each of ``files`` has."""
+
+    values: str = "texts"
+    compression: str = "none"
+    rows: int = 200_000
+    files: int = 10_000
+    ids: int = 1_000
+    repeats: int = 7
+
+
+def interleaved(options: SafetyOptions, without: Callable[[], object], with_: Callable[[], object]) -> Metrics:
+    """The medians of two calls that take turns."""
 
     def used() -> float:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return usage.ru_utime + usage.ru_stime
 
-    before = used()
-    call()
-    return used() - before
+    seconds: list[list[float]] = [[], []]
+    for _ in range(options.repeats):
+        for place, call in enumerate((without, with_)):
+            before = used()
+            call()
+            seconds[place].append(used() - before)
+    return {"without_s": statistics.median(seconds[0]), "with_s": statistics.median(seconds[1])}
 
 
-def interleaved(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
-    """The medians of two calls that take turns."""
-    pairs = [(cpu_seconds(one), cpu_seconds(other)) for _ in range(ROUNDS)]
-    return statistics.median(first for first, _ in pairs), statistics.median(second for _, second in pairs)
-
-
-def tables(rows: int = 200_000) -> dict[str, tuple[pa.Table, str]]:
-    """Text as it is and compressed, and bytes as images have them, with the compression to write them by."""
-    random = np.random.default_rng(1)
-    texts = [" ".join(words) for words in random.choice(WORDS, size=(rows, 24))]
-    images = [random.bytes(100_000) for _ in range(1000)]
-    text, image = pa.table({"text": texts}), pa.table({"image": images})
-    return {"text, zstd": (text, "zstd"), "text, uncompressed": (text, "none"), "images, uncompressed": (image, "none")}
-
-
-def checksum_lines(folder: Path) -> list[str]:
+def checksums(options: SafetyOptions) -> Metrics:
     """Writing with and without page checksums."""
+    random = np.random.default_rng(1)
+    if options.values == "texts":
+        values: list[str] | list[bytes] = [" ".join(words) for words in random.choice(_WORDS, size=(options.rows, 24))]
+    else:
+        values = [random.bytes(100_000) for _ in range(options.rows // 200)]
+    batches = pa.table({"value": values}).to_batches(max_chunksize=10_000)
+    path = options.scratch / "out.parquet"
 
-    def write(table: pa.Table, compression: str, *, page_checksums: bool) -> None:
-        path = folder / "out.parquet"
-        with sm.Writer(path, compression=compression, page_checksums=page_checksums, mode="overwrite") as writer:
-            for batch in table.to_batches(max_chunksize=10_000):
-                writer.write(batch)
+    def write(page_checksums: bool) -> None:
+        given = {"compression": options.compression, "page_checksums": page_checksums}
+        with sm.Writer(path, mode="overwrite", **given) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
 
-    lines = []
-    for name, (table, compression) in tables().items():
-        without, with_ = interleaved(
-            lambda table=table, compression=compression: write(table, compression, page_checksums=False),
-            lambda table=table, compression=compression: write(table, compression, page_checksums=True),
-        )
-        lines.append(f"| page checksums: {name} | {without:.3f} | {with_:.3f} | {with_ / without:.3f} | 1.03 |")
-    return lines
-
-
-def index_lines(folder: Path, files: int = 10_000) -> list[str]:
-    """`IdIndex.build` over one file and over many with the same ids."""
-    lines = []
-    for ids in (1000, 100):
-        many, one = folder / f"many-{ids}", folder / f"one-{ids}"
-        many.mkdir()
-        one.mkdir()
-        values = np.random.default_rng(2).permutation(files * ids)
-        for number in range(files):
-            pq.write_table(pa.table({"id": values[number * ids : (number + 1) * ids]}), many / f"{number:05}.parquet")
-        pq.write_table(pa.table({"id": values}), one / "0.parquet", row_group_size=1_000_000)
-
-        def build(source: Path) -> None:
-            sm.resume.IdIndex.build(source, "id", path=folder / "built.ids", progress=False)
-            (folder / "built.ids").unlink()
-
-        single, several = interleaved(lambda one=one: build(one), lambda many=many: build(many))
-        lines.append(
-            f"| ids of {files:,} files, {ids:,} each | {single:.3f} | {several:.3f} | {several / single:.2f} | 2 |"
-        )
-    return lines
+    return interleaved(options, lambda: write(False), lambda: write(True))
 
 
-def main(report: Path) -> None:
-    """Measures and writes the report."""
-    with tempfile.TemporaryDirectory() as folder:
-        lines = checksum_lines(Path(folder)) + index_lines(Path(folder))
-    table = [
-        "| what | without, or one file (s) | with, or many files (s) | ratio | goal |",
-        "|---|--:|--:|--:|--:|",
-        *lines,
-    ]
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text("\n".join(["# What checks cost", "", HOW, "", *table, ""]))
-    print(report.read_text())
+def index(options: SafetyOptions) -> Metrics:
+    """``IdIndex.build`` over one file and over many with the same ids."""
+    many, one = options.scratch / "many", options.scratch / "one"
+    many.mkdir(parents=True)
+    one.mkdir()
+    values = np.random.default_rng(2).permutation(options.files * options.ids)
+    for number, part in enumerate(np.split(values, options.files)):
+        pq.write_table(pa.table({"id": part}), many / f"{number:05}.parquet")
+    pq.write_table(pa.table({"id": values}), one / "0.parquet", row_group_size=1_000_000)
+    target = options.scratch / "built.ids"
+
+    def build(source: object) -> None:
+        built = sm.resume.IdIndex.build(str(source), "id", path=target, progress=False)
+        assert len(built) == len(values)
+        target.unlink()
+
+    return interleaved(options, lambda: build(one), lambda: build(many))
+
+
+SCENARIOS = {"checksums": checksums, "index": index}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_entry(SafetyOptions, lambda options: SCENARIOS[options.scenario](options))

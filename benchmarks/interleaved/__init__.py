@@ -1,1 +1,1 @@
-"""What both sides of the interleaved input/output benchmark share: options, counting, checks."""
+"""Interleaved shards from reader through aspect ratio filter to writer, and the count of what was written."""

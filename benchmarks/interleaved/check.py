@@ -1,55 +1,94 @@
-"""Counts input and output of a finished entry and checks every output file.
+"""Counts and checks interleaved files, for every system alike, with ``shardmill.curate.verify``.
 
-Enters: the folder of an entry, with ``params.json`` and ``metrics.json``. Leaves: ``check.json`` beside them, and a
-non-zero exit code if something is wrong. The runner starts it after the timed process, for every system alike.
+The runner starts it after the timed process with the directory of an entry. With ``--shards`` it writes the
+Parquet inputs instead, which both systems read: unfiltered and with every image as it is, by shardmill, because NeMo Curator
+would encode JPEG pages anew.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.interleaved.counting import count_folder
-from benchmarks.interleaved.options import write_json
+from shardmill.curate import ParquetSink, Pipeline, WebDatasetSource, verify
+
+from benchmarks.measure import Metrics, make_set, read_options, record_of, write_json
+
+_LONGEST_LIST = 20
+
+
+def counts_of(directory: Path, *, is_output: bool) -> tuple[dict[str, float], list[str]]:
+    """What the files of a directory hold, and what is wrong with it, each problem naming its file.
+
+    Args:
+        directory: Searched recursively.
+        is_output: A filter has run, so positions must be 0 to n-1 without gaps.
+    """
+    layout = "written" if is_output else "source"
+    files = verify(directory, layout=layout, is_renumbered=is_output, max_problems=_LONGEST_LIST)
+    rows = {kind: sum(file.rows[kind] for file in files) for kind in ("metadata", "text", "image", "other")}
+    counts = {
+        "num_files": len(files),
+        "total_mb": sum(file.bytes for file in files) / 1e6,
+        "num_rows": sum(rows.values()),
+        "num_samples": rows["metadata"],
+        "num_texts": rows["text"],
+        "num_images": rows["image"],
+    }
+    problems = [f"{Path(file.path).name}: {problem.what}" for file in files for problem in file.problems]
+    side = "output" if is_output else "input"
+    return {f"{side}_{name}": count for name, count in counts.items()}, problems
+
+
+def check_entry(data: Path, metrics: Metrics, output: Path) -> Metrics:
+    """Counts, and what is wrong: against the files, against what the run counted, and against how the set was made."""
+    (found, failures), (written, problems) = counts_of(data, is_output=False), counts_of(output, is_output=True)
+    found |= written
+    failures += problems
+    names = ("output_num_rows", "output_num_samples", "input_num_rows", "input_num_samples")
+    wrong = [name for name in names if metrics.get(name, found[name]) != found[name]]
+    failures += [f"the run counted {name} {metrics[name]}, the files hold {found[name]}" for name in wrong]
+    made = record_of(data)
+    for name, key in (
+        *(("input_num_rows", "rows"), ("input_num_samples", "samples"), ("output_num_samples", "samples")),
+        *(("output_num_rows", "kept_rows"), ("output_num_images", "kept_images"), ("output_num_texts", "texts")),
+    ):
+        if made.get(key, found[name]) != found[name]:
+            failures.append(f"{name} is {found[name]}, the data set was made with {made[key]}")
+    return found | {"failures": failures[:_LONGEST_LIST]}
+
+
+def write_parquet(shards: Path, parquet: Path) -> bool:
+    """Writes one Parquet file a shard, unless it was written from the same shards before."""
+
+    def write(directory: Path) -> None:
+        source = WebDatasetSource(str(shards), per_image_fields=("image_metadata",), materialize_on_read=True)
+        sink = ParquetSink(str(directory), mode="overwrite")
+        Pipeline(source=source, stages=[], sink=sink).run(executor="local", progress=False)
+
+    made_with = {name: value for name, value in record_of(shards).items() if name not in ("num_files", "bytes")}
+    return make_set(parquet, made_with, write)
+
+
+@dataclass(frozen=True)
+class _Options:
+    out: Path
+    shards: Path | None = None
 
 
 def main() -> int:
-    """Checks the entry named on the command line."""
-    folder = Path(sys.argv[1])
-    params = json.loads((folder / "params.json").read_text())
-    metrics = json.loads((folder / "metrics.json").read_text())
-    checked = check_entry(params, metrics)
-    write_json(folder / "check.json", checked)
-    for failure in checked["check_failures"]:
-        print(failure, file=sys.stderr)
-    return 1 if checked["check_failures"] else 0
-
-
-def check_entry(params: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
-    """Returns counts, throughput and validity of one entry."""
-    is_filtered = not params["no_filter"]
-    source = count_folder(Path(params["input_path"]), params["reader_type"], is_renumbered=False, has_own_members=False)
-    output = count_folder(
-        Path(params["output_path"]), params["writer_format"], is_renumbered=is_filtered, has_own_members=True
-    )
-    found = source.metrics("input") | output.metrics("output")
-    failures = output.order_problems + output.layout_problems
-    # What a run says of itself must be what lies on the disk.
-    for name in ("output_num_rows", "output_num_samples", "input_num_rows", "input_num_samples"):
-        if name in metrics and metrics[name] != found[name]:
-            failures.append(f"the run counted {name} {metrics[name]}, the files hold {found[name]}")
-    seconds = metrics.get("time_taken_s") or 0.0
-    for unit in ("rows", "samples"):
-        count = found[f"output_num_{unit}"]
-        found[f"throughput_{unit}_per_sec"] = count / seconds if seconds else 0.0
-    is_tar = params["writer_format"] == "wds"
-    return found | {
-        "ordering_valid": not output.order_problems,
-        "wds_valid": not output.layout_problems if is_tar else None,
-        "check_failures": failures,
-    }
+    """Checks an entry, or writes a Parquet input."""
+    options = read_options(_Options)
+    if options.shards:
+        write_parquet(options.shards, options.out)
+        return 0
+    params, metrics = (json.loads((options.out / name).read_text()) for name in ("params.json", "metrics.json"))
+    checked = check_entry(Path(params["data"]), metrics, options.out / "scratch" / "output")
+    write_json(options.out / "check.json", checked)
+    print("\n".join(checked["failures"]), file=sys.stderr)
+    return 1 if checked["failures"] else 0
 
 
 if __name__ == "__main__":

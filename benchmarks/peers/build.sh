@@ -4,13 +4,13 @@
 set -euo pipefail
 
 if [[ $# -lt 1 ]]; then
-    echo "usage: $0 PEERS_DIR [nemo_curator] [loader] [arrayrecord] [streaming] [remote]" >&2
+    echo "usage: $0 PEERS_DIR [nemo_curator] [loader] [arrayrecord] [streaming] [tokens] [remote]" >&2
     exit 2
 fi
 peers_dir=$1
 shift
 if [[ $# -eq 0 ]]; then
-    set -- nemo_curator loader arrayrecord streaming remote
+    set -- nemo_curator loader arrayrecord streaming tokens remote
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3.11}
@@ -45,6 +45,7 @@ for name in "$@"; do
                 array_record.python.array_record_data_source grain lorem_text pyarrow
             ;;
         streaming) build "$name" --upgrade-strategy=only-if-needed streaming torch pyarrow pandas ;;
+        tokens) build "$name" --upgrade-strategy=only-if-needed datatrove.pipeline.tokens tokenizers orjson ;;
         remote) build "$name" --upgrade-strategy=only-if-needed torch_dataloader_utils s3fs torch pyarrow ;;
         *)
             echo "$0: no environment is called $name" >&2

@@ -1,125 +1,84 @@
-"""What the server itself gives through the proxy: plain ranged GETs by a client that throws the bytes away.
+"""What the server itself gives through the proxy: plain ranged GETs by clients that throw the bytes away.
 
-Enters: a ``Store`` and what it holds. Leaves: bytes a second, by processes and connections. Called by ``reading``. Invariant: no
-row is decoded; the clock runs from the first request to the last byte, and clients have started before it.
+The clock runs from the first request to the last byte, and clients have started before it.
 """
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.client import HTTPConnection
 
-from benchmarks.remote.children import answer, job_of_child, ready, run_children
+from benchmarks.clock import at_once
 from benchmarks.remote.store import BUCKET, Store
 from tests.remote.sigv4 import Client
 
-_RANGE_BYTES = 8 << 20
-_BUFFER_BYTES = 1 << 20
-_HEAD_BYTES = 16 << 10
+_RANGE_BYTES, _BUFFER_BYTES, _TAIL_BYTES = 8 << 20, 1 << 20, 16 << 10
 #: Processes and the connections of each.
-SETTINGS = ((1, 4), (1, 8), (2, 2), (2, 4), (2, 8))
+_SETTINGS = ((1, 4), (1, 8), (2, 2), (2, 4), (2, 8))
 
 
-def server_rates(store: Store, name: str, *, least_bytes: int) -> dict[str, float]:
-    """Bytes a second of all objects under a name, each setting once over at least so many bytes."""
-    ranges = _ranges(store.objects(name), least_bytes)
-    return {
-        f"{processes} × {connections}": _rate(store, ranges, processes, connections)
-        for processes, connections in SETTINGS
-    }
-
-
-def seconds_of_tails(store: Store, name: str, *, tail_bytes: int, connections: int) -> float:
-    """Seconds of one request for the end of every object under a name: what opening them costs at least."""
-    ranges = [(key, max(0, size - tail_bytes), size - 1) for key, size in store.objects(name)]
-    return _run(store, ranges, 1, connections)[0]
-
-
-def _ranges(objects: list[tuple[str, int]], least_bytes: int) -> list[tuple[str, int, int]]:
+def server_rate(store: Store, name: str, *, least_bytes: int) -> float:
+    """Bytes a second of all objects under a name, at best, each setting once over ``least_bytes`` or more."""
+    objects = store.objects(name)
     once = [
         (key, first, min(first + _RANGE_BYTES, size) - 1)
         for key, size in objects
         for first in range(0, size, _RANGE_BYTES)
     ]
-    total = sum(size for _, size in objects)
-    return once * max(1, -(-least_bytes // total))
+    ranges = once * max(1, -(-least_bytes // sum(size for _, size in objects)))
+    runs = [_run(store, ranges, *setting) for setting in _SETTINGS]
+    return max(count / seconds for seconds, count in runs)
 
 
-def _rate(store: Store, ranges: list[tuple[str, int, int]], processes: int, connections: int) -> float:
-    seconds, count = _run(store, ranges, processes, connections)
-    return count / seconds
+def seconds_of_tails(store: Store, name: str) -> float:
+    """Seconds of one request for the end of every object under a name: what opening them costs at least."""
+    ranges = [(key, max(0, size - _TAIL_BYTES), size - 1) for key, size in store.objects(name)]
+    return min(_run(store, ranges, 1, connections)[0] for connections in (16, 32, 64))
 
 
 def _run(store: Store, ranges: list[tuple[str, int, int]], processes: int, connections: int) -> tuple[float, int]:
     """Seconds and bytes of all ranges."""
-    keys = {"endpoint": store.endpoint, "access_key": store.server.access_key, "secret_key": store.server.secret_key}
-    jobs = [
-        {"keys": keys, "connections": connections, "ranges": ranges[number::processes]} for number in range(processes)
-    ]
-    spans = run_children("benchmarks.remote.ceiling", jobs)
+    signer = Client(store.proxy.endpoint, store.server.access_key, store.server.secret_key)
+    spans = at_once(
+        "spawn", [partial(_fetch, signer, connections, ranges[number::processes]) for number in range(processes)]
+    )
     # The clock is one for all processes of a machine.
-    seconds = max(span["end"] for span in spans) - min(span["start"] for span in spans)
-    return seconds, sum(span["bytes"] for span in spans)
+    seconds = max(end for _, end, _ in spans) - min(start for start, _, _ in spans)
+    return seconds, sum(count for _, _, count in spans)
 
 
-def main() -> None:
-    """One client process: its work comes as a line, then the word to go."""
-    work = job_of_child()
-    signer = Client(**work["keys"])
-    host, port = signer.endpoint.removeprefix("http://").split(":")
-    # Signed before the clock, and sent over bare sockets: the client should cost next to nothing.
-    waiting = [_request(signer, *one) for one in reversed(work["ranges"])]
-    counts = [0] * work["connections"]
-    sockets = [socket.create_connection((host, int(port))) for _ in counts]
+def _fetch(
+    signer: Client, connections: int, ranges: list[tuple[str, int, int]], ready: Callable[[], object]
+) -> tuple[float, float, int]:
+    """Fetches ranges of objects; returns when the first request started, when the last one ended, and the bytes."""
+    # Signed and connected before the clock.
+    waiting = [
+        (path, signer.sign("GET", path, "", {"Range": f"bytes={first}-{last}"}, b""))
+        for path, first, last in ((f"/{BUCKET}/{key}", first, last) for key, first, last in reversed(ranges))
+    ]
+    links = [HTTPConnection(signer.endpoint.removeprefix("http://")) for _ in range(connections)]
+    for link in links:
+        link.connect()
 
-    def fetch(place: int) -> None:
-        buffer = memoryview(bytearray(_BUFFER_BYTES))
+    def fetch(link: HTTPConnection) -> int:
+        buffer, count = bytearray(_BUFFER_BYTES), 0
         while True:
             try:
-                request = waiting.pop()
+                path, headers = waiting.pop()
             except IndexError:
-                return
-            counts[place] += _fetched(sockets[place], request, buffer)
+                return count
+            link.request("GET", path, headers=headers)
+            with link.getresponse() as answer:
+                if answer.status != 206:
+                    raise ConnectionError(f"the store answers {answer.status} {answer.reason}")
+                while part := answer.readinto(buffer):
+                    count += part
 
-    threads = [threading.Thread(target=fetch, args=(place,)) for place in range(len(counts))]
-    ready()
-    start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    answer({"start": start, "end": time.perf_counter(), "bytes": sum(counts)})
-
-
-def _request(signer: Client, key: str, first: int, last: int) -> bytes:
-    path = f"/{BUCKET}/{key}"
-    headers = signer.sign("GET", path, "", {"Range": f"bytes={first}-{last}"}, b"")
-    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
-    return "\r\n".join(lines).encode()
-
-
-def _fetched(connection: socket.socket, request: bytes, buffer: memoryview) -> int:
-    """Bytes of the body, which nobody keeps."""
-    connection.sendall(request)
-    head = b""
-    while b"\r\n\r\n" not in head:
-        part = connection.recv(_HEAD_BYTES)
-        if not part:
-            raise ConnectionError("the proxy has closed a connection of the benchmark")
-        head += part
-    lines, _, body = head.partition(b"\r\n\r\n")
-    if not lines.startswith(b"HTTP/1.1 206"):
-        raise ConnectionError(f"the store answers {lines.splitlines()[0]!r}")
-    length = next(int(line[15:]) for line in lines.splitlines() if line.lower().startswith(b"content-length:"))
-    left = length - len(body)
-    while left:
-        count = connection.recv_into(buffer, min(left, len(buffer)))
-        if not count:
-            raise ConnectionError("the proxy has closed a connection of the benchmark")
-        left -= count
-    return length
-
-
-if __name__ == "__main__":
-    main()
+    with ThreadPoolExecutor(len(links)) as pool:
+        ready()
+        start = time.perf_counter()
+        count = sum(pool.map(fetch, links))
+        return start, time.perf_counter(), count

@@ -1,95 +1,65 @@
-"""Interleaved shards from bucket to bucket: starts a store, then the script of a system, and checks what it wrote.
+"""Interleaved shards from bucket to bucket: starts a store, then the job of the local benchmark, and checks what it wrote.
 
-Enters: a system, whose interpreter this is, and a folder of shards. Leaves: ``params.json`` and ``metrics.json``, with the seconds
-of the script's process in ``job_s``. Started by the runner. Invariant: shards are objects before the clock starts; the script is
-that of the local benchmark, with other paths; one program counts and checks every object that was written, for every system alike.
+Shards are objects before the clock starts; ``job_s`` is the time of the job's process.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.interleaved.check import check_entry
-from benchmarks.interleaved.options import write_json
-from benchmarks.remote.store import BUCKET, Store, started
-
-_ROOT = Path(__file__).resolve().parents[2]
-_SCRIPTS = {
-    "shardmill": "benchmarks/interleaved_io.py",
-    "nemo_curator": "benchmarks/peers/nemo_curator_interleaved_io.py",
-}
+from benchmarks.measure import RECORD, Metrics, Options, WrongRowsError, run_entry
+from benchmarks.remote.store import BUCKET, started
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one path and returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder of params and metrics")
-    parser.add_argument("--data", type=Path, required=True, help="folder of shards")
-    parser.add_argument("--system", choices=_SCRIPTS, required=True)
-    parser.add_argument("--reader-type", choices=("wds", "parquet"), required=True)
-    parser.add_argument("--writer-format", choices=("wds", "parquet"), required=True)
-    parser.add_argument("--round-trip-s", type=float, default=0.010)
-    options = parser.parse_args(arguments)
-    try:
-        metrics = measure(options)
-    except Exception as error:
-        write_json(options.out / "metrics.json", {"is_success": False, "error": f"{type(error).__name__}: {error}"})
-        raise
-    write_json(options.out / "metrics.json", {"is_success": not metrics["check_failures"], **metrics})
-    return 1 if metrics["check_failures"] else 0
+@dataclass(frozen=True, kw_only=True)
+class CurationOptions(Options):
+    """What is moved, as in ``benchmarks.interleaved.job``."""
+
+    data: Path
+    reader: str
+    writer: str
+    round_trip_s: float = 0.010
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: CurationOptions) -> Metrics:
     """One run with an empty output."""
+    is_ours, job = options.system == "shardmill", options.out / "job"
     with started() as store:
         path = store.publish(options.data)
         store.away(options.round_trip_s)
-        job = options.out / "job"
+        # Overwriting what is not there is what both can do, but shardmill gives only new names in a store.
+        given = {
+            "out": job,
+            "data": path,
+            "output": f"s3://{BUCKET}/out",
+            "mode": "error" if is_ours else "overwrite",
+            **{name: getattr(options, name) for name in ("system", "reader", "writer")},
+        }
+        words = [f"--{key}={text}" for key, text in given.items()]
+        command = [sys.executable, "-m", "benchmarks.interleaved.job", *words]
+        # Parts of NeMo Curator do not pass on the options that they were given, so it finds them in the environment too.
+        environment = {**os.environ, **({} if is_ours else store.environment())}
+        known = store.options() if is_ours else store.fsspec_options()
+        environment["BENCHMARK_STORAGE_OPTIONS"] = json.dumps(known)
         start = time.perf_counter()
-        subprocess.run(_command(options, path, job), cwd=_ROOT, env=_environment(options, store), check=True)
-        seconds = time.perf_counter() - start
-        asked = store.asked()
-        params = json.loads((job / "params.json").read_text())
-        write_json(options.out / "params.json", params)
+        subprocess.run(command, env=environment, check=True)
+        seconds, asked = time.perf_counter() - start, store.asked()
         found = json.loads((job / "metrics.json").read_text())
-        # The server keeps an object as a file.
-        folder = store.server.folder / BUCKET
-        places = {"input_path": str(folder / options.data.name), "output_path": str(folder / "out")}
-        checked = check_entry(params | places, found)
+        # The server keeps an object as a file; the record of the data set is not an object.
+        directory = store.server.directory / BUCKET
+        (directory / options.data.name / RECORD).write_bytes((options.data / RECORD).read_bytes())
+        checked = check_entry(directory / options.data.name, found, directory / "out")
+    if checked["failures"]:
+        raise WrongRowsError("; ".join(checked["failures"]))
     return found | checked | {"job_s": seconds, **asked}
 
 
-def _command(options: argparse.Namespace, path: str, job: Path) -> list[str]:
-    # The names of NeMo Curator's options; overwriting what is not there is what both can do, but we give only new names in a store.
-    return [
-        sys.executable,
-        _SCRIPTS[options.system],
-        f"--benchmark-results-path={job}",
-        f"--input-path={path}",
-        f"--output-path=s3://{BUCKET}/out",
-        f"--reader-type={options.reader_type}",
-        f"--writer-format={options.writer_format}",
-        "--on-materialize-error=error",
-        f"--mode={'error' if options.system == 'shardmill' else 'overwrite'}",
-    ]
-
-
-def _environment(options: argparse.Namespace, store: Store) -> dict[str, str]:
-    is_ours = options.system == "shardmill"
-    given = store.options() if is_ours else store.fsspec_options()
-    more = {} if is_ours else store.environment()
-    package = [str(_ROOT / "python")] if is_ours else []
-    paths = os.pathsep.join([*package, str(_ROOT)])
-    return {**os.environ, **more, "PYTHONPATH": paths, "BENCHMARK_STORAGE_OPTIONS": json.dumps(given)}
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_entry(CurationOptions, measure)

@@ -1,216 +1,123 @@
-"""The keys of a benchmark file, checked: what is misspelt is an error, not a default.
+"""Reads a YAML file into entries: environment, matrix, templates.
 
-Enters: the mapping of ``configuration``. Leaves: ``Settings``. Called by ``benchmarks.run``.
-
-Keys beyond those of NeMo Curator's runner: ``python`` (interpreter of an entry), ``check`` (a script that runs
-after an entry, outside its time, and whose JSON is added to the metrics), ``prepare`` (scripts that run before all
-entries), ``caches`` (``warm``, ``cold`` or ``unchanged``), and ``x-…`` (ignored, a place for YAML anchors).
+An item of ``entries`` stands for each system and each combination of its ``matrix``; its name becomes ``<name>__<system>``.
+``{key}`` is a value of the matrix, ``{dataset:NAME}`` the path of a data set, which is made when a chosen entry uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+import itertools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from benchmarks.runner.errors import ConfigurationError
+import yaml
 
-CACHES = ("warm", "cold", "unchanged")
-_PATH_KEYS = ("results_path", "datasets_path", "model_weights_path")
-_Record = TypeVar("_Record")
-
-
-@dataclass(frozen=True)
-class RaySettings:
-    """What an entry may take of the machine when it starts Ray."""
-
-    num_cpus: int | None = None
-    num_gpus: int | None = None
-    enable_object_spilling: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("num_cpus", "num_gpus"):
-            value = getattr(self, name)
-            # A value from the environment arrives as text.
-            if isinstance(value, str) and value.isdigit():
-                object.__setattr__(self, name, int(value))
-            elif value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                msg = f"ray.{name} must be a whole number, not {value!r}"
-                raise ConfigurationError(msg)
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_PLACE = re.compile(r"\{([a-z_]+)\}")
+_DATASET = re.compile(r"\{dataset:(\w+)\}")
+_KEYS = {"module", "python", "check", "timeout_s"}
 
 
-@dataclass(frozen=True)
-class Requirement:
-    """A condition on one metric: a range, or one exact value."""
-
-    metric: str
-    min_value: float | None = None
-    max_value: float | None = None
-    exact_value: Any = None
-
-    def __post_init__(self) -> None:
-        has_range = self.min_value is not None or self.max_value is not None
-        if has_range == (self.exact_value is not None):
-            msg = f"requirement on {self.metric}: give either exact_value, or min_value and max_value"
-            raise ConfigurationError(msg)
+class ConfigurationError(ValueError):
+    """The YAML file cannot be run as it is; the message names the place."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A script that is run but not timed.
+    """A module to run: an entry, or the maker of a data set.
 
     Attributes:
-        makes: Template of the dataset that it writes; it runs only if a chosen entry, or a later step that
-            runs, names this dataset. A step that makes nothing always runs.
+        args: Become ``--key=value``.
+        check: Module that is run with the directory of the entry after its clock.
+        datasets: Names of those that ``args`` point to.
     """
 
     name: str
-    script: str
-    args: str = ""
+    module: str
+    args: Mapping[str, str]
     python: str | None = None
-    makes: str | None = None
-    enabled: bool = True
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One timed process."""
-
-    name: str
-    script: str
-    args: str = ""
-    python: str | None = None
-    enabled: bool = True
-    timeout_s: float = 7200.0
-    ray: RaySettings = field(default_factory=RaySettings)
-    object_store_size: float = 0.5
-    delete_scratch: bool = True
     check: str | None = None
-    check_python: str | None = None
-    sink_data: tuple[dict[str, Any], ...] = ()
-    requirements: tuple[Requirement, ...] = ()
+    timeout_s: float = 1800.0
+    datasets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole benchmark file."""
+    """A benchmark file; ``paths`` and ``makers`` are those of its data sets, ``report`` is for ``benchmarks.report``."""
 
-    paths: dict[str, str]
-    datasets: dict[str, dict[str, str]]
-    entries: tuple[Entry, ...]
-    prepare: tuple[Step, ...] = ()
-    sinks: tuple[dict[str, Any], ...] = ()
-    caches: str = "unchanged"
+    entries: tuple[Step, ...]
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    makers: Mapping[str, Step] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_settings(configuration: dict[str, Any]) -> Settings:
-    """Checks a configuration.
+def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Reads a file; ``${NAME:-default}`` is looked up in the environment.
 
     Raises:
-        ConfigurationError: For an unknown or missing key, a value of the wrong type, or a name given twice.
+        ConfigurationError: For an unknown key or place, a variable that is not set, or a name given twice.
     """
-    known = {*_PATH_KEYS, "paths", "datasets", "entries", "prepare", "sinks", "caches"}
-    inherited = {"default_timeout_s": "timeout_s", "delete_scratch": "delete_scratch"}
-    inherited["object_store_size"] = "object_store_size"
-    content = {key: value for key, value in configuration.items() if not key.startswith("x-")}
-    _refuse_unknown(content, known | set(inherited), "the top level")
-    defaults = {entry_key: content[key] for key, entry_key in inherited.items() if key in content}
-    entries = tuple(_entry(defaults | item) for item in _list_of_mappings(content, "entries"))
-    steps = tuple(_record(Step, item, "a prepare step") for item in _list_of_mappings(content, "prepare"))
-    _refuse_twice([entry.name for entry in entries], "entries")
-    _refuse_twice([step.name for step in steps], "prepare steps")
-    caches = content.get("caches", "unchanged")
-    if caches not in CACHES:
-        msg = f"caches is {caches!r}; expected one of {', '.join(CACHES)}"
-        raise ConfigurationError(msg)
-    sinks = tuple(_list_of_mappings(content, "sinks"))
-    return Settings(_paths(content), _datasets(content), entries, steps, sinks, caches)
+    known = os.environ if environment is None else environment
 
+    def variable(match: re.Match[str]) -> str:
+        value = known.get(match[1]) or match[2]
+        if value is None:
+            raise ConfigurationError(f"environment variable {match[1]} is not set")
+        return value
 
-def _entry(item: dict[str, Any]) -> Entry:
-    name = item.get("name", "without a name")
-    where = f"entry {name}"
-    nested = dict(item)
-    if "ray" in nested:
-        nested["ray"] = _record(RaySettings, nested["ray"], f"{where}, ray")
-    nested["sink_data"] = tuple(nested.get("sink_data", ()))
-    nested["requirements"] = tuple(
-        _record(Requirement, requirement, f"{where}, requirements") for requirement in nested.get("requirements", ())
-    )
-    entry = _record(Entry, nested, where)
-    if not isinstance(entry.timeout_s, int | float) or entry.timeout_s <= 0:
-        msg = f"{where}: timeout_s must be a positive number, not {entry.timeout_s!r}"
-        raise ConfigurationError(msg)
-    return entry
-
-
-def _paths(content: dict[str, Any]) -> dict[str, str]:
-    old_style = {key: content[key] for key in _PATH_KEYS if key in content}
-    if "paths" not in content:
-        missing = [key for key in _PATH_KEYS if key not in old_style]
-        if missing:
-            msg = f"missing {', '.join(missing)}\nhint: give all of {', '.join(_PATH_KEYS)}, or a list of paths"
-            raise ConfigurationError(msg)
-        paths = old_style
-    elif old_style:
-        msg = f"paths and {next(iter(old_style))} cannot be combined"
-        raise ConfigurationError(msg)
-    else:
-        items = _list_of_mappings(content, "paths")
-        for item in items:
-            _refuse_unknown(item, {"name", "host_path"}, "paths")
-        _refuse_twice([item["name"] for item in items], "paths")
-        paths = {item["name"]: item["host_path"] for item in items}
-        if "results_path" not in paths:
-            msg = "paths must name a results_path"
-            raise ConfigurationError(msg)
-    for name, path in paths.items():
-        if not isinstance(path, str):
-            msg = f"{name} must be a string, not {type(path).__name__}"
-            raise ConfigurationError(msg)
-    return paths
-
-
-def _datasets(content: dict[str, Any]) -> dict[str, dict[str, str]]:
-    datasets: dict[str, dict[str, str]] = {}
-    items = _list_of_mappings(content, "datasets")
-    _refuse_twice([item.get("name") for item in items], "datasets")
-    for item in items:
-        _refuse_unknown(item, {"name", "formats"}, "datasets")
-        formats = _list_of_mappings(item, "formats")
-        for one_format in formats:
-            _refuse_unknown(one_format, {"type", "path"}, f"dataset {item['name']}")
-        _refuse_twice([one_format["type"] for one_format in formats], f"dataset {item['name']}")
-        datasets[item["name"]] = {one_format["type"]: one_format["path"] for one_format in formats}
-    return datasets
-
-
-def _record(kind: Callable[..., _Record], item: dict[str, Any], where: str) -> _Record:
-    _refuse_unknown(item, {one.name for one in fields(kind)}, where)  # type: ignore[arg-type]
-    try:
-        return kind(**item)
-    except TypeError as error:
-        msg = f"{where}: {error}"
-        raise ConfigurationError(msg) from error
-
-
-def _list_of_mappings(content: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    items = content.get(key, [])
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        msg = f"{key} must be a list of mappings"
-        raise ConfigurationError(msg)
-    return items
-
-
-def _refuse_unknown(item: dict[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(str(key) for key in item if key not in known)
-    if unknown:
-        msg = f"unknown key {', '.join(unknown)} in {where}\nhint: known keys are {', '.join(sorted(known))}"
-        raise ConfigurationError(msg)
-
-
-def _refuse_twice(names: list[Any], where: str) -> None:
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    content = yaml.safe_load(_VARIABLE.sub(variable, path.read_text()))
+    _refuse_unknown(content, {"data", "args", "datasets", "systems", "entries", "report", *_KEYS}, path.name)
+    data = Path(content.get("data", ".")).absolute()
+    sets: dict[str, dict[str, Any]] = content.get("datasets", {})
+    paths = {name: data / one["path"] for name, one in sets.items()}
+    makers = {name: _step(name, [{"args": {"out": paths[name]}}, one["make"]], {}, paths) for name, one in sets.items()}
+    common = {key: content[key] for key in (*_KEYS, "args") if key in content}
+    entries = []
+    for item in content["entries"]:
+        _refuse_unknown(item, {"name", "systems", "matrix", "args", *_KEYS}, item["name"])
+        axes = item.get("matrix", {})
+        for chosen, system in itertools.product(itertools.product(*axes.values()), item["systems"]):
+            values: dict[str, Any] = {"system": system}
+            for axis, value in zip(axes, chosen, strict=True):
+                values |= value if isinstance(value, dict) else {axis: value}
+            name = f"{_filled(item['name'], values)}__{system}"
+            given = {"args": {"system": system, "scenario": name.partition("__")[0]}}
+            entries.append(_step(name, [common, given, content["systems"][system] or {}, item], values, paths))
+    names = [entry.name for entry in entries]
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        msg = f"{', '.join(twice)} is given more than once in {where}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{', '.join(twice)} is given more than once")
+    return Settings(tuple(entries), paths, makers, content.get("report", {}))
+
+
+def _step(name: str, layers: list[dict[str, Any]], values: Mapping[str, Any], paths: Mapping[str, Path]) -> Step:
+    """Later layers win, ``args`` key by key; what is null is left out."""
+    args: dict[str, Any] = {key: value for layer in layers for key, value in layer.get("args", {}).items()}
+    given = {key: value for layer in layers for key, value in layer.items() if key in _KEYS}
+    keys: dict[str, Any] = {key: _filled(value, values) for key, value in given.items() if value is not None}
+    if "module" not in keys:
+        raise ConfigurationError(f"{name} names no module")
+    if "timeout_s" in keys:
+        keys["timeout_s"] = float(keys["timeout_s"])
+    args = {key: _filled(value, values) for key, value in args.items() if value is not None}
+    used = tuple(name for value in args.values() for name in _DATASET.findall(value))
+    return Step(name, args={key: _filled(value, paths, _DATASET) for key, value in args.items()}, datasets=used, **keys)
+
+
+def _filled(text: object, known: Mapping[str, Any], place: re.Pattern[str] = _PLACE) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in known:
+            raise ConfigurationError(f"unknown place {match[0]}; known: {', '.join(known)}")
+        return str(known[match[1]])
+
+    return place.sub(value, str(text))
+
+
+def _refuse_unknown(item: Mapping[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(set(item) - known)
+    if unknown:
+        raise ConfigurationError(f"unknown key {', '.join(unknown)} in {where}; known: {', '.join(sorted(known))}")
