@@ -1,20 +1,18 @@
-"""What one ArrayRecord implementation answers, from a process of its own: a crash is an end, a hang has one.
-
-As a script it is that process: a job a line in, an answer a line out, so that answers before a crash count.
-"""
+"""What one ArrayRecord implementation answers, from a process of its own: a crash is an end, a hang has one."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import multiprocessing
 import os
 import resource
-import select
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
+
+from implementations import ORIGINAL, OURS
 
 MEMORY = 8 << 30
 PROBED = 12
@@ -28,83 +26,54 @@ class Answers(dict[str, Answer]):
 
     end = "done"
 
-    def shown(self) -> dict[str, Any]:
-        return {"end": self.end} | self
-
 
 class Implementation:
     """``ours`` or ``original``, in a process that is started again when it died."""
 
     def __init__(self, name: str, timeout: float) -> None:
         self.name, self.timeout = name, timeout
-        self.process: subprocess.Popen[bytes] | None = None
-        self.buffer = b""
+        self.process: BaseProcess | None = None
         self.died = 0
         """So many times between two jobs: threads of a job may outlive it."""
 
     def ask(self, **job: str) -> Answers:
         if self.process is None:
-            command = [sys.executable, "-W", "ignore", __file__, self.name]
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-            self.buffer = b""
-            self.line(60)
-        assert self.process.stdin is not None
+            context = multiprocessing.get_context("spawn")
+            self.pipe, theirs = context.Pipe()
+            self.process = context.Process(target=serve, args=(self.name, theirs), daemon=True)
+            self.process.start()
+            theirs.close()
+            self.receive(60)
         try:
-            self.process.stdin.write(json.dumps(job).encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
+            self.pipe.send(job)
+        except OSError:
             self.stop()
             self.died += 1
             return self.ask(**job)
         answers = Answers()
-        while True:
-            line = self.line(self.timeout)
-            if line == b"hang" or not line:
-                answers.end = self.stop(line)
-                return answers
-            name, kind, value = json.loads(line)
-            if name == "end":
-                return answers
-            answers[name] = (kind, value)
+        while answer := self.receive(self.timeout):
+            if isinstance(answer, str):
+                answers.end = answer
+                break
+            answers[answer[0]] = answer[1:]
+        return answers
 
-    def line(self, timeout: float) -> bytes:
-        """Empty when the process has ended."""
-        assert self.process is not None and self.process.stdout is not None
-        descriptor = self.process.stdout.fileno()
-        while b"\n" not in self.buffer:
-            if not select.select([descriptor], [], [], timeout)[0]:
-                return b"hang"
-            read = os.read(descriptor, 1 << 20)
-            if not read:
-                return b""
-            self.buffer += read
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        return line
+    def receive(self, timeout: float) -> Any:
+        """The next answer, None after the last one, or how the process ended."""
+        try:
+            return self.pipe.recv() if self.pipe.poll(timeout) else self.stop("hang")
+        except (EOFError, ConnectionError):
+            return self.stop()
 
-    def stop(self, line: bytes = b"") -> str:
+    def stop(self, end: str = "") -> str:
         process, self.process = self.process, None
         if process is None:
             return "done"
-        if line == b"hang":
-            process.send_signal(signal.SIGKILL)
-        with contextlib.suppress(BrokenPipeError):
-            process.communicate()
-        return "hang" if line == b"hang" else f"crash {process.returncode}"
-
-
-def modules(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    if name == "original":
-        from array_record.python import array_record_module
-
-        return array_record_module.ArrayRecordReader, array_record_module.ArrayRecordWriter
-    from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
-
-    return (
-        lambda path, options="": ArrayRecordReader(path, options, strict=False),
-        lambda path, options="": ArrayRecordWriter(path, options, strict=False),
-    )
+        self.pipe.close()
+        if end == "hang":
+            process.kill()
+        process.join()
+        return end or f"crash {process.exitcode}"
 
 
 def calls_of_file(make_reader: Callable[..., Any], path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -148,40 +117,31 @@ def calls_of_reader(make_reader: Callable[..., Any], path: str, options: str):
     yield "read", read
 
 
-def plain(value: Any) -> Any:
-    """As it comes back from JSON."""
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    return [plain(each) for each in value] if isinstance(value, list) else value
-
-
-def main(name: str) -> None:
+def serve(name: str, pipe: Connection) -> None:
+    """Answers jobs one after the other; None ends the answers of each, so that those before a crash count."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    make_reader, make_writer = modules(name)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    asked = {"ours": OURS, "original": ORIGINAL}[name]
+    make_reader, make_writer = asked.reader, asked.writer
 
-    def say(*answer: Any) -> None:
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+    def names(error: Exception) -> list[str]:
+        return [each.__name__ for each in type(error).__mro__[:-3]]
 
-    say("ready", "value", None)
-    for line in sys.stdin:
-        job = json.loads(line)
-        calls = {
-            "file": lambda job=job: calls_of_file(make_reader, job["path"]),
-            "writer": lambda job=job: calls_of_writer(make_reader, make_writer, job["path"], job["options"]),
-            "reader": lambda job=job: calls_of_reader(make_reader, job["path"], job["options"]),
-        }[job["kind"]]()
-        try:
-            for called, call in calls:
-                try:
-                    say(called, "value", plain(call()))
-                except Exception as error:
-                    say(called, "error", [each.__name__ for each in type(error).__mro__[:-3]])
-        except Exception as error:
-            say("constructor", "error", [each.__name__ for each in type(error).__mro__[:-3]])
-        say("end", "value", None)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    pipe.send(None)
+    with contextlib.suppress(EOFError):
+        while job := pipe.recv():
+            calls = {
+                "file": lambda job=job: calls_of_file(make_reader, job["path"]),
+                "writer": lambda job=job: calls_of_writer(make_reader, make_writer, job["path"], job["options"]),
+                "reader": lambda job=job: calls_of_reader(make_reader, job["path"], job["options"]),
+            }[job["kind"]]()
+            try:
+                for called, call in calls:
+                    try:
+                        pipe.send((called, "value", call()))
+                    except Exception as error:
+                        pipe.send((called, "error", names(error)))
+            except Exception as error:
+                pipe.send(("constructor", "error", names(error)))
+            pipe.send(None)

@@ -312,8 +312,8 @@ VALUES = (
 SCRAPS = (",", ":", " ", "=", "x", "0", "\0", "é", "\n", ",,", "::", "-", "+", ".", "e", "K")
 
 
-def save(folder: Path, name: str, case: Case) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
+def save(directory: Path, name: str, case: Case) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
     path.write_bytes(case.content)
     return path

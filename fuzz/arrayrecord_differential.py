@@ -9,7 +9,6 @@ and never delivers other records. A crash of the original is a refusal. Failing 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -22,9 +21,10 @@ FUZZ = Path(__file__).parent
 COMPAT = FUZZ.parent / "tests" / "compat" / "arrayrecord"
 sys.path.insert(0, str(COMPAT))
 
-from arrayrecord_answers import PROBED, Answer, Answers, Implementation, modules
+from arrayrecord_answers import PROBED, Answer, Answers, Implementation
 from arrayrecord_cases import Case, Cases, save
 from file_builder import BLOCK, legal_boundary, without_block_headers
+from implementations import ORIGINAL
 
 ARTIFACTS = FUZZ / "artifacts" / "arrayrecord_differential"
 OURS_TIMEOUT, ORIGINAL_TIMEOUT = 5, 10
@@ -143,7 +143,7 @@ def compare_files(case: Case, ours: Answers, original: Answers, counts: Counter[
         raise Finding(f"ours: {ours.end}")
     is_whole = ours.get("read_all", ("", None))[0] == "value"
     if case.records is not None:
-        check_records([record.decode("latin-1") for record in case.records], ours)
+        check_records(case.records, ours)
     if is_whole:
         check_records(ours["read_all"][1], ours)
     reasons = oddities(case.content) | case.lies
@@ -180,13 +180,13 @@ def compare(name: str, ours: Answer, original: Answer, reasons: set[str], counts
     raise Finding(f"{name}: ours {str(ours)[:300]}, the original {str(original)[:300]}")
 
 
-def check_records(texts: list[str], ours: Answers) -> None:
+def check_records(records: list[bytes], ours: Answers) -> None:
     """Whatever the original makes of the file, what ours delivers is what is in it, by every way."""
-    count = len(texts)
-    probed = texts[:PROBED]
-    expected = {f"one {number}": [text] for number, text in enumerate(probed)}
-    expected |= {"last": texts[-1:], "turned": probed[::-1], "part": texts[count // 2 : count // 2 + PROBED]}
-    expected |= {"read_all": texts, "in order": texts}
+    count = len(records)
+    probed = records[:PROBED]
+    expected = {f"one {number}": [record] for number, record in enumerate(probed)}
+    expected |= {"last": records[-1:], "turned": probed[::-1], "part": records[count // 2 : count // 2 + PROBED]}
+    expected |= {"read_all": records, "in order": records}
     for name, (kind, value) in ours.items():
         if kind == "value" and name in expected and value != expected[name] and ours["open"][1][2] > 0:
             raise Finding(f"{name}: ours {str(value)[:300]}, written was {str(expected[name])[:300]}")
@@ -217,16 +217,14 @@ def main() -> int:
     parser.add_argument("seconds", type=float)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    path = os.pathsep.join([str(COMPAT), os.environ.get("PYTHONPATH", "")])
-    os.environ["PYTHONPATH"] = path
     ours, original = Implementation("ours", OURS_TIMEOUT), Implementation("original", ORIGINAL_TIMEOUT)
     counts: Counter[str] = Counter()
     findings: list[str] = []
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
-        folder = Path(name)
-        cases = Cases(arguments.seed, lambda records, options: written(folder / "pool", records, options))
-        good = folder / "good"
-        written(good, [b"a", b"bc", b""], "group_size:2")
+        directory = Path(name)
+        pool = directory / "pool"
+        cases = Cases(arguments.seed, lambda records, options: ORIGINAL.write(pool, records, options).read_bytes())
+        good = ORIGINAL.write(directory / "good", [b"a", b"bc", b""], "group_size:2")
         end, number = time.monotonic() + arguments.seconds, 0
         while time.monotonic() < end:
             number += 1
@@ -235,14 +233,14 @@ def main() -> int:
                 if number % 4:
                     case = cases.next_file()
                     # A new name each: the clock of a file system is too coarse to tell two contents of one file apart.
-                    file = save(folder, f"file{number}", case)
+                    file = save(directory, f"file{number}", case)
                     answers = [each.ask(kind="file", path=str(file)) for each in (ours, original)]
                     file.unlink()
                     compare_files(case, answers[0], answers[1], counts)
                 else:
                     kind, text = cases.next_options()
                     answers = [
-                        each.ask(kind=kind, path=str(good if kind == "reader" else folder / each.name), options=text)
+                        each.ask(kind=kind, path=str(good if kind == "reader" else directory / each.name), options=text)
                         for each in (ours, original)
                     ]
                     compare_options(kind, text, answers[0], answers[1], counts)
@@ -269,14 +267,6 @@ def keep(name: str, case: Case | None, finding: str) -> None:
     (ARTIFACTS / f"{name}.txt").write_text(finding + "\n")
     if case:
         save(ARTIFACTS, f"{name}.array_record", case)
-
-
-def written(path: Path, records: list[bytes], options: str) -> bytes:
-    writer = modules("original")[1](str(path), options)
-    for record in records:
-        writer.write(record)
-    writer.close()
-    return path.read_bytes()
 
 
 if __name__ == "__main__":

@@ -1,24 +1,22 @@
 //! Any members in any order as a WebDataset shard: every JSON member becomes a document or is quarantined, and no row holds a wrong image.
 #![no_main]
 
+mod source;
+
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use shardmill_curate::chunk::{Chunk, Modality};
-use shardmill_curate::locate::Shared;
 use shardmill_curate::materialize::Bodies;
-use shardmill_curate::report::SplitReport;
 use shardmill_curate::schema::SchemaChoice;
+use shardmill_curate::source::SplitContext;
 use shardmill_curate::source::keys::SampleKeys;
 use shardmill_curate::source::webdataset::read_webdataset;
 use shardmill_curate::source::webdataset_options::WebDatasetOptions;
-use shardmill_curate::source::{ErrorBudget, SplitContext};
 use shardmill_curate::table::to_table;
-use shardmill_engine::Cancel;
 use shardmill_formats::tar::{end_of_archive, member_header, padding};
-use shardmill_plan::{InputFile, Split};
-use shardmill_storage::Roots;
-use std::io::Write;
+
+const EXTENSIONS: [&str; 4] = ["tiff", "jpg", "png", "bin"];
 
 #[derive(Debug, Arbitrary)]
 struct Shard<'a> {
@@ -37,7 +35,8 @@ struct Sample<'a> {
     extra: Vec<(u8, Token<'a>)>,
     /// In place of the JSON made of the above.
     raw_json: Option<&'a [u8]>,
-    image: Option<(Extension, &'a [u8])>,
+    /// Number of the extension, and the payload.
+    image: Option<(u8, &'a [u8])>,
     is_image_first: bool,
 }
 
@@ -53,28 +52,9 @@ enum Token<'a> {
     List(Vec<u8>),
 }
 
-#[derive(Debug, Clone, Copy, Arbitrary)]
-enum Extension {
-    Tiff,
-    Jpg,
-    Png,
-    None,
-}
-
-impl Extension {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Tiff => "tiff",
-            Self::Jpg => "jpg",
-            Self::Png => "png",
-            Self::None => "bin",
-        }
-    }
-}
-
 impl Sample<'_> {
     fn member(&self) -> String {
-        format!("s{}.{}", self.stem % 8, self.image.map_or("tiff", |(extension, _)| extension.name()))
+        format!("s{}.{}", self.stem % 8, self.image.map_or("tiff", |(number, _)| EXTENSIONS[usize::from(number % 4)]))
     }
 
     fn json(&self) -> Vec<u8> {
@@ -147,10 +127,8 @@ fn options(shard: &Shard<'_>) -> WebDatasetOptions {
 }
 
 fn check(chunk: &mut Chunk, tar: &[u8]) {
-    assert!(chunk.rows.iter().all(|row| row.document < chunk.documents.len()));
-    let ranges = chunk.document_ranges();
-    assert_eq!(ranges.len(), chunk.documents.len());
-    for range in ranges {
+    source::check_documents(chunk);
+    for range in chunk.document_ranges() {
         let rows = &chunk.rows[range];
         assert_eq!((&rows[0].modality, rows[0].position), (&Modality::Metadata, -1));
         assert!(rows[1..].iter().all(|row| row.position >= 0 && row.modality.is_content()));
@@ -170,21 +148,15 @@ fn check(chunk: &mut Chunk, tar: &[u8]) {
 
 fuzz_target!(|shard: Shard<'_>| {
     let tar = archive(&shard);
-    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
-    file.write_all(&tar).expect("room for it");
-    let path = file.path().display().to_string();
-    let split = Split::new(0, vec![InputFile { path, size: tar.len() as u64, modified_ns: 0, part: None }]);
-    let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
-    let shared = Shared::new(Roots::default(), 1 << 20);
-    let mut context =
-        SplitContext { report: &mut report, cancel: &cancel, is_located: shard.is_located, chunk_bytes: 1 << 12, errors: &errors, shared: &shared };
     let mut documents = 0;
     let mut emit = |mut chunk: Chunk, _: &mut SplitContext<'_>| {
         documents += chunk.documents.len();
         check(&mut chunk, &tar);
         Ok(())
     };
-    read_webdataset(&split, &options(&shard), &SchemaChoice::default(), &mut context, &mut emit).expect("bad samples are quarantined");
+    let report = source::read(&tar, shard.is_located, 1 << 12, |split, context| {
+        read_webdataset(split, &options(&shard), &SchemaChoice::default(), context, &mut emit).expect("bad samples are quarantined");
+    });
     let quarantined = report.quarantined.iter().filter(|item| !item.is_shard).count();
     assert!(documents + quarantined <= shard.samples.len());
     if shard.cut == 0 {

@@ -4,26 +4,18 @@
 mod memory;
 
 use libfuzzer_sys::fuzz_target;
-use memory::Memory;
 use shardmill_formats::jsonl::{JsonlFile, JsonlOptions, infer};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
-use shardmill_formats::table::TableFile;
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 
 fuzz_target!(|bytes: &[u8]| {
-    let object: Arc<dyn RangeRead> = Arc::new(Memory { path: "memory", bytes: bytes.to_vec() });
+    let object: Arc<dyn RangeRead> = memory::file(bytes);
     for bad_lines in [BadLines::Error, BadLines::Skip, BadLines::Null] {
-        let options = JsonlOptions { bad_lines, limit: DecodeLimit::new(memory::LIMIT) };
-        let Ok(schema) = infer(&[Arc::clone(&object)], &options) else { continue };
-        let Ok(file) = JsonlFile::open(Arc::clone(&object), &schema, options) else { continue };
-        let columns: Vec<usize> = (0..schema.fields().len()).collect();
-        for (block, stated) in file.blocks().iter().enumerate() {
-            match file.read(block, &columns, None) {
-                Ok(rows) => assert_eq!(rows.num_rows() as u64, stated.rows),
-                Err(error) => assert!(bad_lines == BadLines::Error, "{error}"),
-            }
-        }
+        let options = JsonlOptions { bad_lines, limit: DecodeLimit::new(memory::LIMIT), is_inferred: true };
+        let Ok(inferred) = infer(&[Arc::clone(&object)], &options) else { continue };
+        let Ok(file) = JsonlFile::open_inferred(Arc::clone(&object), &inferred, options) else { continue };
+        memory::read_blocks(&file, &memory::all_columns(&file), bad_lines == BadLines::Error);
     }
 });

@@ -10,7 +10,7 @@ use shardmill_formats::arrayrecord::{ArrayRecordFile, ArrayRecordTable, Gathered
 use shardmill_formats::table::TableFile;
 use std::sync::Arc;
 
-/// Records of one chunk, one behind the other, and where each ends.
+/// Records of one chunk, one after the other, and where each ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Delivered {
     pub values: Vec<u8>,

@@ -7,7 +7,7 @@ pub mod container;
 pub mod memory;
 pub mod script;
 
-/// Bytes of an input, taken one part after the other; behind the end there are zeros and empty parts, so that every input means something.
+/// Bytes of an input, taken one part after the other; past the end there are zeros and empty parts, so that every input means something.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {

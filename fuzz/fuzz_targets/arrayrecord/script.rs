@@ -1,6 +1,4 @@
 //! A file as a short script of what stands in it, which an input is read as. All of it is as it should be until a step says otherwise.
-//!
-//! `fuzz/arrayrecord_seeds.py` writes the same script, for files of the writer.
 
 use super::Input;
 use super::container::{Chunk, Container, Lies, put_bytes, put_field, put_number};
@@ -62,7 +60,7 @@ pub fn file(bytes: &[u8]) -> Vec<u8> {
     script.finish()
 }
 
-/// Bytes as they come, and behind them the last block's.
+/// Bytes as they come, and after them the last block's.
 fn raw(input: &mut Input<'_>) -> Vec<u8> {
     let mut bytes = input.bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(1 << 16), 0);

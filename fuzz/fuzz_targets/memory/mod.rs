@@ -1,6 +1,9 @@
-//! An input as a file.
+//! An input as a file, and what holds of any file that is read as a table.
+#![allow(dead_code, reason = "each target uses a part of it")]
 
+use shardmill_formats::table::TableFile;
 use shardmill_storage::{Error, Identity, RangeRead};
+use std::sync::Arc;
 
 /// What a value may unpack to: far less than the memory that a run has.
 pub const LIMIT: u64 = 64 << 20;
@@ -9,6 +12,37 @@ pub const LIMIT: u64 = 64 << 20;
 pub struct Memory {
     pub path: &'static str,
     pub bytes: Vec<u8>,
+}
+
+pub fn file(bytes: &[u8]) -> Arc<Memory> {
+    Arc::new(Memory { path: "memory", bytes: bytes.to_vec() })
+}
+
+/// Reads every block, which has as many rows as it states, or an error where there may be one. Gives how many could be read.
+pub fn read_blocks(file: &dyn TableFile, columns: &[usize], may_fail: bool) -> usize {
+    let mut count = 0;
+    for (block, stated) in file.blocks().iter().enumerate() {
+        match file.read(block, columns, None) {
+            Ok(rows) => assert_eq!(rows.num_rows() as u64, stated.rows),
+            Err(error) => {
+                assert!(may_fail, "{error}");
+                continue;
+            }
+        }
+        count += 1;
+    }
+    count
+}
+
+pub fn all_columns(file: &dyn TableFile) -> Vec<usize> {
+    (0..file.schema().fields().len()).collect()
+}
+
+/// Panics that a decoder has of its own and that `formats` catches are not printed.
+pub fn silence_panics() {
+    if std::env::var_os("SHARDMILL_FUZZ_VERBOSE").is_none() {
+        std::panic::set_hook(Box::new(|_caught_or_fatal| {}));
+    }
 }
 
 impl RangeRead for Memory {
