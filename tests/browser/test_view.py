@@ -1,4 +1,4 @@
-"""`shardmill view` in a real browser. With SHARDMILL_SCREENSHOTS=FOLDER the pictures of the guide are written there."""
+"""`shardmill view` in a real browser. With SHARDMILL_SCREENSHOTS=DIRECTORY the pictures of the guide are written there."""
 
 import io
 import os
@@ -38,8 +38,8 @@ def drawn(row, shape):
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     """Rows with an image, a text and numbers; row 7 attacks, row 9 has a broken image."""
-    folder = tmp_path_factory.mktemp("browser") / "shapes"
-    folder.mkdir()
+    directory = tmp_path_factory.mktemp("browser") / "shapes"
+    directory.mkdir()
     chance = random.Random(0)
     shapes = [list(SHAPES)[row % 3] for row in range(ROWS)]
     table = pa.table(
@@ -54,9 +54,9 @@ def pictures(tmp_path_factory):
             "made": [datetime(2026, 1, 1) + timedelta(hours=row) for row in range(ROWS)],
         }
     )  # fmt: skip
-    pq.write_table(table.slice(0, 150), folder / "a.parquet", row_group_size=50)
-    pq.write_table(table.slice(150), folder / "b.parquet", row_group_size=50)
-    return folder
+    pq.write_table(table.slice(0, 150), directory / "a.parquet", row_group_size=50)
+    pq.write_table(table.slice(150), directory / "b.parquet", row_group_size=50)
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +64,12 @@ def documents(tmp_path_factory):
     """Interleaved documents, as curation writes them."""
     from shardmill.curate import ParquetSink, Pipeline, WebDatasetSource
 
-    from benchmarks.mint1t.shards import write_dataset
+    from benchmarks.mint1t import write_dataset
 
-    folder = tmp_path_factory.mktemp("documents")
-    write_dataset(folder / "shards", shards=1)
-    Pipeline(source=WebDatasetSource(folder / "shards"), stages=[], sink=ParquetSink(folder / "curated")).run()
-    return folder / "curated"
+    directory = tmp_path_factory.mktemp("documents")
+    write_dataset(directory / "shards", shards=1)
+    Pipeline(source=WebDatasetSource(directory / "shards"), stages=[], sink=ParquetSink(directory / "curated")).run()
+    return directory / "curated"
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +80,20 @@ def driver():
 
 @pytest.fixture
 def window(driver, pictures, monkeypatch):
-    # So that the page names the set as somebody in its folder would.
+    # So that the page shows the path as a user in its directory would write it.
     monkeypatch.chdir(pictures.parent)
     with serving(pictures.name) as client:
         yield Window(driver, client.server.address)
 
 
 def screenshot(window, name):
-    folder = os.environ.get("SHARDMILL_SCREENSHOTS")
-    if folder:
-        # Those that are further down wait until somebody comes near.
+    directory = os.environ.get("SHARDMILL_SCREENSHOTS")
+    if directory:
+        # Those that are further down are not loaded until they are scrolled into view.
         window.until(
             "return [...document.images].every((image) => image.complete || image.getBoundingClientRect().top > innerHeight)"
         )
-        window.driver.save_screenshot(str(Path(folder) / f"view-{name}.png"))
+        window.driver.save_screenshot(str(Path(directory) / f"view-{name}.png"))
 
 
 def test_pages_are_turned_by_keys_and_buttons(window):
@@ -152,8 +152,8 @@ def test_key_is_found(window):
     assert window.rows() == [123]
     assert window.text("#kept").startswith("1 of 240 rows kept")
     window.find("#clear")[0].click()
-    window.settle()
-    assert len(window.rows()) == 20
+    # The page begins to load after the click has ended.
+    window.until("return document.querySelectorAll('main [data-row]').length === 20")
 
 
 def test_filter_shows_what_it_keeps_beside_what_it_drops(window):
@@ -177,8 +177,9 @@ def test_filter_shows_what_it_keeps_beside_what_it_drops(window):
 def test_filter_that_makes_no_sense_says_where(window):
     window.open()
     window.fill("#filter", "label = circle")
-    problem = window.text("#problem")
-    assert "texts stand in quotes" in problem and "^" in problem
+    assert "put strings in single quotes: 'circle'" in window.text("#problem")
+    window.fill("#filter", "label = 'circle")
+    assert "^" in window.text("#problem")
     window.fill("#filter", "label = 'circle'")
     assert not window.find("#problem")[0].is_displayed()
     assert window.rows()
@@ -233,6 +234,25 @@ def test_documents_show_images_beside_their_texts(driver, documents, monkeypatch
             window.until("return document.querySelector('[data-row]')?.dataset.row === '0'")
         finally:
             driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_long_text_is_shown_whole_and_a_change_of_the_files_is_told(driver, tmp_path):
+    path = tmp_path / "long.parquet"
+    text = "&<b>\u00e9 " * 2_000
+    pq.write_table(pa.table({"text": [text] * 30}), path)
+    with serving(path) as client:
+        window = Window(driver, client.server.address)
+        window.open()
+        window.find("[data-row='0'] .more")[0].click()
+        window.until(f"return document.querySelector('[data-row=\"0\"] .text').textContent.length === {len(text)}")
+        assert window.run("return document.querySelector('[data-row=\"0\"] .text').textContent") == text
+        pq.write_table(pa.table({"text": ["new"] * 40}), path)
+        window.press("\ue014")
+        window.until("return !document.getElementById('problem').hidden")
+        assert "Reload the page" in window.text("#problem") and window.rows() == []
+        driver.refresh()
+        window.until("return document.querySelector('[data-row]')?.dataset.row === '20'")
+        assert "of 40" in window.text("#range")
 
 
 def test_nothing_is_fetched_from_elsewhere_and_the_console_is_silent(window):

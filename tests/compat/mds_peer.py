@@ -1,8 +1,9 @@
 """What MosaicML Streaming does, in a process with the interpreter of its own environment: writes data sets, merges them, reads them.
 
-usage: mds_peer.py write FOLDER ROWS COMPRESSION HASHES SIZE_LIMIT
-       mds_peer.py read FOLDER
-       mds_peer.py merge FOLDER
+usage: mds_peer.py write DIRECTORY ROWS COMPRESSION HASHES SIZE_LIMIT
+       mds_peer.py read DIRECTORY
+       mds_peer.py merge DIRECTORY
+       mds_peer.py scalars DIRECTORY
 """
 
 from __future__ import annotations
@@ -46,6 +47,32 @@ COLUMNS = {
     "uint64": "uint64",
     "uint8": "uint8",
 }
+
+#: Values of Python and NumPy that a job has in its hands, by name.
+SCALARS = {
+    "true": True,
+    "numpy_true": np.True_,
+    "int": 3,
+    "int8": np.int8(3),
+    "int64": np.int64(3),
+    "uint16": np.uint16(3),
+    "float": 2.5,
+    "float_whole": 3.0,
+    "float32": np.float32(2.5),
+    "float64": np.float64(2.5),
+    "none": None,
+    "str": "3",
+    "numpy_str": np.str_("3"),
+    "bytes": b"3",
+    "decimal": Decimal("1.50"),
+    "list": [1, None, True],
+    "array": np.array([1, 2], np.int16),
+    "array_of_one": np.array(3),
+}
+SCALAR_ENCODINGS = [
+    *("bytes", "str", "int", "json", "str_int", "str_float", "str_decimal", "ndarray", "ndarray:int16"),
+    *("uint8", "int16", "uint64", "float16", "float32", "float64"),
+]
 
 EDGES = [0, 1, -1, 127, -128]
 
@@ -101,7 +128,7 @@ def row(number: int) -> dict:
     }
 
 
-def write(folder: str, rows: str, compression: str, hashes: str, size_limit: str) -> None:
+def write(directory: str, rows: str, compression: str, hashes: str, size_limit: str) -> None:
     """Rows of :data:`COLUMNS`."""
     from streaming import MDSWriter
 
@@ -111,7 +138,7 @@ def write(folder: str, rows: str, compression: str, hashes: str, size_limit: str
         "size_limit": int(size_limit),
     }
     first, _, end = rows.rpartition(":")
-    with MDSWriter(out=folder, columns=COLUMNS, **options) as writer:
+    with MDSWriter(out=directory, columns=COLUMNS, **options) as writer:
         for number in range(int(first or 0), int(end)):
             writer.write(row(number))
 
@@ -133,30 +160,48 @@ def plain(value):
     return value
 
 
-def read(folder: str) -> None:
+def read(directory: str) -> None:
     """All rows as one JSON line each. Images stay bytes: what is compared is the shard, not a decoder of images."""
     from streaming.base.format import reader_from_json
 
-    index = json.loads(Path(folder, "index.json").read_text())
+    index = json.loads(Path(directory, "index.json").read_text())
     for entry in index["shards"]:
-        reader = reader_from_json(folder, None, entry)
+        reader = reader_from_json(directory, None, entry)
         if reader.compression is not None:
             from streaming.base.compression import decompress
 
-            zipped = Path(folder, reader.zip_data.basename)
-            raw = Path(folder, reader.raw_data.basename)
+            zipped = Path(directory, reader.zip_data.basename)
+            raw = Path(directory, reader.raw_data.basename)
             if not raw.exists():
                 raw.write_bytes(decompress(reader.compression, zipped.read_bytes()))
         for number in range(len(reader)):
             print(json.dumps({name: plain(value) for name, value in reader[number].items()}))
 
 
-def merge(folder: str) -> None:
-    """The indexes of the folders below become one."""
+def merge(directory: str) -> None:
+    """The indexes of the directories below become one."""
     from streaming.base.util import merge_index
 
-    merge_index(folder, keep_local=True)
+    merge_index(directory, keep_local=True)
+
+
+def scalars(directory: str) -> None:
+    """Write two equal rows of each value to ``DIRECTORY/ENCODING-VALUE``, unless the writer refuses the value."""
+    from streaming import MDSWriter
+
+    for encoding in SCALAR_ENCODINGS:
+        for name, value in SCALARS.items():
+            out = Path(directory, f"{encoding}-{name}")
+            writer = MDSWriter(out=str(out), columns={"x": encoding})
+            try:
+                writer.encode_sample({"x": value})
+            except Exception:
+                out.rmdir()
+            else:
+                writer.write({"x": value})
+                writer.write({"x": value})
+                writer.finish()
 
 
 if __name__ == "__main__":
-    {"write": write, "read": read, "merge": merge}[sys.argv[1]](*sys.argv[2:])
+    {"write": write, "read": read, "merge": merge, "scalars": scalars}[sys.argv[1]](*sys.argv[2:])

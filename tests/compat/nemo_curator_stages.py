@@ -12,7 +12,7 @@ from nemo_curator.tasks import FileGroupTask
 
 
 def convert(source: str, suffix: str, target: str, writer: str) -> None:
-    """Files of a folder, one task each; the stages are called as an executor calls them."""
+    """Files of a directory, one task each; the stages are called as an executor calls them."""
     if suffix == ".tar":
         reader = InterleavedWebdatasetReaderStage(
             sample_id_field="sample_id",

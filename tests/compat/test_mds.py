@@ -1,7 +1,7 @@
 """Data sets of MosaicML Streaming: what its writer makes is read row for row, and damage is named.
 
-Golden folders that its 0.13.0 wrote lie beside the Rust tests, so most of this runs without it. The rest runs it in a process with the interpreter of its
-own environment, which `SHARDMILL_PEERS` names the folder of.
+Golden directories that its 0.13.0 wrote lie beside the Rust tests, so most of this runs without it. The rest runs it in a process with the interpreter of its
+own environment, which `SHARDMILL_PEERS` names the directory of.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 from decimal import Decimal
 from pathlib import Path
 
+import mds_peer
 import pytest
 import shardmill as sm
 
@@ -24,7 +25,7 @@ GOLDEN = HERE.parents[1] / "crates/formats/src/mds/tests/golden"
 PEER = Path(os.environ.get("SHARDMILL_PEERS", "")) / "streaming" / "bin" / "python"
 needs_peer = pytest.mark.skipif(
     "SHARDMILL_PEERS" not in os.environ or not PEER.exists(),
-    reason="SHARDMILL_PEERS names no folder with streaming/bin/python, an environment with mosaicml-streaming 0.13",
+    reason="SHARDMILL_PEERS names no directory with streaming/bin/python, an environment with mosaicml-streaming 0.13",
 )
 FAMILIES = ["br", "bz2", "gz", "snappy", "zstd"]
 BLOBS = {"jpeg", "jpegs", "list_jpeg", "list_png", "list_pil", "pil", "png"}
@@ -82,7 +83,7 @@ def check(row, number):
 
 
 @pytest.mark.parametrize("name", ["plain", *FAMILIES])
-def test_golden_folder_is_read_row_for_row(name):
+def test_golden_directory_is_read_row_for_row(name):
     dataset = sm.Dataset(GOLDEN / name)
     assert dataset.format == "mds"
     rows = list(dataset)
@@ -104,13 +105,13 @@ def test_single_shards_open_by_themselves(tmp_path):
 
 
 def test_shard_that_a_reader_unpacked_is_read_in_place_of_the_compressed_one(tmp_path):
-    folder = shutil.copytree(GOLDEN / "bz2", tmp_path / "x")
+    directory = shutil.copytree(GOLDEN / "bz2", tmp_path / "x")
     import bz2
 
-    zipped = folder / "shard.00000.mds.bz2"
-    (folder / "shard.00000.mds").write_bytes(bz2.decompress(zipped.read_bytes()))
+    zipped = directory / "shard.00000.mds.bz2"
+    (directory / "shard.00000.mds").write_bytes(bz2.decompress(zipped.read_bytes()))
     zipped.unlink()
-    rows = list(sm.Dataset(folder))
+    rows = list(sm.Dataset(directory))
     assert len(rows) == 2
     check(rows[1], 1)
 
@@ -119,25 +120,25 @@ def copied(tmp_path, name="plain"):
     return Path(shutil.copytree(GOLDEN / name, tmp_path / name))
 
 
-def change_index(folder, change):
-    index = json.loads((folder / "index.json").read_text())
+def change_index(directory, change):
+    index = json.loads((directory / "index.json").read_text())
     change(index["shards"])
-    (folder / "index.json").write_text(json.dumps(index))
+    (directory / "index.json").write_text(json.dumps(index))
 
 
-def test_foreign_and_unfinished_files_beside_an_index_are_nobodys_data(tmp_path):
-    folder = copied(tmp_path)
-    shutil.copy(folder / "shard.00000.mds", folder / "shard.00099.mds")
-    (folder / "shard.00004.mds.tmp").write_bytes(b"half")
-    (folder / "notes.jsonl").write_text("{}\n")
-    assert len(sm.Dataset(folder)) == 4
+def test_foreign_and_unfinished_files_beside_an_index_are_not_data(tmp_path):
+    directory = copied(tmp_path)
+    shutil.copy(directory / "shard.00000.mds", directory / "shard.00099.mds")
+    (directory / "shard.00004.mds.tmp").write_bytes(b"half")
+    (directory / "notes.jsonl").write_text("{}\n")
+    assert len(sm.Dataset(directory)) == 4
 
 
-def test_order_is_that_of_the_index_and_samples_of_merged_folders_follow_one_another(tmp_path):
+def test_order_is_that_of_the_index_and_samples_of_merged_directories_follow_one_another(tmp_path):
     shards = []
     for part in ("b", "a/deep"):
-        folder = shutil.copytree(GOLDEN / "plain", tmp_path / part)
-        entries = json.loads((folder / "index.json").read_text())["shards"]
+        directory = shutil.copytree(GOLDEN / "plain", tmp_path / part)
+        entries = json.loads((directory / "index.json").read_text())["shards"]
         for entry in entries:
             entry["raw_data"]["basename"] = f"{part}/{entry['raw_data']['basename']}"
         shards += entries
@@ -195,22 +196,22 @@ def _escape(shards):
     ],
 )
 def test_wrong_field_of_the_index_is_named_with_its_shard_at_open(tmp_path, change, field):
-    folder = copied(tmp_path)
-    change_index(folder, change)
+    directory = copied(tmp_path)
+    change_index(directory, change)
     with pytest.raises(sm.FormatError, match=r"shard\.00001\.mds") as raised:
-        sm.Dataset(folder)
+        sm.Dataset(directory)
     assert field in str(raised.value)
 
 
 def test_wrong_hash_is_named_and_no_row_of_its_shard_is_served(tmp_path):
-    folder = copied(tmp_path)
+    directory = copied(tmp_path)
 
     def change(shards):
         shards[1]["raw_data"]["hashes"]["md5"] = "0" * 32
 
-    change_index(folder, change)
-    dataset = sm.Dataset(folder)
-    first = json.loads((folder / "index.json").read_text())["shards"][0]["samples"]
+    change_index(directory, change)
+    dataset = sm.Dataset(directory)
+    first = json.loads((directory / "index.json").read_text())["shards"][0]["samples"]
     check(dataset[0], 0)
     for _ in range(2):
         with pytest.raises(sm.FormatError, match=r"Hash `md5` of shard .*shard\.00001\.mds.* the index says `0000"):
@@ -222,24 +223,24 @@ def test_wrong_hash_is_named_and_no_row_of_its_shard_is_served(tmp_path):
 
 
 def test_offset_that_was_changed_is_named_with_its_shard(tmp_path):
-    folder = copied(tmp_path)
-    shard = folder / "shard.00000.mds"
+    directory = copied(tmp_path)
+    shard = directory / "shard.00000.mds"
     content = bytearray(shard.read_bytes())
     content[8:12] = struct.pack("<I", 2**31)
     shard.write_bytes(content)
     with pytest.raises(sm.FormatError, match=r"shard\.00000\.mds. is damaged, offsets"):
-        sm.Dataset(folder)
+        sm.Dataset(directory)
 
 
 def test_missing_shard_is_named(tmp_path):
-    folder = copied(tmp_path)
-    (folder / "shard.00001.mds").unlink()
+    directory = copied(tmp_path)
+    (directory / "shard.00001.mds").unlink()
     with pytest.raises(sm.NotFoundError, match=r"shard\.00001\.mds"):
-        sm.Dataset(folder)
+        sm.Dataset(directory)
 
 
-def by_hand(folder, columns, rows):
-    """A folder of one shard; `rows` have the bytes of each column."""
+def by_hand(directory, columns, rows):
+    """A directory of one shard; `rows` have the bytes of each column."""
     names = sorted(columns)
     config = json.dumps(
         {
@@ -260,31 +261,33 @@ def by_hand(folder, columns, rows):
     for sample in samples:
         offsets.append(offsets[-1] + len(sample))
     content = struct.pack(f"<{len(rows) + 2}I", len(rows), *offsets) + config.encode() + b"".join(samples)
-    folder.mkdir()
-    (folder / "shard.00000.mds").write_bytes(content)
+    directory.mkdir()
+    (directory / "shard.00000.mds").write_bytes(content)
     files = {"raw_data": {"basename": "shard.00000.mds", "bytes": len(content), "hashes": {}}, "zip_data": None}
     entry = json.loads(config) | files | {"samples": len(rows)}
-    (folder / "index.json").write_text(json.dumps({"shards": [entry], "version": 2}, sort_keys=True))
-    return folder
+    (directory / "index.json").write_text(json.dumps({"shards": [entry], "version": 2}, sort_keys=True))
+    return directory
 
 
 def test_pickles_are_refused_by_name_unless_they_are_left_out_or_wanted_as_bytes(tmp_path):
-    folder = by_hand(tmp_path / "x", {"p": "pkl", "s": "str"}, [[b"\x80\x04N.", b"text"]])
+    directory = by_hand(tmp_path / "x", {"p": "pkl", "s": "str"}, [[b"\x80\x04N.", b"text"]])
     for refused in (sm.Dataset, sm.Loader):
         with pytest.raises(sm.FormatError, match="column 'p'"):
-            refused(folder)
-    assert list(sm.Dataset(folder, columns=["s"])) == [{"s": "text"}]
-    assert list(sm.Dataset(folder, pickles="bytes")) == [{"p": b"\x80\x04N.", "s": "text"}]
-    assert [batch["s"] for batch in sm.Loader(folder, columns=["s"], output="dict")] == [["text"]]
-    assert [batch["p"] for batch in sm.Loader(folder, pickles="bytes", output="dict")] == [[b"\x80\x04N."]]
+            refused(directory)
+    assert list(sm.Dataset(directory, columns=["s"])) == [{"s": "text"}]
+    assert list(sm.Dataset(directory, pickles="bytes")) == [{"p": b"\x80\x04N.", "s": "text"}]
+    assert [batch["s"] for batch in sm.Loader(directory, columns=["s"], output="dict")] == [["text"]]
+    assert [batch["p"] for batch in sm.Loader(sm.Dataset(directory, pickles="bytes"), output="dict")] == [
+        [b"\x80\x04N."]
+    ]
     with pytest.raises(sm.OptionError, match="pickles"):
-        sm.Dataset(folder, pickles="load")
+        sm.Dataset(directory, pickles="load")
 
 
 def test_array_of_another_shape_than_the_first_is_named_by_shard_and_sample(tmp_path):
     arrays = [b"\x08\x04\x02\x01\x02", b"\x08\x04\x01\x03", b"\x09\x04\x01\x03"]
-    folder = by_hand(tmp_path / "x", {"a": "ndarray"}, [[array] for array in arrays])
-    dataset = sm.Dataset(folder)
+    directory = by_hand(tmp_path / "x", {"a": "ndarray"}, [[array] for array in arrays])
+    dataset = sm.Dataset(directory)
     assert [dataset[row]["a"] for row in (0, 1)] == [[1, 2], [3]]
     with pytest.raises(sm.FormatError, match=r"Column `a` of sample `2` in shard .*shard\.00000\.mds"):
         dataset[2]
@@ -292,40 +295,40 @@ def test_array_of_another_shape_than_the_first_is_named_by_shard_and_sample(tmp_
 
 def test_rebuilt_index_is_the_one_that_was_lost(tmp_path):
     for name in ("plain", *FAMILIES):
-        folder = copied(tmp_path, name)
-        lost = (folder / "index.json").read_bytes()
-        (folder / "index.json").unlink()
+        directory = copied(tmp_path, name)
+        lost = (directory / "index.json").read_bytes()
+        (directory / "index.json").unlink()
         shards = json.loads(lost)["shards"]
-        assert sm.rebuild_index(folder) == (len(shards), sum(shard["samples"] for shard in shards))
-        assert (folder / "index.json").read_bytes() == lost
+        assert sm.rebuild_index(directory) == (len(shards), sum(shard["samples"] for shard in shards))
+        assert (directory / "index.json").read_bytes() == lost
 
 
 def test_damaged_shard_is_named_and_no_index_is_written(tmp_path):
-    folder = copied(tmp_path)
-    (folder / "index.json").write_text("old")
-    shard = folder / "shard.00001.mds"
+    directory = copied(tmp_path)
+    (directory / "index.json").write_text("old")
+    shard = directory / "shard.00001.mds"
     shard.write_bytes(shard.read_bytes()[:-1])
     with pytest.raises(sm.FormatError, match=r"shard\.00001\.mds"):
-        sm.rebuild_index(folder)
-    assert (folder / "index.json").read_text() == "old"
+        sm.rebuild_index(directory)
+    assert (directory / "index.json").read_text() == "old"
     with pytest.raises(sm.FormatError, match="no files"):
         (tmp_path / "empty").mkdir()
         sm.rebuild_index(tmp_path / "empty")
 
 
-def test_verify_reports_each_bad_shard_of_a_folder(tmp_path):
+def test_verify_reports_each_bad_shard_of_a_directory(tmp_path):
     from shardmill.curate import verify
 
-    folder = copied(tmp_path)
-    (sound,) = verify(folder)
+    directory = copied(tmp_path)
+    (sound,) = verify(directory)
     assert (sound.is_valid, sound.samples) == (True, 4)
 
     def change(shards):
         shards[0]["raw_data"]["hashes"]["sha1"] = "0" * 40
         shards[1]["samples"] += 1
 
-    change_index(folder, change)
-    (check_,) = verify(folder)
+    change_index(directory, change)
+    (check_,) = verify(directory)
     assert [problem.member for problem in check_.problems] == ["shard.00000.mds", "shard.00001.mds"]
     assert "sha1" in check_.problems[0].what and "samples" in check_.problems[1].what
 
@@ -372,3 +375,52 @@ def test_merged_partitions_of_the_peer_are_one_data_set(tmp_path):
     assert len(rows) == 24
     for number, row in enumerate(rows):
         check(row, number)
+
+
+#: What MosaicML's writer stores although the column cannot hold it: fractions are cut, texts are parsed, null floats become NaN.
+LOSSY = {"float", "float32", "float64", "decimal", "str", "numpy_str", "bytes", "none"}
+
+
+@needs_peer
+def test_scalars_of_python_and_numpy_give_the_bytes_of_mosaicml(tmp_path):
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    peer("scalars", theirs)
+    refused = set()
+    for encoding in mds_peer.SCALAR_ENCODINGS:
+        for name, value in mds_peer.SCALARS.items():
+            directory = ours / f"{encoding}-{name}"
+            try:
+                with sm.Writer(directory, format="mds", columns={"x": encoding}) as writer:
+                    writer.write_rows([{"x": value}, {"x": value}])
+            except sm.FormatError:
+                refused.add((encoding, name))
+            else:
+                for file in (theirs / directory.name).glob("*"):
+                    assert (directory / file.name).read_bytes() == file.read_bytes(), file
+    numbers = {encoding for encoding in mds_peer.SCALAR_ENCODINGS if encoding.startswith(("int", "uint", "float"))}
+    written = {tuple(path.name.split("-", 1)) for path in theirs.iterdir()}
+    lossy = {(encoding, name) for encoding in numbers for name in LOSSY} | {("str_int", "true")}
+    assert written & refused <= lossy
+    assert ("json", "none") in written - refused and ("float16", "float32") in written - refused
+
+
+@pytest.mark.parametrize("value", [True, np.True_, np.int8(1), np.uint64(1), np.float32(1)])
+def test_numbers_of_mds_take_bools_and_scalars_of_numpy_also_after_the_first_rows(tmp_path, value):
+    columns = {"i": "int", "u": "uint8", "f": "float32", "h": "float16"}
+    rows = [dict.fromkeys(columns, 1)] * 2_000 + [dict.fromkeys(columns, value)] * 2
+    with sm.Writer(tmp_path, format="mds", columns=columns) as writer:
+        writer.write_rows(rows)
+    assert [sm.Dataset(tmp_path)[number] for number in (0, 2_000, 2_001)] == [dict.fromkeys(columns, 1)] * 3
+
+
+def test_null_in_a_json_column_of_mds_is_the_null_of_json(tmp_path):
+    with sm.Writer(tmp_path, format="mds", columns={"x": "json"}) as writer:
+        writer.write_rows([{"x": None}, {"x": [1]}, {"x": np.array([2])}])
+    assert [row["x"] for row in sm.Dataset(tmp_path)] == [None, [1], [2]]
+
+
+def test_bool_is_still_refused_in_a_column_of_numbers_of_parquet(tmp_path):
+    refused = pytest.raises(sm.FormatError, match="row 0 has the value True in column 'x', which is not of type int64")
+    with refused, sm.Writer(tmp_path, columns={"x": "int64"}) as writer:
+        writer.write({"x": True})

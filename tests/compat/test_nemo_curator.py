@@ -1,6 +1,6 @@
 """NeMo Curator reads what we write, and we read what it writes: equal rows, equal pixels.
 
-Its stages run in a process with the interpreter of its own environment, which `SHARDMILL_PEERS` names the folder of.
+Its stages run in a process with the interpreter of its own environment, which `SHARDMILL_PEERS` names the directory of.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, We
 PEER = Path(os.environ.get("SHARDMILL_PEERS", "")) / "nemo_curator" / "bin" / "python"
 pytestmark = pytest.mark.skipif(
     "SHARDMILL_PEERS" not in os.environ or not PEER.exists(),
-    reason="SHARDMILL_PEERS names no folder with nemo_curator/bin/python; benchmarks/peers/build.sh makes one",
+    reason="SHARDMILL_PEERS names no directory with nemo_curator/bin/python; benchmarks/peers/build.sh makes one",
 )
 
 # NeMo Curator encodes each TIFF page again, so only codecs without loss keep their pixels there.
@@ -72,19 +72,19 @@ def documents():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     """`in`: the source. `ours`, `theirs`: outputs for it. `back`: our outputs, read and written by NeMo Curator."""
     import tarfile
 
-    folder = tmp_path_factory.mktemp("peer")
-    (folder / "in").mkdir()
-    with tarfile.open(folder / "in" / "a.tar", "w") as archive:
+    directory = tmp_path_factory.mktemp("peer")
+    (directory / "in").mkdir()
+    with tarfile.open(directory / "in" / "a.tar", "w") as archive:
         for name, body in documents()[0].items():
             info = tarfile.TarInfo(name)
             info.size = len(body)
             archive.addfile(info, io.BytesIO(body))
     for sink in (ParquetSink, WebDatasetSink):
-        curated(folder / "in", folder / "ours" / sink.format, sink)
+        curated(directory / "in", directory / "ours" / sink.format, sink)
     jobs = [
         {"source": "in", "suffix": ".tar", "target": "theirs/parquet", "writer": "parquet"},
         {"source": "in", "suffix": ".tar", "target": "theirs/webdataset", "writer": "webdataset"},
@@ -93,9 +93,9 @@ def folder(tmp_path_factory):
     ]
     command = [PEER, Path(__file__).with_name("nemo_curator_stages.py"), json.dumps(jobs)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    return directory
 
 
 def curated(source, target, sink=ParquetSink):
@@ -110,8 +110,8 @@ def curated(source, target, sink=ParquetSink):
     return target
 
 
-def rows(folder):
-    tables = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
+def rows(directory):
+    tables = [pq.read_table(path) for path in sorted(directory.glob("*.parquet"))]
     assert tables
     return pa.concat_tables(tables).to_pylist()
 
@@ -132,8 +132,8 @@ def without_bytes(found):
     return [{name: value for name, value in row.items() if name not in ignored} for row in found]
 
 
-def test_both_write_the_same_rows_and_pixels(folder):
-    ours, theirs = rows(folder / "ours" / "parquet"), rows(folder / "theirs" / "parquet")
+def test_both_write_the_same_rows_and_pixels(directory):
+    ours, theirs = rows(directory / "ours" / "parquet"), rows(directory / "theirs" / "parquet")
 
     assert without_bytes(ours) == without_bytes(theirs)
     check_pictures(ours)
@@ -141,22 +141,22 @@ def test_both_write_the_same_rows_and_pixels(folder):
 
 
 @pytest.mark.parametrize("format", ["parquet", "webdataset"])
-def test_nemo_curator_reads_our_output(folder, format):
-    back = rows(folder / "back" / format)
+def test_nemo_curator_reads_our_output(directory, format):
+    back = rows(directory / "back" / format)
 
-    assert without_bytes(back) == without_bytes(rows(folder / "ours" / "parquet"))
+    assert without_bytes(back) == without_bytes(rows(directory / "ours" / "parquet"))
     check_pictures(back)
 
 
 @pytest.mark.parametrize("format", ["parquet", "webdataset"])
-def test_we_read_the_output_of_nemo_curator(folder, format, tmp_path):
-    found = rows(curated(folder / "theirs" / format, tmp_path / "out"))
+def test_we_read_the_output_of_nemo_curator(directory, format, tmp_path):
+    found = rows(curated(directory / "theirs" / format, tmp_path / "out"))
 
-    assert without_bytes(found) == without_bytes(rows(folder / "ours" / "parquet"))
+    assert without_bytes(found) == without_bytes(rows(directory / "ours" / "parquet"))
     check_pictures(found)
 
 
-def test_bytes_survive_parquet_on_both_sides(folder):
-    bodies = [[row["binary_content"] for row in rows(folder / side / "parquet")] for side in ("ours", "back")]
+def test_bytes_survive_parquet_on_both_sides(directory):
+    bodies = [[row["binary_content"] for row in rows(directory / side / "parquet")] for side in ("ours", "back")]
 
     assert bodies[0] == bodies[1]

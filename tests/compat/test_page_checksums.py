@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from parquet_pages import pages
-from shardmill.cli.commands import run
+from shardmill.cli._commands import run
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource, WebDatasetSource
 from shardmill.errors import FormatError, OptionError
 from shardmill.resume import Checkpoint

@@ -19,11 +19,11 @@ TABLES = {
 }
 
 
-def write_all(folder: Path) -> dict[Path, pa.Table]:
+def write_all(directory: Path) -> dict[Path, pa.Table]:
     """Each table twice, with other rows the second time."""
     tables = {}
     for number, table in enumerate([*TABLES.values(), *(table.slice(1) for table in TABLES.values())]):
-        path = folder / f"{number}.parquet"
+        path = directory / f"{number}.parquet"
         pq.write_table(table, path, row_group_size=1 + number % 3)
         tables[path] = table
     return tables

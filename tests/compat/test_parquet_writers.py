@@ -82,6 +82,6 @@ def test_dictionaries_that_compress_well(compression, tmp_path) -> None:
 def test_hostile_file_is_quarantined_at_once(name, tmp_path) -> None:
     """Found by fuzzing: one kept the decoder counting, the other made it ask for eight gigabytes."""
     (tmp_path / "a.parquet").write_bytes((SEEDS / name).read_bytes())
-    report = Pipeline(source=InterleavedParquetSource(tmp_path), sink=ParquetSink(tmp_path / "out")).run()
+    report = Pipeline(source=InterleavedParquetSource(tmp_path / "a.parquet"), sink=ParquetSink(tmp_path / "out")).run()
     assert [item["is_shard"] for item in report.quarantined] == [True]
     assert report.seconds < 0.5

@@ -61,8 +61,8 @@ def curated(source, out, sink=ParquetSink):
     return out
 
 
-def rows(folder):
-    return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+def rows(directory):
+    return [row for path in sorted(directory.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 @pytest.fixture

@@ -187,7 +187,7 @@ def test_row_by_number_equals_the_sequential_one_and_reads_its_members_alone(tmp
     assert [dataset[number] for number in (59, 0, 31)] == [rows[number] for number in (59, 0, 31)]
     assert dataset._native.bytes_read - before < 3 * 101_000 + 4096
     assert dataset.take([5, 5, 2]).column("a").to_pylist() == [rows[number]["a"] for number in (5, 5, 2)]
-    # Columns that nobody wants are not read.
+    # Columns that are not selected are not read.
     before = dataset._native.bytes_read
     assert sum(1 for _ in sm.Dataset(tmp_path / "a.tar", columns=["__key__"])) == 60
     assert dataset._native.bytes_read == before
@@ -261,6 +261,6 @@ def test_bad_archive_can_be_left_out(tmp_path):
     (tmp_path / "b.tar").write_bytes(good.read_bytes()[:600] + b"\1" * 512)
     with pytest.raises(sm.FormatError, match="b.tar"):
         sm.Dataset(tmp_path)
-    dataset = sm.Dataset(tmp_path, on_bad_file="skip")
+    dataset = sm.Dataset(tmp_path, errors=sm.ErrorPolicy(files="skip"))
     assert list(dataset) == [{"__key__": "a", "cls": 1}]
     assert [path for path, _ in dataset.skipped] == [str(tmp_path / "b.tar")]

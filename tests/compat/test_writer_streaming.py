@@ -55,7 +55,7 @@ def assert_same(found: dict, expected: dict) -> None:
 @pytest.mark.parametrize("compression", [None, "zstd", "gz:6", "br:5", "bz2", "snappy"])
 def test_mosaicml_reads_rows_and_writes_the_same_bytes(tmp_path: Path, compression: str | None) -> None:
     streaming = pytest.importorskip("streaming")
-    options = {"columns": COLUMNS, "compression": compression, "hashes": ["sha1", "xxh64"], "size_limit": 20_000}
+    options = {"columns": COLUMNS, "compression": compression, "hashes": ["sha1", "xxh64"], "shard_bytes": 20_000}
     with sm.Writer(tmp_path / "ours", format="mds", **options) as writer:
         writer.write_rows(rows())
     with streaming.MDSWriter(out=str(tmp_path / "theirs"), **options) as other:
@@ -70,10 +70,10 @@ def test_mosaicml_reads_rows_and_writes_the_same_bytes(tmp_path: Path, compressi
             assert (tmp_path / "ours" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_mosaicml_reads_a_merged_folder(tmp_path: Path) -> None:
+def test_mosaicml_reads_a_merged_directory(tmp_path: Path) -> None:
     streaming = pytest.importorskip("streaming")
     for part in range(4):
-        with sm.Writer(tmp_path / f"{part:05}", format="mds", columns=COLUMNS, size_limit=30_000) as writer:
+        with sm.Writer(tmp_path / f"{part:05}", format="mds", columns=COLUMNS, shard_bytes=30_000) as writer:
             writer.write_rows(rows()[part * 125 : part * 125 + 125])
     sm.merge(tmp_path)
     found = streaming.StreamingDataset(local=str(tmp_path), batch_size=1, shuffle=False)
@@ -108,10 +108,10 @@ def test_webdataset_reads_the_samples(tmp_path_factory, samples) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
-def test_webdataset_reads_folders_of_shards_in_order(tmp_path: Path, suffix: str) -> None:
+def test_webdataset_reads_directories_of_shards_in_order(tmp_path: Path, suffix: str) -> None:
     webdataset = pytest.importorskip("webdataset")
     compression = "gz" if suffix == "tar.gz" else None
-    options = {"format": "webdataset", "size_limit": "50kB", "compression": compression}
+    options = {"format": "webdataset", "shard_bytes": "50kB", "compression": compression}
     array = io.BytesIO()
     np.save(array, np.arange(3))
     with sm.Writer(tmp_path, **options) as writer:

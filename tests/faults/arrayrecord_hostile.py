@@ -87,7 +87,11 @@ def index_cases() -> Iterator[Case]:
     yield "an entry too many", lambda: build(SINGLE, index=lambda index: [*index, index[-1]]), [*TEN, TEN[-1]]
     yield "no entry", lambda: build(SINGLE, index=lambda _: []), []
     yield "empty entry", lambda: build(SINGLE, index=lambda index: [*index[:4], b"", *index[5:]]), [*TEN[:4], *TEN[5:]]
-    yield "entry that is no message", lambda: build(SINGLE, index=lambda index: [*index[:4], b"\xff", *index[5:]]), None
+    yield (
+        "entry that is not a message",
+        lambda: build(SINGLE, index=lambda index: [*index[:4], b"\xff", *index[5:]]),
+        None,
+    )
     yield (
         "entry of 11 bytes a varint",
         lambda: build(SINGLE, index=lambda i: [*i[:4], b"\x08" + b"\xff" * 10 + b"\1", *i[5:]]),
@@ -216,15 +220,15 @@ def transposed_cases() -> Iterator[Case]:
 CASES: dict[str, Case] = {case[0]: case for cases in (index_cases, chunk_cases, transposed_cases) for case in cases()}
 
 
-def main(folder: Path, names: list[str]) -> None:
-    """One line before a file and one behind it: a crash is found between them."""
+def main(directory: Path, names: list[str]) -> None:
+    """Print one line before a file and one after it: a crash is found between them."""
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     for number, name in enumerate(names):
         print(f"{number} begins", flush=True)
         _, content, records = CASES[name]
-        path = folder / f"hostile{number}"
+        path = directory / f"hostile{number}"
         path.write_bytes(content())
-        # Of the processor: how long others keep it busy is no fault of the file.
+        # Of the processor: time taken by other processes does not count.
         begin = time.process_time()
         try:
             outcome = judge_lie(path, records)

@@ -87,12 +87,12 @@ def must(holds: bool, message: str) -> None:
         raise WrongRecordError(message)
 
 
-def judge_all(folder: Path, records: list[bytes], files: Iterable[tuple[str, bytes]]) -> Counter[str]:
+def judge_all(directory: Path, records: list[bytes], files: Iterable[tuple[str, bytes]]) -> Counter[str]:
     """``files`` with a word for where they are damaged. The counts are of 'word: outcome'."""
     counts: Counter[str] = Counter()
     for number, (word, content) in enumerate(files):
         # A new name each: the clock of a file system is too coarse to tell two contents of one file apart.
-        path = folder / f"damaged{number}"
+        path = directory / f"damaged{number}"
         path.write_bytes(content)
         try:
             counts[f"{word}: {judge(path, records)}"] += 1

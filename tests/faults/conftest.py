@@ -20,20 +20,20 @@ from PIL import Image
 @pytest.fixture(scope="session")
 def work() -> Iterator[Path]:
     """Removed at the end: pytest would keep the big files of its last three runs."""
-    with tempfile.TemporaryDirectory(prefix="shardmill-faults-") as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="shardmill-faults-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="session")
 def shards(work: Path) -> dict[str, Path]:
     """Eight shards of 6 MB, as WebDataset and as Parquet. Images are noise: nothing decodes them."""
     rng = random.Random(7)
-    folder = work / "wds"
-    folder.mkdir()
+    directory = work / "wds"
+    directory.mkdir()
     for number in range(8):
-        write_shard(folder / f"shard{number}.tar", 30, lambda _: ("jpg", rng.randbytes(200_000)))
-    run_job("wds-parquet", folder, work / "parquet")
-    return {"wds": folder, "parquet": work / "parquet"}
+        write_shard(directory / f"shard{number}.tar", 30, lambda _: ("jpg", rng.randbytes(200_000)))
+    run_job("wds-parquet", directory, work / "parquet")
+    return {"wds": directory, "parquet": work / "parquet"}
 
 
 @pytest.fixture(scope="session")
@@ -55,12 +55,12 @@ def raw_shards(work: Path) -> dict[str, Path]:
     pages = [Image.fromarray(np.roll(noise, shift, axis=0)) for shift in range(5)]
     body = io.BytesIO()
     pages[0].save(body, "TIFF", save_all=True, append_images=pages[1:])
-    folder = work / "raw-wds"
-    folder.mkdir()
+    directory = work / "raw-wds"
+    directory.mkdir()
     for number in range(4):
-        write_shard(folder / f"raw{number}.tar", 10, lambda _: ("tiff", body.getvalue()), pages=len(pages))
-    run_job("wds-parquet", folder, work / "raw-parquet")
-    return {"wds": folder, "parquet": work / "raw-parquet"}
+        write_shard(directory / f"raw{number}.tar", 10, lambda _: ("tiff", body.getvalue()), pages=len(pages))
+    run_job("wds-parquet", directory, work / "raw-parquet")
+    return {"wds": directory, "parquet": work / "raw-parquet"}
 
 
 @pytest.fixture
@@ -76,24 +76,24 @@ def read_only_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def immutable(tmp_path: Path) -> Iterator[Path]:
-    """A folder that not even root may write to."""
-    folder = tmp_path / "immutable"
-    folder.mkdir()
+    """A directory that not even root may write to."""
+    directory = tmp_path / "immutable"
+    directory.mkdir()
     try:
-        refused = subprocess.run(["chattr", "+i", str(folder)], capture_output=True, text=True, check=False)
+        refused = subprocess.run(["chattr", "+i", str(directory)], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         pytest.skip("there is no chattr command")
     if refused.returncode:
         pytest.skip(f"chattr: {refused.stderr.strip()}")
     try:
-        yield folder
+        yield directory
     finally:
-        subprocess.run(["chattr", "-i", str(folder)], check=True)
+        subprocess.run(["chattr", "-i", str(directory)], check=True)
 
 
 @pytest.fixture(autouse=True)
 def no_orphans() -> Iterator[None]:
-    """No test leaves a child behind."""
+    """No test leaves a child process running."""
     yield
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):

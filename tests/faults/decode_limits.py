@@ -26,7 +26,9 @@ def main() -> None:
     before = peak_bytes()
     answer = {"rows": 0, "error": None, "message": ""}
     try:
-        for batch in sm.Loader(sm.Dataset(path, **options), output="arrow", batch_size=1 << 16, threads=1):
+        for batch in sm.Loader(
+            sm.Dataset(path, **options), output="arrow", batch_size=1 << 16, runtime=sm.Runtime(threads=1)
+        ):
             answer["rows"] += batch.num_rows
     except Exception as error:
         answer |= {"error": type(error).__name__, "message": str(error)}

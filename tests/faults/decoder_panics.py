@@ -14,8 +14,8 @@ import shardmill as sm
 def main() -> None:
     path, seeds = Path(sys.argv[1]), range(int(sys.argv[2]), int(sys.argv[3]))
     content, panics, refused = path.read_bytes(), 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / path.name
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / path.name
         for number in seeds:
             source = random.Random(number)
             damaged = bytearray(content)
@@ -23,7 +23,7 @@ def main() -> None:
                 damaged[source.randrange(len(damaged))] = source.randrange(256)
             copy.write_bytes(damaged)
             try:
-                for _ in sm.Loader(sm.Dataset(copy), output="arrow", threads=source.randint(0, 1)):
+                for _ in sm.Loader(sm.Dataset(copy), output="arrow", runtime=sm.Runtime(threads=source.randint(0, 1))):
                     pass
             except sm.Error as error:
                 refused += 1

@@ -50,7 +50,7 @@ def pipeline_of(kind: str, source: str, out: str, *, map: str = "", memory_bytes
     return Pipeline(
         source=sources[reader](source),
         stages=[Map(slow_map if map == "slow" else Held(map.removeprefix("held:")), name="map")] if map else [],
-        sink=sinks[writer](out, **options),
+        sink=sinks[writer](out, **{"mode": "resume", **options}),
         memory_bytes=int(memory_bytes),
     )
 
@@ -69,7 +69,7 @@ def main(kind: str, source: str, out: str, *options: str) -> None:
     job = pipeline_of(kind, source, out, **named)
     print("go", flush=True)
     try:
-        report = job.run(workers=workers, progress=False)
+        report = job.run(threads=workers, progress=False)
     except BaseException as error:
         outcome = {"error": type(error).__name__, "message": str(error), "seen_at": time.monotonic()}
         print(json.dumps(outcome), flush=True)

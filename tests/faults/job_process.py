@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, and what they leave behind."""
+"""Jobs in separate processes, and the files they leave."""
 
 import io
 import json
@@ -89,7 +89,7 @@ def contents(out: Path) -> dict[str, bytes]:
 
 
 def write_shard(path: Path, samples: int, image: Callable[[int], tuple[str, bytes]], pages: int = 1) -> None:
-    """A shard with so many samples, their images as ``image`` gives them."""
+    """A shard with this number of samples, their images as ``image`` gives them."""
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for number in range(samples):
             stem = f"{path.stem}-{number:04}"

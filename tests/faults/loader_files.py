@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shardmill as sm
+from flat_options import flat_loader
 
 
 def numbered(start: int, rows: int) -> pa.Table:
@@ -16,14 +17,14 @@ def numbered(start: int, rows: int) -> pa.Table:
     return pa.table({"id": ids, "half": (ids / 2).astype(np.float32), "text": [f"row {number}" for number in ids]})
 
 
-def write_files(folder: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any) -> Path:
+def write_files(directory: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any) -> Path:
     """One file for each of ``sizes``."""
-    folder.mkdir(parents=True)
+    directory.mkdir(parents=True)
     start = 0
     for number, rows in enumerate(sizes):
-        pq.write_table(numbered(start, rows), folder / f"{number:03}.parquet", row_group_size=row_group, **options)
+        pq.write_table(numbered(start, rows), directory / f"{number:03}.parquet", row_group_size=row_group, **options)
         start += rows
-    return folder
+    return directory
 
 
 def flat(batches: Iterable[Any]) -> list[int]:
@@ -33,4 +34,4 @@ def flat(batches: Iterable[Any]) -> list[int]:
 
 def numpy_loader(path: Any, **options: Any) -> sm.Loader:
     """A loader of arrays."""
-    return sm.Loader(path, output="numpy", **options)
+    return flat_loader(path, output="numpy", **options)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+def mounted(directory: Path, options: str) -> Iterator[Path]:
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)]
     try:
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -17,6 +17,6 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
     if refused.returncode:
         pytest.skip(f"this user may not mount: {refused.stderr.strip()}")
     try:
-        yield folder
+        yield directory
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+        subprocess.run(["umount", "-l", str(directory)], check=True)

@@ -125,25 +125,29 @@ def tar_rows(path: Path) -> Rows:
     return rows
 
 
-def write_mds(folder: Path, compression: str | None, hashes: list[str]) -> None:
-    write_ours(folder / "mds", format="mds", compression=compression, hashes=hashes, size_limit=1500)
+def write_mds(directory: Path, compression: str | None, hashes: list[str]) -> None:
+    write_ours(directory / "mds", format="mds", compression=compression, hashes=hashes, shard_bytes=1500)
 
 
 def mds(
     file: str, compression: str | None = None, hashes: tuple[str, ...] = ("sha1", "xxh64"), *, guarded: bool = True
 ) -> Kind:
     return Kind(
-        lambda folder: write_mds(folder, compression, list(hashes)), f"mds/{file}", "mds", guarded=guarded, source=None
+        lambda directory: write_mds(directory, compression, list(hashes)),
+        f"mds/{file}",
+        "mds",
+        guarded=guarded,
+        source=None,
     )
 
 
 def one(name: str, write: Callable[[Path], object], read: Callable[[Path], Rows] | None = None, **options: Any) -> Kind:
-    return Kind(lambda folder: write(folder / name), name, name, read, **options)
+    return Kind(lambda directory: write(directory / name), name, name, read, **options)
 
 
 PARQUET = {"row_group_size": 50, "write_page_checksum": True}
 KINDS: dict[str, Kind] = {
-    "parquet of ours": one("a.parquet", lambda path: write_ours(path, compression="zstd"), parquet_rows),
+    "parquet of shardmill": one("a.parquet", lambda path: write_ours(path, compression="zstd"), parquet_rows),
     "parquet of pyarrow": one(
         "a.parquet", lambda path: pq.write_table(TABLE, path, data_page_version="2.0", **PARQUET), parquet_rows
     ),

@@ -27,7 +27,7 @@ DOCUMENTS = ("parquet of documents", "tar of documents")
 def loaded(path: Path) -> Rows | Error:
     """All rows, or the error. Another exception goes through."""
     try:
-        batches = list(sm.Loader(path, output="arrow", batch_size=50, threads=1))
+        batches = list(sm.Loader(path, output="arrow", batch_size=50, runtime=sm.Runtime(threads=1)))
     except Error as error:
         return error
     return pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -53,10 +53,10 @@ def judge(name: str, kind: Kind, path: Path, expected: Rows, out: Path) -> tuple
     """The outcome, and the rules that were broken."""
     problems: list[str] = []
     found = loaded(path)
-    checks = verify(path, workers=1)
+    checks = verify(path, threads=1)
     is_valid = all(check.is_valid for check in checks)
     what = "; ".join(problem.what for check in checks for problem in check.problems)[:300]
-    inspections = inspect(path, workers=1).files
+    inspections = inspect(path, threads=1).files
     is_document = name in DOCUMENTS
     if isinstance(found, Error):
         outcome = "error"
@@ -105,9 +105,9 @@ def difference(ours: Rows, others: Rows) -> str:
     return next(f"{one} and {other}"[:300] for one, other in zip(ours, others) if one != other)
 
 
-def main(name: str, first: int, count: int, folder: Path) -> None:
+def main(name: str, first: int, count: int, directory: Path) -> None:
     kind = KINDS[name]
-    whole, case, out = folder / "whole", folder / "case", folder / "out"
+    whole, case, out = directory / "whole", directory / "case", directory / "out"
     whole.mkdir(parents=True)
     kind.write(whole)
     expected = loaded(whole / kind.path)

@@ -93,15 +93,15 @@ class Nodes:
         self.cluster.shutdown()
 
 
-def read_only(folder: Path) -> str:
-    """Makes ``folder`` one that cannot be written."""
-    path = shlex.quote(str(folder))
+def read_only(directory: Path) -> str:
+    """Makes ``directory`` one that cannot be written."""
+    path = shlex.quote(str(directory))
     return f"mount --bind {path} {path} && mount -o remount,bind,ro {path}"
 
 
-def another(folder: Path) -> str:
-    """Puts an empty directory in the place of ``folder``."""
-    return f"mount -t tmpfs -o size=64m tmpfs {shlex.quote(str(folder))}"
+def another(directory: Path) -> str:
+    """Puts an empty directory in the place of ``directory``."""
+    return f"mount -t tmpfs -o size=64m tmpfs {shlex.quote(str(directory))}"
 
 
 class Driver:

@@ -1,4 +1,4 @@
-"""One job with a checkpoint in a process of its own: ``python resume_job.py KIND INPUT OUTPUT checkpoint=FOLDER [NAME=VALUE ...]``.
+"""One job with a checkpoint in a process of its own: ``python resume_job.py KIND INPUT OUTPUT checkpoint=DIRECTORY [NAME=VALUE ...]``.
 
 KIND is ``double``, ``explode`` or ``drop`` for tables with the columns ``id`` and ``n``, ``wds`` or ``parquet`` for documents. Prints ``go`` before the
 run, then one line of JSON with its outcome.
@@ -63,7 +63,7 @@ def pipeline_of(
     id_column: str = "id",
     delete: str = "",
     version: str = "",
-    mode: str = "ignore",
+    mode: str = "resume",
 ):
     from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource, WebDatasetSource
     from shardmill.resume import Checkpoint
@@ -86,15 +86,15 @@ def pipeline_of(
 
 def main(kind: str, source: str, out: str, *options: str) -> None:
     named = dict(option.split("=", 1) for option in options)
-    executor, workers = named.pop("executor", "local"), int(named.pop("workers", "2"))
+    executor, at_once = named.pop("executor", "local"), int(named.pop("workers", "2"))
     job = pipeline_of(kind, source, out, **named)
     if executor == "ray" and "RAY_ADDRESS" not in os.environ:
         import ray
 
-        ray.init(address="local", num_cpus=workers, include_dashboard=False, logging_level="error")
+        ray.init(address="local", num_cpus=at_once, include_dashboard=False, logging_level="error")
     print("go", flush=True)
     try:
-        report = job.run(executor, workers=workers, progress=False)
+        report = job.run(executor, **{"threads" if executor == "local" else "workers": at_once}, progress=False)
     except BaseException as error:
         print(json.dumps({"error": type(error).__name__, "message": str(error)}), flush=True)
         raise

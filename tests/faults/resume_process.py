@@ -23,15 +23,15 @@ class ResumeJob(Job):
 
 
 class Case:
-    """The folders of one job, and its oracle.
+    """The directories of one job, and its oracle.
 
     Attributes:
-        runs: how many runs were started; each notes the rows that its function gets in a folder of its own.
+        runs: how many runs were started; each notes the rows that its function gets in a directory of its own.
     """
 
-    def __init__(self, folder: Path, kind: str, files: int = 8, rows: int = ROWS) -> None:
-        self.kind, self.source = kind, folder / f"in-{kind}"
-        self.out, self.checkpoint, self.calls = folder / "out", folder / "state", folder / "calls"
+    def __init__(self, directory: Path, kind: str, files: int = 8, rows: int = ROWS) -> None:
+        self.kind, self.source = kind, directory / f"in-{kind}"
+        self.out, self.checkpoint, self.calls = directory / "out", directory / "state", directory / "calls"
         self.rows, self.runs = rows, 0
         self.source.mkdir(parents=True)
         self.expected = write_documents(self.source, kind, files) if kind in DOCUMENTS else self._write_tables(files)
@@ -53,7 +53,7 @@ class Case:
         return [str(ResumeJob.script), self.kind, str(self.source), str(self.out), *named]
 
     def finish(self, **options: object) -> dict:
-        """A run in a process of its own that nobody disturbs."""
+        """A run in a separate process, without faults."""
         code, outcome = self.start(**options).finish()
         assert code == 0, outcome
         return outcome
@@ -61,30 +61,32 @@ class Case:
     def finish_here(self, **options: str):
         """The same in this process, which saves its start."""
         named = {name: str(value) for name, value in self._named(options).items()}
-        return pipeline_of(self.kind, str(self.source), str(self.out), **named).run(workers=2, progress=False)
+        return pipeline_of(self.kind, str(self.source), str(self.out), **named).run(threads=2, progress=False)
 
     def _named(self, options: dict) -> dict:
         self.runs += 1
         if self.kind not in DOCUMENTS:
-            folder = self.calls / str(self.runs)
-            folder.mkdir(parents=True)
-            options = {"calls": folder} | options
+            directory = self.calls / str(self.runs)
+            directory.mkdir(parents=True)
+            options = {"calls": directory} | options
         return {"checkpoint": self.checkpoint} | options
 
     def forget(self) -> None:
-        for folder in (self.out, self.checkpoint, self.calls):
-            shutil.rmtree(folder, ignore_errors=True)
+        for directory in (self.out, self.checkpoint, self.calls):
+            shutil.rmtree(directory, ignore_errors=True)
 
     def called(self) -> set[int]:
         """The rows that the function of the last run got."""
-        folder = self.calls / str(self.runs)
+        directory = self.calls / str(self.runs)
         return (
-            {int(line) for file in folder.iterdir() for line in file.read_text().split()} if folder.is_dir() else set()
+            {int(line) for file in directory.iterdir() for line in file.read_text().split()}
+            if directory.is_dir()
+            else set()
         )
 
     def processes(self) -> list[int]:
-        folder = self.calls / str(self.runs)
-        return [int(file.name) for file in folder.iterdir()] if folder.is_dir() else []
+        directory = self.calls / str(self.runs)
+        return [int(file.name) for file in directory.iterdir()] if directory.is_dir() else []
 
     def files_done(self) -> set[int]:
         """Numbers of the input files whose rows can be seen in the output."""
@@ -117,29 +119,29 @@ class Case:
         )
         assert hidden(self.out) == []
 
-    def job_folder(self) -> Path | None:
+    def job_directory(self) -> Path | None:
         file = self.checkpoint / "checkpoint.json"
         return self.checkpoint / json.loads(file.read_text().split("\n")[0])["job"] if file.exists() else None
 
     def units(self) -> list[Path]:
         """Records of the run that is at work."""
-        folder = self.job_folder()
+        directory = self.job_directory()
         try:
-            return list(folder.glob("units-*/[!.]*")) if folder else []
+            return list(directory.glob("units-*/[!.]*")) if directory else []
         except FileNotFoundError:
-            # The folder of a term was removed meanwhile.
+            # The directory of a term was removed meanwhile.
             return []
 
     def leases(self) -> list[Path]:
-        folder = self.job_folder()
-        return sorted(path for path in folder.glob("lease/*") if path.name.isdigit()) if folder else []
+        directory = self.job_directory()
+        return sorted(path for path in directory.glob("lease/*") if path.name.isdigit()) if directory else []
 
     def is_released(self) -> bool:
         """Whether the last run is over, if not its process."""
         return self.leases()[-1].with_suffix(".released").exists()
 
     def break_locks(self) -> None:
-        """Puts a copy in the place of the lease: locks of those who have it open reach nobody, as on a file system without them."""
+        """Puts a copy in the place of the lease: locks on the open file have no effect, as on a file system without locks."""
         for lease in self.leases():
             copy = lease.with_name("copy")
             shutil.copy2(lease, copy)
@@ -151,16 +153,18 @@ def id_of(number: int) -> str:
     return str(number) if number % 3 else f"https://example.com/{number}"
 
 
-def write_documents(folder: Path, kind: str, files: int) -> Counter:
+def write_documents(directory: Path, kind: str, files: int) -> Counter:
     """Shards, as Parquet when the kind says so; returns their texts."""
     from shardmill.curate import ParquetSink, Pipeline, WebDatasetSource
 
-    shards = folder if kind == "wds" else folder.parent / "shards"
+    shards = directory if kind == "wds" else directory.parent / "shards"
     shards.mkdir(exist_ok=True)
     for number in range(files):
         write_shard(shards / f"shard{number}.tar", SAMPLES, lambda _: ("jpg", os.urandom(3000)))
     if kind == "parquet":
-        Pipeline(source=WebDatasetSource(shards, files_per_partition=1), sink=ParquetSink(folder)).run(progress=False)
+        Pipeline(source=WebDatasetSource(shards, files_per_partition=1), sink=ParquetSink(directory)).run(
+            progress=False
+        )
     return Counter(f"text of shard{number}-{sample:04}" for number in range(files) for sample in range(SAMPLES))
 
 

@@ -19,8 +19,8 @@ import ast, sys
 from pathlib import Path
 from arrayrecord_judge import judge_all, report
 from file_builder import walk
-folder, records = Path(sys.argv[1]), ast.literal_eval(Path(sys.argv[1], "records").read_text())
-whole = (folder / "whole").read_bytes()
+directory, records = Path(sys.argv[1]), ast.literal_eval(Path(sys.argv[1], "records").read_text())
+whole = (directory / "whole").read_bytes()
 """
 FLIPS = """
 def used():
@@ -40,7 +40,7 @@ def flipped():
     for word, place in used():
         yield word, whole[:place] + bytes([whole[place] ^ 1 << place * 5 % 8]) + whole[place + 1 :]
 
-report(judge_all(folder, records, flipped()))
+report(judge_all(directory, records, flipped()))
 """
 CUTS = """
 def places():
@@ -62,14 +62,14 @@ def changed():
         yield "head", whole[less:]
         yield "head", bytes(less) + whole
 
-report(judge_all(folder, records, changed()))
+report(judge_all(directory, records, changed()))
 """
 
 
-def outcomes(body: str, folder: Path, file: bytes, records: list[bytes]) -> Counter[str]:
-    (folder / "whole").write_bytes(file)
-    (folder / "records").write_text(repr(records))
-    return Counter(json.loads(run_python(START + body, folder, timeout=120)))
+def outcomes(body: str, directory: Path, file: bytes, records: list[bytes]) -> Counter[str]:
+    (directory / "whole").write_bytes(file)
+    (directory / "records").write_text(repr(records))
+    return Counter(json.loads(run_python(START + body, directory, timeout=120)))
 
 
 @pytest.mark.parametrize("kind", ["", ",transpose"], ids=["simple", "transposed"])

@@ -8,8 +8,8 @@ from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
 from shardmill.errors import Error
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 @pytest.mark.parametrize("threads", [1, 8])

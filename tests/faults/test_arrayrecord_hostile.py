@@ -1,4 +1,4 @@
-"""ArrayRecord files with lying numbers behind right hashes: right records or an error, in little memory and time."""
+"""ArrayRecord files with wrong numbers but correct hashes: right records or an error, in little memory and time."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Full disks and folders that refuse: a clear error that names the file, and no partial file under a final name."""
+"""Full disks and directories that refuse: a clear error that names the file, and no partial file under a final name."""
 
 import os
 import resource
@@ -53,7 +53,7 @@ def test_file_size_limit_of_the_user_is_an_error_that_names_the_file(kind, shard
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_output_folder_that_nobody_may_write_to(shards, immutable) -> None:
+def test_output_directory_that_is_not_writable(shards, immutable) -> None:
     with pytest.raises(sm.StorageError, match=f"`{immutable}/[0-9a-f]+.parquet`.*Operation not permitted") as caught:
         pipeline_of("wds-parquet", str(shards["wds"]), str(immutable)).run()
     assert isinstance(caught.value, PermissionError)
@@ -67,15 +67,15 @@ def test_read_only_file_system(shards, read_only_disk) -> None:
         pipeline_of("wds-wds", str(shards["wds"]), str(read_only_disk / "out")).run()
 
 
-@pytest.mark.parametrize("mode", ["ignore", "overwrite", "error"])
+@pytest.mark.parametrize("mode", ["resume", "overwrite", "error"])
 def test_output_below_a_file(mode, shards, tmp_path) -> None:
     (tmp_path / "file").write_bytes(b"mine")
-    with pytest.raises(sm.StorageError, match=f"`{tmp_path}/file/out`.*Not a directory"):
+    with pytest.raises(sm.StorageError, match=f"`{tmp_path}/file/out`: not a directory"):
         pipeline_of("wds-parquet", str(shards["wds"]), str(tmp_path / "file" / "out"), mode=mode).run()
     assert (tmp_path / "file").read_bytes() == b"mine"
 
 
-@pytest.mark.parametrize("mode", ["ignore", "overwrite"])
+@pytest.mark.parametrize("mode", ["resume", "overwrite"])
 def test_output_that_is_a_file(mode, shards, tmp_path) -> None:
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(OSError, match=f"`{tmp_path}/file`"):
@@ -97,8 +97,10 @@ def test_missing_input_leaves_the_output_untouched(kind, tmp_path) -> None:
 
 
 def test_named_pipe_among_the_inputs_is_not_waited_for(shards, references, tmp_path) -> None:
-    os.mkfifo(tmp_path / "pipe.tar")
-    (tmp_path / "shard0.tar").symlink_to(shards["wds"] / "shard0.tar")
-    assert len(run_job("wds-parquet", tmp_path, tmp_path / "out")["outputs"]) == 1
+    shared = tmp_path / "in"
+    shared.mkdir()
+    os.mkfifo(shared / "pipe.tar")
+    (shared / "shard0.tar").symlink_to(shards["wds"] / "shard0.tar")
+    assert len(run_job("wds-parquet", shared, tmp_path / "out")["outputs"]) == 1
     with pytest.raises(sm.StorageError, match=r"pipe.tar.*pipes and devices"):
-        pipeline_of("wds-parquet", str(tmp_path / "pipe.tar"), str(tmp_path / "out")).run()
+        pipeline_of("wds-parquet", str(shared / "pipe.tar"), str(tmp_path / "out")).run()

@@ -25,7 +25,7 @@ def test_file_that_vanishes_after_listing_is_a_quarantined_shard(kind, shards, t
         last.unlink(missing_ok=True)
         return table
 
-    report = with_map(remove, source, tmp_path / "out", kind=kind).run(workers=1)
+    report = with_map(remove, source, tmp_path / "out", kind=kind).run(threads=1)
     assert [(item["path"], item["is_shard"]) for item in report.quarantined] == [(str(last), True)]
     assert str(last) in report.quarantined[0]["reason"]
     assert report.counts("output")["samples"] == 7 * 30
@@ -43,7 +43,7 @@ def test_file_that_is_cut_after_listing_is_a_quarantined_shard(kind, shards, tmp
             file.truncate(3_000_000)
         return table
 
-    report = with_map(cut, source, tmp_path / "out", kind=kind).run(workers=1)
+    report = with_map(cut, source, tmp_path / "out", kind=kind).run(threads=1)
     assert [item["path"] for item in report.quarantined if item["is_shard"]] == [str(last)]
     assert {item["path"] for item in report.quarantined} == {str(last)}
     kept = report.counts("output")["samples"] - 7 * 30
@@ -70,14 +70,14 @@ def test_file_that_is_cut_while_it_is_read_follows_the_policy_for_images(sink, s
     source = shutil.copytree(shards["wds"], tmp_path / "in")
     out = tmp_path / "out"
     with pytest.raises(sm.CurateError, match=r"Materialization failed .*range read"):
-        with_map(cut_in_use(source), source, out, sink=sink).run(workers=1)
+        with_map(cut_in_use(source), source, out, sink=sink).run(threads=1)
     assert staging(out) == []
 
     shutil.copy(shards["wds"] / "shard0.tar", source)
     pipeline = with_map(
         cut_in_use(source), source, out, sink=sink, on_materialize_error="drop_sample", mode="overwrite"
     )
-    report = pipeline.run(workers=1)
+    report = pipeline.run(threads=1)
     kept = report.counts("output")["samples"]
     assert 7 * 30 + 10 < kept < 8 * 30
     assert sum(report.rows_dropped.values()) == 3 * (8 * 30 - kept)
@@ -97,12 +97,12 @@ def test_exception_in_a_stage_stops_the_run_and_leaves_nothing_partial(sink, sha
         calls.append(number)
         if number == 4:
             raise Bad("the fourth")
-        # Those that begin behind it have begun before anybody could hear of it; they last longer than that takes.
+        # Those after it have started before the failure could be reported; they run longer than that takes.
         time.sleep(0.05 if number < 4 else 3)
         return table
 
     with pytest.raises(sm.CurateError, match=r"shard\d.tar.*the fourth") as caught:
-        with_map(fail_at_the_fourth, shards["wds"], tmp_path).run(workers=2)
+        with_map(fail_at_the_fourth, shards["wds"], tmp_path).run(threads=2)
     assert isinstance(caught.value.__cause__, Bad)
     assert len(calls) < 8, "the other splits were stopped"
     assert staging(tmp_path) == []
@@ -117,6 +117,6 @@ def test_exit_of_the_interpreter_in_a_stage_is_an_error_like_any_other(shards, t
         raise SystemExit(3)
 
     with pytest.raises(sm.CurateError) as caught:
-        with_map(leave, shards["wds"], tmp_path).run(workers=2)
+        with_map(leave, shards["wds"], tmp_path).run(threads=2)
     assert isinstance(caught.value.__cause__, SystemExit)
     assert contents(tmp_path) == {}

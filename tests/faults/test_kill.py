@@ -169,8 +169,8 @@ def test_ctrl_c_in_a_python_stage_removes_the_open_file(shards, tmp_path) -> Non
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-@pytest.mark.parametrize("mode", ["ignore", "overwrite"])
-def test_content_is_synced_before_the_name_appears_and_the_folder_after(mode, shards, tmp_path) -> None:
+@pytest.mark.parametrize("mode", ["resume", "overwrite"])
+def test_content_is_synced_before_the_name_appears_and_the_directory_after(mode, shards, tmp_path) -> None:
     import subprocess
     import sys
 
@@ -188,8 +188,8 @@ def test_content_is_synced_before_the_name_appears_and_the_folder_after(mode, sh
     if "ptrace" in traced.stderr:
         pytest.skip("this user may not trace")
     assert traced.returncode == 0, traced.stderr
-    folder = os.path.realpath(out)
-    calls = [line for line in log.read_text().splitlines() if folder in line or os.path.dirname(folder) in line]
+    directory = os.path.realpath(out)
+    calls = [line for line in log.read_text().splitlines() if directory in line or os.path.dirname(directory) in line]
     order = [
         ("mkdir" if "mkdir(" in call else "rename" if "rename" in call else "sync " + _synced(call)) for call in calls
     ]
@@ -197,7 +197,7 @@ def test_content_is_synced_before_the_name_appears_and_the_folder_after(mode, sh
     rename = order.index("rename")
     assert order[rename - 1] == "sync staging"
     assert order[rename + 1] == "sync out"
-    assert "sync deep" in order[:rename], "the name of the new folder is synced as well"
+    assert "sync deep" in order[:rename], "the name of the new directory is synced as well"
 
 
 def _synced(call: str) -> str:

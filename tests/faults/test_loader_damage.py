@@ -24,13 +24,15 @@ TABLE = pa.table(
 )
 
 
-def read(folder: Path, threads: int) -> pa.Table:
-    return pa.Table.from_batches(list(sm.Loader(folder, output="arrow", threads=threads, batch_size=64)))
+def read(directory: Path, threads: int) -> pa.Table:
+    return pa.Table.from_batches(
+        list(sm.Loader(directory, output="arrow", batch_size=64, runtime=sm.Runtime(threads=threads)))
+    )
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "lz4", "brotli"])
 def test_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(tmp_path: Path, compression: str) -> None:
-    """Page checksums cover the pages. A bit of the footer may turn a fact that nobody needs."""
+    """Page checksums cover the pages. A bit of the footer may change a value that is not used."""
     path = tmp_path / "flipped.parquet"
     pq.write_table(
         TABLE, path, row_group_size=50, compression=compression, write_page_checksum=True, write_page_index=True
@@ -70,14 +72,14 @@ def test_cut_file_is_refused_when_it_is_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [0, 1, 3])
 @pytest.mark.parametrize("batch_size", [7, 10, 64])
 def test_damaged_page_is_an_error_behind_the_batches_before_it(tmp_path: Path, threads: int, batch_size: int) -> None:
-    folder = write_files(tmp_path / "rows", [100, 100], row_group=20, write_page_checksum=True, compression="none")
-    path = folder / "001.parquet"
+    directory = write_files(tmp_path / "rows", [100, 100], row_group=20, write_page_checksum=True, compression="none")
+    path = directory / "001.parquet"
     # The fourth row group of the second file: rows 160 to 179.
     start = pq.ParquetFile(path).metadata.row_group(3).column(0).dictionary_page_offset
     written = bytearray(path.read_bytes())
     written[start + 60] ^= 1
     path.write_bytes(written)
-    loader = numpy_loader(folder, batch_size=batch_size, threads=threads)
+    loader = numpy_loader(directory, batch_size=batch_size, threads=threads)
     seen = []
     with pytest.raises(FormatError, match=r"001\.parquet"):
         for batch in loader:
@@ -109,9 +111,9 @@ def test_null_that_footers_tell_of_is_an_error_when_the_loader_is_made(tmp_path:
 def test_file_that_is_changed_in_place_is_an_error_and_never_other_rows(
     tmp_path: Path, change: str, threads: int
 ) -> None:
-    folder = write_files(tmp_path / "rows", [50, 50], row_group=10, compression="none", use_dictionary=False)
-    path = folder / "001.parquet"
-    loader = numpy_loader(folder, batch_size=10, threads=threads, columns=["id"])
+    directory = write_files(tmp_path / "rows", [50, 50], row_group=10, compression="none", use_dictionary=False)
+    path = directory / "001.parquet"
+    loader = numpy_loader(directory, batch_size=10, threads=threads, columns=["id"])
     written = path.read_bytes()
     other = tmp_path / "other.parquet"
     pq.write_table(numbered(1050, 50), other, row_group_size=10, compression="none", use_dictionary=False)
@@ -135,9 +137,9 @@ def test_file_that_is_changed_in_place_is_an_error_and_never_other_rows(
 @pytest.mark.parametrize("change", ["replaced", "removed"])
 def test_file_that_is_replaced_as_a_whole_is_read_as_it_was_or_is_an_error(tmp_path: Path, change: str) -> None:
     """More files than stay open at once, so some have to be opened again."""
-    folder = write_files(tmp_path / "rows", [10] * 80)
-    loader = numpy_loader(folder, batch_size=10, threads=1)
-    for path in sorted(folder.iterdir())[::2]:
+    directory = write_files(tmp_path / "rows", [10] * 80)
+    loader = numpy_loader(directory, batch_size=10, threads=1)
+    for path in sorted(directory.iterdir())[::2]:
         if change == "removed":
             path.unlink()
         else:
@@ -151,11 +153,11 @@ def test_file_that_is_replaced_as_a_whole_is_read_as_it_was_or_is_an_error(tmp_p
 
 
 def test_bad_files_are_left_out_if_asked_for_and_listed(tmp_path: Path) -> None:
-    folder = write_files(tmp_path / "rows", [10, 10, 10])
-    (folder / "001.parquet").write_bytes(b"no Parquet at all")
+    directory = write_files(tmp_path / "rows", [10, 10, 10])
+    (directory / "001.parquet").write_bytes(b"no Parquet at all")
     with pytest.raises(FormatError, match=r"001\.parquet"):
-        numpy_loader(folder)
-    loader = numpy_loader(folder, on_bad_file="skip")
+        numpy_loader(directory)
+    loader = numpy_loader(directory, bad_files="skip")
     assert flat(loader) == [*range(10), *range(20, 30)]
     ((path, reason),) = loader.dataset.skipped
     assert path.endswith("001.parquet")
@@ -173,9 +175,9 @@ def test_text_that_is_no_utf8_is_an_error(tmp_path: Path) -> None:
 
 
 def test_error_ends_the_pass_and_the_loader_can_be_used_again(tmp_path: Path) -> None:
-    folder = write_files(tmp_path / "rows", [50, 50], row_group=10, write_page_checksum=True)
-    path = folder / "001.parquet"
-    loader = numpy_loader(folder, batch_size=10, threads=2)
+    directory = write_files(tmp_path / "rows", [50, 50], row_group=10, write_page_checksum=True)
+    path = directory / "001.parquet"
+    loader = numpy_loader(directory, batch_size=10, threads=2)
     written = path.read_bytes()
     time.sleep(0.02)
     path.write_bytes(written[:200])
@@ -185,6 +187,6 @@ def test_error_ends_the_pass_and_the_loader_can_be_used_again(tmp_path: Path) ->
     assert list(passing) == []
     path.write_bytes(written)
     state = loader.state_dict()
-    fresh = numpy_loader(folder, batch_size=10)
+    fresh = numpy_loader(directory, batch_size=10)
     fresh.load_state_dict(state)
     assert flat(fresh) == list(range(50, 100))

@@ -26,7 +26,7 @@ import shardmill as sm
 
 path, state, seen, threads, pause = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
 most = int(sys.argv[6])
-loader = sm.Loader(path, batch_size=7, output="numpy", shuffle=True, seed=5, threads=threads)
+loader = sm.Loader(path, batch_size=7, output="numpy", shuffle=True, seed=5, runtime=sm.Runtime(threads=threads))
 if os.path.exists(state):
     loader.load_state_dict(json.load(open(state)))
 number = 0
@@ -48,15 +48,15 @@ except KeyboardInterrupt:
 """
 
 
-def train(folder: Path, rows: Path, threads: int, pause: float, most: int = 1 << 60) -> subprocess.Popen[str]:
+def train(directory: Path, rows: Path, threads: int, pause: float, most: int = 1 << 60) -> subprocess.Popen[str]:
     """A process that has begun; after ``most`` batches it waits for its end."""
     arguments = [
         sys.executable,
         "-c",
         TRAIN,
         str(rows),
-        str(folder / "state"),
-        str(folder / "seen"),
+        str(directory / "state"),
+        str(directory / "seen"),
         str(threads),
         str(pause),
         str(most),
@@ -271,11 +271,11 @@ def test_left_pass_ends_its_transform_workers(tmp_path: Path) -> None:
     wait_until(lambda: not multiprocessing.active_children())
 
 
-def test_process_ends_with_passes_that_nobody_finished(tmp_path: Path) -> None:
+def test_process_ends_with_unfinished_passes(tmp_path: Path) -> None:
     rows = write_files(tmp_path / "rows", [40_000], row_group=500)
     code = (
         "import sys, shardmill as sm\n"
-        "loaders = [sm.Loader(sys.argv[1], batch_size=4, output='numpy', threads=2, shuffle=True) for _ in range(8)]\n"
+        "loaders = [sm.Loader(sys.argv[1], batch_size=4, output='numpy', runtime=sm.Runtime(threads=2), shuffle=True) for _ in range(8)]\n"
         "passes = [iter(loader) for loader in loaders]\n"
         "[next(passing) for passing in passes]\n"
         "print('left', flush=True)\n"

@@ -15,14 +15,14 @@ SHORT, LONG = 80, 3000
 JUDGE = Path(__file__).parent / "mutation_judge.py"
 
 
-def judged(kind: str, first: int, count: int, folder: Path) -> Counter[str]:
+def judged(kind: str, first: int, count: int, directory: Path) -> Counter[str]:
     """Runs the mutations and gives how often each outcome was."""
     if kind.startswith("arrayrecord"):
         pytest.importorskip("array_record.python.array_record_module")
     try:
         # Merged, so that a panic that was caught shows beside the mutation it belongs to.
         code = f"import os, runpy, sys; os.dup2(1, 2); runpy.run_path({str(JUDGE)!r}, run_name='__main__')"
-        out = run_python(code, kind, first, count, folder, timeout=3600)
+        out = run_python(code, kind, first, count, directory, timeout=3600)
     except ProcessError as error:
         last = [line for line in error.out.splitlines() if line.startswith("begin ")][-1:]
         raise AssertionError(f"{kind}: the process ends in {last}: {error}") from None

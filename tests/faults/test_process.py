@@ -1,4 +1,4 @@
-"""Processes, threads and what they leave behind."""
+"""Processes, threads and the resources they leave."""
 
 import multiprocessing
 import os
@@ -57,7 +57,7 @@ def test_children_that_are_forked_in_the_midst_of_runs_finish_theirs(shards, ref
         import os, signal, sys, threading, time
         from job import pipeline_of
         # A child that is forked in the midst of an import waits for the import for ever; that is Python's own business.
-        import shardmill.curate.progress
+        import shardmill.curate._progress
         source, out = sys.argv[1:]
         is_done = threading.Event()
         def busy():
@@ -130,9 +130,9 @@ def test_thirty_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
         first = None
         for number in range(30):
             for kind in ("wds-parquet", "wds-wds"):
-                pipeline_of(kind, f"{source}/shard0.tar", f"{out}/{kind}").run(workers=2)
+                pipeline_of(kind, f"{source}/shard0.tar", f"{out}/{kind}").run(threads=2)
             if number < 5:
-                pipeline_of("wds-parquet", source, f"{out}/all").run(workers=2)
+                pipeline_of("wds-parquet", source, f"{out}/all").run(threads=2)
             if number == 5:
                 first = counts()
         print(*first, *counts())
@@ -142,7 +142,7 @@ def test_thirty_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
     )
     threads_before, files_before, threads_after, files_after = map(int, counts.split())
     assert files_after == files_before
-    # Two workers have two lanes each; lanes of runs before may not have come to rest when the next one starts. Were one left behind by each run, there were 60.
+    # Two workers have two lanes each; lanes of runs before may not have come to rest when the next one starts. If each run leaked one, there would be 60.
     assert max(threads_before, threads_after) <= 24
 
 
@@ -159,7 +159,7 @@ def test_failed_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
             raise RuntimeError("bad")
         for number in range(20):
             try:
-                Pipeline(source=WebDatasetSource(source), stages=[Map(bad)], sink=ParquetSink(out)).run(workers=2)
+                Pipeline(source=WebDatasetSource(source), stages=[Map(bad)], sink=ParquetSink(out)).run(threads=2)
             except RuntimeError:
                 pass
             if number == 9:

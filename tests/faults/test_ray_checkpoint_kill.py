@@ -30,12 +30,12 @@ pytestmark = pytest.mark.ray
 class Driver:
     """A driver with a Ray of its own, whose processes die with it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with (folder / "log").open("ab") as log:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        with (directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(JOB), *(str(folder / name) for name in ("in", "checkpoint", "out"))],
-                env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")},
+                [sys.executable, str(JOB), *(str(directory / name) for name in ("in", "checkpoint", "out"))],
+                env=os.environ | {"XDG_CACHE_HOME": str(directory / "cache")},
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
@@ -43,7 +43,7 @@ class Driver:
         self.tree = ProcessTree(self.process.pid)
 
     def log(self) -> str:
-        return (self.folder / "log").read_text()[-2000:]
+        return (self.directory / "log").read_text()[-2000:]
 
     def kill(self, *, with_workers: bool) -> None:
         self.tree.sample()
@@ -56,39 +56,41 @@ class Driver:
         self.tree.kill()
 
 
-def committed(folder: Path) -> set[str]:
-    return {path.name for path in folder.glob("checkpoint/*.parquet")} - pending(folder)
+def committed(directory: Path) -> set[str]:
+    return {path.name for path in directory.glob("checkpoint/*.parquet")} - pending(directory)
 
 
-def pending(folder: Path) -> set[str]:
-    return {path.name for path in folder.glob("checkpoint/*.pending.parquet")}
+def pending(directory: Path) -> set[str]:
+    return {path.name for path in directory.glob("checkpoint/*.pending.parquet")}
 
 
-def kill_repeatedly(folder: Path, files: int, kills: int) -> int:
+def kill_repeatedly(directory: Path, files: int, kills: int) -> int:
     """Kills so often, resumes to the end, checks every row, and returns how many kills left a write in the middle."""
     rng = random.Random(f"ray {kills}")
-    (folder / "in").mkdir()
+    (directory / "in").mkdir()
     for number in range(files):
         ids = pa.array([f"{number}-{row}" for row in range(ROWS_IN_FILE)])
-        pq.write_table(pa.table({"id": ids}), folder / "in" / f"{number}.parquet")
+        pq.write_table(pa.table({"id": ids}), directory / "in" / f"{number}.parquet")
     hits = 0
     for kill in range(kills):
         is_aimed = kill % 2 == 0
-        old, done = pending(folder), len(committed(folder))
-        driver, aim = Driver(folder), done + rng.randrange(3)
-        wait_until(driver, lambda aim=aim: len(committed(folder)) >= aim and (folder / "checkpoint").exists())
+        old, done = pending(directory), len(committed(directory))
+        driver, aim = Driver(directory), done + rng.randrange(3)
+        wait_until(driver, lambda aim=aim: len(committed(directory)) >= aim and (directory / "checkpoint").exists())
         if is_aimed:
-            wait_until(driver, lambda old=old: bool(pending(folder) - old))
+            wait_until(driver, lambda old=old: bool(pending(directory) - old))
         time.sleep(rng.random() * (0.02 if is_aimed else 0.3))
         driver.kill(with_workers=is_aimed)
-        hits += bool(pending(folder) - old)
-    assert len(committed(folder)) < files, "the last run has something to do"
-    last = Driver(folder)
+        hits += bool(pending(directory) - old)
+    assert len(committed(directory)) < files, "the last run has something to do"
+    last = Driver(directory)
     last.process.wait(timeout=300)
     last.tree.kill()
     assert last.process.returncode == 0, last.log()
     written = sorted(
-        value for path in (folder / "out").iterdir() for value in pq.read_table(path, columns=["id"])["id"].to_pylist()
+        value
+        for path in (directory / "out").iterdir()
+        for value in pq.read_table(path, columns=["id"])["id"].to_pylist()
     )
     assert written == sorted(f"{number}-{row}" for number in range(files) for row in range(ROWS_IN_FILE))
     return hits

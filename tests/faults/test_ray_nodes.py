@@ -35,15 +35,15 @@ def nodes() -> Iterator[Nodes]:
 
 
 class Pipelines:
-    """A job of ours with a checkpoint, or without one."""
+    """A job with or without a checkpoint."""
 
-    def __init__(self, folder: Path, files: int, pace: float = 0.02, checkpoint: bool = True) -> None:
-        self.case, self.folder, self.runs = Case(folder, "explode", files=files), folder, 0
+    def __init__(self, directory: Path, files: int, pace: float = 0.02, checkpoint: bool = True) -> None:
+        self.case, self.directory, self.runs = Case(directory, "explode", files=files), directory, 0
         self.options = {"executor": "ray", "workers": 6, "pace": pace} | ({} if checkpoint else {"checkpoint": ""})
 
     def start(self, nodes: Nodes) -> Driver:
         self.runs += 1
-        return Driver(nodes, self.case.arguments(**self.options), self.folder / f"log{self.runs}")
+        return Driver(nodes, self.case.arguments(**self.options), self.directory / f"log{self.runs}")
 
     def done(self) -> int:
         return (
@@ -60,24 +60,24 @@ class Pipelines:
 class PlugIns:
     """A job of Ray Data with our checkpoint."""
 
-    def __init__(self, folder: Path, files: int) -> None:
-        self.folder, self.runs = folder, 0
-        (folder / "in").mkdir(parents=True)
+    def __init__(self, directory: Path, files: int) -> None:
+        self.directory, self.runs = directory, 0
+        (directory / "in").mkdir(parents=True)
         self.expected = Counter(f"{number}-{row}" for number in range(files) for row in range(ROWS_IN_FILE))
         for number in range(files):
             ids = pa.array([f"{number}-{row}" for row in range(ROWS_IN_FILE)])
-            pq.write_table(pa.table({"id": ids}), folder / "in" / f"{number}.parquet")
+            pq.write_table(pa.table({"id": ids}), directory / "in" / f"{number}.parquet")
 
     def start(self, nodes: Nodes) -> Driver:
         self.runs += 1
-        paths = [str(self.folder / name) for name in ("in", "checkpoint", "out")]
-        cache = str(self.folder / "cache")
+        paths = [str(self.directory / name) for name in ("in", "checkpoint", "out")]
+        cache = str(self.directory / "cache")
         return Driver(
-            nodes, [str(PLUG_IN), *paths, str(BLOB_BYTES)], self.folder / f"log{self.runs}", XDG_CACHE_HOME=cache
+            nodes, [str(PLUG_IN), *paths, str(BLOB_BYTES)], self.directory / f"log{self.runs}", XDG_CACHE_HOME=cache
         )
 
     def _records(self) -> list[str]:
-        return [path.name for path in (self.folder / "checkpoint").glob("*.parquet")]
+        return [path.name for path in (self.directory / "checkpoint").glob("*.parquet")]
 
     def done(self) -> int:
         return sum(not name.endswith(".pending.parquet") for name in self._records())
@@ -86,7 +86,7 @@ class PlugIns:
         return any(name.endswith(".pending.parquet") for name in self._records())
 
     def assert_exact(self) -> None:
-        out = self.folder / "out"
+        out = self.directory / "out"
         rows = Counter(row for path in out.iterdir() for row in pq.read_table(path, columns=["id"])["id"].to_pylist())
         assert rows == self.expected, (
             list((self.expected - rows).items())[:3],
@@ -183,14 +183,16 @@ def test_node_that_cannot_write_the_output_is_named_with_the_reason_and_the_job_
 @pytest.mark.parametrize("what", ["output directory", pytest.param("checkpoint", marks=pytest.mark.slow)])
 def test_node_with_other_files_at_a_path_of_the_driver_is_named_before_it_writes(nodes, tmp_path, what) -> None:
     job = Pipelines(tmp_path, files=16)
-    folder = job.case.out if what == "output directory" else job.case.checkpoint
-    folder.mkdir()
-    with nodes.apart(another(folder)):
+    directory = job.case.out if what == "output directory" else job.case.checkpoint
+    directory.mkdir()
+    with nodes.apart(another(directory)):
         driver = job.start(nodes)
         assert driver.finish() == 1
     log = driver.log()
 
-    assert re.search(rf"The {what} `{folder}` of the driver is not visible on node \S+ \(id [0-9a-f]{{56}}\)", log), log
+    assert re.search(
+        rf"The {what} `{directory}` of the driver is not visible on node \S+ \(id [0-9a-f]{{56}}\)", log
+    ), log
     assert "hint: use a path that all nodes share" in log
     assert job.start(nodes).finish() == 0
     job.assert_exact()

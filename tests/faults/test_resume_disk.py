@@ -9,8 +9,8 @@ from mounts import mounted
 from resume_process import Case
 
 
-def grow(folder: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
+def grow(directory: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=64m", str(directory)], check=True)
 
 
 @pytest.mark.parametrize("size", ["32k", "80k"])
@@ -21,7 +21,7 @@ def test_job_that_filled_a_disk_is_resumed_when_there_is_room(what, size, tmp_pa
     mounting = mounted(disk, f"size={size}")
     next(mounting)
     try:
-        setattr(case, what, disk / "folder")
+        setattr(case, what, disk / "directory")
         code, outcome = case.start().finish()
         assert (code, "No space left" in outcome["stderr"]) in ((1, True), (0, False)), outcome
         case.assert_nothing_twice()

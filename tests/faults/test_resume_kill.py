@@ -27,8 +27,8 @@ def kill(case: Case, job: ResumeJob, rng: random.Random, number: int, longest: f
     return job.finish()[0] == -signal.SIGKILL
 
 
-def kill_and_resume(folder: Path, kind: str, kills: int) -> None:
-    case = Case(folder, kind)
+def kill_and_resume(directory: Path, kind: str, kills: int) -> None:
+    case = Case(directory, kind)
     rng = random.Random(f"{kind} {kills}")
     # Four calls a file, eight files, two threads.
     longest = 16 * PACE
@@ -66,9 +66,9 @@ def test_forty_kills_of_each_kind_lose_and_repeat_no_row(kind, tmp_path) -> None
     kill_and_resume(tmp_path, kind, kills=40)
 
 
-def sleep_and_wake(folder: Path, seed: int) -> str:
+def sleep_and_wake(directory: Path, seed: int) -> str:
     """A run sleeps while another one takes its job over and ends it. Returns how the sleeper ended."""
-    case = Case(folder, "explode")
+    case = Case(directory, "explode")
     rng = random.Random(seed)
     sleeper = case.start(pace=PACE)
     try:

@@ -12,8 +12,8 @@ import pytest
 from promptness import HANGS_S
 from resume_job import pipeline_of
 from resume_process import Case, ResumeJob, wait_for
-from shardmill.curate.report import Report
-from shardmill.curate.resumption import Resumption
+from shardmill.curate._report import Report
+from shardmill.curate._resumption import Resumption
 from shardmill.resume import Checkpoint
 
 pytest.importorskip("ray")
@@ -36,8 +36,8 @@ def a_worker(case: Case, job: ResumeJob) -> int | None:
     return next(filter(is_alive, case.processes()), None)
 
 
-def lose_a_worker(folder: Path, seed: int) -> None:
-    case, rng = Case(folder, "explode", files=4), random.Random(seed)
+def lose_a_worker(directory: Path, seed: int) -> None:
+    case, rng = Case(directory, "explode", files=4), random.Random(seed)
     job = case.start(**OPTIONS)
     for _ in range(1 if seed == 0 else 2):
         if worker := a_worker(case, job):
@@ -51,9 +51,9 @@ def lose_a_worker(folder: Path, seed: int) -> None:
     case.assert_exact()
 
 
-def lose_the_driver(folder: Path, seed: int) -> None:
+def lose_the_driver(directory: Path, seed: int) -> None:
     """And with it the cluster, which this driver has started; one worker sleeps, and wakes when the job is done."""
-    case, rng = Case(folder, "drop", files=4), random.Random(seed)
+    case, rng = Case(directory, "drop", files=4), random.Random(seed)
     job = case.start(**OPTIONS)
     worker = a_worker(case, job)
     time.sleep(rng.random() * 8 * PACE)
@@ -105,8 +105,8 @@ def test_lost_clusters_of_ten_runs_are_made_up_for(seed, tmp_path) -> None:
 def test_files_of_a_worker_that_was_lost_after_its_record_have_their_names_when_the_run_ends(tmp_path) -> None:
     case = Case(tmp_path, "double", files=2)
     job = pipeline_of("double", str(case.source), str(case.out), checkpoint=str(case.checkpoint))
-    with Resumption(job, Checkpoint.of(job.checkpoint), progress=False) as resumption:
-        splits = job.native(may_replace=False, checkpoint=resumption.plan.options())
+    with Resumption(job, Checkpoint._of(job.checkpoint), progress=False) as resumption:
+        splits = job._native_pipeline(may_replace=False, checkpoint=resumption.plan.options())
         splits.run(resumption.splits, 1, lambda _report: None)
         record = case.units()[0].read_text()
         # As it is between the record and the names; and the file of a worker that was lost before its record.

@@ -46,8 +46,8 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def small(folder: Path, kind: str = "explode") -> Case:
-    return Case(folder, kind, files=10, rows=6)
+def small(directory: Path, kind: str = "explode") -> Case:
+    return Case(directory, kind, files=10, rows=6)
 
 
 def half_done(case: Case) -> None:
@@ -58,19 +58,19 @@ def half_done(case: Case) -> None:
     case.finish_here()
     for file in later:
         file.with_suffix(".aside").rename(file)
-    job = case.job_folder()
+    job = case.job_directory()
     assert job is not None
     stale = case.out / f".shardmill-job-{job.name}-0123-unit-attempt-1.attempt"
     stale.write_bytes(b"of a run that died")
 
 
-def die_at(folder: Path, call: str, number: int, *, is_resumed: bool = False, **options: object) -> bool:
+def die_at(directory: Path, call: str, number: int, *, is_resumed: bool = False, **options: object) -> bool:
     """Kills a job when it is about to make its call of this number, and resumes it; False when it makes fewer of them."""
-    case = small(folder)
+    case = small(directory)
     if is_resumed:
         half_done(case)
     code, _out, err = finished(
-        traced(case, "-e", f"inject={call}:signal=KILL:when={number}", log=folder / "log", **options)
+        traced(case, "-e", f"inject={call}:signal=KILL:when={number}", log=directory / "log", **options)
     )
     assert code in (0, -signal.SIGKILL, 128 + signal.SIGKILL), err
     case.assert_nothing_twice()
@@ -133,9 +133,9 @@ def woken(case: Case, call: str, number: int, meanwhile: Callable[[], object]) -
     return outcome.get("error", "")
 
 
-def sleep_at(folder: Path, call: str, number: int) -> str | None:
+def sleep_at(directory: Path, call: str, number: int) -> str | None:
     """Another run takes the job over and ends it, while the first one sleeps."""
-    case = small(folder)
+    case = small(directory)
     half_done(case)
 
     def take_over() -> None:
@@ -149,7 +149,7 @@ def sleep_at(folder: Path, call: str, number: int) -> str | None:
     return error
 
 
-def test_jobs_with_checkpoints_of_their_own_may_share_an_output_folder(tmp_path) -> None:
+def test_jobs_with_checkpoints_of_their_own_may_share_an_output_directory(tmp_path) -> None:
     """The first one is about to make a record, with its files under hidden names, when the other one begins."""
     one, other = small(tmp_path / "one"), small(tmp_path / "other", "drop")
     other.out = one.out

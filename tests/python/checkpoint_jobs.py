@@ -43,10 +43,10 @@ class Work:
 
 
 class Job:
-    """One job in a folder; each run of it makes a new pipeline, as a script that is started again does."""
+    """One job in a directory; each run of it makes a new pipeline, as a script that is started again does."""
 
-    def __init__(self, folder: Path) -> None:
-        self.source, self.out, self.state = folder / "in", folder / "out", folder / "state"
+    def __init__(self, directory: Path) -> None:
+        self.source, self.out, self.state = directory / "in", directory / "out", directory / "state"
         self.source.mkdir(parents=True, exist_ok=True)
         self.work = Work(self.out)
 
@@ -80,7 +80,7 @@ class Job:
         )
 
     def run(self, **options: Any):
-        return self.pipeline(**options).run(workers=1, progress=False)
+        return self.pipeline(**options).run(threads=1, progress=False)
 
     def stop(self, at: int, **options: Any) -> None:
         """A run whose function raises at this call."""
@@ -107,7 +107,7 @@ class Job:
         )
         assert [path for path in self.out.iterdir() if path.name.startswith(".")] == []
 
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         return self.state / json.loads((self.state / "checkpoint.json").read_text().split("\n")[0])["job"]
 
 

@@ -54,7 +54,7 @@ def document(name: str, images: list[bytes], **extra: Any) -> dict[str, bytes]:
     }
 
 
-def write_shards(folder: Path, shards: int = 4, samples: int = 3) -> Path:
+def write_shards(directory: Path, shards: int = 4, samples: int = 3) -> Path:
     """Shards of which each document has a wide image (2:1), a square one and a tall one (1:2)."""
     for shard in range(shards):
         members: dict[str, bytes] = {}
@@ -63,18 +63,18 @@ def write_shards(folder: Path, shards: int = 4, samples: int = 3) -> Path:
             sizes = [(96, 48), (48, 48), (48, 96)]
             images = [encoded(picture(*size, seed=seed + index)) for index, size in enumerate(sizes)]
             members |= document(f"doc-{shard}-{sample}", images, number=seed)
-        write_tar(folder / f"shard-{shard:03}.tar", members)
-    return folder
+        write_tar(directory / f"shard-{shard:03}.tar", members)
+    return directory
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """Name and digest of each file in a folder, staging files and all."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def digests(directory: Path) -> dict[str, str]:
+    """Name and digest of each file in a directory, staging files and all."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows of all Parquet files of a folder, in the order of documents."""
-    tables = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
+def rows(directory: Path) -> list[dict[str, Any]]:
+    """The rows of all Parquet files of a directory, in the order of documents."""
+    tables = [pq.read_table(path) for path in sorted(directory.glob("*.parquet"))]
     table = pa.concat_tables(tables, promote_options="permissive")
     return sorted(table.to_pylist(), key=lambda row: (row["sample_id"], row["position"]))

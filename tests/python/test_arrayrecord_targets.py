@@ -38,9 +38,9 @@ def test_pipe_is_refused_and_stays(tmp_path: Path) -> None:
     assert not ArrayRecordWriter(tmp_path / "pipe", strict=False).ok()
 
 
-def test_folder_is_refused_at_once(tmp_path: Path) -> None:
+def test_directory_is_refused_at_once(tmp_path: Path) -> None:
     for path in (tmp_path, f"{tmp_path}/", ""):
-        with pytest.raises(FileExistsError, match="is a folder"):
+        with pytest.raises(FileExistsError, match="is a directory"):
             ArrayRecordWriter(path)
 
 

@@ -39,7 +39,7 @@ def test_first_run_does_everything(job, state):
     if state != "missing":
         job.state.mkdir()
     if state == "foreign":
-        (job.state / "notes.txt").write_text("nothing of ours")
+        (job.state / "notes.txt").write_text("a foreign file")
         pq.write_table(pa.table({"other": [1]}), job.state / "other.parquet")
         (job.state / "broken.parquet").write_bytes(b"PAR1")
     report = job.run()
@@ -105,8 +105,8 @@ def test_rows_of_a_done_list_are_left_out(job):
     assert report.rows_dropped == {"done": 3}
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "list", "glob-like folder", "path is a file", "csv"])
-def test_done_list_may_be_a_file_or_a_folder(job, tmp_path, kind):
+@pytest.mark.parametrize("kind", ["file", "directory", "list", "glob-like directory", "path is a file", "csv"])
+def test_done_list_may_be_a_file_or_a_directory(job, tmp_path, kind):
     job.write("a", [str(number) for number in range(10)])
     done = tmp_path / "done"
     done.mkdir()
@@ -116,11 +116,11 @@ def test_done_list_may_be_a_file_or_a_folder(job, tmp_path, kind):
     if kind == "file":
         pq.write_table(pa.table({"id": ["1", "3", "7"]}), tmp_path / "all.parquet")
         options = {"done": tmp_path / "all.parquet"}
-    elif kind == "folder":
+    elif kind == "directory":
         options = {"done": str(done)}
     elif kind == "list":
         options = {"done": [done / "a.parquet", done / "b.parquet"]}
-    elif kind == "glob-like folder":
+    elif kind == "glob-like directory":
         (done / "deep[1]").mkdir()
         (done / "b.parquet").rename(done / "deep[1]" / "b.parquet")
         options = {"done": done}
@@ -161,16 +161,19 @@ def test_done_list_that_is_missing_or_unreadable_or_of_another_type_is_told(job,
     job.assert_ids(expected)
 
 
-def test_overwriting_is_refused_as_soon_as_something_is_done(job, tmp_path):
+@pytest.mark.parametrize("mode", ["error", "overwrite", "resume"])
+def test_matching_checkpoint_continues_whatever_the_mode(job, mode):
     expected = job.write_numbers()
     job.stop(3)
-    before = job.ids()
-    with pytest.raises(CheckpointMismatchError, match='mode="overwrite" would remove'):
-        job.run(sink={"mode": "overwrite"})
-    assert job.ids() == before
-    job.run()
+    before = {path: path.stat().st_mtime_ns for path in job.out.glob("*.parquet")}
+    job.run(sink={"mode": mode})
+    job.assert_ids(expected)
+    assert before and before.items() <= {path: path.stat().st_mtime_ns for path in job.out.glob("*.parquet")}.items()
+    job.run(sink={"mode": mode})
     job.assert_ids(expected)
 
+
+def test_overwriting_is_refused_if_ids_are_done_from_elsewhere(tmp_path):
     other = Job(tmp_path / "other")
     other.write("a", ["1", "2"])
     other.state.mkdir()
@@ -190,7 +193,7 @@ def test_mode_holds_for_the_first_run(job, mode):
     if mode == "error":
         with pytest.raises(sm.Error, match="out"):
             job.run(sink={"mode": mode})
-        # A refusal is no beginning.
+        # A rejected run does not start the job.
         with pytest.raises(sm.Error, match="out"):
             job.run(sink={"mode": mode})
         assert list(job.out.iterdir()) == [job.out / "old.parquet"]
@@ -234,7 +237,7 @@ def test_checkpoint_that_cannot_be_removed_does_not_fail_the_job(job, caplog):
         pytest.skip("root may remove everything")
     expected = job.write_numbers()
     job.stop(3)
-    plan = next(job.folder().glob("plan/*"))
+    plan = next(job.directory().glob("plan/*"))
     refused = subprocess.run(["chattr", "+i", str(plan)], capture_output=True, text=True, check=False)
     if refused.returncode:
         pytest.skip(f"chattr: {refused.stderr.strip()}")
@@ -244,7 +247,7 @@ def test_checkpoint_that_cannot_be_removed_does_not_fail_the_job(job, caplog):
         subprocess.run(["chattr", "-i", str(plan)], check=True)
     assert "not removed" in caplog.text
     job.assert_ids(expected)
-    job.run()
+    job.run(sink={"mode": "resume"})
     job.assert_ids(expected)
 
 
@@ -296,11 +299,11 @@ def test_fifty_resumes_leave_few_files(job):
         job.run()
 
     job.assert_ids(expected)
-    files = Counter(path.parent.name.split("-")[0] for path in job.folder().rglob("*") if path.is_file())
+    files = Counter(path.parent.name.split("-")[0] for path in job.directory().rglob("*") if path.is_file())
     assert files.pop("ids") == 25
     assert files.pop("lease") <= 2 * 51
     assert sum(files.values()) < 25, files
-    assert len([path for path in job.folder().iterdir() if path.name.startswith("units-")]) <= 1
+    assert len([path for path in job.directory().iterdir() if path.name.startswith("units-")]) <= 1
 
 
 def test_names_that_begin_with_one_another_are_splits_of_their_own(tmp_path):
@@ -358,22 +361,22 @@ def test_urls_of_files_are_paths(job, tmp_path, monkeypatch):
     def run(stop_at=None):
         pipeline = job.pipeline(stop_at=stop_at, sink={"path": urls["out"]}, id_column=None, path=f"file://{job.state}")
         pipeline.source = TableSource(urls["source"], files_per_partition=1)
-        return pipeline.run(workers=1, progress=False)
+        return pipeline.run(threads=1, progress=False)
 
     with pytest.raises(sm.CurateError):
         run(3)
-    (job.out / f".shardmill-job-{job.folder().name}-0123-unit-attempt-1.attempt").touch()
+    (job.out / f".shardmill-job-{job.directory().name}-0123-unit-attempt-1.attempt").touch()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     report = run()
 
     assert report.committed_before == 2
     job.assert_ids(expected)
-    with pytest.raises(OptionError, match="lies in the"):
+    with pytest.raises(OptionError, match="is inside the"):
         job.run(sink={"path": urls["out"]}, path=job.out / "state")
 
 
-def test_url_of_an_output_folder_is_its_path(job, tmp_path, monkeypatch):
+def test_url_of_an_output_directory_is_its_path(job, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     job.write_numbers()
@@ -418,7 +421,7 @@ def test_checkpoint_is_kept_when_an_earlier_run_has_quarantined_something(tmp_pa
             stages=[Map(work, name="work")],
             sink=ParquetSink(tmp_path / "out"),
             checkpoint=Checkpoint(tmp_path / "state", delete_on_success=True),
-        ).run(workers=1, progress=False)
+        ).run(threads=1, progress=False)
 
     first = run(None)
     assert len(first.quarantined) == 1

@@ -1,4 +1,4 @@
-"""What a job leaves behind is bounded, however often it is resumed, and what it reads of its ids grows with their number alone."""
+"""The files that a job leaves are bounded, however often it is resumed, and what it reads of its ids grows with their number alone."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 import shardmill as sm
 from checkpoint_jobs import Job
-from shardmill.curate import resumption
-from shardmill.resume import index_cache
+from shardmill.curate import _resumption as resumption
+from shardmill.resume import _index_cache as index_cache
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     resumption._index.cache_clear()
-    index_cache._private_folder.cache_clear()
+    index_cache._private_directory.cache_clear()
     return tmp_path / "cache"
 
 
@@ -36,12 +36,12 @@ def job(tmp_path):
 
 
 def counts(job: Job, cache: Path) -> dict[str, int]:
-    state = Counter(re.sub("-.*", "", path.parts[0]) for path in relative_files(job.folder()))
+    state = Counter(re.sub("-.*", "", path.parts[0]) for path in relative_files(job.directory()))
     return {**state, "cache": len(relative_files(cache))}
 
 
-def relative_files(folder: Path) -> list[Path]:
-    return [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+def relative_files(directory: Path) -> list[Path]:
+    return [path.relative_to(directory) for path in directory.rglob("*") if path.is_file()]
 
 
 def ids_loaded(caplog) -> list[int]:
@@ -206,7 +206,7 @@ def test_process_that_dies_between_a_merged_level_and_the_removal_of_the_old_one
 
 KILLED = """
 import os, signal, sys
-from shardmill.resume import index_cache
+from shardmill.resume import _index_cache as index_cache
 from pathlib import Path
 root = Path(sys.argv[1])
 files = [index_cache.Source(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(root.glob("*.parquet"))[:7]]

@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 import shardmill as sm
 from checkpoint_jobs import Job, stopped_twice
-from shardmill.curate import resumption
+from shardmill.curate import _resumption as resumption
 
 DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
@@ -52,7 +52,7 @@ def ids_of(number: int) -> list[str]:
 
 
 def found(job: Job, pattern: str) -> Path:
-    path = job.state / pattern if pattern == "checkpoint.json" else min(job.folder().glob(pattern))
+    path = job.state / pattern if pattern == "checkpoint.json" else min(job.directory().glob(pattern))
     assert path.is_file()
     return path
 
@@ -120,23 +120,23 @@ def test_damage_does_no_harm_when_the_input_is_laid_out_anew(job, pattern, damag
 def flip_and_resume(job: Job, path: Path, tmp_path: Path, places: Iterable[int]) -> None:
     """A bit at each of these places; each time the job is as it was before."""
     content = path.read_bytes()
-    for folder in (job.state, job.out):
-        shutil.copytree(folder, tmp_path / "saved" / folder.name)
+    for directory in (job.state, job.out):
+        shutil.copytree(directory, tmp_path / "saved" / directory.name)
     for at in places:
         path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
         resumption._index.cache_clear()
         if refusal(job) is None:
             job.assert_ids(Counter(EXPECTED))
         assert_none_too_many(job)
-        for folder in (job.state, job.out):
-            shutil.rmtree(folder)
-            shutil.copytree(tmp_path / "saved" / folder.name, folder)
+        for directory in (job.state, job.out):
+            shutil.rmtree(directory)
+            shutil.copytree(tmp_path / "saved" / directory.name, directory)
 
 
 def test_flipped_bits_in_recorded_ids_are_noticed(job, tmp_path):
     """Anywhere in the file: also where Parquet itself has no checksum."""
     lay_out_anew(job)
-    path = next(path for path in job.folder().glob("ids/*") if "1-a" in pq.read_table(path)["id"].to_pylist())
+    path = next(path for path in job.directory().glob("ids/*") if "1-a" in pq.read_table(path)["id"].to_pylist())
     flip_and_resume(job, path, tmp_path, range(4, 100, 2))
 
 
@@ -183,7 +183,7 @@ def test_plan_that_is_gone_is_noticed_when_records_are_there(tmp_path):
     assert_none_too_many(job)
 
 
-@pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in ("removed", "a folder")])
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in ("removed", "a directory")])
 def test_damaged_done_list_is_told_and_counts_for_nothing_or_is_refused(tmp_path, damage, caplog):
     job = Job(tmp_path)
     expected = job.write_numbers()
@@ -205,11 +205,11 @@ def test_damaged_done_list_is_told_and_counts_for_nothing_or_is_refused(tmp_path
 def test_leftovers_of_a_run_that_died_are_removed_and_strangers_are_not(job):
     leftovers = [
         job.state / ".new-0123",
-        job.folder() / "plan" / ".new-0123",
-        job.folder() / "packs" / ".new-0123",
-        job.folder() / "lease" / ".new-0123",
-        job.out / f".shardmill-job-{job.folder().name}-0123-unit-attempt-1.attempt",
-        job.folder() / "ids" / f".shardmill-job-{job.folder().name}-0123-unit-attempt-1.attempt",
+        job.directory() / "plan" / ".new-0123",
+        job.directory() / "packs" / ".new-0123",
+        job.directory() / "lease" / ".new-0123",
+        job.out / f".shardmill-job-{job.directory().name}-0123-unit-attempt-1.attempt",
+        job.directory() / "ids" / f".shardmill-job-{job.directory().name}-0123-unit-attempt-1.attempt",
     ]
     strangers = [
         job.out / "part-0.parquet.crc",
@@ -230,7 +230,7 @@ def test_leftovers_of_a_run_that_died_are_removed_and_strangers_are_not(job):
 
 
 def test_job_of_which_both_copies_are_damaged_is_refused(job):
-    for path in (job.state / "checkpoint.json", job.folder() / "checkpoint.json"):
+    for path in (job.state / "checkpoint.json", job.directory() / "checkpoint.json"):
         path.write_text(path.read_text().replace('"format":2', '"format":9'))
     refused = refusal(job)
     assert refused is not None

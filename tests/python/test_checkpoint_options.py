@@ -1,4 +1,4 @@
-"""Options of checkpoints: in several forms, refused when they cannot be, and folders that are kept apart."""
+"""Options of checkpoints: in several forms, refused when they cannot be, and directories that are kept apart."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def test_checkpoint_may_be_said_in_several_ways(job, form):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": ""}, "must be a folder"),
-        ({"path": 7}, "must be a folder"),
+        ({"path": ""}, "must be a directory"),
+        ({"path": 7}, "must be a directory"),
         ({"path": "ftp://host/state"}, "No store serves the scheme"),
         ({"path": "x", "id_column": ""}, "`id_column` is ''"),
         ({"path": "x", "id_column": []}, "`id_column` is"),
         ({"path": "x", "id_column": ["a", "a"]}, "twice"),
         ({"path": "x", "id_column": ["a", 3]}, "`id_column` is"),
-        ({"path": "x", "null_ids": "skip"}, "`null_ids` is 'skip'"),
-        ({"path": "x", "duplicate_ids": "drop"}, "`duplicate_ids` is 'drop'"),
+        ({"path": "x", "null_ids": "skip"}, "null_ids must be one of 'raise', 'always_process', not 'skip'"),
+        ({"path": "x", "duplicate_ids": "drop"}, "duplicate_ids must be one of 'count', 'strict', not 'drop'"),
         ({"path": "x", "duplicate_ids": "strict"}, "needs an `id_column`"),
-        ({"path": "x", "changed_input": "ignore"}, "`changed_input` is 'ignore'"),
+        ({"path": "x", "changed_input": "ignore"}, "changed_input must be one of 'raise', 'reprocess', not 'ignore'"),
         ({"path": "x", "version": 2}, "must be a string"),
         ({"path": "x", "delete_on_success": "yes"}, "True or False"),
         ({"path": "x", "delete_on_success": 1}, "True or False"),
@@ -56,7 +56,7 @@ def test_checkpoint_may_be_said_in_several_ways(job, form):
         ({"path": "x", "memory_bytes": "1 parsec"}, "cannot be understood"),
         ({"path": "x", "done": "list.parquet"}, "needs an `id_column`"),
         ({"path": "x", "id_colum": "id"}, "no option 'id_colum'"),
-        ({"id_column": "id"}, "names no `path`"),
+        ({"id_column": "id"}, "has no `path`"),
         (7, "must be a Checkpoint, a path or a dict"),
     ],
 )
@@ -69,7 +69,7 @@ def test_options_that_cannot_be_are_refused_when_the_pipeline_is_made(tmp_path, 
 def test_checkpoint_within_input_or_output_is_refused(job, tmp_path, place):
     job.write_numbers()
     (tmp_path / "link").symlink_to(job.source, target_is_directory=True)
-    with pytest.raises(OptionError, match="lies in the"):
+    with pytest.raises(OptionError, match="is inside the"):
         job.run(path=tmp_path / place)
     assert not job.out.exists()
     assert sorted(path.suffix for path in job.source.rglob("*")) == [".parquet"] * 5
@@ -77,7 +77,7 @@ def test_checkpoint_within_input_or_output_is_refused(job, tmp_path, place):
 
 def test_checkpoint_that_a_glob_of_the_input_reaches_is_refused(job, tmp_path):
     job.write_numbers()
-    with pytest.raises(OptionError, match="lies in the input"):
+    with pytest.raises(OptionError, match="is inside the input"):
         Pipeline(
             source=TableSource(f"{job.source}/**/*.parquet"),
             sink=ParquetSink(job.out),

@@ -24,8 +24,8 @@ FINE = b'{"texts": ["x"], "images": []}'
 class Shards:
     """Three shards of two documents each; of the first one, a document is broken until it is repaired."""
 
-    def __init__(self, folder: Path) -> None:
-        self.source, self.out, self.state = folder / "in", folder / "out", folder / "state"
+    def __init__(self, directory: Path) -> None:
+        self.source, self.out, self.state = directory / "in", directory / "out", directory / "state"
         for shard in range(3):
             self.write(shard, is_broken=shard == 0)
 
@@ -40,7 +40,7 @@ class Shards:
             source=WebDatasetSource(self.source, files_per_partition=per_split),
             sink=ParquetSink(self.out),
             checkpoint=Checkpoint(self.state, **options),
-        ).run(executor, workers=1, progress=False)
+        ).run(executor, progress=False)
 
     def documents(self) -> Counter:
         tables = [pq.read_table(path, columns=["sample_id"]) for path in sorted(self.out.iterdir())]
@@ -57,8 +57,8 @@ def shards(tmp_path):
 ALL = {f"{shard}{name}" for shard in range(3) for name in "ab"}
 
 
-def files(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+def files(directory: Path) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in directory.iterdir()}
 
 
 @pytest.mark.parametrize("executor", ["local", "ray"])
@@ -141,7 +141,7 @@ def test_fewer_output_files_of_a_repaired_shard_leave_none_of_the_old_ones(tmp_p
             source=WebDatasetSource(shards.source, files_per_partition=1, max_batch_bytes=1),
             sink=WebDatasetSink(shards.out),
             checkpoint=Checkpoint(shards.state),
-        ).run(workers=1, progress=False)
+        ).run(threads=1, progress=False)
 
     write_tar(shards.source / "0.tar", {f"0{name}.json": FINE for name in "abcdef"} | {"0g.json": b"{"})
     run()
@@ -173,7 +173,7 @@ def test_interleaved_parquet_that_was_cut_is_run_again_when_it_is_whole(tmp_path
     def run():
         return Pipeline(
             source=InterleavedParquetSource(tmp_path / "made"), sink=ParquetSink(shards.out), checkpoint=shards.state
-        ).run(workers=1, progress=False)
+        ).run(threads=1, progress=False)
 
     broken = min((tmp_path / "made").iterdir())
     content = broken.read_bytes()

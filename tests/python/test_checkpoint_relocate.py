@@ -20,8 +20,8 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def content(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("id_column", ["id", None])
@@ -165,6 +165,6 @@ def test_no_object_of_a_checkpoint_but_the_first_names_a_place(tmp_path):
     job.write_numbers()
     job.stop(3)
     job.stop(1)
-    for path in job.folder().rglob("*"):
+    for path in job.directory().rglob("*"):
         if path.is_file() and path.name != "checkpoint.json" and path.suffix != ".parquet":
             assert str(tmp_path).encode() not in path.read_bytes(), path

@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow")
 
 import shardmill as sm
 from checkpoint_jobs import Job, stopped_twice
-from shardmill.curate import resumption
+from shardmill.curate import _resumption as resumption
 from test_cli import shardmill
 
 SOURCE = {"files_per_partition": 2}
@@ -74,8 +74,8 @@ def resume(job: Job, **options) -> bool:
 @pytest.mark.parametrize("id_column", ["id", None])
 def test_any_damage_to_a_checkpoint_ends_exact_or_is_repaired_by_the_command_of_its_hint(tmp_path, id_column):
     job = stopped_twice(Job(tmp_path), ids_of, source=SOURCE, id_column=id_column)
-    for folder in (job.state, job.out):
-        shutil.copytree(folder, tmp_path / "saved" / folder.name)
+    for directory in (job.state, job.out):
+        shutil.copytree(directory, tmp_path / "saved" / directory.name)
     files = sorted(path.relative_to(tmp_path) for path in job.state.rglob("*") if path.is_file())
     random_ = random.Random(13)
     for file in files * 3:
@@ -83,9 +83,9 @@ def test_any_damage_to_a_checkpoint_ends_exact_or_is_repaired_by_the_command_of_
         resume(job, id_column=id_column)
         found = job.ids()
         assert found == Counter({(id,): count for id, count in EXPECTED.items()}), story
-        for folder in (job.state, job.out):
-            shutil.rmtree(folder)
-            shutil.copytree(tmp_path / "saved" / folder.name, folder)
+        for directory in (job.state, job.out):
+            shutil.rmtree(directory)
+            shutil.copytree(tmp_path / "saved" / directory.name, directory)
 
 
 @pytest.mark.parametrize("kind", ["missing", "longer", "changed", "empty"])
@@ -131,7 +131,7 @@ def test_rows_of_lost_files_come_from_an_input_that_was_laid_out_anew(job, what)
     ids = sorted(EXPECTED)
     for start in range(0, len(ids), 3):
         job.write(f"anew-{start:03}", ids[start : start + 3])
-    path = min(job.out.iterdir() if what == "out" else job.folder().glob("ids/*.parquet"))
+    path = min(job.out.iterdir() if what == "out" else job.directory().glob("ids/*.parquet"))
     path.unlink()
     assert resume(job)
     job.assert_ids(EXPECTED)
@@ -145,14 +145,14 @@ def test_ids_that_overlap_are_not_done_twice_when_they_were_lost(tmp_path):
     job.write("001", ["b", "c"])
     job.write("002", ["c", "d"])
     job.stop(1)
-    next(job.folder().glob("ids/*.parquet")).unlink()
+    next(job.directory().glob("ids/*.parquet")).unlink()
     assert resume(job)
     assert sum(job.ids().values()) == 5
     assert set(job.ids()) == {("a",), ("b",), ("c",), ("d",)}
 
 
 def test_both_copies_of_a_plan_are_beyond_repair_and_the_message_says_so(job):
-    for path in job.folder().glob("plan/000000*"):
+    for path in job.directory().glob("plan/000000*"):
         path.write_bytes(b"")
     with pytest.raises(sm.CheckpointDamagedError, match="checkpoint repair"):
         job.run(source=SOURCE)

@@ -57,7 +57,7 @@ def test_inspect_names_who_is_at_work(job):
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "compact", "repair"])
 @pytest.mark.parametrize("place", ["nowhere", "in"])
-def test_folder_without_a_checkpoint_is_an_error_that_makes_nothing(job, tmp_path, command, place):
+def test_directory_without_a_checkpoint_is_an_error_that_makes_nothing(job, tmp_path, command, place):
     result = shardmill("checkpoint", command, tmp_path / place)
 
     assert (result.returncode, result.stdout) == (1, "")
@@ -101,8 +101,8 @@ def test_verify_names_outputs_that_are_not_as_they_were(job, damage, is_packed):
 
 @pytest.mark.parametrize("name", ["checkpoint.json", "plan/000000"])
 def test_damaged_checkpoint_is_told_by_each_command(job, name):
-    path = job.state / name if name == "checkpoint.json" else job.folder() / name
-    copy = job.folder() / name if name == "checkpoint.json" else path.with_name(f"{path.name}.copy")
+    path = job.state / name if name == "checkpoint.json" else job.directory() / name
+    copy = job.directory() / name if name == "checkpoint.json" else path.with_name(f"{path.name}.copy")
     for file in (path, copy):
         file.write_bytes(file.read_bytes()[:-2])
     for command in ("inspect", "verify", "compact"):
@@ -116,13 +116,13 @@ def test_damaged_checkpoint_is_told_by_each_command(job, name):
 def test_compact_leaves_one_file_of_records_and_the_job_goes_on(job):
     for _ in range(2):
         job.stop(2, version="7")
-    assert len(list(job.folder().glob("units-*/*"))) > 0
+    assert len(list(job.directory().glob("units-*/*"))) > 0
     result = shardmill("checkpoint", "compact", job.state)
 
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr == "4 committed splits in one file\n"
-    assert len(list(job.folder().glob("packs/*"))) == 2, "one pack and its copy"
-    assert not list(job.folder().glob("units-*/*"))
+    assert len(list(job.directory().glob("packs/*"))) == 2, "one pack and its copy"
+    assert not list(job.directory().glob("units-*/*"))
     report = job.run(version="7")
     assert (report.committed_before, len(report.splits)) == (4, 1)
     assert sum(job.ids().values()) == len(job.ids()) == 50

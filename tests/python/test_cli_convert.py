@@ -1,4 +1,4 @@
-"""`shardmill convert` as a user runs it: rows arrive, are compared, and nothing is left behind on failure."""
+"""`shardmill convert` as a user runs it: rows arrive, are compared, and nothing is left on failure."""
 
 import csv
 import json
@@ -29,13 +29,13 @@ def converted(*arguments: object) -> str:
     return result.stderr
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+def names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("source")
+    directory = tmp_path_factory.mktemp("source")
     table = pa.table(
         {
             "id": range(3_000),
@@ -44,9 +44,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "holes": [None if number % 10 == 3 else text for number, text in enumerate(TEXTS)],
         }
     )
-    pq.write_table(table[:1_000], folder / "a.parquet", row_group_size=300)
-    pq.write_table(table[1_000:], folder / "b.parquet")
-    return folder
+    pq.write_table(table[:1_000], directory / "a.parquet", row_group_size=300)
+    pq.write_table(table[1_000:], directory / "b.parquet")
+    return directory
 
 
 def test_help_shows_an_example() -> None:
@@ -123,8 +123,8 @@ def test_nested_columns_and_nulls_go_to_parquet(tmp_path: Path) -> None:
     assert str(pq.read_table(tmp_path / "b.parquet").to_pylist()) == str(table.to_pylist())
 
 
-def test_folder_gets_shards(source: Path, tmp_path: Path) -> None:
-    told = converted(source, tmp_path / "out", "--to", "arrayrecord", "--column", "text", "--size-limit", "50kB")
+def test_directory_gets_shards(source: Path, tmp_path: Path) -> None:
+    told = converted(source, tmp_path / "out", "--to", "arrayrecord", "--column", "text", "--shard-bytes", "50kB")
     assert len(names(tmp_path / "out")) > 3
     assert f"written to {len(names(tmp_path / 'out'))} arrayrecord files" in told
     assert [row["record"].decode() for row in sm.Dataset(tmp_path / "out")] == TEXTS
@@ -153,11 +153,11 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
     out.write_bytes(b"mine")
     refused = shardmill("convert", source, out, "--column", "text")
     assert (refused.returncode, out.read_bytes()) == (1, b"mine")
-    assert "hint: --overwrite replaces it" in refused.stderr
-    converted(source, out, "--column", "text", "--overwrite")
+    assert "hint: --mode overwrite replaces it" in refused.stderr
+    converted(source, out, "--column", "text", "--mode", "overwrite")
     assert len(sm.Dataset(out)) == 3_000
     # A file may be its own output.
-    converted(out, out, "--overwrite", "--compression", "none")
+    converted(out, out, "--mode", "overwrite", "--compression", "none")
     assert len(sm.Dataset(out)) == 3_000
     assert names(tmp_path) == ["a.array_record"]
 
@@ -165,14 +165,14 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["SRC", "a.array_record"], 2, "pick one of id, text, raw, holes with --column"),
+        (["SRC", "a.array_record"], 2, "select one of id, text, raw, holes with --column"),
         (["SRC", "a.array_record", "--column", "nome"], 1, "No column `nome`"),
-        (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is Int64, a record of ArrayRecord is bytes"),
-        (["SRC", "out"], 2, "does not tell a format; give --to, one of"),
+        (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is Int64, and records of ArrayRecord are bytes"),
+        (["SRC", "out.txt"], 2, "does not match a format; pass --to, one of"),
         (["SRC", "out", "--to", "xml"], 2, "'xml' is not one of"),
-        (["SRC", "a.parquet", "--group-size", "5"], 2, "group_size is for ArrayRecord"),
-        (["SRC", "a.parquet", "--compression", "zip"], 2, "compression of Parquet is one of"),
-        (["SRC", "a.parquet", "--size-limit", "5MB"], 2, "size_limit is for folders"),
+        (["SRC", "a.parquet", "--group-size", "5"], 2, "group_size is only for ArrayRecord"),
+        (["SRC", "a.parquet", "--compression", "zip"], 2, "compression of Parquet must be one of"),
+        (["SRC", "a.parquet", "--shard-bytes", "5MB"], 2, "shard_bytes requires a directory"),
         (["SRC", "a.parquet", "--filter", "id ="], 2, "Invalid value for '--filter'"),
         (["nowhere", "a.parquet"], 1, "No file at `nowhere`"),
         (["empty", "a.parquet"], 1, "there are no files"),
@@ -207,7 +207,7 @@ def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signa
         writer.write_rows(bytes([number % 256]) * 1_000 for number in range(200_000))
     out = tmp_path / "out"
     command = [sys.executable, "-m", "shardmill", "convert", str(tmp_path / "in.array_record"), str(out)]
-    command += ["--to", "arrayrecord", "--compression", "brotli:9", "--size-limit", "1MB"]
+    command += ["--to", "arrayrecord", "--compression", "brotli:9", "--shard-bytes", "1MB"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     deadline = time.monotonic() + 120
     while not (out.exists() and names(out)):
@@ -223,7 +223,8 @@ def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signa
 
 
 def test_rows_that_come_back_changed_are_removed(source: Path, tmp_path: Path, monkeypatch) -> None:
-    from shardmill.cli import commands, conversion
+    from shardmill.cli import _commands as commands
+    from shardmill.cli import _conversion as conversion
 
     changed = sm.Dataset(source / "a.parquet", columns=["text"])
     monkeypatch.setattr(conversion.Conversion, "written", lambda *_arguments: changed)
@@ -237,7 +238,7 @@ def test_missing_pyarrow_is_told(source: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, "convert", str(source), str(tmp_path / "a.parquet")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
     assert (result.returncode, names(tmp_path)) == (1, [])
-    assert result.stderr == "error: convert needs pyarrow\nhint: pip install pyarrow\n"
+    assert result.stderr == "error: convert requires pyarrow\nhint: pip install 'shardmill[arrow]'\n"
 
 
 @pytest.mark.parametrize("target", ["jsonl", "tar"])
@@ -278,7 +279,7 @@ def test_encodings_of_mds_are_named_with_the_columns(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     columns = "text,boxes=json,grid=ndarray:int32:2,3,day=int16"
     told = converted(tmp_path / "a.parquet", tmp_path / "out", "--to", "mds", "--columns", columns)
-    assert "column 'boxes' is written as JSON, and compared by the number of rows only" in told
+    assert "column 'boxes' is written as JSON, and only the number of rows is compared" in told
     (shard,) = json.loads((tmp_path / "out" / "index.json").read_text())["shards"]
     encodings = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
     assert encodings == {"boxes": "json", "day": "int16", "grid": "ndarray:int32:2,3", "text": "str"}
@@ -289,9 +290,9 @@ def test_encodings_of_mds_are_named_with_the_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "to", "message"),
     [
-        ("text=nonsense", "mds", "there is no such encoding"),
+        ("text=nonsense", "mds", "the encoding does not exist"),
         ("text=", "mds", "neither a name nor NAME=TYPE"),
-        ("text=str", "parquet", "for --to mds"),
+        ("text=str", "parquet", "are for --to mds"),
     ],
 )
 def test_encodings_that_mean_nothing_are_refused(tmp_path: Path, columns: str, to: str, message: str) -> None:
@@ -318,10 +319,22 @@ def test_types_that_samples_lose_are_told(tmp_path: Path) -> None:
     assert (
         "note: 'caption' (string), 'label' (int64) will be read as bytes: the name of a column is the extension" in told
     )
-    assert "note: 'id' (string) will be read as whole numbers: " in told
+    assert "note: 'id' (string) will be read as integers: " in told
     assert "'txt'" not in told and "'cls'" not in told and "'jpg'" not in told
     converted(tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg")
     typed = shardmill(
-        "convert", tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg", "--overwrite"
+        "convert", tmp_path / "a.parquet", tmp_path / "typed.tar", "--columns", "txt,cls,jpg", "--mode", "overwrite"
     )
     assert "will be read as" not in typed.stderr
+
+
+@pytest.mark.parametrize("dst", ["in", "."])
+def test_output_that_contains_the_input_is_refused_and_the_input_stays(tmp_path: Path, dst: str) -> None:
+    with sm.Writer(tmp_path / "in" / "a.parquet") as writer:
+        writer.write_rows([{"x": number} for number in range(10)])
+    before = (tmp_path / "in" / "a.parquet").read_bytes()
+    refused = shardmill(
+        "convert", tmp_path / "in", tmp_path / dst, "--to", "parquet", "--mode", "overwrite", "--columns", "x"
+    )
+    assert refused.returncode == 2 and "contains the input" in refused.stderr
+    assert (tmp_path / "in" / "a.parquet").read_bytes() == before

@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 
 ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
 ROWS = 1_000
@@ -27,8 +28,8 @@ def shardmill(*arguments: object, columns: int = 100) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tables") / "data"
-    folder.mkdir()
+    directory = tmp_path_factory.mktemp("tables") / "data"
+    directory.mkdir()
     for number in range(4):
         ids = np.arange(250) + number * 250
         table = pa.table(
@@ -38,8 +39,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "text": [None if row % 7 == 3 else f"line {row}\n\x1b[31mof text" for row in ids],
             }
         )
-        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=50)
-    return folder
+        pq.write_table(table, directory / f"part-{number}.parquet", row_group_size=50)
+    return directory
 
 
 @pytest.mark.parametrize("command", ["head", "explain"])
@@ -139,7 +140,7 @@ def test_explained_rows_are_those_that_are_delivered(data: Path, ranks, batch_si
     first = {f"part-{number}.parquet": number * 250 for number in range(4)}
     settings = {"batch_size": batch_size, "lanes": lanes, "world_size": ranks, "tail": tail, "output": "numpy", **order}
     for rank in range(ranks):
-        loader = sm.Loader(data, columns=["row_id"], rank=rank, **settings)
+        loader = flat_loader(data, columns=["row_id"], rank=rank, **settings)
         batches = [batch["row_id"].tolist() for batch in loader]
         for step, rows in enumerate(batches):
             plan = loader.explain(step=step, epoch=0)
@@ -168,13 +169,13 @@ def test_a_rank_with_lanes_of_its_own_decodes_its_share(data: Path) -> None:
 
 def test_mixing_distance_is_that_of_a_random_order(data: Path) -> None:
     settings = {"batch_size": ROWS, "columns": ["row_id"], "output": "numpy", "rank": 0, "world_size": 1}
-    loader = sm.Loader(data, shuffle=True, **settings)
+    loader = flat_loader(data, shuffle=True, **settings)
     plan = loader.explain()
     (order,) = [batch["row_id"] for batch in loader]
     assert plan["windows"] == 1
     # Blocks are in a random order as well, which changes nothing where all of them are one window.
     assert abs(np.abs(order - np.arange(ROWS)).mean() - plan["mixing_distance"]) < ROWS / 20
-    assert sm.Loader(data, **settings).explain()["mixing_distance"] == 0
+    assert flat_loader(data, **settings).explain()["mixing_distance"] == 0
 
 
 def test_explain_prints_rows_reasons_and_costs(data: Path) -> None:
@@ -210,7 +211,7 @@ def test_explain_writes_json(data: Path) -> None:
     plan = json.loads(result.stdout)
     filtered = sm.Dataset(data, filter=sm.col("label") < 5)
     settings = {"shuffle": True, "seed": 7, "shuffle_window_bytes": 20_000, "rank": 0, "world_size": 1}
-    loader = sm.Loader(filtered, batch_size=64, columns=["row_id"], output="numpy", **settings)
+    loader = flat_loader(filtered, batch_size=64, columns=["row_id"], output="numpy", **settings)
     loader.set_epoch(2)
     rows = next(iter(loader))["row_id"].tolist()
     assert [int(file[5]) * 250 + start + row for file, start, count in plan["rows"] for row in range(count)] == rows
@@ -222,7 +223,7 @@ def test_explain_writes_json(data: Path) -> None:
     [
         (["--step", "11", "--batch-size", "100"], "there is no step 11: the epoch has 10 steps"),
         (["--rank", "2", "--world-size", "2"], "--rank must be below --world-size"),
-        (["--window", "1MB"], "--window is for --shuffle"),
+        (["--window", "1MB"], "--window requires --shuffle"),
         (["--tail", "short"], "Invalid value for '--tail'"),
     ],
 )
@@ -230,3 +231,19 @@ def test_explain_refuses_with_one_line(data: Path, options: list[str], message: 
     result = shardmill("explain", data, *options)
     assert (result.returncode, result.stdout) == (2, "")
     assert message in result.stderr
+
+
+def test_window_of_no_bytes_shuffles_within_row_groups(data: Path) -> None:
+    result = shardmill("explain", data, "--shuffle", "--window", "0", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["window_limit"] == 0
+    assert "--window requires --shuffle" in shardmill("explain", data, "--window", "0").stderr
+
+
+def test_head_without_an_arrow_library_shows_rows_without_types(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"x": 1}\n')
+    blocked = "import sys; sys.modules.update(pyarrow=None, arro3=None); sys.argv[0] = 'shardmill'"
+    program = f"{blocked}; from shardmill.cli import main; main()"
+    arguments = [sys.executable, "-c", program, "head", str(tmp_path / "rows.jsonl")]
+    shown = subprocess.run(arguments, capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout.split()) == (0, ["x", "0", "1"]), shown.stderr

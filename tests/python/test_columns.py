@@ -1,120 +1,35 @@
 """Columns of a batch against pyarrow: every Arrow type, with and without nulls, sliced, empty, cut at any place."""
 
 import datetime as dt
+import pickle
 import subprocess
 import sys
 import types
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import shardmill as sm
+from column_values import (
+    ALL,
+    BEYOND_F64,
+    NUMBERS,
+    OBJECTS,
+    TEMPORALS,
+    batches,
+    converter_of,
+    name_of,
+    one,
+    oracle,
+    temporal,
+    with_nulls,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shardmill._native.columns import Converter, to_pylist
-from shardmill.columns import check_torch, plain_fill_values, split
+from shardmill._native.columns import to_pylist
 from shardmill.errors import FormatError, MissingColumnError, OptionError
-
-BEYOND_F64 = 2**53 + 1
-
-NUMBERS = {
-    pa.int8(): [-128, 127, 0, 5],
-    pa.int16(): [-(2**15), 2**15 - 1, 0, 5],
-    pa.int32(): [-(2**31), 2**31 - 1, 0, 5],
-    pa.int64(): [BEYOND_F64, -(2**63), 2**63 - 1, 5],
-    pa.uint8(): [255, 0, 1, 5],
-    pa.uint16(): [2**16 - 1, 0, 1, 5],
-    pa.uint32(): [2**32 - 1, 0, 1, 5],
-    pa.uint64(): [2**64 - 1, BEYOND_F64, 1, 5],
-    pa.float16(): [1.5, -0.0, float("inf"), 65504.0],
-    pa.float32(): [1.5, -0.0, float("inf"), 1e-40],
-    pa.float64(): [1.5, -0.0, float("-inf"), 5e-324],
-    pa.bool_(): [True, False, False, True],
-}
-UNITS = ("s", "ms", "us", "ns")
-# pyarrow's own `to_numpy` makes objects of times of day; the integers beneath are the oracle for those.
-TEMPORALS = {
-    pa.date32(): "datetime64[D]",
-    pa.date64(): "datetime64[ms]",
-    pa.time32("s"): "timedelta64[s]",
-    pa.time32("ms"): "timedelta64[ms]",
-    pa.time64("us"): "timedelta64[us]",
-    pa.time64("ns"): "timedelta64[ns]",
-} | {
-    kind: f"{name}[{unit}]"
-    for unit in UNITS
-    for kind, name in (
-        (pa.timestamp(unit), "datetime64"),
-        (pa.timestamp(unit, "Europe/Berlin"), "datetime64"),
-        (pa.duration(unit), "timedelta64"),
-    )
-}
-OBJECTS = [
-    pa.array(["", "é😀", "x" * 100, "plain"]),
-    pa.array(["", "é😀", "x" * 100, "plain"], pa.large_string()),
-    pa.array(["", "é😀", "x" * 100, "plain"], pa.string_view()),
-    pa.array([b"", b"\x00\xff", b"x" * 100, b"p"]),
-    pa.array([b"", b"\x00\xff", b"x" * 100, b"p"], pa.large_binary()),
-    pa.array([b"", b"\x00\xff", b"x" * 100, b"p"], pa.binary_view()),
-    pa.array([b"ab", b"cd", b"ef", b"gh"], pa.binary(2)),
-    pa.array(["a", "b", "a", "a"]).dictionary_encode(),
-    pa.array([Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal128(7, 2)),
-    pa.array([Decimal("1.20"), Decimal("-99999.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal256(60, 2)),
-    pa.array([Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal32(4, 2)),
-    pa.array([Decimal("1.20"), Decimal("-9.99"), Decimal("0.00"), Decimal("0.01")], pa.decimal64(12, 2)),
-    pa.array([{"a": 1, "b": [1.5, None]}, {"a": None, "b": None}, {"a": 3, "b": []}, {"a": 4, "b": [0.0]}]),
-    pa.array([[("k", 1)], [], [("k", None), ("l", 2)], [("m", 3)]], pa.map_(pa.string(), pa.int32())),
-    pa.array([["a", None], [], ["b"], ["c", "d"]]),
-    pa.array([["a", None], [], ["b"], ["c", "d"]], pa.large_list(pa.string())),
-    pa.array([["a", None], ["b", "c"], ["d", "e"], ["f", "g"]], pa.list_(pa.string(), 2)),
-    pa.array([[[1], []], [], [None, [2, 3]], [[4]]]),
-    pa.nulls(4),
-]
-
-
-def temporal(kind: pa.DataType) -> pa.Array:
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return pa.array([0, 86_000, 1, 2_000], pa.int32()).cast(kind)
-    if pa.types.is_date64(kind):
-        return pa.array([0, -86_400_000, 86_400_000_000, 864_000_000], pa.int64()).cast(kind)
-    if pa.types.is_time64(kind):
-        return pa.array([0, 86_399_000_000, 1_000, 2_000_000], pa.int64()).cast(kind)
-    return pa.array([0, -1_000_000, 1_711_846_000, 2_000], pa.int64()).cast(kind)
-
-
-ALL = [pa.array(values, kind) for kind, values in NUMBERS.items()] + [temporal(kind) for kind in TEMPORALS] + OBJECTS
-
-
-def with_nulls(array: pa.Array) -> pa.Array:
-    rows = [0, None, 1, 2, None, 3, 0]
-    if array.type in (pa.string_view(), pa.binary_view()):
-        # pyarrow takes no rows of these.
-        return pa.array([None if row is None else array[row].as_py() for row in rows], array.type)
-    return array.take(pa.array(rows))
-
-
-def oracle(array: pa.Array) -> list[Any]:
-    """Where pandas is installed, pyarrow makes its objects of nanoseconds."""
-    coarse = {pa.time64("ns"): pa.time64("us"), pa.duration("ns"): pa.duration("us")}
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        coarse[array.type] = pa.timestamp("us", array.type.tz)
-    return array.cast(coarse.get(array.type, array.type)).to_pylist()
-
-
-def batches(array: pa.Array, kind: str, nulls: str = "error", sizes: list[int] | None = None, **fill: Any) -> list[Any]:
-    batch = pa.record_batch({"x": array})
-    converter = Converter(batch.schema, kind, nulls, plain_fill_values(fill))
-    return list(split(converter.names, converter.convert(batch), sizes or [len(array)], kind))
-
-
-def one(array: pa.Array, kind: str, nulls: str = "error", **fill: Any) -> Any:
-    return batches(array, kind, nulls, **fill)[0]["x"]
-
-
-def name_of(value: Any) -> str:
-    return str(value.type) if isinstance(value, pa.Array) else str(value)
-
+from shardmill.load._columns import check_torch, split
 
 # Objects
 
@@ -128,13 +43,22 @@ def test_lists_of_objects_equal_pyarrow(array: pa.Array) -> None:
         assert [type(value) for value in to_pylist(variant)] == [type(value) for value in expected]
 
 
-@pytest.mark.parametrize("array", OBJECTS, ids=name_of)
-def test_object_columns_are_lists_for_torch_and_object_arrays_for_numpy(array: pa.Array) -> None:
+#: Of OBJECTS, by what they become.
+TEXTS, BINARIES = [OBJECTS[0], OBJECTS[1], OBJECTS[2], OBJECTS[7]], OBJECTS[3:7]
+OTHERS = [
+    array
+    for array in OBJECTS[8:]
+    if not pa.types.is_struct(array.type) and array.type != pa.list_(pa.list_(pa.int64()))
+]
+
+
+@pytest.mark.parametrize("array", OTHERS, ids=name_of)
+def test_columns_without_a_tensor_are_object_arrays(array: pa.Array) -> None:
     pytest.importorskip("torch")
     nulls = with_nulls(array)
     tensors = batches(nulls, "torch", sizes=[3, 4])
     assert [value for batch in tensors for value in batch["x"]] == nulls.to_pylist()
-    assert all(type(batch["x"]) is list for batch in tensors)
+    assert all(type(batch["x"]) is sm.ObjectArray for batch in tensors)
     arrays = batches(nulls, "numpy", sizes=[3, 4])
     assert [(batch["x"].dtype, batch["x"].shape) for batch in arrays] == [
         (np.dtype(object), (3,)),
@@ -143,10 +67,43 @@ def test_object_columns_are_lists_for_torch_and_object_arrays_for_numpy(array: p
     assert [value for batch in arrays for value in batch["x"]] == nulls.to_pylist()
 
 
-def test_object_array_can_be_written_and_outlives_its_superbatch() -> None:
-    array = one(pa.array(["a", "b"]), "numpy")
-    array[0] = "other"
-    assert array.tolist() == ["other", "b"]
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+@pytest.mark.parametrize("array", TEXTS + BINARIES, ids=name_of)
+def test_strings_and_binaries_equal_pyarrow_in_every_access(array: pa.Array, kind: str) -> None:
+    pytest.importorskip("torch")
+    nulls = with_nulls(array)
+    expected = nulls.to_pylist()
+    wanted = sm.StringArray if array in TEXTS else sm.BinaryArray
+    first, second = (batch["x"] for batch in batches(nulls, kind, sizes=[3, 4]))
+    assert (type(first), type(second), len(first), len(second)) == (wanted, wanted, 3, 4)
+    assert first.tolist() + second.tolist() == list(first) + list(second) == expected
+    assert [second[row] for row in (0, 3, -1, -4)] == [expected[row] for row in (3, 6, -1, 3)]
+    assert second[1:3] == expected[4:6]
+    assert second[1:][1:] == expected[5:]
+    assert second[::-2] == expected[:2:-2]
+    assert np.asarray(second).tolist() == expected[3:]
+    assert pa.array(second).to_pylist() == expected[3:]
+    assert pickle.loads(pickle.dumps(second)) == second
+    assert second.to("cpu") is second
+    for row in (4, -5):
+        with pytest.raises(IndexError):
+            second[row]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.one_of(st.none(), st.text(max_size=20))))
+def test_string_array_of_any_strings_gives_them_back(texts: list[Any]) -> None:
+    array = sm.StringArray(texts)
+    assert array == texts
+    assert pa.array(array).to_pylist() == texts
+    raw = [None if text is None else text.encode() for text in texts]
+    assert pa.array(sm.BinaryArray(raw)).to_pylist() == sm.BinaryArray(raw).tolist() == raw
+
+
+@pytest.mark.parametrize("other", [["a", "c"], ["a"], ["a", "b", "c"], [None, "b"]])
+def test_string_array_differs_from_other_strings(other: list[Any]) -> None:
+    assert sm.StringArray(["a", "b"]) != other
+    assert sm.StringArray(["a", "b"]) != sm.StringArray(other)
 
 
 def test_zoned_timestamp_has_the_wall_clock_of_its_zone_on_both_sides_of_a_change() -> None:
@@ -235,7 +192,7 @@ def test_dates_and_times_keep_their_unit(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NUMBERS if pa.types.is_floating(kind)], ids=name_of)
-@pytest.mark.parametrize("nulls", ["error", "fill", "mask"])
+@pytest.mark.parametrize("nulls", ["raise", "fill", "mask"])
 def test_null_float_is_nan_under_every_policy(kind: pa.DataType, nulls: str) -> None:
     array = with_nulls(pa.array(NUMBERS[kind], kind)).slice(1)
     batch = batches(array, "numpy", nulls)[0]
@@ -310,22 +267,20 @@ def test_ragged_batches_give_back_their_lists(make: Any, sizes: list[int]) -> No
         row = 0
         for size, batch in zip(sizes, batches(array, kind, "mask", sizes), strict=True):
             ragged, valid = batch["x"], batch["x__valid"]
-            assert list(ragged) == ["values", "offsets", "valid"]
-            assert ragged["values"].dtype == (torch.int16 if kind == "torch" else np.int16)
-            assert ragged["offsets"].dtype == (torch.int64 if kind == "torch" else np.int64)
-            assert ragged["offsets"][0] == 0
-            assert len(ragged["offsets"]) == size + 1
+            assert isinstance(ragged, sm.Ragged)
+            assert ragged.values.dtype == (torch.int16 if kind == "torch" else np.int16)
+            assert ragged.offsets.dtype == (torch.int64 if kind == "torch" else np.int64)
+            assert ragged.offsets[0] == 0
+            assert len(ragged.offsets) == size + 1
             for index in range(size):
                 expected = LISTS[row]
-                span = slice(int(ragged["offsets"][index]), int(ragged["offsets"][index + 1]))
+                span = slice(int(ragged.offsets[index]), int(ragged.offsets[index + 1]))
                 items = [
                     value if is_valid else None
-                    for value, is_valid in zip(
-                        ragged["values"][span].tolist(), ragged["valid"][span].tolist(), strict=True
-                    )
+                    for value, is_valid in zip(ragged.values[span].tolist(), ragged.valid[span].tolist(), strict=True)
                 ]
                 assert items == (expected or [])
-                assert bool(valid[index]) == (expected is not None and None not in expected)
+                assert bool(valid[index]) == (expected is not None)
                 row += 1
 
 
@@ -351,7 +306,7 @@ def test_fixed_size_list_with_nulls_follows_the_policies_by_row() -> None:
     batch = batches(integers, "numpy", "mask")[0]
     assert {name: column.tolist() for name, column in batch.items()} == {
         "x": [[1, 2], [0, 0], [3, 0]],
-        "x__valid": [True, False, False],
+        "x__valid": [True, False, True],
         "x__valid_items": [[True, True], [False, False], [True, False]],
     }
 
@@ -359,15 +314,15 @@ def test_fixed_size_list_with_nulls_follows_the_policies_by_row() -> None:
 def test_lists_of_dates_keep_their_unit() -> None:
     pytest.importorskip("torch")
     array = pa.array([[dt.date(2024, 1, 1)], []], pa.list_(pa.date32()))
-    assert one(array, "numpy")["values"].dtype == "datetime64[D]"
-    assert one(array, "torch")["values"].tolist() == [19723]
+    assert one(array, "numpy").values.dtype == "datetime64[D]"
+    assert one(array, "torch").values.tolist() == [19723]
 
 
 def test_ragged_lists_of_floats_need_no_item_mask() -> None:
     array = pa.array([[1.0, None], None, []])
     batch = batches(array, "numpy", "mask")[0]
-    assert list(batch["x"]) == ["values", "offsets"]
-    np.testing.assert_array_equal(batch["x"]["values"], [1.0, np.nan])
+    assert batch["x"].valid is None
+    np.testing.assert_array_equal(batch["x"].values, [1.0, np.nan])
     assert batch["x__valid"].tolist() == [True, False, True]
     with pytest.raises(FormatError, match="row 1"):
         one(array, "numpy")
@@ -401,9 +356,9 @@ def test_batches_of_any_sizes_are_the_rows_of_the_superbatch(data: st.DataObject
     edges = [0, *cuts, whole.num_rows]
     sizes = [stop - start for start, stop in zip(edges, edges[1:])]
     kind = data.draw(st.sampled_from(["torch", "numpy"]))
-    converter = Converter(whole.schema, kind, "mask", {})
+    converter = converter_of(whole.schema, kind, "mask")
     for start, size, batch in zip(
-        edges, sizes, split(converter.names, converter.convert(whole), sizes, kind), strict=False
+        edges, sizes, split(converter.names, converter.convert(whole, sizes), sizes, kind), strict=False
     ):
         expected = {
             name: column.to_pylist() for name, column in zip(whole.schema.names, whole.slice(start, size).columns)
@@ -412,10 +367,11 @@ def test_batches_of_any_sizes_are_the_rows_of_the_superbatch(data: st.DataObject
         assert masked(batch["b"], batch["b__valid"]) == expected["b"]
         assert [None if value != value else value for value in batch["f"].tolist()] == expected["f"]
         assert list(batch["s"]) == expected["s"]
-        items = masked(batch["l"]["values"], batch["l"]["valid"])
-        offsets = batch["l"]["offsets"].tolist()
+        items = masked(batch["l"].values, batch["l"].valid)
+        offsets = batch["l"].offsets.tolist()
         assert [items[start:stop] for start, stop in zip(offsets, offsets[1:])] == [row or [] for row in expected["l"]]
-        assert batch["l__valid"].tolist() == [row is not None and None not in row for row in expected["l"]]
+        for name in ("l", "m"):
+            assert batch[f"{name}__valid"].tolist() == whole.slice(start, size)[name].is_valid().to_pylist()
         rows_of_two = [masked(values, valid) for values, valid in zip(batch["m"], batch["m__valid_items"])]
         assert rows_of_two == [row or [None, None] for row in expected["m"]]
 
@@ -445,10 +401,10 @@ def test_batches_without_columns_are_empty_dicts() -> None:
 @pytest.mark.parametrize(
     ("kind", "nulls", "fill", "error", "reason"),
     [
-        ("pandas", "error", {}, OptionError, "`output`"),
+        ("pandas", "raise", {}, OptionError, "`output`"),
         ("numpy", "drop", {}, OptionError, "`nulls`"),
         ("numpy", "fill", {"y": 1}, MissingColumnError, "`y`"),
-        ("numpy", "error", {"x": 1}, OptionError, 'nulls="fill"'),
+        ("numpy", "raise", {"x": 1}, OptionError, 'nulls="fill"'),
         ("numpy", "fill", {"x": 2**40}, OptionError, "does not fit column `x`"),
         ("numpy", "fill", {"x": 2**200}, OptionError, "does not fit column `x`"),
         ("numpy", "fill", {"x": dt.timedelta(1)}, OptionError, "`x` is a timedelta"),
@@ -460,13 +416,13 @@ def test_option_without_a_meaning_is_refused_at_construction(
     kind: str, nulls: str, fill: dict[str, Any], error: type, reason: str
 ) -> None:
     with pytest.raises(error, match=reason):
-        Converter(pa.schema({"x": pa.int32()}), kind, nulls, plain_fill_values(fill))
+        converter_of(pa.schema({"x": pa.int32()}), kind, nulls, fill)
 
 
 @pytest.mark.parametrize("kind", ["torch", "numpy", "dict"])
 def test_type_without_a_form_is_refused_at_construction(kind: str) -> None:
     with pytest.raises(FormatError, match="`x` is Interval"):
-        Converter(pa.schema({"x": pa.month_day_nano_interval()}), kind, "error", {})
+        converter_of(pa.schema({"x": pa.month_day_nano_interval()}), kind)
 
 
 def test_missing_torch_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,13 +435,13 @@ def test_torch_without_wide_unsigned_integers_is_refused_for_such_columns_only(m
     old = types.ModuleType("torch")
     old.__version__ = "2.2.0"
     monkeypatch.setitem(sys.modules, "torch", old)
-    narrow = Converter(pa.schema({"x": pa.uint8()}), "torch", "error", {})
+    narrow = converter_of(pa.schema({"x": pa.uint8()}), "torch")
     check_torch(narrow.wide_unsigned)
-    wide = Converter(pa.schema({"x": pa.uint8(), "y": pa.list_(pa.uint16())}), "torch", "error", {})
+    wide = converter_of(pa.schema({"x": pa.uint8(), "y": pa.list_(pa.uint16())}), "torch")
     with pytest.raises(OptionError, match="`y`.*torch 2.2.0"):
         check_torch(wide.wide_unsigned)
 
 
 def test_import_of_columns_does_not_import_torch() -> None:
-    code = "import sys, shardmill.columns; sys.exit('torch' in sys.modules)"
+    code = "import sys, shardmill.load._columns; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -17,6 +17,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 from shardmill.arrayrecord import ArrayRecordWriter
 from shardmill.curate import ParquetSink, Pipeline, TableSource, WebDatasetSource
 
@@ -135,14 +136,14 @@ SIDE_CARS = [
 
 @pytest.mark.parametrize("extension", ["json", "jsonl", "parquet", "csv"])
 def test_side_cars_are_listed_and_neither_read_nor_warned_of(tmp_path: Path, extension: str) -> None:
-    for folder in (tmp_path, tmp_path / "below"):
-        folder.mkdir(exist_ok=True)
+    for directory in (tmp_path, tmp_path / "below"):
+        directory.mkdir(exist_ok=True)
         for name in SIDE_CARS:
-            (folder / name).write_text('{"features": {}, "x": 7}')
+            (directory / name).write_text('{"features": {}, "x": 7}')
         if extension == "parquet":
-            write(folder / "rows.parquet", 0)
+            write(directory / "rows.parquet", 0)
         else:
-            (folder / f"rows.{extension}").write_text("x\n0\n" if extension == "csv" else '{"x": 0}\n')
+            (directory / f"rows.{extension}").write_text("x\n0\n" if extension == "csv" else '{"x": 0}\n')
     for path in (tmp_path, f"{tmp_path}/**/*"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -161,18 +162,18 @@ def test_side_car_that_is_named_is_read(tmp_path: Path, name: str) -> None:
     assert xs(f"{tmp_path}/*/{name}") == [7]
 
 
-def write_json_shards(folder: Path, shards: Sequence[int], format: str = "json") -> None:
+def write_json_shards(directory: Path, shards: Sequence[int], format: str = "json") -> None:
     """As ``streaming.JSONWriter`` and ``streaming.XSVWriter`` do: text shards with their offsets beside them, and an index."""
-    folder.mkdir()
+    directory.mkdir()
     entries, number = [], 0
     for shard, rows in enumerate(shards):
         name = f"shard.{shard:05}.{format}"
         lines = [f'{{"x": {number + row}}}\n'.encode() for row in range(rows)]
         number += rows
-        (folder / name).write_bytes(b"".join(lines))
+        (directory / name).write_bytes(b"".join(lines))
         offsets = [sum(map(len, lines[:row])) for row in range(rows + 1)]
         meta = b"".join(value.to_bytes(4, "little") for value in [rows, *offsets]) + b'{"columns": {"x": "int"}}'
-        (folder / f"{name}.meta").write_bytes(meta)
+        (directory / f"{name}.meta").write_bytes(meta)
         stated = {"bytes": sum(map(len, lines)), "hashes": {}}
         entries.append(
             {
@@ -190,33 +191,33 @@ def write_json_shards(folder: Path, shards: Sequence[int], format: str = "json")
                 "zip_meta": None,
             }
         )
-    (folder / "index.json").write_text(json.dumps({"shards": entries, "version": 2}, sort_keys=True))
+    (directory / "index.json").write_text(json.dumps({"shards": entries, "version": 2}, sort_keys=True))
 
 
 def test_json_directory_of_mosaicml_is_read_by_its_index(tmp_path: Path) -> None:
-    folder = tmp_path / "set"
-    write_json_shards(folder, [100, 150, 50])
-    (folder / "shard.00009.json").write_text('{"x": -1}\n')
-    for path in (folder, f"{folder}/", [folder]):
+    directory = tmp_path / "set"
+    write_json_shards(directory, [100, 150, 50])
+    (directory / "shard.00009.json").write_text('{"x": -1}\n')
+    for path in (directory, f"{directory}/", [directory]):
         assert xs(path) == list(range(300))
-    assert sum(len(batch["x"]) for batch in sm.Loader(folder, output="numpy", batch_size=7)) == 300
-    (folder / "shard.00001.json").write_text('{"x": 0}\n')
+    assert sum(len(batch["x"]) for batch in sm.Loader(directory, output="numpy", batch_size=7)) == 300
+    (directory / "shard.00001.json").write_text('{"x": 0}\n')
     with pytest.raises(ValueError, match=r"shard\.00001\.json.*1 rows.*150"):
-        sm.Dataset(folder)
-    (folder / "shard.00001.json").unlink()
+        sm.Dataset(directory)
+    (directory / "shard.00001.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"shard\.00001\.json"):
-        sm.Dataset(folder)
+        sm.Dataset(directory)
 
 
 def test_shards_that_an_index_does_not_list_are_skipped_with_a_reason(tmp_path: Path) -> None:
     write_json_shards(tmp_path / "json", [3])
     with sm.Writer(tmp_path / "mds", format="mds") as writer:
         writer.write_rows([{"x": row} for row in range(3)])
-    for folder, name in (("json", "shard.00009.json"), ("mds", "shard.00009.mds")):
-        (tmp_path / folder / name).write_bytes(b"{}\n")
+    for directory, name in (("json", "shard.00009.json"), ("mds", "shard.00009.mds")):
+        (tmp_path / directory / name).write_bytes(b"{}\n")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            dataset = sm.Dataset(tmp_path / folder)
+            dataset = sm.Dataset(tmp_path / directory)
         reasons = {os.path.basename(path): reason for path, reason in dataset.skipped}
         assert "index" in reasons[name]
         assert [row["x"] for row in dataset] == [0, 1, 2]
@@ -266,20 +267,20 @@ def test_file_that_is_named_twice_is_read_twice(tmp_path: Path, monkeypatch: pyt
 
 
 def test_file_that_is_found_twice_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "d"
-    a, _ = write(folder / "a.parquet", 0), write(folder / "b.parquet", 3)
+    directory = tmp_path / "d"
+    a, _ = write(directory / "a.parquet", 0), write(directory / "b.parquet", 3)
     whole = list(range(6))
     monkeypatch.chdir(tmp_path)
     for paths in (
-        [folder, folder],
-        [f"{folder}/*.parquet", f"{folder}/a*"],
-        [f"{folder}/a*", folder],
-        [folder, a],
-        [folder, "d", "./d/", f"file://{folder}"],
+        [directory, directory],
+        [f"{directory}/*.parquet", f"{directory}/a*"],
+        [f"{directory}/a*", directory],
+        [directory, a],
+        [directory, "d", "./d/", f"file://{directory}"],
     ):
         assert xs(paths) == whole, paths
-    assert xs([folder, a, a]) == [*whole, 0, 1, 2], "once found and named, then named again"
-    assert xs([a, folder, a]) == [0, 1, 2, 3, 4, 5, 0, 1, 2]
+    assert xs([directory, a, a]) == [*whole, 0, 1, 2], "once found and named, then named again"
+    assert xs([a, directory, a]) == [0, 1, 2, 3, 4, 5, 0, 1, 2]
 
 
 @pytest.mark.parametrize("stop", [1, 4, 7])
@@ -287,7 +288,7 @@ def test_loader_over_a_file_that_is_named_twice_resumes_exactly(tmp_path: Path, 
     a, b = write(tmp_path / "a.parquet", 0, 20, row_group_size=4), write(tmp_path / "b.parquet", 100, 5)
 
     def loader(**options: Any) -> sm.Loader:
-        return sm.Loader([a, b, a], batch_size=5, shuffle=True, seed=1, output="numpy", **options)
+        return flat_loader([a, b, a], batch_size=5, shuffle=True, seed=1, output="numpy", **options)
 
     whole = [batch["x"].tolist() for batch in loader()]
     assert sorted(x for batch in whole for x in batch) == sorted([*range(20), *range(20), *range(100, 105)])

@@ -1,13 +1,17 @@
-"""The demo, the training and the notebook, run as a user runs them."""
+"""The demo, the trainings and the notebook, run as a user runs them."""
 
 import base64
+import importlib
 import io
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import shardmill as sm
 from html_page import Page
 from PIL import Image
 
@@ -33,8 +37,8 @@ def test_demo_prints_a_table_and_the_path_of_the_report_last(demo):
     assert lines[0].split() == ["path", "samples/s", "rows", "in", "rows", "out", "MB", "in", "MB", "out", "seconds"]
     rows = [re.split(r"\s{2,}", line) for line in lines[1:5]]
     assert len(rows) == 4
-    assert {tuple(row[2:4]) for row in rows} == {("3,304", "2,742")}
-    assert "all four outputs hold the same 2,415 texts and images" in finished.stdout
+    assert {tuple(row[2:4]) for row in rows} == {("3,631", "2,993")}
+    assert "all four outputs hold the same 2,644 texts and images" in finished.stdout
     assert "24 copied pages are bit-identical" in finished.stdout
     assert lines[-1] == str(out / "report.html")
 
@@ -82,6 +86,109 @@ def test_training_is_killed_and_resumed_without_a_row_lost(tmp_path):
     assert "all 157 global batches have the same rows in the same order" in finished.stdout
     picture = Path(finished.stdout.splitlines()[-1])
     assert picture.read_text().lstrip().startswith("<?xml")
+
+
+def run_train_text(out, *arguments):
+    command = [sys.executable, EXAMPLES / "train_text.py", "--out", out, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+
+@pytest.fixture(scope="module")
+def text_training(tmp_path_factory):
+    pytest.importorskip("torch")
+    out = tmp_path_factory.mktemp("train_text")
+    texts = EXAMPLES.parent / "docs" / "guides"
+    return out, run_train_text(out, "--texts", texts, "--kilobytes", "30")
+
+
+@pytest.fixture
+def train_text(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return importlib.import_module("train_text")
+
+
+def test_training_on_text_is_killed_and_resumed_with_equal_batches_and_losses(text_training):
+    out, finished = text_training
+    assert finished.returncode == 0, finished.stderr
+    report = finished.stdout
+    steps = int(re.search(r"2 ranks × 4 packs of 256 tokens: (\d+) steps", report)[1])
+    killed, saved = map(int, re.search(r"SIGKILL in step (\d+), the last checkpoint is of step (\d+)", report).groups())
+    assert 0 < saved <= killed < steps
+    assert f"1 rank × 8 packs: steps {saved} to {steps - 1}" in report
+    assert f"all {steps} global batches have the same bytes" in report
+    texts, size = re.search(r"([\d,]+) texts of ([\d,]+) bytes", report).groups()
+    assert f"each of the {int(texts) + int(size.replace(',', '')):,} tokens of the texts once" in report
+    assert "which is rounding" in report
+    assert Path(report.splitlines()[-1]).read_text().lstrip().startswith("<?xml")
+    losses = [json.loads(line)["loss"] for line in (out / "whole.0.jsonl").read_text().splitlines()]
+    assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def rewrite(ledger, change):
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    change(lines)
+    ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def with_another_token(lines):
+    first, *rest = lines[0]["rows"]
+    lines[0]["rows"] = ["01000000" + first[8:], *rest]
+
+
+def with_swapped_packs(lines):
+    lines[0]["rows"].reverse()
+
+
+def without_a_step(lines):
+    del lines[-2]
+
+
+def with_another_loss(lines):
+    lines[-1]["loss"] += 2e-4
+
+
+def with_no_loss(lines):
+    lines[-1]["loss"] = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "change", "problem"),
+    [
+        (["resumed.0.jsonl"], with_another_token, "global batch of step"),
+        (["resumed.0.jsonl"], with_swapped_packs, "global batch of step"),
+        (["resumed.0.jsonl"], without_a_step, "global batch of step"),
+        (["whole.0.jsonl", "killed.0.jsonl"], with_another_token, "not those of the texts"),
+        (["resumed.0.jsonl"], with_another_loss, "loss of a step differs by"),
+        (["resumed.0.jsonl"], with_no_loss, "loss of a step differs by"),
+    ],
+)
+def test_training_on_text_reports_a_difference(text_training, train_text, tmp_path, ledgers, change, problem):
+    out, _ = text_training
+    damaged = shutil.copytree(out, tmp_path / "out")
+    assert train_text.check(damaged) is None
+    for ledger in ledgers:
+        rewrite(damaged / ledger, change)
+    assert problem in train_text.check(damaged)
+
+
+def test_training_on_text_fails_with_a_sentence_and_a_hint(tmp_path):
+    pytest.importorskip("torch")
+    for texts, message in (("absent", "is not a directory"), (".", "0 bytes of text are too few")):
+        finished = run_train_text(tmp_path / "out", "--texts", tmp_path / texts)
+        assert finished.returncode == 1
+        assert message in finished.stderr
+        assert "hint: " in finished.stderr
+        assert "Traceback" not in finished.stderr
+
+
+def test_tokenizer_of_the_training_makes_bytes_of_text_as_the_library_does(train_text, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    train_text.write_tokenizer(tmp_path / "tokenizer.json")
+    text = "".join(map(chr, range(0x250))) + "中文 🙂 don't\n\n  x"
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert library.encode(text).ids == sm.Tokenizer(tmp_path / "tokenizer.json").encode(text) == list(text.encode())
+    assert library.encode(train_text.END).ids == [train_text.VOCABULARY - 1]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 
 pytest.importorskip("pyiceberg")
 pytest.importorskip("sqlalchemy")
@@ -18,8 +19,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
-from shardmill.integrations.iceberg import IcebergTable, planning
-from shardmill.integrations.iceberg.pruning import prunable
+from shardmill.integrations.iceberg import IcebergTable
+from shardmill.integrations.iceberg import _planning as planning
+from shardmill.integrations.iceberg._pruning import prunable
 
 ROWS = 300
 
@@ -60,7 +62,7 @@ def table(catalog):
 
 
 def delivered(dataset, **options):
-    loader = sm.Loader(dataset, **({"batch_size": 32, "output": "arrow", "rank": 0, "world_size": 1} | options))
+    loader = flat_loader(dataset, **({"batch_size": 32, "output": "arrow", "rank": 0, "world_size": 1} | options))
     batches = list(loader)
     assert len(loader) == len(batches)
     return pa.Table.from_batches(batches) if batches else dataset.schema.empty_table()
@@ -325,9 +327,9 @@ def test_partitions_prune_and_are_read_from_files_that_lack_them(catalog, tmp_pa
     dataset = IcebergTable(table, filter=sm.col("day") == 1)
     assert len(dataset.files) == 1
     assert delivered(dataset).to_pylist() == [{"id": 10, "day": 1}]
-    (file,) = dataset.planned_files
+    (file,) = dataset._plan.files
     assert file.partition == {"day": 1}
-    # As tables do that were made of Hive folders: the value stands in the manifest only.
+    # As tables do that were made of Hive directories: the value stands in the manifest only.
     field = pa.field("id", pa.int32(), metadata={"PARQUET:field_id": "1"})
     pq.write_table(pa.table([pa.array([10], pa.int32())], schema=pa.schema([field])), file.path)
     assert delivered(IcebergTable(table, filter=sm.col("day") == 1)).to_pylist() == [{"id": 10, "day": 1}]

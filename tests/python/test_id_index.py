@@ -54,7 +54,7 @@ def build(data: Any, column: str | list[str] = "id", **options: Any) -> sm.resum
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
@@ -142,8 +142,8 @@ def test_streams_and_lists_of_batches_are_read() -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "csv", "jsonl"])
-def test_files_of_every_format_are_read(folder: Path, format: str) -> None:
-    data = folder / "in"
+def test_files_of_every_format_are_read(directory: Path, format: str) -> None:
+    data = directory / "in"
     data.mkdir()
     for number in range(3):
         table = pa.table({"n": range(50), "id": [f"k-{number * 40 + row}" for row in range(50)]})
@@ -161,13 +161,13 @@ def test_files_of_every_format_are_read(folder: Path, format: str) -> None:
     assert index.contains(pa.array(["k-0", "k-129", "k-130"])).to_pylist() == [True, True, False]
 
 
-def test_large_row_groups_and_many_files_are_read_whole(folder: Path) -> None:
+def test_large_row_groups_and_many_files_are_read_whole(directory: Path) -> None:
     ids = pc.cast(pa.array(range(1_300_000)), pa.string())
     pq.write_table(pa.table({"id": ids}), "one.parquet", row_group_size=1_300_000)
-    (folder / "many").mkdir()
+    (directory / "many").mkdir()
     for number in range(100):
         pq.write_table(
-            pa.table({"id": ids[number * 13_000 : (number + 1) * 13_000]}), folder / f"many/{number}.parquet"
+            pa.table({"id": ids[number * 13_000 : (number + 1) * 13_000]}), directory / f"many/{number}.parquet"
         )
     for source in ("one.parquet", "many"):
         index = build(source)
@@ -175,8 +175,8 @@ def test_large_row_groups_and_many_files_are_read_whole(folder: Path) -> None:
         assert index.nbytes < 10_000
 
 
-def test_pending_files_of_a_checkpoint_are_not_read(folder: Path) -> None:
-    (folder / "in").mkdir()
+def test_pending_files_of_a_checkpoint_are_not_read(directory: Path) -> None:
+    (directory / "in").mkdir()
     pq.write_table(pa.table({"id": [1]}), "in/a.parquet")
     pq.write_table(pa.table({"id": [2]}), "in/b.pending.parquet")
     assert len(build("in")) == 1
@@ -201,24 +201,24 @@ def test_missing_columns_and_files_are_named() -> None:
         sm.resume.IdIndex.open("nothing.ids")
 
 
-def test_damaged_index_is_refused(folder: Path) -> None:
+def test_damaged_index_is_refused(directory: Path) -> None:
     index = build(pa.table({"id": ["a", "b"]}))
     content = bytearray(Path(index.path).read_bytes())
     content[20] ^= 1
-    (folder / "damaged.ids").write_bytes(content)
-    (folder / "foreign.ids").write_bytes(b"PAR1" * 20)
+    (directory / "damaged.ids").write_bytes(content)
+    (directory / "foreign.ids").write_bytes(b"PAR1" * 20)
     for name in ("damaged.ids", "foreign.ids"):
         with pytest.raises(FormatError, match=name):
-            sm.resume.IdIndex.open(folder / name)
+            sm.resume.IdIndex.open(directory / name)
 
 
-def test_cached_index_is_found_again_until_the_files_change(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_cached_index_is_found_again_until_the_files_change(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "shardmill.resume")
     pq.write_table(pa.table({"id": [1, 2]}), "in.parquet")
     first = sm.resume.IdIndex.build("in.parquet", "id")
     assert "Loading checkpoint" in caplog.text
     caplog.clear()
-    again = sm.resume.IdIndex.build(str(folder / "in.parquet"), ["id"])
+    again = sm.resume.IdIndex.build(str(directory / "in.parquet"), ["id"])
     assert (again.path, caplog.text) == (first.path, "")
     pq.write_table(pa.table({"id": [1, 2, 3]}), "in.parquet")
     assert len(sm.resume.IdIndex.build("in.parquet", "id")) == 3
@@ -235,18 +235,18 @@ def _length(path: str) -> int:
     return len(sm.resume.IdIndex.build(path, "id"))
 
 
-def test_several_processes_share_one_build(folder: Path) -> None:
+def test_several_processes_share_one_build(directory: Path) -> None:
     pq.write_table(pa.table({"id": range(1000)}), "in.parquet")
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        assert pool.map(_length, [str(folder / "in.parquet")] * 6) == [1000] * 6
-    assert len(list((folder / "cache/shardmill/indexes").glob("*.ids"))) == 1
+        assert pool.map(_length, [str(directory / "in.parquet")] * 6) == [1000] * 6
+    assert len(list((directory / "cache/shardmill/indexes").glob("*.ids"))) == 1
 
 
 def test_ranges_without_ids_are_known_without_a_look() -> None:
     index = build(pa.table({"id": [str(number) for number in range(1000, 2000)]}))
 
     def may_contain(low: str, high: str) -> bool:
-        return index.native.may_contain(pa.array([low]), pa.array([high]))
+        return index._native.may_contain(pa.array([low]), pa.array([high]))
 
     assert may_contain("1", "3")
     assert may_contain("1999", "3")

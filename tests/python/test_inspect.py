@@ -58,7 +58,7 @@ def test_damage_is_told_and_the_rest_is_counted(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().rstrip(b"\0")[:-100])
     (file,) = inspect(path).files
     reasons = " ".join(damage["reason"] for damage in file.damage)
-    for expected in ("broken JSON", "missing member 'gone.png'", "no image", "needs"):
+    for expected in ("broken JSON", "missing member 'gone.png'", "not a recognized image", "needs"):
         assert expected in reasons
     assert (file.samples, file.rows["metadata"], file.rows["image"], file.images["unreadable"]) == (3, 2, 3, 1)
 
@@ -70,7 +70,7 @@ def test_file_that_is_nothing_is_damage(tmp_path: Path, content: bytes) -> None:
     assert all(file.damage and file.samples == 0 for file in inspect(tmp_path).files)
 
 
-def test_folder_sums_up_its_files(tmp_path: Path) -> None:
+def test_directory_sums_up_its_files(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", source_sample("a"))
     write_parquet(tmp_path / "b.parquet", document("a"))
     inspection = inspect(tmp_path)

@@ -66,7 +66,9 @@ def test_large_array_is_cut_into_blocks_that_follow_from_the_file(tmp_path: Path
     first = sm.Loader(path, batch_size=777, shuffle=True, seed=3, output="numpy", columns=["id"], lanes=1)
     batches = iter(first)
     seen = [id for _ in range(9) for id in next(batches)["id"].tolist()]
-    second = sm.Loader(path, batch_size=1000, shuffle=True, seed=3, output="numpy", columns=["id"], threads=1)
+    second = sm.Loader(
+        path, batch_size=1000, shuffle=True, seed=3, output="numpy", columns=["id"], runtime=sm.Runtime(threads=1)
+    )
     second.load_state_dict(first.state_dict())
     assert sorted(seen + [id for batch in second for id in batch["id"].tolist()]) == list(range(20_000))
 
@@ -90,10 +92,10 @@ BROKEN = {
     "cut_after_comma": ('[{"a": 1},\n', "ends before the array does"),
     "trailing_comma": ('[{"a": 1},\n]', "line 2.*after the comma"),
     "no_comma": ('[{"a": 1}\n{"a": 2}]', "line 2.*comma or the end"),
-    "leading_comma": ('[,{"a": 1}]', "expected a value|no JSON"),
+    "leading_comma": ('[,{"a": 1}]', "expected a value|not valid JSON"),
     "garbage_after": ('[{"a": 1}]\n{"a": 2}', "line 2.*nothing after the array"),
     "two_arrays": ('[{"a": 1}][{"a": 2}]', "nothing after the array"),
-    "numbers": ("[1, 2]", "(?i)line 1.*no object"),
+    "numbers": ("[1, 2]", "(?i)line 1.*not an object"),
     "numbers_on_lines": ("[\n1,\n2\n]", "line 2.*not an object"),
     "arrays": ("[\n[1],\n[2]\n]", "line 2.*not an object"),
     "null_element": ('[{"a": 1},\nnull]', "line 2.*not an object"),
@@ -103,9 +105,9 @@ BROKEN = {
     "pretty_objects": (json.dumps({"a": 1}, indent=2) * 2, "Line 1"),
     "scalar": ("1\n", "Line 1"),
     "string": ('"text"\n', "Line 1"),
-    "lines_of_arrays": ("[1, 2]\n[3, 4]\n", "Line 1.*no object"),
+    "lines_of_arrays": ("[1, 2]\n[3, 4]\n", "Line 1.*not an object"),
     "html": ("<html>\n</html>\n", "Line 1"),
-    "late_array": ('{"a": 1}\n[1, 2]\n', "Line 2.*no object"),
+    "late_array": ('{"a": 1}\n[1, 2]\n', "Line 2.*not an object"),
 }
 
 
@@ -131,21 +133,21 @@ def test_what_is_neither_lines_nor_an_array_is_an_error_with_its_place(
 def test_policy_for_bad_lines_applies_to_elements(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('[{"a": 1},\n[2],\n{"a": },\n{"a": 3}]')
-    assert rows_of(path, bad_lines="skip") == [{"a": 1}, {"a": 3}]
-    assert rows_of(path, bad_lines="null") == [{"a": 1}, {"a": None}, {"a": None}, {"a": 3}]
+    assert rows_of(path, errors=sm.ErrorPolicy(lines="skip")) == [{"a": 1}, {"a": 3}]
+    assert rows_of(path, errors=sm.ErrorPolicy(lines="null")) == [{"a": 1}, {"a": None}, {"a": None}, {"a": 3}]
     path.write_text('[{"a": 1}')
     for policy in ("skip", "null"):
         with pytest.raises(ValueError, match="ends before the array does"):
-            rows_of(path, bad_lines=policy)
+            rows_of(path, errors=sm.ErrorPolicy(lines=policy))
 
 
 def test_no_row_appears_from_a_file_of_which_nothing_could_be_inferred(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{\n"a": 1\n}\n')
-    for policy in ("error", "null"):
+    for policy in ("raise", "null"):
         with pytest.raises(ValueError, match="Line 1"):
-            sm.Dataset(path, bad_lines=policy)
-    assert len(sm.Dataset(path, bad_lines="skip")) == 0
+            sm.Dataset(path, errors=sm.ErrorPolicy(lines=policy))
+    assert len(sm.Dataset(path, errors=sm.ErrorPolicy(lines="skip"))) == 0
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def parquet(tmp_path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.csv", "a.orc", "a.array_record", "a.tar", "a.mds"])
-@pytest.mark.parametrize("options", [{}, {"bad_lines": "skip"}])
+@pytest.mark.parametrize("options", [{}, {"errors": sm.ErrorPolicy(lines="skip")}])
 def test_parquet_of_another_name_is_an_error_that_says_so(
     tmp_path: Path, parquet: bytes, name: str, options: dict[str, Any]
 ) -> None:
@@ -164,7 +166,7 @@ def test_parquet_of_another_name_is_an_error_that_says_so(
         sm.Dataset(tmp_path / name, **options)
     assert name in str(raised.value)
     if not options:
-        dataset = sm.Dataset([tmp_path / name, tmp_path / name], on_bad_file="skip")
+        dataset = sm.Dataset([tmp_path / name, tmp_path / name], errors=sm.ErrorPolicy(files="skip"))
         assert [path for path, _ in dataset.skipped] == [str(tmp_path / name)] * 2
 
 

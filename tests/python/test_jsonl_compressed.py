@@ -21,12 +21,12 @@ def text(rows: list) -> bytes:
 @pytest.mark.parametrize("extension", ["gz", "zst"])
 def test_what_the_writer_compresses_is_read_again(tmp_path: Path, extension: str) -> None:
     codec = {"gz": "gz", "zst": "zstd"}[extension]
-    with sm.Writer(tmp_path / "folder", format="jsonl", compression=codec, size_limit="64KiB") as writer:
+    with sm.Writer(tmp_path / "directory", format="jsonl", compression=codec, shard_bytes="64KiB") as writer:
         writer.write_rows(ROWS)
     with sm.Writer(tmp_path / f"rows.jsonl.{extension}") as writer:
         writer.write_rows(ROWS)
-    assert len(writer.files) == 1 and len(os.listdir(tmp_path / "folder")) > 2
-    for path in (tmp_path / "folder", tmp_path / f"rows.jsonl.{extension}"):
+    assert len(writer.files) == 1 and len(os.listdir(tmp_path / "directory")) > 2
+    for path in (tmp_path / "directory", tmp_path / f"rows.jsonl.{extension}"):
         dataset = sm.Dataset(path)
         assert (dataset.format, list(dataset)) == ("jsonl", ROWS)
         assert dataset[4_321] == ROWS[4_321]
@@ -54,10 +54,10 @@ def test_stream_that_ends_early_is_an_error_that_names_it(tmp_path: Path, name: 
     Path(writer.files[0]).unlink()
     for length in (0, 1, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(sm.FormatError, match=rf"{name}` cannot be decompressed behind \d+ bytes: .*\nhint: fetch"):
+        with pytest.raises(sm.FormatError, match=rf"{name}` cannot be decompressed after \d+ bytes: .*\nhint: fetch"):
             sm.Dataset(path)
     (tmp_path / "b.jsonl").write_bytes(text(ROWS[:3]))
-    dataset = sm.Dataset(tmp_path, on_bad_file="skip")
+    dataset = sm.Dataset(tmp_path, errors=sm.ErrorPolicy(files="skip"))
     assert (len(dataset), len(dataset.skipped)) == (3, 1)
 
 
@@ -72,7 +72,7 @@ def test_flipped_bytes_are_an_error_or_rows(tmp_path: Path) -> None:
         except sm.FormatError as error:
             assert "a.jsonl.gz" in str(error)
         else:
-            # A few bits of the head mean nothing to a reader.
+            # A reader ignores a few bits of the header.
             assert rows == ROWS[:500]
 
 
@@ -83,7 +83,7 @@ def test_memory_is_that_of_the_plain_file_whatever_a_stream_becomes(tmp_path: Pa
 import sys, shardmill as sm
 dataset = sm.Dataset(sys.argv[1], threads=1)
 assert len(dataset) == 300_000 and dataset[299_999] == {"x": 1, "y": "a" * 1_000}
-# What `getrusage` tells begins with the peak of whoever started this process.
+# The values of `getrusage` start at the peak of the parent process.
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
     plain, packed = (

@@ -8,72 +8,72 @@ import shardmill as sm
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "set"
-    with sm.Writer(folder, format="mds", columns={"i": "int"}, hashes=["sha1"], size_limit=600) as writer:
+def directory(tmp_path: Path) -> Path:
+    directory = tmp_path / "set"
+    with sm.Writer(directory, format="mds", columns={"i": "int"}, hashes=["sha1"], shard_bytes=600) as writer:
         writer.write_rows([{"i": row} for row in range(300)])
-    assert len(list(folder.glob("*.mds"))) > 6
-    return folder
+    assert len(list(directory.glob("*.mds"))) > 6
+    return directory
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
-def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(folder: Path, share: float) -> None:
-    index = folder / "index.json"
+def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(directory: Path, share: float) -> None:
+    index = directory / "index.json"
     content = index.read_bytes()
     index.write_bytes(content[: int(len(content) * share)])
     with pytest.raises(sm.FormatError, match=r"index\.json.*it was cut"):
-        sm.Dataset(folder)
-    assert sm.rebuild_index(folder) is not None
+        sm.Dataset(directory)
+    assert sm.rebuild_index(directory) is not None
     assert index.read_bytes() == content
 
 
-def test_index_that_lists_a_shard_twice_is_an_error(folder: Path) -> None:
-    index = json.loads((folder / "index.json").read_text())
+def test_index_that_lists_a_shard_twice_is_an_error(directory: Path) -> None:
+    index = json.loads((directory / "index.json").read_text())
     index["shards"].append(index["shards"][0])
-    (folder / "index.json").write_text(json.dumps(index))
+    (directory / "index.json").write_text(json.dumps(index))
     with pytest.raises(sm.FormatError, match="twice"):
-        sm.Dataset(folder)
+        sm.Dataset(directory)
 
 
-def test_repair_refuses_to_hide_damage_that_the_old_index_shows(folder: Path) -> None:
-    shard = folder / "shard.00003.mds"
+def test_repair_refuses_to_hide_damage_that_the_old_index_shows(directory: Path) -> None:
+    shard = directory / "shard.00003.mds"
     content = bytearray(shard.read_bytes())
     content[-1] ^= 8
     shard.write_bytes(content)
-    before = (folder / "index.json").read_bytes()
+    before = (directory / "index.json").read_bytes()
     with pytest.raises(sm.FormatError, match=r"shard\.00003\.mds.*sha1"):
-        sm.rebuild_index(folder)
-    assert (folder / "index.json").read_bytes() == before
+        sm.rebuild_index(directory)
+    assert (directory / "index.json").read_bytes() == before
 
 
-def test_repair_refuses_to_forget_a_shard_that_the_old_index_lists(folder: Path) -> None:
-    (folder / "shard.00003.mds").unlink()
+def test_repair_refuses_to_forget_a_shard_that_the_old_index_lists(directory: Path) -> None:
+    (directory / "shard.00003.mds").unlink()
     with pytest.raises(sm.FormatError, match=r"shard\.00003\.mds.*not there"):
-        sm.rebuild_index(folder)
-    (folder / "index.json").unlink()
-    sm.rebuild_index(folder)
-    assert 0 < len(sm.Dataset(folder)) < 300
+        sm.rebuild_index(directory)
+    (directory / "index.json").unlink()
+    sm.rebuild_index(directory)
+    assert 0 < len(sm.Dataset(directory)) < 300
 
 
-def test_folder_of_another_format_may_have_a_broken_index(tmp_path: Path) -> None:
+def test_directory_of_another_format_may_have_a_broken_index(tmp_path: Path) -> None:
     with sm.Writer(tmp_path / "set", format="parquet") as writer:
         writer.write({"x": 1})
     (tmp_path / "set" / "index.json").write_text("{")
     assert list(sm.Dataset(tmp_path / "set", format="parquet")) == [{"x": 1}]
 
 
-def test_folder_without_an_index_is_read_with_a_warning_that_says_what_to_do(
-    folder: Path, recwarn: pytest.WarningsRecorder
+def test_directory_without_an_index_is_read_with_a_warning_that_says_what_to_do(
+    directory: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    assert len(sm.Dataset(folder)) == 300 and not recwarn
-    (folder / "index.json").unlink()
+    assert len(sm.Dataset(directory)) == 300 and not recwarn
+    (directory / "index.json").unlink()
     with pytest.warns(
         UserWarning, match=r"in .*set have no index.json.*\nhint: `shardmill repair-index .*set`"
     ) as warned:
-        assert len(sm.Dataset(folder)) == 300
+        assert len(sm.Dataset(directory)) == 300
     assert len(warned) == 1
     recwarn.clear()
-    assert len(sm.Dataset(sorted(map(str, folder.glob("*.mds"))))) == 300 and not recwarn
+    assert len(sm.Dataset(sorted(map(str, directory.glob("*.mds"))))) == 300 and not recwarn
 
 
 @pytest.mark.parametrize("format", [None, "mds"])
@@ -89,7 +89,7 @@ def test_index_without_shards_is_a_data_set_without_rows(
 
 
 def test_shards_without_samples_have_columns(tmp_path: Path) -> None:
-    with sm.Writer(tmp_path / "set", format="mds", columns={"t": "bytes"}, size_limit=1) as writer:
+    with sm.Writer(tmp_path / "set", format="mds", columns={"t": "bytes"}, shard_bytes=1) as writer:
         writer.write({"t": b"x"})
     index = json.loads((tmp_path / "set" / "index.json").read_text())
     index["shards"] = [shard for shard in index["shards"] if shard["samples"] == 0]

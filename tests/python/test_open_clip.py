@@ -20,15 +20,15 @@ NAME = "shardmill-test-tiny"
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
+    directory = tmp_path_factory.mktemp("model")
     vision = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16, "head_width": 32}
     text = {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 1}
-    (folder / f"{NAME}.json").write_text(json.dumps({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}))
-    open_clip.add_model_config(folder)
+    (directory / f"{NAME}.json").write_text(json.dumps({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}))
+    open_clip.add_model_config(directory)
     torch.manual_seed(0)
     model = open_clip.create_model(NAME)
-    torch.save(model.state_dict(), folder / "weights.pt")
-    return folder / "weights.pt"
+    torch.save(model.state_dict(), directory / "weights.pt")
+    return directory / "weights.pt"
 
 
 def test_batches_do_not_change_the_vectors(weights):

@@ -31,93 +31,93 @@ FORMS: list[Callable[[Path], Any]] = [
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a space in its name; nothing may appear beside it."""
-    folder = tmp_path / "a b é"
-    (folder / "in").mkdir(parents=True)
-    pq.write_table(pa.table({"id": ["a", "b", "c"]}), folder / "in/rows.parquet")
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with a space in its name; nothing may appear beside it."""
+    directory = tmp_path / "a b é"
+    (directory / "in").mkdir(parents=True)
+    pq.write_table(pa.table({"id": ["a", "b", "c"]}), directory / "in/rows.parquet")
     working = tmp_path / "working"
     working.mkdir()
     monkeypatch.chdir(working)
     monkeypatch.delenv("SHARDMILL_CACHE_DIR", raising=False)
-    yield folder
+    yield directory
     assert os.listdir(working) == []
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_data_is_read_and_written_by_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
+def test_data_is_read_and_written_by_any_form(directory: Path, form: Callable[[Path], Any]) -> None:
     url = form
-    assert len(sm.Dataset(url(folder / "in"))) == 3
-    assert len(sm.Dataset(str(url(folder / "in")) + "/*.parquet")) == 3
-    assert len(sm.Loader(url(folder / "in"), batch_size=1)) == 3
-    with sm.Writer(url(folder / "w"), format="mds", columns={"x": "int"}) as writer:
+    assert len(sm.Dataset(url(directory / "in"))) == 3
+    assert len(sm.Dataset(str(url(directory / "in")) + "/*.parquet")) == 3
+    assert len(sm.Loader(url(directory / "in"), batch_size=1)) == 3
+    with sm.Writer(url(directory / "w"), format="mds", columns={"x": "int"}) as writer:
         writer.write({"x": 1})
-    assert (folder / "w/index.json").exists()
-    assert len(sm.Dataset(url(folder / "w"))) == 1
-    (folder / "w/index.json").unlink()
-    assert sm.rebuild_index(url(folder / "w")) == (1, 1)
-    with sm.Writer(url(folder / "set/0"), format="mds", columns={"x": "int"}) as writer:
+    assert (directory / "w/index.json").exists()
+    assert len(sm.Dataset(url(directory / "w"))) == 1
+    (directory / "w/index.json").unlink()
+    assert sm.rebuild_index(url(directory / "w")) == (1, 1)
+    with sm.Writer(url(directory / "set/0"), format="mds", columns={"x": "int"}) as writer:
         writer.write({"x": 1})
-    sm.merge(url(folder / "set"))
-    assert (folder / "set/index.json").exists()
+    sm.merge(url(directory / "set"))
+    assert (directory / "set/index.json").exists()
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_jobs_and_indexes_take_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
+def test_jobs_and_indexes_take_any_form(directory: Path, form: Callable[[Path], Any]) -> None:
     url = form
     pipeline = Pipeline(
-        source=TableSource(url(folder / "in")),
+        source=TableSource(url(directory / "in")),
         stages=[],
-        sink=ParquetSink(url(folder / "out")),
-        checkpoint=Checkpoint(url(folder / "state"), id_column="id"),
+        sink=ParquetSink(url(directory / "out")),
+        checkpoint=Checkpoint(url(directory / "state"), id_column="id"),
     )
     assert [pipeline.run(progress=False).committed_before for _ in range(2)] == [0, 1]
-    assert pq.read_table(folder / "out").num_rows == 3
-    assert (folder / "state").is_dir()
-    index = IdIndex.build(url(folder / "in"), "id", path=url(folder / "ids/index"), progress=False)
+    assert pq.read_table(directory / "out").num_rows == 3
+    assert (directory / "state").is_dir()
+    index = IdIndex.build(url(directory / "in"), "id", path=url(directory / "ids/index"), progress=False)
     assert len(index) == 3
-    assert len(IdIndex.open(url(folder / "ids/index"))) == 3
-    assert (folder / "ids/index").is_file()
-    assert len(verify(url(folder / "out"))) == 1
-    assert inspect(url(folder / "in")) is not None
+    assert len(IdIndex.open(url(directory / "ids/index"))) == 3
+    assert (directory / "ids/index").is_file()
+    assert len(verify(url(directory / "out"))) == 1
+    assert inspect(url(directory / "in")) is not None
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_record_files_take_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
-    path = form(folder / "a.array_record")
+def test_record_files_take_any_form(directory: Path, form: Callable[[Path], Any]) -> None:
+    path = form(directory / "a.array_record")
     with ArrayRecordWriter(path, "group_size:1,uncompressed") as writer:
         writer.write(b"one")
     with ArrayRecordReader(path) as reader:
         assert (reader.read(), bytes(reader.view(0))) == (b"one", b"one")
     assert ArrayRecordDataSource(str(path))[0] == b"one"
-    assert (folder / "a.array_record").is_file()
+    assert (directory / "a.array_record").is_file()
 
 
 @pytest.mark.parametrize("form", FORMS[:5])
-def test_command_line_takes_any_form(folder: Path, form: Callable[[Path], Any]) -> None:
+def test_command_line_takes_any_form(directory: Path, form: Callable[[Path], Any]) -> None:
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "shardmill", *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    assert "a" in run("head", form(folder / "in"), "--json")
-    run("convert", form(folder / "in"), form(folder / "converted.jsonl"), "--no-progress")
-    assert (folder / "converted.jsonl").read_text().count("\n") == 3
+    assert "a" in run("head", form(directory / "in"), "--json")
+    run("convert", form(directory / "in"), form(directory / "converted.jsonl"), "--no-progress")
+    assert (directory / "converted.jsonl").read_text().count("\n") == 3
 
 
 @pytest.mark.parametrize("form", FORMS[:5])
-def test_cache_folder_takes_any_form(folder: Path, form: Callable[[Path], Any], monkeypatch: Any) -> None:
-    # A folder that has no cache in it is refused by its local name.
-    named = re.escape(f"`{folder / 'cache'}`")
+def test_cache_directory_takes_any_form(directory: Path, form: Callable[[Path], Any], monkeypatch: Any) -> None:
+    # A directory that has no cache in it is refused by its local name.
+    named = re.escape(f"`{directory / 'cache'}`")
     with pytest.raises(FileNotFoundError, match=named):
-        sm.storage.cache_entries(form(folder / "cache"))
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", form(folder / "cache"))
+        sm.storage.cache_entries(form(directory / "cache"))
+    monkeypatch.setenv("SHARDMILL_CACHE_DIR", form(directory / "cache"))
     with pytest.raises(FileNotFoundError, match=named):
-        sm.storage.cache_entries(sm.storage.cache_folder())
+        sm.storage.cache_entries(sm.storage.cache_directory())
 
 
-def uses(path: Any, folder: Path) -> dict[str, Callable[[], Any]]:
+def uses(path: Any, directory: Path) -> dict[str, Callable[[], Any]]:
     """Everything that takes a path."""
-    source, sink = TableSource(folder / "in"), ParquetSink(folder / "out")
+    source, sink = TableSource(directory / "in"), ParquetSink(directory / "out")
     return {
         "dataset": lambda: sm.Dataset(path),
         "loader": lambda: sm.Loader(path),
@@ -128,8 +128,8 @@ def uses(path: Any, folder: Path) -> dict[str, Callable[[], Any]]:
         "source": lambda: Pipeline(source=TableSource(path), stages=[], sink=sink).run(progress=False),
         "sink": lambda: Pipeline(source=source, stages=[], sink=ParquetSink(path)).run(progress=False),
         "checkpoint": lambda: Checkpoint(path),
-        "ids": lambda: IdIndex.build(path, "id", path=folder / "index", progress=False),
-        "index": lambda: IdIndex.build(folder / "in", "id", path=path, progress=False),
+        "ids": lambda: IdIndex.build(path, "id", path=directory / "index", progress=False),
+        "index": lambda: IdIndex.build(directory / "in", "id", path=path, progress=False),
         "opened index": lambda: IdIndex.open(path),
         "reader": lambda: ArrayRecordReader(path),
         "record writer": lambda: ArrayRecordWriter(path).close(),
@@ -152,9 +152,9 @@ def uses(path: Any, folder: Path) -> dict[str, Callable[[], Any]]:
         ("s3:b/x", "fewer than two slashes"),
     ],
 )
-def test_other_urls_are_errors_and_no_directories(folder: Path, use: str, path: str, named: str) -> None:
+def test_other_urls_are_errors_and_no_directories(directory: Path, use: str, path: str, named: str) -> None:
     with pytest.raises((ValueError, RuntimeError)) as raised:
-        uses(path, folder)[use]()
+        uses(path, directory)[use]()
     message = str(raised.value)
     assert path.split(":")[0] in message
     if use != "cache":
@@ -162,8 +162,8 @@ def test_other_urls_are_errors_and_no_directories(folder: Path, use: str, path: 
         assert "hint:" in message
 
 
-def test_names_with_colons_are_local_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def test_names_with_colons_are_local_names(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory)
     pq.write_table(pa.table({"x": [1]}), "12:30.parquet")
     assert len(sm.Dataset("12:30.parquet")) == 1
     Path("a:").mkdir()

@@ -12,7 +12,8 @@ Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("pyarrow")
 
 from documents import document, encoded, picture, rows, write_tar
-from shardmill.curate import BlurFilter, ClipScoreFilter, ParquetSink, Pipeline, QRCodeFilter, WebDatasetSource, pixels
+from shardmill.curate import BlurFilter, ClipScoreFilter, ParquetSink, Pipeline, QRCodeFilter, WebDatasetSource
+from shardmill.curate import _pixels as pixels
 from shardmill.errors import CurateError, OptionError
 
 
@@ -101,7 +102,7 @@ def test_share_of_a_code_is_its_area():
     code = qr_code("first")
     page = np.asarray(with_codes([code]))
     black = np.argwhere(np.asarray(code.convert("L")) < 128)
-    # The picture of a code has a quiet zone, which is no part of it.
+    # The image of a code has a quiet zone, which is not part of it.
     height, width = black.max(axis=0) - black.min(axis=0) + 1
 
     share = pixels.qr_code_share(page)

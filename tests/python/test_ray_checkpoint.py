@@ -22,9 +22,9 @@ from shardmill.integrations.ray import checkpoint_config
 from shardmill.integrations.ray_checkpoint import (
     ShardmillCheckpointFilter,
     ShardmillCheckpointManager,
-    recovery,
 )
-from shardmill.integrations.ray_checkpoint.index_file import _mapped
+from shardmill.integrations.ray_checkpoint import _recovery as recovery
+from shardmill.integrations.ray_checkpoint._index_file import _mapped
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -64,22 +64,22 @@ class Identity:
         return batch
 
 
-def write(folder, values, name="part.parquet", files=1, **columns):
-    folder.mkdir(parents=True, exist_ok=True)
+def write(directory, values, name="part.parquet", files=1, **columns):
+    directory.mkdir(parents=True, exist_ok=True)
     table = pa.table({"id": values, **columns})
     for number in range(files):
         part = table.slice(
             number * len(table) // files, (number + 1) * len(table) // files - number * len(table) // files
         )
-        pq.write_table(part, folder / (name if files == 1 else f"{number}.parquet"))
-    return folder
+        pq.write_table(part, directory / (name if files == 1 else f"{number}.parquet"))
+    return directory
 
 
-def ids_in(folder):
+def ids_in(directory):
     return sorted(
         value
-        for path in folder.rglob("*.parquet")
-        if folder.exists()
+        for path in directory.rglob("*.parquet")
+        if directory.exists()
         for value in pq.read_table(path)["id"].to_pylist()
     )
 
@@ -90,11 +90,11 @@ def run_job(source, out, config, step=Identity):
     return ids_in(out)
 
 
-def loaded(config, data_folder=None):
+def loaded(config, data_directory=None):
     manager = ShardmillCheckpointManager(
         checkpoint_config=config, data_context=ray.data.DataContext.get_current().copy()
     )
-    return manager.load_checkpoint(data_folder and str(data_folder), None)
+    return manager.load_checkpoint(data_directory and str(data_directory), None)
 
 
 def filter_of(tmp_path, done, **options):
@@ -225,7 +225,7 @@ def test_dict_form_refuses_unknown_options(context):
 
 
 def test_executor_of_pipelines_does_not_import_ray_data():
-    code = "import sys, shardmill.integrations.ray; sys.exit('ray.data' in sys.modules)"
+    code = "import sys, shardmill.integrations._ray_tasks; sys.exit('ray.data' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -235,7 +235,7 @@ def test_nothing_is_planned_without_committed_files(tmp_path):
     assert loaded(config) == (None, 0)
     checkpoint.mkdir()
     assert loaded(config) == (None, 0)
-    (checkpoint / "notes.txt").write_text("of somebody else")
+    (checkpoint / "notes.txt").write_text("a foreign file")
     write(checkpoint, ["1"], f"{BASE}000000.pending.parquet")
     assert loaded(config) == (None, 0)
 
@@ -299,7 +299,7 @@ def test_node_without_a_sound_index_builds_it(tmp_path, cluster, damage):
     index.unlink()
     if damage != "missing":
         index.write_bytes(content[: len(content) // 2] if damage == "cut" else b"something else")
-    _mapped.cache_clear()
+    _mapped.clear()
 
     left = ShardmillCheckpointFilter(config, reference).filter_rows_for_block(pa.table({"id": [1, 2, 3]}))
 
@@ -432,7 +432,7 @@ def test_name_that_a_pending_and_a_committed_write_may_claim_is_kept(tmp_path):
     assert (records, files) == (["a-1.parquet"], ["a-1.parquet"])
 
 
-def test_pending_ids_are_not_done_and_stay_when_there_is_no_folder_to_clean(tmp_path):
+def test_pending_ids_are_not_done_and_stay_when_there_is_no_directory_to_clean(tmp_path):
     checkpoint = write(tmp_path / "checkpoint", [1], "done.parquet")
     write(checkpoint, [2], f"{BASE}000001.pending.parquet")
     config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
@@ -458,8 +458,8 @@ def test_job_after_a_crash_undoes_the_write_and_does_it_again(tmp_path):
 def test_ray_without_the_parts_that_the_rule_stands_on_filters_in_actors(tmp_path, monkeypatch, caplog):
     checkpoint = write(tmp_path / "checkpoint", [1], "done.parquet")
     config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
-    monkeypatch.setitem(sys.modules, "shardmill.integrations.ray_checkpoint.placement", None)
-    monkeypatch.delattr("shardmill.integrations.ray_checkpoint.placement", raising=False)
+    monkeypatch.setitem(sys.modules, "shardmill.integrations.ray_checkpoint._placement", None)
+    monkeypatch.delattr("shardmill.integrations.ray_checkpoint._placement", raising=False)
 
     reference, _size = loaded(config)
 

@@ -19,8 +19,9 @@ from pyarrow.fs import LocalFileSystem
 from ray.data.checkpoint import CheckpointConfig
 from shardmill import errors
 from shardmill.integrations.ray import checkpoint_config
-from shardmill.integrations.ray_checkpoint import ShardmillCheckpointFilter, ShardmillCheckpointManager, run
-from shardmill.integrations.ray_checkpoint.ids import IdCheck
+from shardmill.integrations.ray_checkpoint import ShardmillCheckpointFilter, ShardmillCheckpointManager
+from shardmill.integrations.ray_checkpoint import _run as run
+from shardmill.integrations.ray_checkpoint._ids import IdCheck
 from shardmill.resume import IdIndex
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -70,8 +71,8 @@ def run_job(context, tmp_path, step=identity, read=ray.data.read_parquet, **opti
     read(str(tmp_path / "in")).map_batches(step, batch_format="pyarrow").write_parquet(str(tmp_path / "out"))
 
 
-def files_in(folder):
-    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
+def files_in(directory):
+    return sorted(path for path in directory.rglob("*") if path.is_file()) if directory.exists() else []
 
 
 def is_nothing_written(tmp_path):
@@ -146,6 +147,33 @@ def test_files_with_ids_of_two_types_are_both_named(tmp_path):
 
     for part in ("signed integer", "string", "a.parquet`", "b.parquet`", "hint: "):
         assert part in str(caught.value)
+
+
+class Interrupted:
+    """A local file system on which another task runs after each file was created, before anything is written to it."""
+
+    def __init__(self, other):
+        self.local, self.other = LocalFileSystem(), other
+
+    def open_output_stream(self, path):
+        file = self.local.open_output_stream(path)
+        self.other()
+        return file
+
+    def __getattr__(self, name):
+        return getattr(self.local, name)
+
+
+def test_task_that_runs_while_another_records_its_type_never_sees_an_empty_place(tmp_path):
+    def other():
+        IdCheck("id", False, LocalFileSystem(), str(tmp_path)).check_type(
+            pa.schema([("id", pa.string())]), "`b.parquet`"
+        )
+
+    with pytest.raises(errors.IdTypeError, match=r"integer in `a\.parquet` and string in `b\.parquet`\nhint: "):
+        IdCheck("id", False, Interrupted(other), str(tmp_path)).check_type(
+            pa.schema([("id", pa.int64())]), "`a.parquet`"
+        )
 
 
 def test_widths_of_integers_and_kinds_of_strings_are_one_type(tmp_path):
@@ -243,7 +271,7 @@ def test_rows_without_ids_pass_when_that_is_asked_for_and_are_done_again(tmp_pat
 def test_classes_of_ray_go_on_with_a_checkpoint_that_ours_have_begun_and_nothing_hidden_is_left(tmp_path, context):
     write(tmp_path / "in" / "a.parquet", [1, 2])
     run_job(context, tmp_path)
-    assert not [path for folder in ("checkpoint", "out") for path in (tmp_path / folder).rglob(".*")]
+    assert not [path for directory in ("checkpoint", "out") for path in (tmp_path / directory).rglob(".*")]
     write(tmp_path / "in" / "b.parquet", [3])
     # As a driver that was killed leaves it.
     (tmp_path / "checkpoint" / f".shardmill-{'0' * 32}.run").mkdir()

@@ -33,8 +33,8 @@ from shardmill.curate import (
     WebDatasetSink,
     WebDatasetSource,
 )
-from shardmill.curate.ray_executor import Outcome, _packed
-from shardmill.integrations.ray import connected, run_splits
+from shardmill.curate._ray_executor import Outcome, _packed
+from shardmill.integrations._ray_tasks import connected, run_splits
 
 # Workers cannot import a test module.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -94,7 +94,7 @@ def test_parquet_input_gives_the_same_files(cluster, shards, tmp_path):
 
 
 def test_repeated_run_rewrites_the_same_files(cluster, shards, tmp_path):
-    sink = ParquetSink(tmp_path / "out", mode="ignore")
+    sink = ParquetSink(tmp_path / "out", mode="resume")
     for _ in range(2):
         Pipeline(source=WebDatasetSource(shards), sink=sink).run("ray")
 
@@ -169,7 +169,9 @@ def test_error_of_a_stage_keeps_class_message_and_cause(cluster, shards, tmp_pat
     raised = {}
     for executor in ("local", "ray"):
         with pytest.raises(errors.CurateError) as caught:
-            pipeline(shards, tmp_path / executor, stages=[Map(refuse, name="refuse")]).run(executor, workers=1)
+            pipeline(shards, tmp_path / executor, stages=[Map(refuse, name="refuse")]).run(
+                executor, **{"threads" if executor == "local" else "workers": 1}
+            )
         raised[executor] = caught.value
 
     assert type(raised["ray"]) is type(raised["local"]) is errors.CurateError
@@ -212,7 +214,7 @@ def test_errors_of_all_tasks_count_against_one_limit(cluster, tmp_path):
 
     assert len(pipeline(tmp_path / "in", out, stages=(), max_errors=4).run("ray").quarantined) == 4
     with pytest.raises(errors.CurateError, match="3 quarantined items exceed the limit of 2"):
-        pipeline(tmp_path / "in", out, stages=(), max_errors=2).run("ray")
+        pipeline(tmp_path / "in", tmp_path / "other", stages=(), max_errors=2).run("ray")
 
 
 def test_lost_worker_is_repeated(cluster, tmp_path):
@@ -292,13 +294,13 @@ def test_every_class_of_error_travels():
 
 @pytest.fixture(scope="module")
 def running_cluster():
-    """The address of a cluster that somebody else has started, in another working directory."""
+    """The address of a cluster that another process has started, in another working directory."""
     ray.shutdown()
     # Short, since the paths of Ray's sockets must be.
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    directory = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     command = [
         Path(sys.executable).parent / "ray", "start", "--head", "--block", "--num-cpus=1", "--node-ip-address=127.0.0.1",
-        "--port=0", "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}",
+        "--port=0", "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={directory}",
     ]  # fmt: skip
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -326,12 +328,12 @@ def running_cluster():
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_cluster_at_ray_address_is_used_and_left_running(running_cluster, shards, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", running_cluster)
-    # The workers of that cluster start in another folder.
+    # The workers of that cluster start in another directory.
     monkeypatch.chdir(shards.parent)
     pipeline(shards.name, tmp_path / "local").run()
     for _ in range(2):

@@ -36,7 +36,7 @@ from shardmill.curate import (
 )
 from shardmill.resume import Checkpoint
 
-#: Names that stores, fsspec and obstore have for what is secret, beside those that are nobody's.
+#: Names that stores, fsspec and obstore have for what is secret, besides generic ones.
 ALIASES = {
     "s3": [
         "access_key_id",
@@ -189,7 +189,7 @@ def endpoint_of(scheme: str, address: str) -> dict[str, str]:
     return {"s3": {"endpoint": address, "allow_http": "true"}, "az": {"azure_storage_endpoint": address, "account_name": "account", "allow_http": "true"}, "gs": {"base_url": address}, "hf": {"endpoint": address}}.get(scheme, {})  # fmt: skip
 
 
-def users(path: str, options: Any, folder: Path) -> Iterator[Any]:
+def users(path: str, options: Any, directory: Path) -> Iterator[Any]:
     """Everything that takes storage options, made and used."""
     yield lambda: sm.storage.configure(path, options)
     yield lambda: len(sm.Dataset(path, storage_options=options))
@@ -200,7 +200,7 @@ def users(path: str, options: Any, folder: Path) -> Iterator[Any]:
     yield lambda: WebDatasetSink(path, storage_options=options)
     yield lambda: Checkpoint(path, storage_options=options)
     yield lambda: Pipeline(
-        source=InterleavedParquetSource(path, storage_options=options), sink=ParquetSink(folder / "out")
+        source=InterleavedParquetSource(path, storage_options=options), sink=ParquetSink(directory / "out")
     ).run()
     yield lambda: sm.Writer(f"{path}.array_record", storage_options=options)
 

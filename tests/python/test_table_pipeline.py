@@ -31,12 +31,12 @@ from shardmill.curate import (
 from shardmill.errors import CurateError, FormatError, MissingColumnError, NotFoundError, OptionError
 
 
-def write_files(folder, files=5, rows=20):
-    folder.mkdir()
+def write_files(directory, files=5, rows=20):
+    directory.mkdir()
     for number in range(files):
         table = numbered(number * rows, rows)
-        pq.write_table(table, folder / f"{number:03}.parquet")
-    return folder
+        pq.write_table(table, directory / f"{number:03}.parquet")
+    return directory
 
 
 def numbered(start, rows):
@@ -49,8 +49,8 @@ def run(source, tmp_path, *stages, **options):
     return report, output(tmp_path / "out")
 
 
-def output(folder):
-    files = sorted(folder.glob("*.parquet"))
+def output(directory):
+    files = sorted(directory.glob("*.parquet"))
     return pa.concat_tables([pq.read_table(file) for file in files]) if files else None
 
 
@@ -160,11 +160,11 @@ def test_columns_are_read_in_the_order_asked_for(tmp_path, wanted):
 
 
 def test_filters_of_source_and_stage_mean_what_pyarrow_says(tmp_path):
-    folder = write_files(tmp_path / "in")
-    source = TableSource(folder, columns=["id"], filter=(sm.col("x") > 10) & (sm.col("x") != 50))
+    directory = write_files(tmp_path / "in")
+    source = TableSource(directory, columns=["id"], filter=(sm.col("x") > 10) & (sm.col("x") != 50))
     report, found = run(source, tmp_path, Filter(~sm.col("id").is_in(["20", "30", "nope"])))
 
-    table = pq.read_table(folder)
+    table = pq.read_table(directory)
     kept = table.filter((pc.field("x") > 10) & (pc.field("x") != 50)).filter(~pc.field("id").isin(["20", "30"]))
     assert ids(found) == ids(kept)
     assert report.rows_dropped == {"source filter": 12, "filter expression": 2}
@@ -173,14 +173,14 @@ def test_filters_of_source_and_stage_mean_what_pyarrow_says(tmp_path):
 
 @pytest.mark.parametrize(("batch_size", "rows"), [(7, 100), (1000, 100), (20, 100), (1, 13), (33, 99)])
 def test_each_call_gets_exactly_batch_size_rows_but_the_last(tmp_path, batch_size, rows):
-    folder = write_files(tmp_path / "in", files=rows, rows=1) if rows != 100 else write_files(tmp_path / "in")
+    directory = write_files(tmp_path / "in", files=rows, rows=1) if rows != 100 else write_files(tmp_path / "in")
     sizes = []
 
     def seen(table):
         sizes.append(table.num_rows)
         return table
 
-    _report, found = run(TableSource(folder), tmp_path, Map(seen, batch_size=batch_size))
+    _report, found = run(TableSource(directory), tmp_path, Map(seen, batch_size=batch_size))
 
     full, rest = divmod(rows, batch_size)
     assert sizes == [batch_size] * full + [rest] * bool(rest)
@@ -225,20 +225,20 @@ def test_empty_tables_of_a_function_write_no_file(tmp_path):
 
 
 def test_files_without_rows_change_nothing(tmp_path):
-    folder = write_files(tmp_path / "in", files=2)
-    pq.write_table(pa.table({"id": pa.nulls(0), "other": pa.nulls(0)}), folder / "0-empty.parquet")
-    (folder / "wait").mkdir()
-    _report, found = run(TableSource(folder), tmp_path)
+    directory = write_files(tmp_path / "in", files=2)
+    pq.write_table(pa.table({"id": pa.nulls(0), "other": pa.nulls(0)}), directory / "0-empty.parquet")
+    (directory / "wait").mkdir()
+    _report, found = run(TableSource(directory), tmp_path)
 
     same_rows(found, numbered(0, 40))
-    assert run(TableSource(folder / "0-empty.parquet"), tmp_path / "none")[1] is None
+    assert run(TableSource(directory / "0-empty.parquet"), tmp_path / "none")[1] is None
 
 
 def test_many_small_files_are_packed_in_order_and_every_run_gives_the_same_files(tmp_path):
-    folder = write_files(tmp_path / "in", files=60, rows=5)
-    size = (folder / "000.parquet").stat().st_size
-    report, found = run(TableSource(folder, blocksize=size * 10), tmp_path)
-    again, _found = run(TableSource(folder, blocksize=size * 10), tmp_path)
+    directory = write_files(tmp_path / "in", files=60, rows=5)
+    size = (directory / "000.parquet").stat().st_size
+    report, found = run(TableSource(directory, partition_bytes=size * 10), tmp_path)
+    again, _found = run(TableSource(directory, partition_bytes=size * 10), tmp_path, mode="resume")
 
     assert 5 < len(report.outputs) < 20
     assert [split["files"] for split in report.splits] != []
@@ -256,7 +256,7 @@ def test_large_file_is_cut_and_each_row_is_written_once(tmp_path, kind):
         pq.write_table(table, path, row_group_size=10_000)
     else:
         pa.orc.write_table(table, path, stripe_size=64 << 10, compression="uncompressed")
-    report, found = run(TableSource(path, blocksize=path.stat().st_size // 5), tmp_path)
+    report, found = run(TableSource(path, partition_bytes=path.stat().st_size // 5), tmp_path)
 
     assert len(report.outputs) >= 5
     assert len({item["path"] for item in report.outputs}) == len(report.outputs)
@@ -264,11 +264,11 @@ def test_large_file_is_cut_and_each_row_is_written_once(tmp_path, kind):
 
 
 def test_later_files_take_the_types_of_the_first(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    pq.write_table(pa.table({"x": pa.array([1], pa.int64()), "y": ["a"]}), folder / "a.parquet")
-    pq.write_table(pa.table({"x": pa.array([2], pa.int8())}), folder / "b.parquet")
-    _report, found = run(TableSource(folder), tmp_path)
+    directory = tmp_path / "in"
+    directory.mkdir()
+    pq.write_table(pa.table({"x": pa.array([1], pa.int64()), "y": ["a"]}), directory / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([2], pa.int8())}), directory / "b.parquet")
+    _report, found = run(TableSource(directory), tmp_path)
 
     assert found.to_pydict() == {"x": [1, 2], "y": ["a", None]}
 
@@ -282,13 +282,13 @@ def test_later_files_take_the_types_of_the_first(tmp_path):
     ],
 )
 def test_file_that_does_not_fit_the_first_is_an_error_that_names_it(tmp_path, second, message):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    pq.write_table(pa.table({"x": [1]}), folder / "a.parquet")
-    pq.write_table(pa.table(second), folder / "b.parquet")
+    directory = tmp_path / "in"
+    directory.mkdir()
+    pq.write_table(pa.table({"x": [1]}), directory / "a.parquet")
+    pq.write_table(pa.table(second), directory / "b.parquet")
 
     with pytest.raises(FormatError, match=message):
-        run(TableSource(folder), tmp_path)
+        run(TableSource(directory), tmp_path)
     assert list((tmp_path / "out").glob("*")) == []
 
 
@@ -318,21 +318,21 @@ def test_values_that_repeat_are_stored_once(tmp_path):
         ({"filter": sm.col("nope") > 1}, MissingColumnError, "No column `nope`"),
         ({"columns": ["x", "x"]}, OptionError, "names `x` twice"),
         ({"columns": []}, OptionError, "names no column"),
-        ({"columns": "x"}, OptionError, "is the string 'x'"),
-        ({"format": "xlsx"}, OptionError, "`xlsx` is no format"),
+        ({"columns": "x"}, OptionError, "must be a list of names, not 'x'"),
+        ({"format": "xlsx"}, OptionError, "`xlsx` is not a known format"),
         ({"format": "orc"}, FormatError, "000.parquet"),
-        ({"blocksize": 10, "files_per_partition": 2}, OptionError, "exclude each other"),
-        ({"max_batch_bytes": 10}, OptionError, "`max_batch_bytes` is for documents"),
+        ({"partition_bytes": 10, "files_per_partition": 2}, OptionError, "mutually exclusive"),
+        ({"max_batch_bytes": 10}, OptionError, "`max_batch_bytes` is only for documents"),
     ],
 )
 def test_options_that_cannot_be_are_refused(tmp_path, options, error, message):
-    folder = write_files(tmp_path / "in")
+    directory = write_files(tmp_path / "in")
 
     with pytest.raises(error, match=message):
-        run(TableSource(folder, **options), tmp_path)
+        run(TableSource(directory, **options), tmp_path)
 
 
-def test_missing_path_and_empty_folder_are_errors_and_the_output_is_not_touched(tmp_path):
+def test_missing_path_and_empty_directory_are_errors_and_the_output_is_not_touched(tmp_path):
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "none", tmp_path / "empty"):
         with pytest.raises(NotFoundError):
@@ -363,12 +363,12 @@ def test_sink_and_batch_size_that_do_not_fit_the_source_are_refused(tmp_path):
     with pytest.raises(OptionError, match="`batch_size` is for rows of a TableSource"):
         stages = [Map(lambda table: table, batch_size=5)]
         Pipeline(source=InterleavedParquetSource("in"), stages=stages, sink=ParquetSink(tmp_path / "out"))
-    with pytest.raises(OptionError, match="must be positive"):
+    with pytest.raises(OptionError, match="batch_size must be an integer of at least 1, not 0"):
         Map(lambda table: table, batch_size=0)
 
 
 def test_exception_of_a_function_names_stage_and_file_and_is_the_cause(tmp_path):
-    folder = write_files(tmp_path / "in")
+    directory = write_files(tmp_path / "in")
 
     def failing(table):
         if table["x"][0].as_py() >= 40:
@@ -376,7 +376,7 @@ def test_exception_of_a_function_names_stage_and_file_and_is_the_cause(tmp_path)
         return table
 
     with pytest.raises(CurateError, match=r"in/002\.parquet`: divide") as caught:
-        run(TableSource(folder), tmp_path, Map(failing, name="divide", batch_size=20))
+        run(TableSource(directory), tmp_path, Map(failing, name="divide", batch_size=20))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert list((tmp_path / "out").glob("*")) == []
 
@@ -396,11 +396,11 @@ def test_function_that_returns_no_table_is_an_error(tmp_path):
 
 
 def test_damaged_file_stops_the_job_and_is_named(tmp_path):
-    folder = write_files(tmp_path / "in")
-    (folder / "003.parquet").write_bytes(b"PAR1 nothing PAR1")
+    directory = write_files(tmp_path / "in")
+    (directory / "003.parquet").write_bytes(b"PAR1 nothing PAR1")
 
     with pytest.raises(FormatError, match="003.parquet"):
-        run(TableSource(folder), tmp_path)
+        run(TableSource(directory), tmp_path)
 
 
 def test_report_tells_rows_and_not_samples(tmp_path):
@@ -419,7 +419,7 @@ def test_ray_writes_the_same_files(tmp_path):
     ray = pytest.importorskip("ray")
     # Workers cannot import a test module.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    folder = write_files(tmp_path / "in", files=6)
+    directory = write_files(tmp_path / "in", files=6)
     stages = [
         Filter(sm.col("x") != 3),
         Map(lambda table: table.append_column("y", pc.add(table["x"], 1)), batch_size=7),
@@ -427,7 +427,7 @@ def test_ray_writes_the_same_files(tmp_path):
 
     def job(name):
         return Pipeline(
-            source=TableSource(folder, files_per_partition=2), stages=stages, sink=ParquetSink(tmp_path / name)
+            source=TableSource(directory, files_per_partition=2), stages=stages, sink=ParquetSink(tmp_path / name)
         )
 
     ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="error")

@@ -14,8 +14,8 @@ import pytest
 import shardmill as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shardmill.cli.commands import run
-from shardmill.terminal import escape
+from shardmill._terminal import escape
+from shardmill.cli._commands import run
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 ZERO = "\u200b\u200c\u200d\u2060\ufeff\u00ad\U000e0041"
@@ -59,10 +59,10 @@ def test_escaped_json_is_the_same_json() -> None:
         assert json.loads(escape(json.dumps(mark, ensure_ascii=False))) == mark
 
 
-def documents(folder: Path, name: str) -> None:
+def documents(directory: Path, name: str) -> None:
     """Shards whose member names, keys, ids, texts and columns are the name; a damaged one among them."""
-    folder.mkdir()
-    with tarfile.open(folder / f"{name}.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+    directory.mkdir()
+    with tarfile.open(directory / f"{name}.tar", "w", format=tarfile.PAX_FORMAT) as archive:
         bodies = {
             f"{name}.json": json.dumps({"texts": [name], name: name, "images": [f"{name}.png"]}),
             f"{name}.2.json": "{broken",
@@ -78,18 +78,18 @@ def documents(folder: Path, name: str) -> None:
     for field in ("text_content", name):
         schema = schema.append(pa.field(field, pa.string()))
     table = pa.Table.from_pylist(rows, schema=schema)
-    pq.write_table(table, folder / f"{name}.parquet")
-    (folder / f"cut{name}.parquet").write_bytes((folder / f"{name}.parquet").read_bytes()[:-9])
+    pq.write_table(table, directory / f"{name}.parquet")
+    (directory / f"cut{name}.parquet").write_bytes((directory / f"{name}.parquet").read_bytes()[:-9])
 
 
-def tables(folder: Path, name: str) -> None:
-    folder.mkdir()
+def tables(directory: Path, name: str) -> None:
+    directory.mkdir()
     table = pa.table({name: [name, "x"], "number": [1, 2], "bytes": [name.encode(), b""]})
-    pq.write_table(table.replace_schema_metadata({name: name}), folder / f"{name}.parquet")
+    pq.write_table(table.replace_schema_metadata({name: name}), directory / f"{name}.parquet")
 
 
 def rounds(function: Callable[[Path, str], None]) -> Callable[[pytest.TempPathFactory], None]:
-    """One folder for each name that is drawn."""
+    """One directory for each name that is drawn."""
 
     def check(tmp_path_factory: pytest.TempPathFactory) -> None:
         @settings(max_examples=8, deadline=None)
@@ -102,10 +102,10 @@ def rounds(function: Callable[[Path, str], None]) -> Callable[[pytest.TempPathFa
     return check
 
 
-def about_tables(folder: Path, name: str) -> None:
-    tables(folder / "in", name)
-    path = folder / "in" / f"{name}.parquet"
-    _, out, _ = said("head", folder / "in")
+def about_tables(directory: Path, name: str) -> None:
+    tables(directory / "in", name)
+    path = directory / "in" / f"{name}.parquet"
+    _, out, _ = said("head", directory / "in")
     assert out.count("\n") <= 12, "no name makes a line of its own"
     code, out, _ = said("head", path, "--json")
     assert code == 0
@@ -116,40 +116,40 @@ def about_tables(folder: Path, name: str) -> None:
     said("explain", path)
     said("head", path, "--columns", name + "none")
     said("head", path, "--filter", f"{name} = 1")
-    said("head", folder / "in" / (name + "none"))
-    said("convert", path, folder / f"{name}.jsonl")
-    said("convert", path, folder / f"{name}.mds", "--format", name)
-    said("verify", folder / "in")
-    said("inspect", folder / "in")
-    said("repair-index", folder / "in")
-    said("view", folder / (name + "none"), "--no-open")
+    said("head", directory / "in" / (name + "none"))
+    said("convert", path, directory / f"{name}.jsonl")
+    said("convert", path, directory / f"{name}.mds", "--format", name)
+    said("verify", directory / "in")
+    said("inspect", directory / "in")
+    said("repair-index", directory / "in")
+    said("view", directory / (name + "none"), "--no-open")
 
 
-def about_documents(folder: Path, name: str) -> None:
-    documents(folder / "in", name)
+def about_documents(directory: Path, name: str) -> None:
+    documents(directory / "in", name)
     for command in ("inspect", "verify"):
-        said(command, folder / "in", "--no-progress")
-        said(command, *sorted((folder / "in").iterdir())[:1])
-        _, out, _ = said(command, folder / "in", "--json")
+        said(command, directory / "in", "--no-progress")
+        said(command, *sorted((directory / "in").iterdir())[:1])
+        _, out, _ = said(command, directory / "in", "--json")
         json.loads(out)
     for policy in ("warn", "error"):
         for kind in ("tar", "parquet"):
-            source = folder / "in" / f"{name}.{kind}"
-            options = ("--on-materialize-error", policy, "--report", folder / "report", "--mode", "overwrite")
-            said("curate", source, folder / f"out{name}", "--to", "parquet", *options)
-    said("curate", folder / "in" / f"cut{name}.parquet", folder / "out2", "--to", "webdataset")
-    said("curate", folder / "in", folder / "out3", "--to", "parquet")
-    said("curate", folder / "in" / f"{name}.tar", folder / "out4", "--to", "parquet", "--filter", f"{name} > 1")
+            source = directory / "in" / f"{name}.{kind}"
+            options = ("--on-materialize-error", policy, "--report", directory / "report", "--mode", "overwrite")
+            said("curate", source, directory / f"out{name}", "--to", "parquet", *options)
+    said("curate", directory / "in" / f"cut{name}.parquet", directory / "out2", "--to", "webdataset")
+    said("curate", directory / "in", directory / "out3", "--to", "parquet")
+    said("curate", directory / "in" / f"{name}.tar", directory / "out4", "--to", "parquet", "--filter", f"{name} > 1")
 
 
-def about_the_rest(folder: Path, name: str) -> None:
+def about_the_rest(directory: Path, name: str) -> None:
     for group, command in (("checkpoint", "inspect"), ("checkpoint", "verify"), ("checkpoint", "compact")):
-        said(group, command, folder / name)
-    said("cache", "info", "--dir", folder / name)
-    said("cache", "clear", "--dir", folder / name)
+        said(group, command, directory / name)
+    said("cache", "info", "--dir", directory / name)
+    said("cache", "clear", "--dir", directory / name)
     said(name)
     said("head", f"{name}://x/y")
-    said("head", folder, f"--{name}")
+    said("head", directory, f"--{name}")
 
 
 test_no_command_over_tables_writes_control_characters = rounds(about_tables)
@@ -179,7 +179,7 @@ def test_what_no_command_foresees_is_escaped_too(monkeypatch: pytest.MonkeyPatch
     def surprise(*_: object, **__: object) -> None:
         raise KeyError("\x1b[2J\u202e")
 
-    monkeypatch.setattr("shardmill.cli.head.open_dataset", surprise)
+    monkeypatch.setattr("shardmill.cli._head.open_dataset", surprise)
     code, _, err = said("head", tmp_path)
     assert code == 1
     assert "\\u001b[2J\\u202e" in err.replace("\\x1b", "\\u001b")

@@ -7,7 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shardmill.integrations.torch.parcels import parcel
+import shardmill as sm
+from shardmill.integrations.torch._parcels import parcel
 
 DTYPES = [
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint64),
@@ -40,15 +41,20 @@ def test_tensors_of_every_type_arrive_as_they_were_in_messages_and_in_shared_mem
 def test_batches_within_batches_keep_their_order_and_objects_between_the_tensors():
     batch = {
         "text": ["a", None],
-        "ragged": {"values": torch.tensor([1.5, 2.5]), "offsets": torch.tensor([0, 2, 2])},
+        "ragged": sm.Ragged(torch.tensor([1.5, 2.5]), torch.tensor([0, 2, 2])),
+        "struct": sm.Struct(
+            {"lists": sm.Ragged(sm.Ragged(torch.tensor([7]), torch.tensor([0, 1])), torch.tensor([0, 1]))}
+        ),
         "label": torch.tensor([1, 0]),
         "nothing": None,
     }
     arrived = sent(batch)
     assert list(arrived) == list(batch)
     assert (arrived["text"], arrived["nothing"]) == (["a", None], None)
-    assert list(arrived["ragged"]) == ["values", "offsets"]
-    assert_same(arrived["ragged"]["values"], batch["ragged"]["values"])
+    assert_same(arrived["ragged"].values, batch["ragged"].values)
+    assert_same(arrived["ragged"].offsets, batch["ragged"].offsets)
+    assert type(arrived["struct"]) is sm.Struct
+    assert arrived["struct"]["lists"].tolist() == [[[7]]]
     assert_same(arrived["label"], batch["label"])
 
 

@@ -19,14 +19,14 @@ from shard_files import (
 from shardmill.curate import AspectRatioFilter, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource, verify
 
 
-def good_tars(folder: Path, count: int = 4) -> None:
+def good_tars(directory: Path, count: int = 4) -> None:
     for number in range(count):
         members = [*written_sample(f"a{number}"), *text_only_sample(f"b{number}")]
-        write_tar(folder / f"{number}.tar", members)
+        write_tar(directory / f"{number}.tar", members)
 
 
-def only_bad(folder: Path, **options):
-    checks = verify(folder, **options)
+def only_bad(directory: Path, **options):
+    checks = verify(directory, **options)
     bad = [check for check in checks if not check.is_valid]
     assert len(checks) > 1
     assert len(bad) == 1, [(check.path, check.problems) for check in checks]
@@ -69,7 +69,11 @@ TAR_DEFECTS = {
     "two members of one name": ([*written_sample("x"), *OTHER, *OTHER], "structure", "hides"),
     "broken json": ([("x.1.png", png()), ("x.json", b'{"sample_id": '), *OTHER], "json", "broken JSON"),
     "json that is a list": ([("x.1.png", png()), ("x.json", b"[]"), *OTHER], "json", "not an object"),
-    "image without header": ([("x.1.png", b"not an image"), ("x.json", sample_json()), *OTHER], "image", "no image"),
+    "image without header": (
+        [("x.1.png", b"not an image"), ("x.json", sample_json()), *OTHER],
+        "image",
+        "recognized image",
+    ),
     "cut header": ([("x.1.png", png()[:18]), ("x.json", sample_json()), *OTHER], "image", "needs"),
     "empty image": ([("x.1.png", b""), ("x.json", sample_json()), *OTHER], "image", "0"),
     "two pages for one entry": (
@@ -224,12 +228,12 @@ PARQUET_DEFECTS = {
     "metadata last": (document("x")[1:] + document("x")[:1], "ordering", "not with its metadata row", 3),
     "metadata doubled": (document("x")[:1] + document("x"), "ordering", "two metadata rows", 4),
     "metadata at 0": ([document("x")[0] | {"position": 0}], "ordering", "position 0, not -1", 3),
-    "descending": (document("x", position=2) + document("x")[1:2], "ordering", "stands behind position 2", 6),
+    "descending": (document("x", position=2) + document("x")[1:2], "ordering", "comes after position 2", 6),
     "duplicate": (document("x") + document("x")[2:], "ordering", "two image rows at position 1", 6),
     "negative": (document("x", position=-5), "ordering", "position -5", 5),
     "error with bytes": (document("x", materialize_error="missing path"), "row", "has bytes although", 5),
     "bytes on a text": (document("x", modality="text"), "row", "a text row has bytes", 5),
-    "broken image": (document("x", binary_content=b"nope"), "image", "no image", 5),
+    "broken image": (document("x", binary_content=b"nope"), "image", "recognized image", 5),
     "many pages": (document("x", binary_content=tiff((2, 2), (2, 2))), "image", "2 pages", 5),
     "broken locator": (document("x", source_ref="[1]"), "row", "not a JSON object", 5),
 }
@@ -299,7 +303,7 @@ def test_file_that_is_named_outright_may_be_an_image_or_anything(tmp_path: Path)
     assert [(check.format, check.is_valid) for check in checks] == [("image", True), ("unknown", False)]
 
 
-def test_missing_path_and_folder_without_shards_are_errors(tmp_path: Path) -> None:
+def test_missing_path_and_directory_without_shards_are_errors(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(shardmill.NotFoundError):
             verify(path)

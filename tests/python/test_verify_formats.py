@@ -61,12 +61,14 @@ WRITERS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     for name, write in WRITERS.items():
         write(tmp_path / name)
-    with sm.Writer(tmp_path / "mds", format="mds", hashes=HASHES, size_limit=8000) as writer:
+    with sm.Writer(tmp_path / "mds", format="mds", hashes=HASHES, shard_bytes=8000) as writer:
         writer.write_rows(ROWS)
-    with sm.Writer(tmp_path / "mds.zstd", format="mds", hashes=["sha1"], compression="zstd", size_limit=8000) as writer:
+    with sm.Writer(
+        tmp_path / "mds.zstd", format="mds", hashes=["sha1"], compression="zstd", shard_bytes=8000
+    ) as writer:
         writer.write_rows(ROWS)
     return tmp_path
 
@@ -78,34 +80,34 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_sound_files_of_all_formats_in_one_directory_pass(folder: Path) -> None:
-    checks = verify(folder)
+def test_sound_files_of_all_formats_in_one_directory_pass(directory: Path) -> None:
+    checks = verify(directory)
     assert [(check.path, check.problems) for check in checks if not check.is_valid] == []
-    names = {str(Path(check.path).relative_to(folder)) for check in checks}
+    names = {str(Path(check.path).relative_to(directory)) for check in checks}
     assert names == {*WRITERS, "mds/index.json", "mds.zstd/index.json"}
     assert {check.samples for check in checks if not check.path.endswith("k.tar")} == {len(ROWS)}
-    inspections = inspect(folder).files
+    inspections = inspect(directory).files
     assert [(file.path, file.damage) for file in inspections if file.damage] == []
-    assert (command("verify", folder).returncode, command("inspect", folder).returncode) == (0, 0)
+    assert (command("verify", directory).returncode, command("inspect", directory).returncode) == (0, 0)
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in ("d.csv", "k.tar")])
-def test_one_cut_file_among_all_is_named(folder: Path, name: str) -> None:
-    path = folder / name
+def test_one_cut_file_among_all_is_named(directory: Path, name: str) -> None:
+    path = directory / name
     content = path.read_bytes()
     path.write_bytes(content[: len(content) * 2 // 3 - 5])
-    bad = [check for check in verify(folder) if not check.is_valid]
+    bad = [check for check in verify(directory) if not check.is_valid]
     assert [check.path for check in bad] == [str(path)]
-    result = command("verify", folder)
+    result = command("verify", directory)
     assert result.returncode == 1
     assert sum(str(path) in line for line in result.stdout.splitlines()) == bad[0].problem_count
     assert "Traceback" not in result.stderr and "panicked" not in result.stderr
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "c.orc", "f.jsonl.gz", "h.array_record", "j.tar.gz"])
-def test_inspect_of_a_damaged_file_exits_with_1(folder: Path, name: str) -> None:
-    (folder / name).write_bytes((folder / name).read_bytes()[:-30])
-    result = command("inspect", folder / name)
+def test_inspect_of_a_damaged_file_exits_with_1(directory: Path, name: str) -> None:
+    (directory / name).write_bytes((directory / name).read_bytes()[:-30])
+    result = command("inspect", directory / name)
     assert (result.returncode, "damage" in result.stdout) == (1, True)
 
 
@@ -141,17 +143,17 @@ def test_files_that_cannot_be_checked_are_named_in_one_warning(tmp_path: Path) -
 @pytest.fixture
 def text_shards(tmp_path: Path) -> Path:
     """As ``streaming.JSONWriter`` writes them, with hashes."""
-    folder = tmp_path / "set"
-    folder.mkdir()
+    directory = tmp_path / "set"
+    directory.mkdir()
     shards = []
     for number in range(3):
         lines = "".join(json.dumps(row) + "\n" for row in ROWS[number * 100 : (number + 1) * 100]).encode()
         name = f"shard.{number:05}.json"
-        (folder / name).write_bytes(lines)
+        (directory / name).write_bytes(lines)
         stated = {"basename": name, "bytes": len(lines), "hashes": {"sha1": hashlib.sha1(lines).hexdigest()}}
         shards.append({"format": "json", "raw_data": stated, "zip_data": None, "samples": 100})
-    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
-    return folder
+    (directory / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+    return directory
 
 
 def test_text_shards_are_checked_against_their_index(text_shards: Path) -> None:
@@ -191,11 +193,13 @@ def test_record_of_too_many_fields_is_found(tmp_path: Path) -> None:
 def test_damage_of_an_mds_directory_is_found_by_verify_and_by_reading(
     tmp_path: Path, damage: str, compression: str | None
 ) -> None:
-    folder = tmp_path / "mds"
-    with sm.Writer(folder, format="mds", hashes=["sha1", "xxh64"], compression=compression, size_limit=8000) as writer:
+    directory = tmp_path / "mds"
+    with sm.Writer(
+        directory, format="mds", hashes=["sha1", "xxh64"], compression=compression, shard_bytes=8000
+    ) as writer:
         writer.write_rows(ROWS)
-    index = folder / "index.json"
-    shards = sorted(path for path in folder.iterdir() if path != index)
+    index = directory / "index.json"
+    shards = sorted(path for path in directory.iterdir() if path != index)
     text, shard = index.read_text(), shards[1]
     match damage:
         case "empty index":
@@ -222,12 +226,12 @@ def test_damage_of_an_mds_directory_is_found_by_verify_and_by_reading(
         case "shard of another":
             shutil.copy(shards[0], shard)
     with pytest.raises(Error):
-        list(sm.Loader(folder, output="arrow", batch_size=50))
-    bad = [check for check in verify(folder) if not check.is_valid]
+        list(sm.Loader(directory, output="arrow", batch_size=50))
+    bad = [check for check in verify(directory) if not check.is_valid]
     assert len(bad) == 1 and bad[0].problems
-    assert command("verify", folder).returncode == 1
+    assert command("verify", directory).returncode == 1
     if damage not in ("flip", "other hash"):
-        assert command("inspect", folder).returncode == 1
+        assert command("inspect", directory).returncode == 1
 
 
 @pytest.mark.parametrize("algorithm", HASHES)

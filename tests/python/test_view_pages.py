@@ -15,7 +15,7 @@ import shardmill as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from shardmill.view.session import Opened, Source
+from shardmill.view._session import Opened, Source
 from view_client import cells_of, rows_of, serving
 
 
@@ -36,12 +36,12 @@ def write(path, columns, **options):
 def test_kept_and_dropped_rows_are_those_of_pyarrow(
     tmp_path_factory, files, start, count, has_own_filter, are_names_shared
 ):
-    folder = tmp_path_factory.mktemp("divided")
+    directory = tmp_path_factory.mktemp("divided")
     paths = []
     for number, values in enumerate(files):
         name = f"{number}/x.parquet" if are_names_shared else f"{number}.parquet"
         table = pa.table({"x": pa.array(values, pa.int64()), "n": pa.array(range(len(values)), pa.int64())})
-        paths.append(str(write(folder / name, table, row_group_size=7)))
+        paths.append(str(write(directory / name, table, row_group_size=7)))
     table = pa.concat_tables([pq.read_table(path) for path in paths])
     if has_own_filter:
         table = table.filter(pc.field("n") != 2)
@@ -154,6 +154,46 @@ def test_values_are_shown_whatever_their_type(tmp_path):
     assert cells["category"] == text("v")
 
 
+def test_every_kind_of_cell_is_on_the_page(tmp_path):
+    tiff = io.BytesIO()
+    pages = [Image.new("RGB", (4, 4), (page, 0, 0)) for page in range(14)]
+    pages[0].save(tiff, format="TIFF", save_all=True, append_images=pages[1:])
+    listed = {"texts": ["of the document", None, None], "images": [None, "x.tiff", "missing"]}
+    columns = {
+        "nothing": pa.array([None], pa.string()),
+        "empty": [""],
+        "number": [12.5],
+        "long": ["x" * 5_000],
+        "bytes": [bytes(range(200))],
+        "broken": [b"\xff\xd8\xff"],
+        "tiff": [tiff.getvalue()],
+        "other": [tiff.getvalue()],
+        "numbers": [[None, *range(100)]],
+        "words": [[f"word {number}" for number in range(100)]],
+        "wide": [{f"field {number}": number for number in range(60)}],
+        "deep": [[[[[[[[[[1]]]]]]]]]],
+        "json": [json.dumps(listed)],
+    }
+    with serving(write(tmp_path / "x.parquet", columns)) as client:
+        for layout in ("cards", "table"):
+            status, _, body = client.request(f"/{client.server.token}/view?layout={layout}")
+            text = body.decode()
+            assert status == 200
+            for shown in [
+                '<span class="null">null</span>', "empty text", "12.5", "show more of 4.9 KiB", "00 01 02", "200 bytes",
+                "its header cannot be read", "101 items]", "… and 76 items more", "… and 12 fields more",
+                "deeper values are not shown", "of the document", "missing image missing", "shown in the document",
+            ]:  # fmt: skip
+                assert shown in text, shown
+    columns = {"tiff": columns["tiff"], "value": [None]}
+    with serving(write(tmp_path / "y.parquet", columns)) as client:
+        _, _, body = client.request(f"/{client.server.token}/view")
+        assert [f"page {page}<" in body.decode() for page in (1, 12, 13)] == [True, True, False]
+        assert "… 14 pages" in body.decode()
+        for view in ("columns", "files", "nothing"):
+            assert client.request(f"/{client.server.token}/view?view={view}")[0] == 200
+
+
 def test_huge_values_are_cut_and_say_so(tmp_path):
     text = "é" * 3_000_000
     table = {"text": [text], "bytes": [b"\xff" * 5_000_000], "list": [list(range(200_000))], "inner": [[text, text]]}
@@ -198,17 +238,19 @@ def test_images_inside_of_lists_and_structs_are_found(tmp_path):
         cell = cells_of(client.page()["samples"][0])["images"]["items"][0]["fields"][0][1]
         assert (cell["kind"], cell["path"], cell["width"]) == ("image", ["images", 0, 0], 3)
         # Also when it is no longer kept from the page.
-        client.server.session.opened().images._payloads.clear()
+        client.server.session.opened().recent.clear()
         _, headers, body = client.request(f"/{client.server.token}/data/image?row=0&path=[%22images%22,0,0]")
         assert (headers["Content-Type"], body) == ("image/png", png.getvalue())
 
 
 @pytest.mark.filterwarnings("ignore:no data files")
-@pytest.mark.parametrize("kind", ["folder", "file"])
+@pytest.mark.parametrize("kind", ["directory", "file"])
 def test_set_without_rows_is_shown_as_empty(tmp_path, kind):
     if kind == "file":
         write(tmp_path / "x.parquet", {"a": pa.array([], pa.int64())})
     with serving(tmp_path) as client:
+        for view in ("samples", "columns", "files"):
+            assert client.request(f"/{client.server.token}/view?view={view}")[0] == 200
         assert client.get("data/overview")[1]["rows"] == 0
         assert client.page()["samples"] == []
         assert client.get("data/statistics")[1]["sampled"] == 0
@@ -235,6 +277,8 @@ def test_files_that_change_are_told_and_a_reload_shows_them(tmp_path, change):
             assert status == 200 or "Reload" in content["error"]
         # What has to be opened again would have other rows.
         assert client.get("data/samples", filter="a > 1")[0] == 409
+        status, _, body = client.request(f"/{client.server.token}/view")
+        assert status == (200 if change == "added" else 409) and (change == "added" or b"Reload" in body)
         rows = {"rewritten": 6, "removed": 3, "added": 5}[change]
         assert client.get("data/overview")[1]["rows"] == rows
         assert client.page()["rows"] == rows
@@ -268,6 +312,15 @@ def test_partition_columns_are_shown_and_filtered(tmp_path):
     with serving(tmp_path, partitioning="hive") as client:
         page = client.page(filter="year = 2025", show="both")
         assert (rows_of(page["samples"]), rows_of(page["dropped_samples"])) == ([2, 3], [0, 1])
+
+
+def test_filter_of_the_command_may_leave_out_partitions(tmp_path):
+    for year in (2024, 2025):
+        write(tmp_path / f"year={year}" / "x.parquet", {"a": [year, year + 1]})
+    with serving(tmp_path, partitioning="hive", filter=sm.col("year") == 2025) as client:
+        page = client.page(filter="a = 2026", show="both")
+        assert (rows_of(page["samples"]), rows_of(page["dropped_samples"])) == ([1], [0])
+        assert [(row["file"], row["file_row"]) for row in page["samples"]] == [("year=2025/x.parquet", 1)]
 
 
 def test_figures_of_a_small_set_are_exact(tmp_path):
@@ -343,10 +396,14 @@ def test_documents_are_runs_of_rows_with_texts_and_images_in_order(tmp_path):
         last = client.get("data/documents", start=page["next"], count=3)[1]
         assert ([found["rows"] for found in last["documents"]], last["next"]) == ([301], None)
         # From the middle of a document, its beginning.
+        for row, previous in [(0, 0), (4, 0), (6, 0), (9, 4)]:
+            assert client.get("data/documents", start=row, count=2)[1]["previous"] == previous
         for row, start in [(3, 0), (5, 4), (8, 6), (9, 9), (250, 9), (10**9, 9)]:
             assert client.get("data/documents", start=row, count=1)[1]["start"] == start
         _, headers, _ = client.request(f"/{client.server.token}/data/image?row=7&path=[%22binary_content%22]")
         assert headers["Content-Type"] == "image/png"
+        _, _, body = client.request(f"/{client.server.token}/view?count=2")
+        assert b"text 0 of a" in body and b"https://a" in body and b"rows 0" in body and b"text 0 of b" not in body
         status, content = client.get("data/image", row=8, path='["binary_content"]')
         assert (status, content["error"]) == (404, "there are no bytes of this image")
 

@@ -1,5 +1,6 @@
 """Who gets an answer from `shardmill view`, and what is in it."""
 
+import html
 import io
 import json
 import os
@@ -25,9 +26,9 @@ def picture(kind="PNG", size=(40, 30), **options):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("view") / "data"
-    folder.mkdir()
+def directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("view") / "data"
+    directory.mkdir()
     table = pa.table(
         {
             "id": range(100),
@@ -35,14 +36,14 @@ def folder(tmp_path_factory):
             "image": [picture("JPEG"), picture("PNG"), picture("WEBP"), picture("GIF"), picture("TIFF")] * 20,
         }
     )
-    pq.write_table(table.slice(0, 60), folder / "a.parquet", row_group_size=20)
-    pq.write_table(table.slice(60), folder / "b.parquet", row_group_size=20)
-    return folder
+    pq.write_table(table.slice(0, 60), directory / "a.parquet", row_group_size=20)
+    pq.write_table(table.slice(60), directory / "b.parquet", row_group_size=20)
+    return directory
 
 
 @pytest.fixture(scope="module")
-def client(folder):
-    with serving(folder) as client:
+def client(directory):
+    with serving(directory) as client:
         yield client
 
 
@@ -67,8 +68,8 @@ def test_request_without_the_token_is_refused(client, target):
     assert token.encode() not in body
 
 
-def test_tokens_are_long_and_differ(client, folder):
-    with serving(folder) as other:
+def test_tokens_are_long_and_differ(client, directory):
+    with serving(directory) as other:
         assert other.server.token != client.server.token
     assert len(client.server.token) >= 43
 
@@ -139,12 +140,24 @@ def test_head_has_no_body(client):
 def test_nothing_but_the_page_is_served(client, route):
     status, content = client.get(route)
     assert status == 404
-    assert content == {"error": "there is nothing of this name"}
+    assert content == {"error": "there is no such page"}
 
 
 def test_assets_name_nothing_elsewhere_and_make_no_markup_of_text(client):
-    for name in ["page.html", "page.css", "page.js", "cells.js", "columns.js", "elements.js", "icon.svg"]:
-        text = files("shardmill.view").joinpath("assets", name).read_text(encoding="utf-8")
+    assets = {file.name: file for file in files("shardmill.view").joinpath("assets").iterdir()}
+    assert {
+        "page.html",
+        "view.html",
+        "cells.html",
+        "columns.html",
+        "tokens.html",
+        "part.html",
+        "page.css",
+        "page.js",
+        "icon.svg",
+    } <= assets.keys()
+    for name, file in assets.items():
+        text = file.read_text(encoding="utf-8")
         for line in text.splitlines():
             assert "://" not in line.replace("http://www.w3.org/2000/svg", ""), line
         for word in [
@@ -156,6 +169,8 @@ def test_assets_name_nothing_elsewhere_and_make_no_markup_of_text(client):
             "Function(",
             'style="',
             "onclick=",
+            "|safe",
+            "autoescape",
         ]:
             assert word not in text, f"{word} in {name}"
 
@@ -165,6 +180,23 @@ def test_text_of_the_data_arrives_as_data(client):
     assert cells_of(sample)["text"] == {"kind": "text", "text": ATTACK}
     _, headers, _ = client.request(f"/{client.server.token}/data/samples?start=3&count=1")
     assert headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "arguments", ["start=3&count=1&layout=cards", "start=3&count=1&layout=table", "view=columns", "filter=%3Cb%3E"]
+)
+def test_text_of_the_data_and_of_arguments_is_escaped_in_the_page(client, arguments):
+    status, headers, body = client.request(f"/{client.server.token}/view?{arguments}")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    for markup in [b"<script", b"<img src=x", b"<b>e", b"onerror=alert(2)>"]:
+        assert markup not in body
+    if "start=3" in arguments:
+        assert html.escape(ATTACK).replace("&#x27;", "&#39;").replace("&quot;", "&#34;").encode() in body
+
+
+def test_page_shows_what_is_refused_as_text(client):
+    _, _, body = client.request(f"/{client.server.token}/view?filter=id+%3E+%3Ci%3E")
+    assert b'role="alert">' in body and b"<i>" not in body and b"&lt;i&gt;" in body
 
 
 def test_pages_have_their_rows_with_file_and_place(client):
@@ -194,12 +226,12 @@ def test_argument_that_means_nothing_is_refused_with_a_reason(client, arguments)
 
 
 @pytest.mark.parametrize("row, kind", [(0, "jpeg"), (1, "png"), (2, "webp"), (3, "gif")])
-def test_images_are_sent_as_they_are_stored(client, folder, row, kind):
+def test_images_are_sent_as_they_are_stored(client, directory, row, kind):
     cell = cells_of(client.page(start=row, count=1)["samples"][0])["image"]
     assert (cell["kind"], cell["format"], cell["width"], cell["height"]) == ("image", kind, 40, 30)
     status, headers, body = client.request(f"/{client.server.token}/data/image?row={row}&path=[%22image%22]")
     assert (status, headers["Content-Type"]) == (200, f"image/{kind}")
-    assert body == pq.read_table(folder / "a.parquet")["image"][row].as_py()
+    assert body == pq.read_table(directory / "a.parquet")["image"][row].as_py()
 
 
 def test_tiff_is_converted_for_the_browser(client):
@@ -237,8 +269,8 @@ def view(*arguments):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_command_prints_the_address_and_ends_at_once_on_interrupt(folder):
-    with view(folder, "--no-open") as process:
+def test_command_prints_the_address_and_ends_at_once_on_interrupt(directory):
+    with view(directory, "--no-open") as process:
         address = process.stdout.readline()
         port = int(address.split(":")[2].split("/")[0])
         with socket.create_connection(("127.0.0.1", port)):
@@ -251,8 +283,8 @@ def test_command_prints_the_address_and_ends_at_once_on_interrupt(folder):
     assert "Ctrl-C" in err
 
 
-def test_command_tells_of_a_port_that_is_taken(folder, client):
-    with view(folder, "--no-open", "--port", client.server.server_port) as process:
+def test_command_tells_of_a_port_that_is_taken(directory, client):
+    with view(directory, "--no-open", "--port", client.server.server_port) as process:
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "")
     assert f"port {client.server.server_port} cannot be used" in err and "hint:" in err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 
 
 def archive(samples: dict[str, dict[str, bytes]]) -> tuple[bytes, list[int]]:
@@ -40,7 +41,7 @@ def test_archive_cut_between_samples_is_no_smaller_archive(tmp_path: Path, pack)
         sm.FormatError, match=rf"b.tar` ends at byte {starts[7]}, .* without the zeros .*\nhint: .*truncate"
     ):
         sm.Dataset(tmp_path)
-    dataset = sm.Dataset(tmp_path, on_bad_file="skip")
+    dataset = sm.Dataset(tmp_path, errors=sm.ErrorPolicy(files="skip"))
     assert (len(dataset), [path for path, _ in dataset.skipped]) == (10, [str(tmp_path / "b.tar")])
 
 
@@ -70,12 +71,12 @@ def test_broken_member_is_a_bad_row_that_is_named(
     path.write_bytes(archive(samples)[0])
     options = {"batch_size": 20, "output": output}
     with pytest.raises(sm.FormatError, match=rf"Member `00013.{extension}` of `.*a.tar`, at byte \d+, {message}"):
-        list(sm.Loader(path, **options))
-    loader = sm.Loader(path, on_bad_rows="skip", **options)
+        list(flat_loader(path, **options))
+    loader = sm.Loader(path, errors=sm.ErrorPolicy(rows="skip"), **options)
     batches = list(loader)
     keys = [row["__key__"] for row in batches[0]] if output == "rows" else list(batches[0]["__key__"])
     assert [str(key) for key in keys] == [key for key in samples if key != "00013"]
-    replaced = list(sm.Loader(path, on_bad_rows="replace", **options))
+    replaced = list(sm.Loader(path, errors=sm.ErrorPolicy(rows="replace"), **options))
     assert len(replaced[0] if output == "rows" else replaced[0]["__key__"]) == 20
     assert len(list(sm.Dataset(path, columns=["__key__"]))) == 20
 
@@ -96,7 +97,10 @@ def test_value_that_readers_would_refuse_is_refused_by_the_writer(
     good = {"txt": "a", "caption.txt": "a", "cls": "1", "json": b"{}"}[column]
     values = pa.array([good, value]) if not isinstance(value, int) else pa.array([1, value], pa.uint64())
     with (
-        pytest.raises(sm.FormatError, match=rf"Row 1 has the value .* in column `{column}`.* for {wanted}\nhint: "),
+        pytest.raises(
+            sm.FormatError,
+            match=rf"Row 1 has the value .* in column `{column}`, but readers expect {wanted} there\nhint: ",
+        ),
         sm.Writer(tmp_path / "out", format="webdataset") as writer,
     ):
         writer.write_batch(pa.table({column: values}))

@@ -1,4 +1,4 @@
-"""The documentation is written in plain technical English: phrases that a reader has to read twice do not come back."""
+"""Prose is written in plain technical English: phrases that a reader has to read twice do not come back."""
 
 import re
 from pathlib import Path
@@ -7,25 +7,46 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[!b]*/*.md")])
-#: Phrase, and what to write. Names of code and messages are not prose.
+SOURCES = sorted(
+    [
+        *ROOT.glob("python/shardmill/**/*.py"),
+        *ROOT.glob("crates/*/src/**/*.rs"),
+        *ROOT.glob("python/src/**/*.rs"),
+    ]
+)
+#: Phrase, and what to write. In pages, code and messages are not prose; in sources, the whole text is checked, names included.
+#: The first pattern is split, so that a search and replace does not change it.
 PHRASES = {
+    r"\w*fold" + r"ers?\w*": "directory",
     r"so many": "the number, or the size",
     r"who(?:so)?ever": "the process, thread or user",
     r"(?:no|some)body": "the process, thread or user",
     r"of ours": "of shardmill",
-    r"folders?": "directory",
-    r"is no (?:valid )?(?:file|directory|path|number|text|string|list|name)\b": "is not a valid …",
+    r"(?<!there )is no (?:valid )?(?:file|directory|path|number|text|string|list|name)\b": "is not a valid …",
     r"goes? on where": "continues where",
+    r"one behind the other": "one after the other",
+    r"(?:lies?|lie|stands?) behind": "is after, or is past the end of",
+    r"behind the (?:end|last|first)": "after, or past the end of",
+    r"what becomes of": "what happens to",
+    r"cannot be had": "cannot be read",
 }
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
+
+
+def _found(name: str, text: str) -> set[str]:
+    return {
+        f"{name}:{text[: match.start()].count(chr(10)) + 1}: {match.group()!r}: {instead}"
+        for phrase, instead in PHRASES.items()
+        for match in re.finditer(rf"\b(?:{phrase})\b", text, re.IGNORECASE)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_has_no_phrase_that_is_banned(page: Path) -> None:
     prose = _CODE.sub(lambda code: "\n" * code.group().count("\n"), page.read_text())
-    found = {
-        f"{page.name}:{prose[: match.start()].count(chr(10)) + 1}: {match.group()!r}: {instead}"
-        for phrase, instead in PHRASES.items()
-        for match in re.finditer(rf"\b(?:{phrase})\b", prose, re.IGNORECASE)
-    }
-    assert not found
+    assert not _found(page.name, prose)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(ROOT)))
+def test_source_has_no_phrase_that_is_banned(source: Path) -> None:
+    assert not _found(source.name, source.read_text())

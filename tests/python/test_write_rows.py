@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -11,11 +12,24 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from promptness import HANGS_S
+from shardmill.write._row_workers import transformed
 
 
 def kept_unless_fifth(number: int) -> dict | None:
     time.sleep(0.001 * (number % 3))
     return None if number % 5 == 0 else {"x": number, "process": os.getpid()}
+
+
+def half_sent(marker: Path | None) -> dict:
+    """Send the header of a result and nothing of the result, as a worker that is killed there does."""
+    if marker is not None:
+        frame = sys._getframe()
+        while "result_queue" not in frame.f_locals:
+            frame = frame.f_back
+        os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 1000))
+        marker.touch()
+        signal.pause()
+    return {}
 
 
 def failing_at_100(number: int) -> dict:
@@ -34,8 +48,8 @@ def unpicklable(number: int) -> object:
     return lambda: number
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+def names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -82,6 +96,14 @@ def test_rows_are_taken_only_a_little_ahead(tmp_path: Path) -> None:
     assert taken < 20_000
 
 
+def test_worker_stopped_while_it_sends_a_result_is_not_waited_for(tmp_path: Path) -> None:
+    rows = transformed([None, tmp_path / "half"], half_sent, workers=1)
+    next(rows)
+    while not (tmp_path / "half").exists():
+        time.sleep(0.01)
+    rows.close()
+
+
 def test_worker_that_dies_is_told(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="a worker of write_rows died"), sm.Writer(tmp_path / "a.parquet") as writer:
         writer.write_rows(range(100), workers=2, transform=dying_at_50)
@@ -91,7 +113,7 @@ def test_worker_that_dies_is_told(tmp_path: Path) -> None:
 def test_function_that_cannot_be_sent_is_refused_with_a_hint(tmp_path: Path) -> None:
     with (
         pytest.raises(
-            ValueError, match="cannot be sent to other processes(.|\n)*hint: define it at the top of a module"
+            ValueError, match="cannot be sent to other processes(.|\n)*hint: define it at the top level of a module"
         ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
@@ -106,7 +128,10 @@ def test_result_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [-1, True, 1.5])
 def test_workers_that_are_no_number_are_refused(tmp_path: Path, workers) -> None:
-    with pytest.raises(ValueError, match="workers is a whole number"), sm.Writer(tmp_path / "a.parquet") as writer:
+    with (
+        pytest.raises(ValueError, match=f"^workers must be an integer of at least 0, not {workers}$"),
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
         writer.write_rows([], workers=workers, transform=failing_at_100)
 
 

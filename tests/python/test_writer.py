@@ -21,8 +21,8 @@ def read(path: Path) -> list:
     return [row["record"] for row in sm.Dataset(path)]
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+def names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "zstd:5", "zstd:-3", "brotli", "brotli:3", "snappy", "none"])
@@ -135,7 +135,10 @@ def test_schema_makes_a_file_without_rows_and_types_of_mappings(tmp_path: Path) 
     with sm.Writer(tmp_path / "a.parquet", schema=schema) as writer:
         writer.write({"x": 1})
     assert pq.read_table(tmp_path / "a.parquet").to_pylist() == [{"x": 1, "y": None}]
-    with pytest.raises(ValueError, match="hint: give schema="), sm.Writer(tmp_path / "none.parquet"):
+    with (
+        pytest.raises(ValueError, match="it has no rows and no schema\nhint: .*schema="),
+        sm.Writer(tmp_path / "none.parquet"),
+    ):
         pass
     with sm.Writer(tmp_path / "empty.array_record"):
         pass
@@ -144,10 +147,10 @@ def test_schema_makes_a_file_without_rows_and_types_of_mappings(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_folder_gets_shards_of_about_the_limit(tmp_path: Path, format: str) -> None:
+def test_directory_gets_shards_of_about_the_limit(tmp_path: Path, format: str) -> None:
     out = tmp_path / "out"
     rows = [bytes(1000) for _ in range(100)]
-    with sm.Writer(out, format=format, size_limit="10kB") as writer:
+    with sm.Writer(out, format=format, shard_bytes="10kB") as writer:
         if format == "parquet":
             writer.write_batch(pa.table({"record": rows}))
         else:
@@ -166,7 +169,7 @@ def test_output_does_not_depend_on_threads(tmp_path: Path, format: str) -> None:
     outputs = []
     for threads in (0, 1, 2, 8):
         out = tmp_path / str(threads)
-        with sm.Writer(out, format=format, size_limit=1_000_000, threads=threads) as writer:
+        with sm.Writer(out, format=format, shard_bytes=1_000_000, threads=threads) as writer:
             writer.write_rows(rows[:1500] if format == "arrayrecord" else [{"record": row} for row in rows[:1500]])
             writer.write_batch(pa.table({"record": rows[1500:]}))
         outputs.append([Path(path).read_bytes() for path in writer.files])
@@ -175,11 +178,11 @@ def test_output_does_not_depend_on_threads(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", ["file", "folder"])
+@pytest.mark.parametrize("name", ["file", "directory"])
 def test_exception_in_the_block_leaves_nothing(tmp_path: Path, format: str, name: str) -> None:
     out = tmp_path / (f"out{SUFFIX[format]}" if name == "file" else "out")
     limit = None if name == "file" else 1000
-    with pytest.raises(KeyboardInterrupt), sm.Writer(out, format=format, size_limit=limit) as writer:
+    with pytest.raises(KeyboardInterrupt), sm.Writer(out, format=format, shard_bytes=limit) as writer:
         writer.write_batch(pa.table({"record": RECORDS}))
         raise KeyboardInterrupt
     assert names(tmp_path) == []
@@ -216,16 +219,16 @@ def test_name_that_is_taken_meanwhile_is_kept(tmp_path: Path) -> None:
 def test_one_taken_name_keeps_all_shards_back(tmp_path: Path) -> None:
     with (
         pytest.raises(FileExistsError),
-        sm.Writer(tmp_path, format="arrayrecord", size_limit=1) as writer,
+        sm.Writer(tmp_path, format="arrayrecord", shard_bytes=1) as writer,
     ):
         writer.write_rows([b"a", b"b", b"c"])
         (tmp_path / "part-00001.array_record").write_bytes(b"of another")
     assert names(tmp_path) == ["part-00001.array_record"]
 
 
-def test_modes_of_a_folder(tmp_path: Path) -> None:
+def test_modes_of_a_directory(tmp_path: Path) -> None:
     def write(*records: bytes, **options) -> None:
-        with sm.Writer(tmp_path, format="arrayrecord", size_limit=1, **options) as writer:
+        with sm.Writer(tmp_path, format="arrayrecord", shard_bytes=1, **options) as writer:
             writer.write_rows(records)
 
     (tmp_path / "README.md").write_text("no data")
@@ -246,9 +249,9 @@ def test_modes_of_a_folder(tmp_path: Path) -> None:
     [
         ({"x": None}, ValueError, "row 1 has a null in column 'x'"),
         ({"x": "a", "y": "b"}, ValueError, r'has 2 \(x, y\)\nhint: columns=\["name"\]'),
-        (7, TypeError, "a record is bytes or text, not int"),
-        ({"x": 7}, TypeError, "a record is bytes or text, not int"),
-        ({}, ValueError, "has one value, this one has 0"),
+        (7, TypeError, "a record must be bytes or a string, not int"),
+        ({"x": 7}, TypeError, "a record must be bytes or a string, not int"),
+        ({}, ValueError, "has one value, but this one has 0"),
     ],
 )
 def test_rows_that_are_no_records_are_refused(tmp_path: Path, row, error, message: str) -> None:
@@ -263,7 +266,7 @@ def test_rows_that_are_no_records_are_refused(tmp_path: Path, row, error, messag
     [
         (pa.table({"x": ["a", None]}), None, ValueError, "Row 3 has a null in column `x`"),
         (pa.table({"x": ["a"], "y": ["b"]}), None, ValueError, r"several columns \(x, y\)"),
-        (pa.table({"x": [1]}), None, ValueError, "Column `x` is Int64, a record of ArrayRecord is bytes"),
+        (pa.table({"x": [1]}), None, ValueError, "Column `x` is Int64, and records of ArrayRecord are bytes"),
         (pa.table({"x": ["a"]}), ["z"], KeyError, "No column `z`; there are: x"),
     ],
 )
@@ -280,7 +283,7 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
         with pytest.raises((ValueError, KeyError)), sm.Writer(tmp_path / "a.parquet") as writer:
             writer.write_batch(pa.table({"x": [1]}))
             writer.write_batch(second)
-    with pytest.raises(ValueError, match="hint: give schema="), sm.Writer(tmp_path / "a.parquet") as writer:
+    with pytest.raises(ValueError, match="hint: pass schema="), sm.Writer(tmp_path / "a.parquet") as writer:
         writer.write({"x": 1})
         writer.write({"x": "a"})
         writer.close()
@@ -292,28 +295,28 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "options", "message"),
     [
-        ("out", {}, "does not tell a format"),
+        ("out.txt", {}, "does not match a format"),
         (
             "out",
             {"format": "xml"},
-            "format is one of 'arrayrecord', 'parquet', 'jsonl', 'webdataset', 'mds', not 'xml'",
+            "format must be one of 'arrayrecord', 'parquet', 'jsonl', 'webdataset', 'mds', not 'xml'",
         ),
-        ("a.parquet", {"mode": "a"}, "mode is 'error', 'overwrite' or 'append'"),
-        ("a.parquet", {"mode": "append"}, "give a folder"),
-        ("a.parquet", {"size_limit": 5}, "give a folder"),
-        ("out", {"format": "parquet", "size_limit": 0}, "must be positive"),
-        ("out", {"format": "parquet", "size_limit": "many"}, "cannot be understood"),
-        ("a.parquet", {"compression": "zip"}, "compression of Parquet is one of zstd, snappy, none"),
-        ("a.parquet", {"group_size": 5}, "group_size is for ArrayRecord"),
-        ("a.array_record", {"compression": "lz4"}, "compression of ArrayRecord is one of"),
+        ("a.parquet", {"mode": "a"}, "mode must be 'error', 'overwrite' or 'append'"),
+        ("a.parquet", {"mode": "append"}, "pass a directory"),
+        ("a.parquet", {"shard_bytes": 5}, "pass a directory"),
+        ("out", {"format": "parquet", "shard_bytes": 0}, "positive number of bytes"),
+        ("out", {"format": "parquet", "shard_bytes": "many"}, "cannot be understood"),
+        ("a.parquet", {"compression": "zip"}, "compression of Parquet must be one of zstd, snappy, none"),
+        ("a.parquet", {"group_size": 5}, "group_size is only for ArrayRecord"),
+        ("a.array_record", {"compression": "lz4"}, "compression of ArrayRecord must be one of"),
         ("a.array_record", {"compression": "zstd:99"}, "zstd"),
-        ("a.array_record", {"compression": "transpose"}, "compression of ArrayRecord is one of"),
+        ("a.array_record", {"compression": "transpose"}, "compression of ArrayRecord must be one of"),
         ("a.array_record", {"group_size": 0}, "group_size"),
         ("a.array_record", {"columns": ["x", "y"]}, "ArrayRecord has one column"),
-        ("a.array_record", {"columns": "xy"}, "columns is a list of names"),
+        ("a.array_record", {"columns": "xy"}, "columns must be a list of names"),
         ("a.array_record", {"schema": pa.schema([])}, "schema is for formats with columns"),
         ("a.array_record", {"threads": -1}, "threads"),
-        (b"a.parquet", {}, "out is a path as text"),
+        (b"a.parquet", {}, "out must be a path as a string"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(tmp_path: Path, monkeypatch, out, options, message: str) -> None:
@@ -367,7 +370,7 @@ def test_forgotten_close_is_told(tmp_path: Path) -> None:
 
 KILLED = """
 import os, sys, time, shardmill as sm
-writer = sm.Writer(sys.argv[1], format="arrayrecord", size_limit=1000)
+writer = sm.Writer(sys.argv[1], format="arrayrecord", shard_bytes=1000)
 for number in range(100):
     writer.write(bytes(500))
 # Threads make the files.
@@ -415,7 +418,7 @@ def test_full_disk_is_told_and_leaves_nothing(tmp_path: Path, format: str) -> No
 
 
 def test_forked_child_leaves_the_files_of_its_parent_alone(tmp_path: Path) -> None:
-    with sm.Writer(tmp_path, format="arrayrecord", size_limit=10) as writer:
+    with sm.Writer(tmp_path, format="arrayrecord", shard_bytes=10) as writer:
         writer.write_rows([bytes(20)] * 5)
         child = os.fork()
         if child == 0:
@@ -442,7 +445,7 @@ def test_arrow_data_is_written_without_pyarrow(tmp_path: Path) -> None:
     assert read(tmp_path / "out.array_record") == [b"a", b"b"]
 
 
-def test_missing_folders_are_made(tmp_path: Path) -> None:
+def test_missing_directories_are_made(tmp_path: Path) -> None:
     with sm.Writer(tmp_path / "a" / "b" / "c.array_record") as writer:
         writer.write(b"x")
     assert read(tmp_path / "a" / "b" / "c.array_record") == [b"x"]

@@ -46,8 +46,8 @@ SCHEMA = pa.schema(
 )
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+def names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
 
 
 def lines(path: Path) -> list:
@@ -75,12 +75,12 @@ def test_rows_of_jsonl_come_back_through_every_reader(tmp_path_factory, rows, th
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS, cut=st.integers(0, 30))
 def test_rows_and_batches_give_the_same_parquet(tmp_path_factory, rows, cut) -> None:
-    folder = tmp_path_factory.mktemp("parquet")
-    with sm.Writer(folder / "a.parquet", schema=SCHEMA) as writer:
+    directory = tmp_path_factory.mktemp("parquet")
+    with sm.Writer(directory / "a.parquet", schema=SCHEMA) as writer:
         for row in rows[:cut]:
             writer.write(row)
         writer.write_batch(pa.Table.from_pylist(rows[cut:], schema=SCHEMA))
-    table = pq.read_table(folder / "a.parquet")
+    table = pq.read_table(directory / "a.parquet")
     assert table.schema == SCHEMA
     assert table.to_pylist() == rows
 
@@ -182,9 +182,9 @@ def test_keys_name_samples_and_long_names_are_kept(tmp_path: Path) -> None:
 def test_bytes_of_archives_do_not_depend_on_threads_and_time_when_it_is_fixed(tmp_path: Path, threads: int) -> None:
     table = pa.table({"txt": [f"text {number}" * (number % 90) for number in range(5_000)], "cls": range(5_000)})
     out = tmp_path / str(threads)
-    with sm.Writer(out, format="webdataset", size_limit="1MB", modified=5, threads=threads) as writer:
+    with sm.Writer(out, format="webdataset", shard_bytes="1MB", modified=5, threads=threads) as writer:
         writer.write_batch(table)
-    with sm.Writer(tmp_path / "one", format="webdataset", size_limit="1MB", modified=5, threads=1) as one:
+    with sm.Writer(tmp_path / "one", format="webdataset", shard_bytes="1MB", modified=5, threads=1) as one:
         for start in range(0, 5_000, 700):
             one.write_batch(table[start : start + 700])
     assert len(writer.files) > 3
@@ -212,17 +212,17 @@ def test_compressed_archives_are_read_by_tarfile(tmp_path: Path, suffix: str) ->
     [
         ([{"__key__": "a.b", "txt": "x"}], r"Row 0 has the key \"a\.b\", which has a dot"),
         ([{"__key__": None, "txt": "x"}], 'Row 0 has the key "", which is null'),
-        ([{"__key__": "a/", "txt": "x"}], "no name behind its last slash"),
+        ([{"__key__": "a/", "txt": "x"}], "no name after its last slash"),
         ([{"__key__": "__meta__/a", "txt": "x"}], "is one that readers skip"),
         (
             [{"__key__": "a", "txt": "x"}, {"__key__": "a", "txt": "y"}],
-            'Row 1 has the key "a", which is that of the row before',
+            'Row 1 has the key "a", which is that of the preceding row',
         ),
         ([{"txt": "x"}, {"txt": None}], "Row 1 has no values"),
         ([{"TXT": "x"}], "Column `TXT` cannot be the extension(.|\n)*hint: "),
         ([{"_x": "x"}], "names that begin with an underscore"),
         ([{"a/b": "x"}], "it has a slash"),
-        ([{"score": 0.5}], "Column `score` is Float64, and a member is bytes(.|\n)*hint: .*json"),
+        ([{"score": 0.5}], "Column `score` is Float64, but a member of a tar holds bytes(.|\n)*hint: .*json"),
     ],
 )
 def test_samples_that_readers_would_see_otherwise_are_refused(tmp_path: Path, rows: list, message: str) -> None:
@@ -233,7 +233,7 @@ def test_samples_that_readers_would_see_otherwise_are_refused(tmp_path: Path, ro
 
 def test_equal_keys_in_consecutive_batches_are_refused(tmp_path: Path) -> None:
     with (
-        pytest.raises(ValueError, match='Row 1 has the key "a", which is that of the row before'),
+        pytest.raises(ValueError, match='Row 1 has the key "a", which is that of the preceding row'),
         sm.Writer(tmp_path / "a.tar") as w,
     ):
         w.write_batch({"__key__": ["a"], "txt": ["1"]})
@@ -274,7 +274,7 @@ def test_golden_rows_make_the_golden_shard_and_index(tmp_path: Path, threads: in
     ],
 )
 def test_mds_shards_end_where_those_of_mosaicml_do(tmp_path: Path, lengths: list, limit, shards: list) -> None:
-    with sm.Writer(tmp_path, format="mds", columns={"b": "bytes"}, size_limit=limit) as writer:
+    with sm.Writer(tmp_path, format="mds", columns={"b": "bytes"}, shard_bytes=limit) as writer:
         writer.write_rows({"b": bytes(length)} for length in lengths)
     index = json.loads((tmp_path / "index.json").read_text())
     assert [(shard["samples"], shard["raw_data"]["bytes"]) for shard in index["shards"]] == shards
@@ -344,12 +344,12 @@ def test_value_that_does_not_fit_names_row_column_and_value(tmp_path: Path, colu
     [
         ({"columns": {"x": "int9"}}, "int9"),
         ({"columns": {"x": "pkl"}}, "pickles"),
-        ({"columns": {"x": 7}}, "no text"),
+        ({"columns": {"x": 7}}, "is not a string"),
         ({"hashes": ["sha9"]}, "sha9"),
         ({"compression": "lzma"}, "lzma"),
-        ({"size_limit": 2**32}, "below 4 GiB"),
-        ({"index": "chinidataset"}, "index is None"),
-        ({"modified": 1}, "modified is for WebDataset"),
+        ({"shard_bytes": 2**32}, "below 4 GiB"),
+        ({"index": "chinidataset"}, "index must be None"),
+        ({"modified": 1}, "modified is only for WebDataset"),
     ],
 )
 def test_options_of_mds_that_mean_nothing_are_refused(tmp_path: Path, options: dict, message: str) -> None:
@@ -379,7 +379,7 @@ def test_types_by_name_are_those_of_parquet_columns(tmp_path: Path) -> None:
         "h": np.float16(0.5),
     }
     with sm.Writer(tmp_path / "a.parquet", columns=columns) as writer:
-        writer.write(row | {"more": 1})
+        writer.write(row)
         writer.write_batch({name: [value] for name, value in row.items()})
     table = pq.read_table(tmp_path / "a.parquet")
     assert [str(field.type) for field in table.schema] == [

@@ -1,4 +1,4 @@
-"""The servers and the proxy that this folder stands on, built once into the cache; ``python -m remote.binary`` builds them all."""
+"""The servers and the proxy that this directory stands on, built once into the cache; ``python -m remote.binary`` builds them all."""
 
 import fcntl
 import hashlib
@@ -44,7 +44,7 @@ class UnreachableError(RuntimeError):
 
 
 def gateway_path() -> Path:
-    """Of versitygw, an S3 server over a folder."""
+    """Of versitygw, an S3 server over a directory."""
     return _built(f"versitygw-{GATEWAY}", _install_gateway)
 
 
@@ -87,36 +87,36 @@ def _built(name: str, build, *, needs: str = "go") -> Path:
     return path
 
 
-def _install_gateway(folder: Path) -> Path:
-    _go("install", GATEWAY_MODULE, environment={"GOBIN": str(folder)})
-    return folder / "versitygw"
+def _install_gateway(directory: Path) -> Path:
+    _go("install", GATEWAY_MODULE, environment={"GOBIN": str(directory)})
+    return directory / "versitygw"
 
 
-def _install_google(folder: Path) -> Path:
+def _install_google(directory: Path) -> Path:
     try:
-        _go("install", GOOGLE_MODULE, environment={"GOBIN": str(folder)})
+        _go("install", GOOGLE_MODULE, environment={"GOBIN": str(directory)})
     except RuntimeError as error:
         raise UnreachableError(f"the server of Google's store cannot be built: {error}") from error
-    return folder / "fake-gcs-server"
+    return directory / "fake-gcs-server"
 
 
-def _install_azurite(folder: Path) -> Path:
+def _install_azurite(directory: Path) -> Path:
     if shutil.which("npm") is None:
         raise MissingNodeError
-    folder.mkdir()
+    directory.mkdir()
     options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel", "error"]
     done = subprocess.run(
-        ["npm", "install", *options, "--prefix", str(folder), f"azurite@{AZURITE}"], capture_output=True, text=True
+        ["npm", "install", *options, "--prefix", str(directory), f"azurite@{AZURITE}"], capture_output=True, text=True
     )
     if done.returncode != 0:
         raise UnreachableError(f"the Azure server cannot be installed by npm: {done.stderr[-2000:].strip()}")
-    return folder
+    return directory
 
 
-def _build_proxy(folder: Path) -> Path:
-    folder.mkdir()
-    _go("build", "-o", str(folder / "proxy"), ".", cwd=PROXY_SOURCES)
-    return folder / "proxy"
+def _build_proxy(directory: Path) -> Path:
+    directory.mkdir()
+    _go("build", "-o", str(directory / "proxy"), ".", cwd=PROXY_SOURCES)
+    return directory / "proxy"
 
 
 def _go(*arguments: str, environment: dict[str, str] | None = None, cwd: Path | None = None) -> None:
@@ -135,7 +135,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Fails where a build fails, and not where Go or Node.js is missing, nor where the servers of Google and Azure cannot be had: there the tests are
+    """Fails where a build fails, and not where Go or Node.js is missing, nor where the servers of Google and Azure cannot be fetched: there the tests are
     skipped, and say so.
     """
     for path_of in (gateway_path, proxy_path, google_path, azurite_path):

@@ -1,18 +1,18 @@
-"""The files of a cache folder, for tests that spoil them."""
+"""The files of a cache directory, for tests that spoil them."""
 
 import os
 import random
 from pathlib import Path
 
 
-def entries(folder: Path, extension: str) -> list[Path]:
-    return sorted((folder / "objects").rglob(f"*.{extension}"))
+def entries(directory: Path, extension: str) -> list[Path]:
+    return sorted((directory / "objects").rglob(f"*.{extension}"))
 
 
-def flip_bytes(folder: Path, seed: int = 0) -> None:
+def flip_bytes(directory: Path, seed: int = 0) -> None:
     """One byte in each 10,000 of what was kept."""
     rng = random.Random(seed)
-    for path in entries(folder, "bytes"):
+    for path in entries(directory, "bytes"):
         with path.open("r+b") as file:
             for _ in range(path.stat().st_size // 10_000 + 1):
                 place = rng.randrange(path.stat().st_size)
@@ -22,29 +22,29 @@ def flip_bytes(folder: Path, seed: int = 0) -> None:
                 file.write(bytes([byte[0] ^ 0xFF]))
 
 
-def flip_tables(folder: Path) -> None:
-    for path in entries(folder, "blocks"):
+def flip_tables(directory: Path) -> None:
+    for path in entries(directory, "blocks"):
         path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
 
 
-def truncate(folder: Path) -> None:
-    for path in [*entries(folder, "bytes"), *entries(folder, "blocks")]:
+def truncate(directory: Path) -> None:
+    for path in [*entries(directory, "bytes"), *entries(directory, "blocks")]:
         os.truncate(path, path.stat().st_size // 2)
 
 
-def remove_bytes(folder: Path) -> None:
-    for path in entries(folder, "bytes"):
+def remove_bytes(directory: Path) -> None:
+    for path in entries(directory, "bytes"):
         path.unlink()
 
 
-def remove_tables(folder: Path) -> None:
-    for path in entries(folder, "blocks"):
+def remove_tables(directory: Path) -> None:
+    for path in entries(directory, "blocks"):
         path.unlink()
 
 
-def mix_up(folder: Path) -> None:
+def mix_up(directory: Path) -> None:
     """Puts the bytes of one object in the place of another's."""
-    found = entries(folder, "bytes")
+    found = entries(directory, "bytes")
     first = found[0].read_bytes()
     for path, other in zip(found, found[1:], strict=False):
         path.write_bytes(other.read_bytes())

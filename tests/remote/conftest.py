@@ -38,7 +38,7 @@ class Bucket:
     """The bucket of one test, empty at its start."""
 
     name: str
-    folder: Path
+    directory: Path
     server: Server
 
     def publish(self, key: str, source: Path | bytes) -> None:

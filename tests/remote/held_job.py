@@ -40,7 +40,7 @@ def main(root: str, options: str) -> None:
     tell(**{"is": "ready"})
     sys.stdin.readline()
     try:
-        report = job.run(workers=2, progress=False)
+        report = job.run(threads=2, progress=False)
     except sm.Error as error:
         tell(error=type(error).__name__, message=str(error))
         return

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-#: Files of at least so many bytes are large.
+#: Minimum size of large files, in bytes.
 LARGE = 4096
 PAGE = 3
 
@@ -151,10 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if kind == "revision":
             return self._json({"id": name, "sha": found[0], "siblings": [], "private": False, "tags": []})
-        folder = "/".join(unquote(urlsplit(self.path).path).strip("/").split("/")[5 + revision.count("/") + 1 :])
-        entries = _entries(found[1], folder, query.get("recursive", ["false"])[0].lower() in ("true", "1"))
-        if folder and not entries:
-            return self._refuse(404, "EntryNotFound", f"{folder} does not exist on {revision}")
+        directory = "/".join(unquote(urlsplit(self.path).path).strip("/").split("/")[5 + revision.count("/") + 1 :])
+        entries = _entries(found[1], directory, query.get("recursive", ["false"])[0].lower() in ("true", "1"))
+        if directory and not entries:
+            return self._refuse(404, "EntryNotFound", f"{directory} does not exist on {revision}")
         start = int(query.get("cursor", ["0"])[0])
         link = f'<{self.hub.endpoint}{urlsplit(self.path).path}?recursive=true&cursor={start + PAGE}>; rel="next"'
         return self._json(entries[start : start + PAGE], {"Link": link} if start + PAGE < len(entries) else {})
@@ -204,9 +204,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def _entries(files: dict[str, bytes], folder: str, is_recursive: bool) -> list[dict[str, object]]:
+def _entries(files: dict[str, bytes], directory: str, is_recursive: bool) -> list[dict[str, object]]:
     entries: dict[str, dict[str, object]] = {}
-    prefix = f"{folder}/" if folder else ""
+    prefix = f"{directory}/" if directory else ""
     for path, content in sorted(files.items()):
         if not path.startswith(prefix):
             continue

@@ -34,7 +34,7 @@ def main(root: str, options: str, pace: str) -> None:
     job = pipeline_of(root, json.loads(options), float(pace))
     print("go", flush=True)
     try:
-        report = job.run(workers=2, progress=False)
+        report = job.run(threads=2, progress=False)
     except BaseException as error:
         print(json.dumps({"error": type(error).__name__, "message": str(error)}), flush=True)
         raise

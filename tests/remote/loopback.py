@@ -1,4 +1,4 @@
-"""Servers on ports of this machine that nobody else has."""
+"""Servers on free local ports."""
 
 import socket
 import urllib.error
@@ -42,7 +42,7 @@ def _answers(address: str) -> bool:
         with urllib.request.urlopen(f"http://{address}/", timeout=5):
             return True
     except urllib.error.HTTPError as refusal:
-        # Nobody signed this.
+        # This is not signed.
         refusal.close()
         return True
     except OSError:

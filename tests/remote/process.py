@@ -66,7 +66,7 @@ class Process:
         """What ``is_ready`` gives as soon as that is true; raises when the process ends before."""
         end = time.monotonic() + PATIENCE_S
         while True:
-            # Asked first: what is ready may be somebody else's, on the port that this process did not get.
+            # Asked first: another process may have got the port and be the one that is ready.
             is_running = self.is_running()
             if is_running and (found := is_ready()):
                 return found

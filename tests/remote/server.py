@@ -1,4 +1,4 @@
-"""An S3 server on loopback, over a temporary folder. A folder in it is a bucket, a file in that an object."""
+"""An S3 server on loopback, over a temporary directory. A directory in it is a bucket, a file in that an object."""
 
 import hashlib
 import json
@@ -31,30 +31,30 @@ class Keys:
 class Server:
     """versitygw, with keys of its own. Made by `serving`."""
 
-    def __init__(self, process: Process, *, endpoint: str, keys: Keys, folder: Path, users: dict[str, Keys]) -> None:
+    def __init__(self, process: Process, *, endpoint: str, keys: Keys, directory: Path, users: dict[str, Keys]) -> None:
         self.process = process
         self.endpoint = endpoint
         self.keys = keys
         self.access_key = keys.access_key
         self.secret_key = keys.secret_key
         self.region = REGION
-        self.folder = folder
+        self.directory = directory
         self.users = users
 
     def bucket(self, name: str) -> Path:
-        """The folder of a bucket, made where it is missing.
+        """The directory of a bucket, made where it is missing.
 
         A file written into it is an object at once, but one without an ETag, which conditional puts take for missing; one written
         in place keeps the ETag of what was there. `publish` gives the right one.
         """
         if not BUCKET_NAME.fullmatch(name):
             raise ValueError(f"S3 refuses {name!r} as the name of a bucket; it must be 3 to 63 of a-z, 0-9 and -")
-        path = self.folder / name
+        path = self.directory / name
         path.mkdir(exist_ok=True)
         return path
 
     def publish(self, bucket: str, key: str, source: Path | bytes) -> None:
-        """Puts bytes, a file, or the files of a folder, as a client's put would, but at the speed of the disk."""
+        """Puts bytes, a file, or the files of a directory, as a client's put would, but at the speed of the disk."""
         if isinstance(source, Path) and source.is_dir():
             for file in sorted(path for path in source.rglob("*") if path.is_file()):
                 self.publish(bucket, f"{key}/{file.relative_to(source).as_posix()}".lstrip("/"), file)
@@ -62,7 +62,7 @@ class Server:
         target = self.bucket(bucket) / key
         target.parent.mkdir(parents=True, exist_ok=True)
         # Renamed, so that no request sees a half of it, and beside the buckets, so that no listing does.
-        unfinished = self.folder.parent / f"unfinished-{secrets.token_hex(8)}"
+        unfinished = self.directory.parent / f"unfinished-{secrets.token_hex(8)}"
         if isinstance(source, bytes):
             unfinished.write_bytes(source)
         else:
@@ -126,7 +126,7 @@ class _Start:
             what="the S3 server",
             environment={"ROOT_ACCESS_KEY": self.keys.access_key, "ROOT_SECRET_KEY": self.keys.secret_key},
         )
-        return Server(process, endpoint=f"http://{address}", keys=self.keys, folder=data, users=self.users)
+        return Server(process, endpoint=f"http://{address}", keys=self.keys, directory=data, users=self.users)
 
 
 def _random_keys() -> Keys:
@@ -137,5 +137,5 @@ def _set_attribute(path: Path, name: str, value: bytes) -> None:
     try:
         os.setxattr(path, name, value)
     except OSError as error:
-        message = "the S3 server keeps ETags in extended attributes, which this disk lacks\nhint: set TMPDIR to a folder of another"
+        message = "the S3 server keeps ETags in extended attributes, which this disk lacks\nhint: set TMPDIR to a directory of another"
         raise RuntimeError(f"{path}: {message}") from error

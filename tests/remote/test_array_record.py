@@ -61,8 +61,8 @@ def test_upstream_reads_what_was_written_to_a_bucket(bucket, server):
     path = f"s3://{bucket.name}/deep/a.array_record"
     with ArrayRecordWriter(path, "group_size:8", storage_options=server.storage_options()) as writer:
         writer.write_all(RECORDS)
-        assert not (bucket.folder / "deep").exists()
-    assert UpstreamReader(str(bucket.folder / "deep" / "a.array_record")).read_all() == RECORDS
+        assert not (bucket.directory / "deep").exists()
+    assert UpstreamReader(str(bucket.directory / "deep" / "a.array_record")).read_all() == RECORDS
 
 
 def test_writer_that_fails_leaves_nothing(bucket, server):
@@ -70,7 +70,7 @@ def test_writer_that_fails_leaves_nothing(bucket, server):
     with pytest.raises(ZeroDivisionError), ArrayRecordWriter(path, storage_options=server.storage_options()) as writer:
         writer.write(b"record")
         raise ZeroDivisionError
-    assert list(bucket.folder.iterdir()) == []
+    assert list(bucket.directory.iterdir()) == []
 
 
 def test_missing_object_is_not_found_and_options_of_local_files_are_refused(bucket, server, tmp_path):

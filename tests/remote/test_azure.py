@@ -58,8 +58,8 @@ def train(container, root, files, tmp_path):
     return f"{root}/train"
 
 
-def names(files, folder):
-    found = files.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True))
+def names(files, directory):
+    found = files.get_file_info(pyarrow.fs.FileSelector(directory, recursive=True, allow_not_found=True))
     return sorted(info.path for info in found if info.type == pyarrow.fs.FileType.File)
 
 
@@ -82,7 +82,7 @@ def write(path, start=0, rows=1, **options):
 
 
 class TestReading:
-    def test_rows_of_a_container_are_those_of_the_folder(self, train, tmp_path):
+    def test_rows_of_a_container_are_those_of_the_directory(self, train, tmp_path):
         ours, local = sm.Dataset(train), sm.Dataset(tmp_path)
         assert list(ours) == list(local) and ours.schema == local.schema
         assert [Path(path).name for path in ours.files] == [Path(path).name for path in local.files]
@@ -121,9 +121,9 @@ class TestReading:
 
 class TestWriting:
     @pytest.mark.parametrize("kind", ["parquet", "mds"])
-    def test_what_is_written_is_what_arrow_reads_or_a_folder_has(self, kind, root, container, files, tmp_path):
+    def test_what_is_written_is_what_arrow_reads_or_a_directory_has(self, kind, root, container, files, tmp_path):
         for out in (f"{root}/out", tmp_path / "out"):
-            write(out, rows=ROWS, format=kind, size_limit=16 << 10)
+            write(out, rows=ROWS, format=kind, shard_bytes=16 << 10)
         assert list(sm.Dataset(f"{root}/out")) == list(sm.Dataset(tmp_path / "out"))
         there = names(files, f"{container}/out")
         assert [Path(path).name for path in there] == sorted(path.name for path in (tmp_path / "out").iterdir())
@@ -132,7 +132,7 @@ class TestWriting:
 
     def test_modes_refuse_replace_and_append(self, root, container, files):
         out = f"{root}/out"
-        write(out, rows=300, format="parquet", size_limit=4 << 10)
+        write(out, rows=300, format="parquet", shard_bytes=4 << 10)
         refused(lambda: write(out, format="parquet"), FileExistsError, "out")
         write(out, 300, 20, format="parquet", mode="append")
         assert ids(out) == list(range(320))
@@ -206,7 +206,7 @@ class TestJobs:
                 stages=[Map(StopsOnce(after), batch_size=250)],
                 sink=ParquetSink(f"{root}/out"),
                 checkpoint={"path": f"{root}/state", "id_column": "id", "version": "1"},
-            ).run(progress=False, workers=1)
+            ).run(progress=False, threads=1)
 
         with pytest.raises(Exception, match="stopped"):
             attempt(7)
@@ -297,6 +297,6 @@ class TestEnvironment:
         done = self.run(train, AZURE_STORAGE_ACCOUNT_KEY=WRONG_KEY, **known)
         assert "credentials are not accepted" in done.stderr and WRONG_KEY not in done.stderr
 
-    def test_account_that_nobody_named_is_asked_for(self, train):
+    def test_missing_account_is_asked_for(self, train):
         done = self.run(train)
         assert "AZURE_STORAGE_ACCOUNT_NAME" in done.stderr

@@ -1,4 +1,4 @@
-"""A cache folder that is full, foreign, damaged or too small: the rows come all the same, or an error names the folder."""
+"""A cache directory that is full, foreign, damaged or too small: the rows come all the same, or an error names the directory."""
 
 import os
 import subprocess
@@ -17,17 +17,17 @@ ROWS = 4000
 
 @pytest.fixture
 def train(bucket, tmp_path):
-    folder = tmp_path / "train"
-    folder.mkdir()
+    directory = tmp_path / "train"
+    directory.mkdir()
     for number in range(4):
         start = number * ROWS
         noise = [os.urandom(64).hex() for _ in range(ROWS)]
         batch = pa.table({"id": list(range(start, start + ROWS)), "text": noise})
         # Without checksums of its own: nothing but the cache would notice.
         pq.write_table(
-            batch, folder / f"{number}.parquet", row_group_size=500, compression="none", use_dictionary=False
+            batch, directory / f"{number}.parquet", row_group_size=500, compression="none", use_dictionary=False
         )
-    bucket.publish("train", folder)
+    bucket.publish("train", directory)
     return f"s3://{bucket.name}/train"
 
 
@@ -45,16 +45,16 @@ def known(train, options, tmp_path):
     return [(row["id"], row["text"]) for row in sm.Dataset(tmp_path / "train")]
 
 
-def mounted(folder: Path, options: str):
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+def mounted(directory: Path, options: str):
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"this user may not mount: {done.stderr.strip()}")
     try:
-        yield folder
+        yield directory
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+        subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ SPOILS = [
 
 @pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
 def test_what_is_damaged_is_fetched_again_and_mended(spoil, train, options, known, proxy):
-    folder = Path(options["cache_dir"])
+    directory = Path(options["cache_dir"])
     assert content(train, storage_options=options) == known
-    spoil(folder)
+    spoil(directory)
     proxy.reset()
     assert content(train, storage_options=options) == known
     assert bytes_sent(proxy) > 100_000
@@ -111,7 +111,7 @@ def test_disk_that_is_full_keeps_what_fits_and_reading_goes_on(train, options, k
     assert sorted(id for batch in loader for id in batch["id"].tolist()) == [id for id, _ in known]
 
 
-def test_disk_that_is_full_from_the_start_names_the_folder_or_reads_on(train, options, known, small_disk):
+def test_disk_that_is_full_from_the_start_names_the_directory_or_reads_on(train, options, known, small_disk):
     (small_disk / "fill").write_bytes(bytes(500_000))
     with pytest.raises(OSError), (small_disk / "rest").open("wb") as file:
         while True:
@@ -124,37 +124,37 @@ def test_disk_that_is_full_from_the_start_names_the_folder_or_reads_on(train, op
         assert str(small_disk) in str(error) and "full" in str(error)
 
 
-def refused(train, folder, options):
-    with pytest.raises(OSError, match="cache folder") as caught:
-        sm.Dataset(train, storage_options={**options, "cache_dir": str(folder)})
-    assert str(folder) in str(caught.value) and "\nhint: " in str(caught.value)
+def refused(train, directory, options):
+    with pytest.raises(OSError, match="cache directory") as caught:
+        sm.Dataset(train, storage_options={**options, "cache_dir": str(directory)})
+    assert str(directory) in str(caught.value) and "\nhint: " in str(caught.value)
     return caught.value
 
 
-def test_disk_that_is_read_only_and_file_in_place_of_the_folder(train, options, read_only_disk, tmp_path):
-    assert "read only" in str(refused(train, read_only_disk / "cache", options))
+def test_disk_that_is_read_only_and_file_in_place_of_the_directory(train, options, read_only_disk, tmp_path):
+    assert "read-only" in str(refused(train, read_only_disk / "cache", options))
     file = tmp_path / "file"
     file.write_bytes(b"")
     refused(train, file, options)
     refused(train, file / "below", options)
 
 
-def test_folder_that_may_not_be_changed(train, options, tmp_path):
-    folder = tmp_path / "immutable"
-    folder.mkdir()
-    if subprocess.run(["chattr", "+i", str(folder)], capture_output=True, check=False).returncode:
-        pytest.skip("this disk knows no such folders")
+def test_directory_that_may_not_be_changed(train, options, tmp_path):
+    directory = tmp_path / "immutable"
+    directory.mkdir()
+    if subprocess.run(["chattr", "+i", str(directory)], capture_output=True, check=False).returncode:
+        pytest.skip("this disk knows no such directories")
     try:
-        assert isinstance(refused(train, folder, options), PermissionError)
+        assert isinstance(refused(train, directory, options), PermissionError)
     finally:
-        subprocess.run(["chattr", "-i", str(folder)], check=True)
+        subprocess.run(["chattr", "-i", str(directory)], check=True)
 
 
 OF_SOMEBODY_ELSE = """
 import os, sys, shardmill as sm
 try:
     # Modules that are read late lie where only the first user may look.
-    sm.Dataset("/no/such/folder")
+    sm.Dataset("/no/such/directory")
 except FileNotFoundError:
     pass
 os.setgid(65534), os.setuid(65534)
@@ -165,16 +165,16 @@ except PermissionError as error:
 """
 
 
-def test_folder_of_another_user_is_refused_with_its_name(train, options, server):
-    # In the folder that every user may enter.
-    folder = Path("/tmp") / f"shardmill-cache-{os.getpid()}"
+def test_directory_of_another_user_is_refused_with_its_name(train, options, server):
+    # In the directory that every user may enter.
+    directory = Path("/tmp") / f"shardmill-cache-{os.getpid()}"
     if os.getuid() != 0:
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can become another user")
     try:
-        content(train, storage_options={**options, "cache_dir": str(folder)})
+        content(train, storage_options={**options, "cache_dir": str(directory)})
         environment = {
             **os.environ,
-            "SHARDMILL_CACHE_DIR": str(folder),
+            "SHARDMILL_CACHE_DIR": str(directory),
             "AWS_ACCESS_KEY_ID": server.access_key,
             "AWS_SECRET_ACCESS_KEY": server.secret_key,
             "AWS_ENDPOINT_URL": server.endpoint,
@@ -182,10 +182,10 @@ def test_folder_of_another_user_is_refused_with_its_name(train, options, server)
         }
         command = [sys.executable, "-c", OF_SOMEBODY_ELSE, train]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-        assert done.stdout.startswith("refused Failed to use the cache folder"), done
-        assert str(folder) in done.stdout and "another user" in done.stdout
+        assert done.stdout.startswith("refused Failed to use the cache directory"), done
+        assert str(directory) in done.stdout and "another user" in done.stdout
     finally:
-        subprocess.run(["rm", "-rf", str(folder)], check=True)
+        subprocess.run(["rm", "-rf", str(directory)], check=True)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 1000, 700_000])

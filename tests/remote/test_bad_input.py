@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 
 from .fault_proxy import Fault, access_denied, expired_token, throttled, time_skewed
@@ -27,11 +28,11 @@ def table(start: int = 0, rows: int = ROWS) -> pa.Table:
 
 @pytest.fixture
 def train(bucket, tmp_path):
-    folder = tmp_path / "train"
-    folder.mkdir()
+    directory = tmp_path / "train"
+    directory.mkdir()
     for number in range(4):
-        pq.write_table(table(number * ROWS), folder / f"{number}.parquet", row_group_size=300, compression="none")
-    bucket.publish("train", folder)
+        pq.write_table(table(number * ROWS), directory / f"{number}.parquet", row_group_size=300, compression="none")
+    bucket.publish("train", directory)
     return f"s3://{bucket.name}/train"
 
 
@@ -88,7 +89,7 @@ class TestNames:
             server.secret_key,
         )
 
-    def test_key_that_is_not_there_and_folder_without_files(self, bucket, server):
+    def test_key_that_is_not_there_and_directory_without_files(self, bucket, server):
         bucket.publish("empty/.keep", b"")
         options = server.storage_options()
         for path in ("none.parquet", "none"):
@@ -236,9 +237,7 @@ class TestEnvironment:
         done = self.run("import sys, shardmill as sm; sm.Dataset(sys.argv[1])", environment | keys, train)
         assert "credentials are not accepted" in done.stderr and "environment-secret" not in done.stderr
 
-    def test_keys_that_somebody_writes_into_the_file_are_used_by_who_reads_already(
-        self, train, server, proxy, environment, tmp_path
-    ):
+    def test_keys_written_into_the_file_are_used_by_running_readers(self, train, server, proxy, environment, tmp_path):
         text = f"[default]\naws_access_key_id = {server.access_key}\naws_secret_access_key = {server.secret_key}\n"
         file, good = tmp_path / "home/.aws/credentials", tmp_path / "good"
         file.write_text(text + "aws_session_token = old\n")
@@ -269,16 +268,16 @@ class TestObjectsThatChange:
         return data
 
     def test_replaced_by_another_of_the_same_size(self, opened, bucket):
-        before = (bucket.folder / "train/2.parquet").read_bytes()
+        before = (bucket.directory / "train/2.parquet").read_bytes()
         bucket.publish("train/2.parquet", before[:1000] + bytes(100) + before[1100:])
         refused(lambda: list(opened), OSError, r"2\.parquet.*replaced")
 
     def test_shrunk(self, opened, bucket):
-        bucket.publish("train/2.parquet", (bucket.folder / "train/2.parquet").read_bytes()[:5000])
+        bucket.publish("train/2.parquet", (bucket.directory / "train/2.parquet").read_bytes()[:5000])
         refused(lambda: list(opened), OSError, r"2\.parquet")
 
     def test_deleted(self, opened, bucket):
-        (bucket.folder / "train/2.parquet").unlink()
+        (bucket.directory / "train/2.parquet").unlink()
         refused(lambda: list(opened), FileNotFoundError, r"2\.parquet")
 
     def test_replaced_behind_a_loader_ends_it_and_a_new_one_reads_the_new(self, train, bucket, server, tmp_path):
@@ -290,7 +289,7 @@ class TestObjectsThatChange:
 
 
 class TestListingsThatLag:
-    """Conditional puts and reads are consistent; a listing may be behind. S3's own is not, others' are."""
+    """Conditional puts and reads are consistent; a listing may be stale. S3's own is not, others' are."""
 
     def test_writer_and_reader_by_index_and_by_name(self, bucket, server, proxy):
         proxy.faults(Fault(kind="lag", lag_s=3600))
@@ -327,7 +326,7 @@ class TestListingsThatLag:
                 stages=[Map(Stops(), batch_size=1000)],
                 sink=ParquetSink(f"{root}/out"),
                 checkpoint={"path": f"{root}/state", "id_column": id_column, "version": "1"},
-            ).run(progress=False, workers=1)
+            ).run(progress=False, threads=1)
 
         with pytest.raises(Exception, match="stopped"):
             attempt()
@@ -361,17 +360,19 @@ class TestStalls:
         proxy.faults(throttled())
         refused(lambda: ids(train, storage_options=options), OSError, "SlowDown", server.secret_key)
 
-    def test_an_endpoint_where_nobody_is(self, train, server):
+    def test_an_endpoint_without_a_server(self, train, server):
         options = server.storage_options(endpoint="http://127.0.0.1:9")
-        refused(lambda: ids(train, storage_options=options), OSError, "nobody answers there", server.secret_key)
+        refused(lambda: ids(train, storage_options=options), OSError, "the host does not respond", server.secret_key)
 
     def test_an_outage_is_no_bad_row_and_no_bad_file(self, train, server, proxy):
         options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 2}
         gone = Fault(kind="lost", target=r"1\.parquet", methods=("GET",))
         for policy in ({"on_bad_rows": "skip"}, {"on_bad_rows": "replace"}):
             proxy.faults()
-            loader = sm.Loader(train, batch_size=300, output="numpy", storage_options=options, **policy)
+            loader = flat_loader(train, batch_size=300, output="numpy", storage_options=options, **policy)
             proxy.faults(gone)
             refused(lambda loader=loader: list(loader), OSError, r"1\.parquet")
         with pytest.raises(OSError, match=r"1\.parquet"):
-            sm.Loader(train, batch_size=300, output="numpy", storage_options=options, on_bad_rows="skip")
+            sm.Loader(
+                train, batch_size=300, output="numpy", storage_options=options, errors=sm.ErrorPolicy(rows="skip")
+            )

@@ -1,4 +1,4 @@
-"""The programs are built once; where they cannot be, somebody is told."""
+"""The programs are built once; if that fails, it is reported."""
 
 import os
 import shutil

@@ -20,26 +20,28 @@ def rows():
     return [{"id": number, "text": f"row {number} " * 5} for number in range(ROWS)]
 
 
-def write(kind: str, folder: Path) -> Path:
-    folder.mkdir()
+def write(kind: str, directory: Path) -> Path:
+    directory.mkdir()
     if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows()), folder / "a.parquet", row_group_size=500, write_page_checksum=True)
+        pq.write_table(
+            pa.Table.from_pylist(rows()), directory / "a.parquet", row_group_size=500, write_page_checksum=True
+        )
     elif kind == "arrayrecord":
-        with sm.Writer(folder / "a.arrayrecord") as writer:
+        with sm.Writer(directory / "a.arrayrecord") as writer:
             for row in rows():
                 writer.write(json.dumps(row).encode())
     elif kind == "mds":
-        with sm.Writer(folder, format="mds", mode="overwrite", hashes=["xxh64"]) as writer:
+        with sm.Writer(directory, format="mds", mode="overwrite", hashes=["xxh64"]) as writer:
             for row in rows():
                 writer.write(row)
     elif kind == "mds-zstd":
-        with sm.Writer(folder, format="mds", mode="overwrite", compression="zstd", hashes=["sha1"]) as writer:
+        with sm.Writer(directory, format="mds", mode="overwrite", compression="zstd", hashes=["sha1"]) as writer:
             for row in rows():
                 writer.write(row)
     else:
         text = "".join(json.dumps(row) + "\n" for row in rows()).encode()
-        (folder / "a.jsonl.gz").write_bytes(gzip.compress(text))
-    return folder
+        (directory / "a.jsonl.gz").write_bytes(gzip.compress(text))
+    return directory
 
 
 KINDS = ["parquet", "arrayrecord", "mds", "mds-zstd", "jsonl-gzip"]
@@ -47,9 +49,9 @@ KINDS = ["parquet", "arrayrecord", "mds", "mds-zstd", "jsonl-gzip"]
 
 @pytest.fixture(params=KINDS)
 def data(request, bucket, tmp_path):
-    folder = write(request.param, tmp_path / "data")
-    bucket.publish("data", folder)
-    return f"s3://{bucket.name}/data", list(sm.Dataset(folder))
+    directory = write(request.param, tmp_path / "data")
+    bucket.publish("data", directory)
+    return f"s3://{bucket.name}/data", list(sm.Dataset(directory))
 
 
 def flips(count: int = 0, seed: int = 1) -> Fault:
@@ -103,16 +105,16 @@ def test_flips_while_it_is_opened_are_fetched_again(data, server, proxy):
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_loader_over_parquet_with_checksums_under_many_flips(shuffle, bucket, server, proxy, tmp_path):
-    folder = tmp_path / "many"
-    folder.mkdir()
+    directory = tmp_path / "many"
+    directory.mkdir()
     for number in range(6):
         ids = range(number * ROWS, (number + 1) * ROWS)
         # More than is fetched and held when a file is opened.
         part = pa.table({"id": list(ids), "noise": [random.Random(id).randbytes(1000) for id in ids]})
         pq.write_table(
-            part, folder / f"{number}.parquet", row_group_size=100, write_page_checksum=True, compression="none"
+            part, directory / f"{number}.parquet", row_group_size=100, write_page_checksum=True, compression="none"
         )
-    bucket.publish("many", folder)
+    bucket.publish("many", directory)
     options = server.storage_options(endpoint=proxy.endpoint)
     loader = sm.Loader(
         f"s3://{bucket.name}/many", batch_size=64, shuffle=shuffle, output="arrow", storage_options=options

@@ -2,7 +2,7 @@
 
 What this server cannot do, so that nothing here shows it: it takes no objects by the XML API that object_store writes with, neither whole nor in parts
 (`POST ?uploads`), and so no conditions either (`x-goog-if-generation-match`); its listings have one page whatever their length; it ignores `If-Match`;
-it knows no credentials, so it refuses nobody; and of a bucket that is not there it says 500. Of writing, only that a refusal comes at once is shown.
+it knows no credentials, so it rejects no request; and of a bucket that is not there it says 500. Of writing, only that a refusal comes at once is shown.
 """
 
 import json
@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -21,6 +23,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
 
 ROWS = 1000
 FILES = 3
@@ -58,7 +61,7 @@ def ids(path, **options):
     return [row["id"] for row in sm.Dataset(path, **options)]
 
 
-def test_rows_of_a_bucket_are_those_of_the_folder(train, tmp_path):
+def test_rows_of_a_bucket_are_those_of_the_directory(train, tmp_path):
     ours, local = sm.Dataset(train), sm.Dataset(tmp_path)
     assert list(ours) == list(local) and ours.schema == local.schema
     assert [Path(path).name for path in ours.files] == [Path(path).name for path in local.files]
@@ -134,10 +137,11 @@ def test_keys_are_in_no_repr_no_pickle_and_no_error(train, root, google):
         assert secret not in repr(data) + str(caught.value) and secret.encode() not in pickle.dumps(data)
 
 
-def test_emulator_of_the_environment_is_asked_where_there_are_no_options(train, google):
+@pytest.mark.parametrize("named_by", ["STORAGE_EMULATOR_HOST", "CLOUD_STORAGE_EMULATOR_ENDPOINT"])
+def test_emulator_of_the_environment_is_asked_where_there_are_no_options(named_by, train, google):
     code = "import sys, shardmill as sm; print(len(list(sm.Dataset(sys.argv[1]))))"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GOOGLE_")}
-    environment = {**kept, "STORAGE_EMULATOR_HOST": google.endpoint}
+    environment = {**kept, named_by: google.endpoint}
     command = [sys.executable, "-c", code, train]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.strip(), done.stderr) == (str(FILES * ROWS), "")
@@ -145,7 +149,7 @@ def test_emulator_of_the_environment_is_asked_where_there_are_no_options(train, 
 
 @pytest.fixture
 def listener():
-    """Somebody who has nothing, and keeps what is asked of it."""
+    """A server without objects that records its requests."""
 
     class Handler(BaseHTTPRequestHandler):
         asked: ClassVar[list[str]] = []
@@ -165,8 +169,10 @@ def listener():
         server.shutdown()
 
 
-@pytest.mark.parametrize("named_by", ["STORAGE_EMULATOR_HOST", "GOOGLE_BASE_URL", "endpoint"])
-def test_token_of_the_environment_goes_to_google_and_nobody_else(named_by, listener):
+@pytest.mark.parametrize(
+    "named_by", ["STORAGE_EMULATOR_HOST", "CLOUD_STORAGE_EMULATOR_ENDPOINT", "GOOGLE_BASE_URL", "endpoint"]
+)
+def test_token_of_the_environment_goes_to_google_only(named_by, listener):
     endpoint, asked = listener
     code = "import json, sys, shardmill as sm; sm.Dataset('gs://bucket/a.parquet', storage_options=json.loads(sys.argv[1]))"
     options = {"endpoint": endpoint} if named_by == "endpoint" else {}
@@ -176,5 +182,93 @@ def test_token_of_the_environment_goes_to_google_and_nobody_else(named_by, liste
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "shardmill.errors" in done.stderr
     # Who needs credentials for an address looks for others, and may find none to ask with.
-    assert asked or named_by != "STORAGE_EMULATOR_HOST"
+    assert asked or "EMULATOR" not in named_by
     assert "hunter2" not in "".join(asked) + done.stderr
+
+
+RECORDS = [bytes([number]) * 50_000 for number in range(40)]
+
+
+class JsonEmulator:
+    """One object by the JSON API, told as scantly as array_record's own emulator tells it, and the faults of the next answers."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.generation = content, 7
+        #: Each a status, or the number of bytes that are missing at the end.
+        self.faults: list[int] = []
+        self.asked: list[tuple[str, str]] = []
+        #: What it should not be sent.
+        self.keys: list[str] = []
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        emulator = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                emulator.asked.append((self.path, self.headers["Range"]))
+                emulator.keys += [name for name in ("Authorization", "If-Match") if name in self.headers]
+                fault = emulator.faults.pop(0) if emulator.faults else 0
+                start, end = self.headers["Range"].removeprefix("bytes=").split("-")
+                size = len(emulator.content)
+                first, last = (int(start), int(end)) if start else (max(size - int(end), 0), size - 1)
+                body = b"" if fault > 99 else emulator.content[first : last + 1]
+                self.send_response(fault if fault > 99 else 206)
+                self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+                self.send_header("X-Goog-Generation", str(emulator.generation))
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: len(body) - fault])
+                self.close_connection = fault > 0
+
+            def log_message(self, *_):
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_port}"
+            server.shutdown()
+
+
+@pytest.fixture
+def emulator(tmp_path, monkeypatch):
+    with ArrayRecordWriter(tmp_path / "a", "group_size:1,uncompressed") as writer:
+        writer.write_all(RECORDS)
+    emulator = JsonEmulator((tmp_path / "a").read_bytes())
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "hunter2")
+    with emulator.serving() as endpoint:
+        monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", endpoint)
+        yield emulator
+
+
+def emulated() -> ArrayRecordReader:
+    return ArrayRecordReader("gs://emulated/a b/x")
+
+
+def test_emulator_of_array_record_is_asked_by_json_for_the_tail_alone_and_for_the_rest_again(emulator):
+    reader = emulated()
+    assert len(reader) == len(RECORDS)
+    assert emulator.asked == [("/storage/v1/b/emulated/o/a%20b%2Fx?alt=media", "bytes=-1048576")]
+    emulator.faults = [5, 503]
+    assert reader.read([0]) == RECORDS[:1]
+    assert len(emulator.asked) == 4, "a body that ends early and a store that is busy are asked again"
+    assert emulator.keys == []
+
+
+def test_emulator_that_refuses_or_has_another_version_or_address_by_now_says_so(emulator, monkeypatch):
+    for status, error in ((404, FileNotFoundError), (401, PermissionError), (403, PermissionError)):
+        emulator.faults = [status]
+        with pytest.raises(error, match="gs://emulated/a b/x"):
+            emulated()
+    for change in ({"generation": 8}, {"content": emulator.content + bytes(9)}):
+        emulator.generation = 7
+        reader = emulated()
+        vars(emulator).update(change)
+        with pytest.raises(RuntimeError, match="replaced"):
+            reader.read([0])
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://name:hunter2@host")
+    with pytest.raises(OSError, match="CLOUD_STORAGE_EMULATOR_ENDPOINT") as caught:
+        emulated()
+    assert "hunter2" not in str(caught.value)

@@ -71,10 +71,10 @@ class Ranged(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(kind, folder):
+def serving(kind, directory):
     asked = []
-    handler = type("Handler", (kind,), {"asked": asked, "directory": str(folder)})
-    made = functools.partial(handler, directory=str(folder)) if issubclass(kind, Plain) else handler
+    handler = type("Handler", (kind,), {"asked": asked, "directory": str(directory)})
+    made = functools.partial(handler, directory=str(directory)) if issubclass(kind, Plain) else handler
     server = ThreadingHTTPServer(("127.0.0.1", 0), made)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -86,7 +86,7 @@ def serving(kind, folder):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def directory(tmp_path):
     table = pa.table({"x": range(ROWS), "text": [f"row {number} {number**9}" for number in range(ROWS)]})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=1000)
     (tmp_path / "odd name%.csv").write_text("x\n1\n")
@@ -99,8 +99,8 @@ def rows(path):
 
 
 @pytest.mark.parametrize("kind", [Plain, Ranged])
-def test_file_is_read_by_its_address(kind, folder):
-    with serving(kind, folder) as (root, asked):
+def test_file_is_read_by_its_address(kind, directory):
+    with serving(kind, directory) as (root, asked):
         data = sm.Dataset(f"{root}/rows.parquet")
         assert [row["x"] for row in data] == list(range(ROWS)) and data[ROWS - 1]["x"] == ROWS - 1
         assert data.take([19_999, 3]).column("x").to_pylist() == [19_999, 3]
@@ -111,58 +111,63 @@ def test_file_is_read_by_its_address(kind, folder):
         assert len(whole) == (2 if kind is Plain else 0)
 
 
-def test_epochs_of_a_server_without_ranges_are_those_of_the_file(folder):
+def test_epochs_of_a_server_without_ranges_are_those_of_the_file(directory):
     def epoch(path):
         return [
             batch["x"].tolist()
             for batch in sm.Loader(path, batch_size=333, shuffle=True, columns=["x"], output="numpy")
         ]
 
-    with serving(Plain, folder) as (root, _):
-        assert epoch(f"{root}/rows.parquet") == epoch(folder / "rows.parquet")
+    with serving(Plain, directory) as (root, _):
+        assert epoch(f"{root}/rows.parquet") == epoch(directory / "rows.parquet")
 
 
-def test_redirect_is_followed(folder):
-    with serving(Ranged, folder) as (root, _):
+def test_redirect_is_followed(directory):
+    with serving(Ranged, directory) as (root, _):
         assert rows(f"{root}/moved/rows.parquet") == list(range(ROWS))
 
 
-def test_large_file_of_a_server_without_ranges_is_refused(folder):
-    with (folder / "large.parquet").open("wb") as file:
+def test_large_file_of_a_server_without_ranges_is_refused(directory):
+    with (directory / "large.parquet").open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with serving(Plain, folder) as (root, _), pytest.raises(OSError, match="sends files whole only") as caught:
+    with serving(Plain, directory) as (root, _), pytest.raises(OSError, match="sends only whole files") as caught:
         rows(f"{root}/large.parquet")
     assert "hint: fetch the file" in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["", "/", "/folder/", "/*.parquet"])
-def test_folder_is_refused_with_what_to_do(path, folder):
-    with serving(Ranged, folder) as (root, asked), pytest.raises(OSError, match="do not say what they have") as caught:
+@pytest.mark.parametrize("path", ["", "/", "/directory/", "/*.parquet"])
+def test_directory_is_refused_with_what_to_do(path, directory):
+    with (
+        serving(Ranged, directory) as (root, asked),
+        pytest.raises(OSError, match="cannot be listed") as caught,
+    ):
         rows(f"{root}{path}")
     assert "hint: name each file" in str(caught.value)
-    # A folder of MDS shards has one file that tells the others.
+    # A directory of MDS shards has one file that tells the others.
     assert {path.rpartition("/")[2] for _, path, _ in asked} <= {"index.json"}
 
 
-def test_file_that_is_missing_or_closed_says_so(folder):
-    with serving(Ranged, folder) as (root, _):
+def test_file_that_is_missing_or_closed_says_so(directory):
+    with serving(Ranged, directory) as (root, _):
         with pytest.raises(FileNotFoundError, match="none.parquet"):
             rows(f"{root}/none.parquet")
         with pytest.raises(PermissionError, match="members only"):
             rows(f"{root}/closed/rows.parquet")
 
 
-def test_file_that_is_replaced_while_it_is_read_is_an_error(folder):
-    with serving(Ranged, folder) as (root, _):
+def test_file_that_is_replaced_while_it_is_read_is_an_error(directory):
+    with serving(Ranged, directory) as (root, _):
         data = sm.Dataset(f"{root}/rows.parquet")
         pq.write_table(
-            pa.table({"x": range(1, ROWS + 1), "text": ["other"] * ROWS}), folder / "rows.parquet", row_group_size=1000
+            pa.table({"x": range(1, ROWS + 1), "text": ["other"] * ROWS}),
+            directory / "rows.parquet",
+            row_group_size=1000,
         )
         with pytest.raises(OSError, match="replaced"):
             list(data)
 
 
-def test_answer_without_a_length_is_refused_at_once(folder):
+def test_answer_without_a_length_is_refused_at_once(directory):
     class Streaming(Plain):
         def end_headers(self):
             self._headers_buffer = [
@@ -170,12 +175,12 @@ def test_answer_without_a_length_is_refused_at_once(folder):
             ]
             super().end_headers()
 
-    with serving(Streaming, folder) as (root, _), pytest.raises(OSError, match="Content-Length"):
+    with serving(Streaming, directory) as (root, _), pytest.raises(OSError, match="Content-Length"):
         rows(f"{root}/rows.parquet")
 
 
-def test_writing_is_refused_with_what_to_do(folder):
+def test_writing_is_refused_with_what_to_do(directory):
     refused = pytest.raises(OSError, match="read only")
-    with serving(Ranged, folder) as (root, _), refused as caught, sm.Writer(f"{root}/out.parquet") as writer:
+    with serving(Ranged, directory) as (root, _), refused as caught, sm.Writer(f"{root}/out.parquet") as writer:
         writer.write({"x": 1})
-    assert "hint: write to a local folder" in str(caught.value)
+    assert "hint: write to a local directory" in str(caught.value)

@@ -57,7 +57,7 @@ def rows(path, hub, **options):
     return [row["x"] for row in sm.Dataset(path, storage_options={"endpoint": hub.endpoint, **options})]
 
 
-def test_folders_globs_and_files_have_the_rows_of_their_files(hub, name, files):
+def test_directories_globs_and_files_have_the_rows_of_their_files(hub, name, files):
     hub.data_set(name, files)
     root = f"hf://datasets/{name}"
     assert all(len(content) >= LARGE for path, content in files.items() if path.endswith("parquet"))
@@ -78,7 +78,7 @@ def test_a_listing_of_many_pages_is_read_to_its_end(hub, name):
     assert sum("/tree/" in asked.path for asked in hub.asked) == 11
 
 
-def test_the_token_is_told_to_the_hub_and_to_nobody_else(hub, name, files):
+def test_the_token_is_sent_to_the_hub_only(hub, name, files):
     hub.data_set(name, files, token="hf_secret")
     assert rows(f"hf://datasets/{name}/data/train-0.parquet", hub, token="hf_secret") == list(range(ROWS))
     tokens = {(asked.host, asked.token) for asked in hub.asked}
@@ -204,11 +204,11 @@ class TestRefusals:
     def test_data_set_that_is_not_there(self, refused, name):
         assert "HF_TOKEN" in refused(f"hf://datasets/{name}/data", "No such data set", FileNotFoundError)
 
-    def test_private_one_with_the_token_of_somebody_else(self, refused, hub, name, files):
+    def test_private_one_with_the_token_of_another_user(self, refused, hub, name, files):
         hub.data_set(name, files, token="hf_other")
         refused(
             f"hf://datasets/{name}/data",
-            "No such data set on the Hub, or none that you may see",
+            "No such data set on the Hub, or no access to it",
             FileNotFoundError,
             token="hf_secret",
         )
@@ -218,7 +218,7 @@ class TestRefusals:
         hub.data_set(name, files, token="hf_other", is_gated=True)
         said = refused(
             f"hf://datasets/{name}/small.csv",
-            "Access to the data set has to be asked for",
+            "Access to the data set must be requested",
             PermissionError,
             token=token,
         )
@@ -232,7 +232,7 @@ class TestRefusals:
         hub.data_set(name, files)
         refused(f"hf://datasets/{name}@v9/data", "No such revision", FileNotFoundError)
 
-    def test_file_or_folder_that_is_not_there(self, refused, hub, name, files):
+    def test_file_or_directory_that_is_not_there(self, refused, hub, name, files):
         hub.data_set(name, files)
         refused(f"hf://datasets/{name}/data/none.parquet", "none.parquet", FileNotFoundError)
         refused(f"hf://datasets/{name}/none", "none", FileNotFoundError)
@@ -255,7 +255,7 @@ class TestRefusals:
             sm.Writer(f"hf://datasets/{name}/out.parquet", storage_options={"endpoint": hub.endpoint}) as writer,
         ):
             writer.write({"x": 1})
-        assert "hint: write to a local folder" in str(caught.value)
+        assert "hint: write to a local directory" in str(caught.value)
 
 
 def test_the_hubs_own_client_sees_the_same_files(hub, name, files):

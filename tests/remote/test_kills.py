@@ -45,11 +45,11 @@ class Case:
         return process
 
     def finish_here(self):
-        return pipeline_of(self.root, self.options, 0).run(workers=2, progress=False)
+        return pipeline_of(self.root, self.options, 0).run(threads=2, progress=False)
 
     def visible(self) -> Counter:
         """The rows of what a listing shows; each object must be whole."""
-        out, rows = self.bucket.folder / "out", Counter()
+        out, rows = self.bucket.directory / "out", Counter()
         for path in out.iterdir() if out.exists() else ():
             if not path.name.startswith("."):
                 rows.update(pq.read_table(path)["id"].to_pylist())
@@ -62,12 +62,12 @@ class Case:
     def assert_exact(self) -> None:
         visible = self.visible()
         assert visible == self.expected, (list(self.expected - visible)[:3], list(visible - self.expected)[:3])
-        hidden = [path.name for path in (self.bucket.folder / "out").iterdir() if path.name.startswith(".")]
+        hidden = [path.name for path in (self.bucket.directory / "out").iterdir() if path.name.startswith(".")]
         assert hidden == []
         assert sorted(row["id"] for row in sm.Dataset(f"{self.root}/out")) == sorted(self.expected)
 
     def forget(self) -> None:
-        subprocess.run(["rm", "-rf", self.bucket.folder / "out", self.bucket.folder / "state"], check=True)
+        subprocess.run(["rm", "-rf", self.bucket.directory / "out", self.bucket.directory / "state"], check=True)
 
 
 def outcome_of(process: subprocess.Popen) -> dict:
@@ -128,7 +128,7 @@ def test_hundred_and_twenty_kills_lose_and_repeat_no_row(case):
     kill_and_resume(case, kills=120)
 
 
-#: Applied, and nobody hears of it: of conditional puts, copies, removals and the last request of an upload.
+#: Applied without a response: of conditional puts, copies, removals and the last request of an upload.
 UNHEARD = Fault(kind="lost", applied=True, methods=("PUT", "POST", "DELETE"), probability=0.15, seed=8)
 
 
@@ -206,7 +206,7 @@ def test_run_that_sleeps_while_its_process_lives_is_not_taken_for_dead(case):
     # Seconds long, so that it is at work when it is stopped.
     sleeper = case.start(pace=0.5)
     deadline = time.monotonic() + HANGS_S
-    while not list((case.bucket.folder / "state").glob("*/lease/0*")):
+    while not list((case.bucket.directory / "state").glob("*/lease/0*")):
         assert time.monotonic() < deadline and sleeper.poll() is None, "it takes no lease"
         time.sleep(0.01)
     sleeper.send_signal(signal.SIGSTOP)
@@ -223,8 +223,8 @@ WRITE = """
 import json, os, signal, sys, time
 import pyarrow as pa, shardmill as sm
 root, options, moment, stop = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-if moment == "folder":
-    writer = sm.Writer(f"{root}/out", format="parquet", compression="none", size_limit=1 << 20, storage_options=options)
+if moment == "directory":
+    writer = sm.Writer(f"{root}/out", format="parquet", compression="none", shard_bytes=1 << 20, storage_options=options)
 else:
     writer = sm.Writer(f"{root}/out.parquet", compression="none", storage_options=options)
 print("go", flush=True)
@@ -236,7 +236,7 @@ for number in range(200):
 """
 
 
-@pytest.mark.parametrize("moment", ["file", "folder"])
+@pytest.mark.parametrize("moment", ["file", "directory"])
 def test_writer_that_was_killed_leaves_nothing_visible_and_the_next_one_works(moment, bucket, server):
     options, root = server.storage_options(), f"s3://{bucket.name}"
     for stop in (5, 60, 150):
@@ -245,11 +245,11 @@ def test_writer_that_was_killed_leaves_nothing_visible_and_the_next_one_works(mo
         assert [process.stdout.readline() for _ in range(2)] == ["go\n", "stopped\n"]
         process.kill()
         process.communicate()
-        visible = [path for path in bucket.folder.rglob("*.parquet") if ".sgwtmp" not in path.parts]
+        visible = [path for path in bucket.directory.rglob("*.parquet") if ".sgwtmp" not in path.parts]
         assert [path for path in visible if not path.name.startswith(".")] == []
         with pytest.raises(FileNotFoundError):
             sm.Dataset(f"{root}/out.parquet", storage_options=options)
-    out = f"{root}/out" if moment == "folder" else f"{root}/out.parquet"
+    out = f"{root}/out" if moment == "directory" else f"{root}/out.parquet"
     with sm.Writer(out, format="parquet", storage_options=options) as writer:
         writer.write({"id": 1})
     assert list(sm.Dataset(out)) == [{"id": 1}]

@@ -1,4 +1,4 @@
-"""Writers whose output is there already, parts that are merged, and the commands: below a bucket as in a folder."""
+"""Writers whose output is there already, parts that are merged, and the commands: below a bucket as in a directory."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ def root(bucket, server):
 
 def write(out, numbers, kind, **options):
     limit = {"modified": 0} if kind == "webdataset" else {}
-    with sm.Writer(out, format=kind, size_limit=2048, **limit, **options) as writer:
+    with sm.Writer(out, format=kind, shard_bytes=2048, **limit, **options) as writer:
         for number in numbers:
             writer.write({"txt": f"row {number} " * 10})
 
@@ -56,7 +56,7 @@ def test_overwriting_replaces_every_shard_and_the_index(kind, root, bucket):
     write(out, range(300), kind)
     write(out, range(1000, 1020), kind, mode="overwrite")
     assert texts(out) == expected(range(1000, 1020))
-    left = [path.name for path in (bucket.folder / "out").iterdir() if path.name != "index.json"]
+    left = [path.name for path in (bucket.directory / "out").iterdir() if path.name != "index.json"]
     assert len(left) == len(sm.Dataset(out).files)
 
 
@@ -73,12 +73,12 @@ def test_one_object_is_overwritten_and_refused_without_being_told(root):
 def test_an_exception_while_appending_leaves_what_was_there(root, bucket):
     out = f"{root}/out"
     write(out, range(50), "mds")
-    before = {path.name: path.read_bytes() for path in (bucket.folder / "out").iterdir()}
-    with pytest.raises(ZeroDivisionError), sm.Writer(out, format="mds", mode="append", size_limit=2048) as writer:
+    before = {path.name: path.read_bytes() for path in (bucket.directory / "out").iterdir()}
+    with pytest.raises(ZeroDivisionError), sm.Writer(out, format="mds", mode="append", shard_bytes=2048) as writer:
         for number in range(200):
             writer.write({"txt": f"lost {number}"})
         raise ZeroDivisionError
-    assert {path.name: path.read_bytes() for path in (bucket.folder / "out").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in (bucket.directory / "out").iterdir()} == before
 
 
 @pytest.mark.parametrize("kind", ["parquet", "mds"])
@@ -155,12 +155,12 @@ def test_a_part_whose_shard_is_missing_or_outside_is_named(root, bucket):
     for part in range(2):
         write(f"{root}/set/{part}", range(40), "mds")
     write(f"{root}/other", range(3), "mds")
-    with pytest.raises(ValueError, match="does not lie below"):
+    with pytest.raises(ValueError, match="is not below"):
         sm.merge(f"{root}/set", [f"{root}/other"])
-    (bucket.folder / "set/1/shard.00000.mds").unlink()
+    (bucket.directory / "set/1/shard.00000.mds").unlink()
     with pytest.raises(FileNotFoundError, match=r"shard\.00000\.mds"):
         sm.merge(f"{root}/set")
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(FileNotFoundError, match="no directory"):
         sm.merge(f"{root}/nothing")
 
 
@@ -186,7 +186,7 @@ def test_commands_read_and_write_buckets(root, given, tmp_path):
     shardmill("convert", f"{root}/mds", f"{root}/mds.parquet", *given)
     assert texts(f"{root}/mds.parquet") == expected(range(100))
     assert "exists" in shardmill("convert", f"{root}/in", f"{root}/mds.parquet", *given, code=1).stderr
-    shardmill("convert", f"{root}/in", f"{root}/mds.parquet", "--overwrite", *given)
+    shardmill("convert", f"{root}/in", f"{root}/mds.parquet", "--mode", "overwrite", *given)
     sm._native.storage.remove(f"{root}/mds/index.json")
     assert "100 samples" in shardmill("repair-index", f"{root}/mds", *given).stderr
     assert texts(f"{root}/mds") == expected(range(100))
@@ -197,7 +197,7 @@ def test_commands_look_into_shards_of_a_bucket(root, given, bucket, tmp_path):
         writer.write_batch(pa.array([b"one", b"two"]))
     assert "2" in shardmill("inspect", f"{root}/a.array_record", *given).stdout
     assert "no problems" in shardmill("verify", f"{root}/a.array_record", *given).stdout
-    path = bucket.folder / "a.array_record"
+    path = bucket.directory / "a.array_record"
     content = bytearray(path.read_bytes())
     content[70] ^= 1
     bucket.publish("a.array_record", bytes(content))
@@ -239,9 +239,9 @@ def test_a_writer_that_comes_second_to_append_is_told_to_try_again(root):
     writers[0].close()
     with pytest.raises(FileExistsError) as refused:
         # The listing that it begins with may be older than what the first one wrote.
-        writers[1]._folder.first_number = lambda: 1
+        writers[1]._directory.first_number = lambda: 1
         writers[1].close()
-    assert "write it again" in str(refused.value) and "overwrite" not in str(refused.value)
+    assert "write again" in str(refused.value) and "overwrite" not in str(refused.value)
     assert len(sm.Dataset(out)) == 4
 
 

@@ -11,7 +11,7 @@ import pytest
 import shardmill as sm
 from PIL import Image
 from shardmill.curate import AspectRatioFilter, InterleavedParquetSource, Map, ParquetSink, Pipeline
-from shardmill.curate.filters import ImageStage
+from shardmill.curate._filters import ImageStage
 
 from .fault_proxy import Fault, network
 
@@ -32,7 +32,7 @@ STAGES = [AspectRatioFilter(0.5, 3.0), AspectRatioFilter(1.0, 2.0), Look(), Aspe
 
 
 def picture(number: int, size: int = 0) -> bytes:
-    """A small PNG; with a size, so many bytes, of which the header says little."""
+    """A small PNG; with a size, padded to this number of bytes."""
     target = io.BytesIO()
     Image.new("RGB", (40 + number, 30), (number, 7, 9)).save(target, "PNG")
     return target.getvalue().ljust(size, b"\0")
@@ -45,9 +45,9 @@ def tiff(pages: int) -> bytes:
     return target.getvalue()
 
 
-def write_rows(folder, refs) -> None:
+def write_rows(directory, refs) -> None:
     """Files of one document a row; the rows of each file name all refs in turn."""
-    folder.mkdir()
+    directory.mkdir()
     for number in range(FILES):
         rows = [
             {
@@ -60,13 +60,13 @@ def write_rows(folder, refs) -> None:
             for row in range(ROWS)
         ]
         schema = pa.schema([(name, pa.string()) for name in rows[0]]).set(1, pa.field("position", pa.int32()))
-        pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / f"{number}.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), directory / f"{number}.parquet")
 
 
 def run(tmp_path, stages=(), **options):
     source = InterleavedParquetSource(tmp_path / "in", **options)
     pipeline = Pipeline(source=source, stages=list(stages), sink=ParquetSink(tmp_path / "out", mode="overwrite"))
-    report = pipeline.run(workers=4, progress=False)
+    report = pipeline.run(threads=4, progress=False)
     table = pa.concat_tables(pq.read_table(output["path"]) for output in report.outputs)
     return report, table.column("binary_content").to_pylist()
 
@@ -156,13 +156,13 @@ def test_image_that_is_not_there_is_an_error_of_its_rows_only(near, proxy, tmp_p
     refs = [{"path": f"s3://{near.name}/images/{name}.png"} for name in ("0", "none")]
     write_rows(tmp_path / "in", refs)
     sink = ParquetSink(tmp_path / "out", on_materialize_error="warn")
-    report = Pipeline(source=InterleavedParquetSource(tmp_path / "in"), sink=sink).run(workers=4, progress=False)
+    report = Pipeline(source=InterleavedParquetSource(tmp_path / "in"), sink=sink).run(threads=4, progress=False)
     assert report.counts("output")["materialize_errors"] == FILES * ROWS // 2
     assert gets(proxy, "0.png", "none.png")["0.png"] == 1
     assert gets(proxy, "none.png")["none.png"] <= FILES
 
 
-def test_answer_that_fails_is_asked_for_again_and_nobody_gets_a_part(near, proxy, tmp_path):
+def test_failed_response_is_requested_again_and_never_used_in_part(near, proxy, tmp_path):
     near.publish("images/0.png", picture(0, 500_000))
     proxy.faults(Fault(kind="cut", operations=("GetObject",), count=2, seed=3))
     write_rows(tmp_path / "in", [{"path": f"s3://{near.name}/images/0.png"}])
@@ -186,7 +186,7 @@ import json, sys
 from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline
 path, out, options, roots = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
 source = InterleavedParquetSource(path, storage_options=options, allowed_roots=roots)
-sink = ParquetSink(out, on_materialize_error="warn")
+sink = ParquetSink(out, mode="resume", on_materialize_error="warn")
 print(Pipeline(source=source, sink=sink).run(progress=False).counts("output")["materialize_errors"])
 """
     keys = server.storage_options()

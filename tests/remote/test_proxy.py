@@ -50,7 +50,7 @@ def test_odd_keys_keep_their_signature(spoiled, bucket):
         path = f"/{bucket.name}/{key}"
         assert spoiled.request("PUT", path, body=key.encode()).status == 200, key
         assert spoiled.request("GET", path).body == key.encode()
-        assert (bucket.folder / key).read_bytes() == key.encode()
+        assert (bucket.directory / key).read_bytes() == key.encode()
 
 
 def test_upload_waits_for_100_continue_through_the_proxy(spoiled, bucket):
@@ -65,7 +65,7 @@ def test_upload_waits_for_100_continue_through_the_proxy(spoiled, bucket):
     connection.send(body)
     assert connection.getresponse().status == 200
     connection.close()
-    assert (bucket.folder / "expected").read_bytes() == body
+    assert (bucket.directory / "expected").read_bytes() == body
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -105,8 +105,8 @@ def test_refused_put_did_nothing_and_applied_one_did(spoiled, proxy, bucket):
     proxy.faults(throttled(500, count=1), throttled(500, count=1, applied=True))
     assert spoiled.request("PUT", f"/{bucket.name}/refused", body=b"1").status == 500
     assert spoiled.request("PUT", f"/{bucket.name}/applied", body=b"1").status == 500
-    assert not (bucket.folder / "refused").exists()
-    assert (bucket.folder / "applied").read_bytes() == b"1"
+    assert not (bucket.directory / "refused").exists()
+    assert (bucket.directory / "applied").read_bytes() == b"1"
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -185,7 +185,7 @@ def test_silence_lasts_until_the_client_goes(connect, proxy, path):
     proxy.faults(Fault(kind="silent"))
     with pytest.raises(TimeoutError):
         impatient.request("GET", path)
-    # The proxy holds nothing that nobody waits for.
+    # The proxy holds nothing without a waiting client.
     wait_until(lambda: proxy.counters()["in_flight"] == 0)
     proxy.faults()
     assert connect(proxy.endpoint).request("GET", path).body == CONTENT

@@ -1,4 +1,4 @@
-"""Data sets in a bucket: the same rows as from a local folder, whatever the store does."""
+"""Data sets in a bucket: the same rows as from a local directory, whatever the store does."""
 
 import pickle
 from pathlib import Path
@@ -26,11 +26,11 @@ def table(rows: int = ROWS, start: int = 0) -> pa.Table:
     )
 
 
-def write_parquet(folder: Path, files: int = 4, row_group_size: int = 500) -> Path:
-    folder.mkdir(exist_ok=True)
+def write_parquet(directory: Path, files: int = 4, row_group_size: int = 500) -> Path:
+    directory.mkdir(exist_ok=True)
     for number in range(files):
-        pq.write_table(table(start=number * ROWS), folder / f"{number:03}.parquet", row_group_size=row_group_size)
-    return folder
+        pq.write_table(table(start=number * ROWS), directory / f"{number:03}.parquet", row_group_size=row_group_size)
+    return directory
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def rows(path, **options):
     return [row["x"] for row in sm.Dataset(path, **options)]
 
 
-def test_rows_of_a_bucket_are_those_of_the_folder(parquet, server, tmp_path):
+def test_rows_of_a_bucket_are_those_of_the_directory(parquet, server, tmp_path):
     options = server.storage_options()
     ours, local = sm.Dataset(parquet, storage_options=options), sm.Dataset(tmp_path / "train")
     assert list(ours) == list(local)
@@ -54,21 +54,21 @@ def test_rows_of_a_bucket_are_those_of_the_folder(parquet, server, tmp_path):
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "jsonl", "mds", "webdataset", "arrayrecord"])
 def test_every_format_is_read_from_a_bucket(kind, bucket, server, tmp_path):
-    folder = tmp_path / "data"
-    folder.mkdir()
+    directory = tmp_path / "data"
+    directory.mkdir()
     columns = ["text"] if kind == "arrayrecord" else ["x", "text"]
     batch = table(300).select(columns)
     if kind == "orc":
-        pa.orc.write_table(batch, folder / "a.orc")
+        pa.orc.write_table(batch, directory / "a.orc")
     elif kind == "csv":
-        pa.csv.write_csv(batch, folder / "a.csv")
+        pa.csv.write_csv(batch, directory / "a.csv")
     else:
         named = batch.rename_columns(["cls", "txt"]) if kind == "webdataset" else batch
-        with sm.Writer(folder / "out", format=kind) as writer:
+        with sm.Writer(directory / "out", format=kind) as writer:
             writer.write_batch(named)
-    bucket.publish("data", folder)
+    bucket.publish("data", directory)
     below = "data" if kind in ("orc", "csv") else "data/out"
-    local = folder if kind in ("orc", "csv") else folder / "out"
+    local = directory if kind in ("orc", "csv") else directory / "out"
     assert list(sm.Dataset(f"s3://{bucket.name}/{below}", storage_options=server.storage_options())) == list(
         sm.Dataset(local)
     )
@@ -81,7 +81,7 @@ def test_globs_and_single_files_and_lists_are_paths(parquet, server):
     assert rows([f"{parquet}/003.parquet", f"{parquet}/000.parquet"])[:2] == [3 * ROWS, 3 * ROWS + 1]
 
 
-def test_shuffled_epochs_of_a_bucket_are_those_of_the_folder(parquet, server, tmp_path):
+def test_shuffled_epochs_of_a_bucket_are_those_of_the_directory(parquet, server, tmp_path):
     def epoch(path, **options):
         loader = sm.Loader(path, batch_size=97, columns=["x"], shuffle=True, seed=3, output="numpy", **options)
         return [batch["x"].tolist() for batch in loader]
@@ -134,12 +134,12 @@ def test_latency_is_hidden_behind_other_requests(parquet, server, proxy):
 
 
 def test_an_object_that_is_replaced_while_it_is_read_is_an_error(bucket, server, tmp_path):
-    folder = write_parquet(tmp_path / "train", files=1)
-    bucket.publish("train", folder)
+    directory = write_parquet(tmp_path / "train", files=1)
+    bucket.publish("train", directory)
     data = sm.Dataset(f"s3://{bucket.name}/train", storage_options=server.storage_options())
     len(data)
-    pq.write_table(table(ROWS, start=1), folder / "000.parquet", row_group_size=500)
-    bucket.publish("train", folder)
+    pq.write_table(table(ROWS, start=1), directory / "000.parquet", row_group_size=500)
+    bucket.publish("train", directory)
     with pytest.raises(OSError, match="replaced"):
         list(data)
 

@@ -39,14 +39,14 @@ def complete(s3, path: str, parts: list[bytes], **headers: str):
 
 def test_what_was_put_is_a_file_and_what_was_published_is_an_object(s3, bucket):
     assert s3.request("PUT", f"/{bucket.name}/a/put", body=b"one").status == 200
-    assert (bucket.folder / "a/put").read_bytes() == b"one"
+    assert (bucket.directory / "a/put").read_bytes() == b"one"
     bucket.publish("a/published", b"two")
     answer = s3.request("GET", f"/{bucket.name}/a/published")
     assert answer.body == b"two"
     assert answer.headers["etag"] == f'"{hashlib.md5(b"two").hexdigest()}"'
 
 
-def test_published_folder_has_its_files_as_objects(s3, bucket, tmp_path):
+def test_published_directory_has_its_files_as_objects(s3, bucket, tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/one").write_bytes(b"1")
     (tmp_path / "two").write_bytes(b"2")
@@ -123,41 +123,13 @@ def test_user_may_do_what_a_policy_allows(s3, bucket, server, connect):
     assert reader.request("PUT", f"/{bucket.name}/x", body=b"2").code == "AccessDenied"
 
 
-@pytest.mark.parametrize("way", ["direct", "proxied"])
-def test_pyarrow_lists_reads_and_writes(server, proxy, bucket, way):
-    fs = pytest.importorskip("pyarrow.fs")
-    store = fs.S3FileSystem(
-        access_key=server.access_key,
-        secret_key=server.secret_key,
-        endpoint_override=(server if way == "direct" else proxy).endpoint,
-        scheme="http",
-        region=server.region,
-        # Small objects in one request: this server now and then refuses to complete uploads of this client.
-        allow_delayed_open=True,
-    )
-    content = os.urandom(2 << 20)
-    with store.open_output_stream(f"{bucket.name}/deep/written") as out:
-        out.write(content)
-    assert (bucket.folder / "deep/written").read_bytes() == content
-    with store.open_input_file(f"{bucket.name}/deep/written") as file:
-        file.seek(1 << 20)
-        assert file.read(100) == content[1 << 20 :][:100]
-    for number in range(1100):
-        bucket.publish(f"many/{number:05}", b"x")
-    found = store.get_file_info(fs.FileSelector(f"{bucket.name}/many"))
-    assert len(found) == 1100
-    store.delete_file(f"{bucket.name}/deep/written")
-    assert not (bucket.folder / "deep/written").exists()
-    assert bool(proxy.counters()["requests"]) == (way == "proxied")
-
-
 def test_two_servers_know_nothing_of_each_other(server, bucket, connect):
     bucket.publish("x", b"1")
     with serving() as other:
         answer = connect(other.endpoint).request("GET", f"/{bucket.name}/x")
         assert answer.code == "InvalidAccessKeyId"
-        folder = other.folder
-    assert not folder.exists()
+        directory = other.directory
+    assert not directory.exists()
 
 
 def test_killed_tests_leave_no_server(server, tmp_path):

@@ -1,4 +1,4 @@
-"""Processes of one machine that share a cache: each byte is fetched once, and nobody waits for the dead."""
+"""Processes of one machine that share a cache: each byte is fetched once, and none waits for a dead process."""
 
 import json
 import os
@@ -30,17 +30,17 @@ print(len(ids), sum(ids), sm.storage.request_counts(sys.argv[1])["hedged"], flus
 
 @pytest.fixture
 def train(bucket, tmp_path):
-    folder = tmp_path / "train"
-    folder.mkdir()
+    directory = tmp_path / "train"
+    directory.mkdir()
     for number in range(FILES):
         ids = np.arange(number * ROWS, (number + 1) * ROWS)
         noise = np.random.default_rng(number)
         batch = pa.table({"id": ids, "noise": [noise.bytes(1000) for _ in ids]})
         pq.write_table(
-            batch, folder / f"{number}.parquet", row_group_size=250, compression="none", use_dictionary=False
+            batch, directory / f"{number}.parquet", row_group_size=250, compression="none", use_dictionary=False
         )
-    bucket.publish("train", folder)
-    return f"s3://{bucket.name}/train", sum(path.stat().st_size for path in folder.iterdir())
+    bucket.publish("train", directory)
+    return f"s3://{bucket.name}/train", sum(path.stat().st_size for path in directory.iterdir())
 
 
 @pytest.fixture

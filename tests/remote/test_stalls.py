@@ -1,12 +1,12 @@
-"""A store that goes silent for good: whoever waits for it is told, and can leave."""
+"""A store that stops responding: callers that wait get a warning, and can stop."""
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +15,7 @@ import shardmill as sm
 from promptness import HANGS_S, assert_prompt
 
 from .fault_proxy import Fault
+from .fork_reads import in_a_fork
 
 ROWS = 4000
 #: Of who leaves, or is told to. Whoever waits for the store waits for three minutes.
@@ -26,7 +27,7 @@ READS = {
     "rows": "list(data)",
     "take": "data.take([5, 6000])",
     "loader": "list(sm.Loader(data, batch_size=100, output='numpy'))",
-    "loader-here": "list(sm.Loader(data, batch_size=100, output='numpy', threads=0))",
+    "loader-here": "list(sm.Loader(data, batch_size=100, output='numpy', runtime=sm.Runtime(threads=0)))",
     "filter": "len(sm.Dataset(path, filter=sm.col('text') > 'c'))",
     "writer": "sm.Writer(f'{path}/w.parquet').close()",
     "writer-close": "writer.close()",
@@ -67,16 +68,16 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def train(bucket, tmp_path):
-    folder = tmp_path / "train"
-    folder.mkdir()
+    directory = tmp_path / "train"
+    directory.mkdir()
     for number in range(4):
         ids = list(range(number * ROWS, (number + 1) * ROWS))
         pq.write_table(
             pa.table({"id": ids, "text": [os.urandom(50).hex() for _ in ids]}),
-            folder / f"{number}.parquet",
+            directory / f"{number}.parquet",
             row_group_size=500,
         )
-    bucket.publish("train", folder)
+    bucket.publish("train", directory)
     return f"s3://{bucket.name}/train"
 
 
@@ -102,7 +103,7 @@ def test_interrupt_is_heard_while_a_store_is_silent(what, train, server, proxy):
             proxy.faults(Fault(kind="silent"))
             process.stdin.write("\n")
             process.stdin.flush()
-            # Rows are gathered in memory for long, and nobody asks.
+            # Rows are collected in memory for a long time without a request.
             if what != READS["writer-write"]:
                 wait_for_silence(proxy, process)
             # A writer goes on until all of its room is taken.
@@ -125,7 +126,7 @@ def wait_for_silence(proxy, process):
     end = time.monotonic() + HANGS_S
     while not sum(proxy.given()):
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "nobody asks"
+        assert time.monotonic() < end, "no request"
         time.sleep(0.01)
 
 
@@ -139,7 +140,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("what", LEAVES.values(), ids=LEAVES)
-def test_whoever_leaves_is_not_held(what, train, server, proxy):
+def test_a_caller_that_leaves_is_not_held(what, train, server, proxy):
     def left():
         proxy.faults()
         process = started(train, what, server.storage_options(endpoint=proxy.endpoint))
@@ -156,43 +157,15 @@ def test_whoever_leaves_is_not_held(what, train, server, proxy):
     assert_prompt(0.5 + MAX_STOP_S + 1, left)
 
 
-def in_a_fork(work):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = json.dumps(work())
-        except BaseException as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(writing, answer.encode())
-        os._exit(0)
-    os.close(writing)
-    try:
-        poll = select.poll()
-        poll.register(reading, select.POLLIN)
-        ready = poll.poll(1000 * HANGS_S)
-        if not ready:
-            os.kill(child, signal.SIGKILL)
-            return "hangs"
-        return os.read(reading, 1 << 16).decode()
-    finally:
-        os.waitpid(child, 0)
-        os.close(reading)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("is_cached", [False, True])
 def test_forked_child_reads_from_a_store_that_its_parent_uses(is_cached, train, server, tmp_path):
-    cached = {"cache_dir": str(tmp_path / "cache")} if is_cached else {}
-    data = sm.Dataset(train, storage_options={**server.storage_options(), **cached})
-    loader = sm.Loader(data, batch_size=100, output="numpy", columns=["id"])
-    passing = iter(loader)
-    next(passing)
-    # Threads of the parent may hold whatever they hold at this moment.
-    for _ in range(5):
-        assert in_a_fork(lambda: data[ROWS]["id"]) == str(ROWS)
-        assert in_a_fork(lambda: sum(len(batch["id"]) for batch in loader)) == str(4 * ROWS)
-    assert sum(len(batch["id"]) for batch in passing) == 4 * ROWS - 100
+    options = {**server.storage_options(), **({"cache_dir": str(tmp_path / "cache")} if is_cached else {})}
+    script = [sys.executable, Path(__file__).with_name("fork_reads.py"), train]
+    environment = {**os.environ, "OPTIONS": json.dumps(options), "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    assert answers == {"row": [str(ROWS)] * 5, "pass": [str(4 * ROWS)] * 5, "parent": 4 * ROWS}, done.stderr
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -29,8 +29,8 @@ def patient(server, proxy):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("groups")
+def directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("groups")
     for number in range(FILES):
         start = number * GROUPS * GROUP_ROWS
         ids = np.arange(start, start + GROUPS * GROUP_ROWS)
@@ -39,19 +39,19 @@ def folder(tmp_path_factory):
         text = [noise[n * 2000 : (n + 1) * 2000] for n in range(len(ids))]
         pq.write_table(
             pa.table({"id": ids, "noise": text}),
-            folder / f"{number:02}.parquet",
+            directory / f"{number:02}.parquet",
             row_group_size=GROUP_ROWS,
             compression="none",
         )
-    return folder
+    return directory
 
 
 RANKS = 12
 
 
-def loader_under(count: int, folder, bucket, server, proxy, seconds: float) -> None:
-    """Ranks of one job, each a loader of its own, until so many faults were given."""
-    bucket.publish("train", folder)
+def loader_under(count: int, directory, bucket, server, proxy, seconds: float) -> None:
+    """Ranks of one job, each a loader of its own, until the given number of faults was injected."""
+    bucket.publish("train", directory)
     data = sm.Dataset(f"s3://{bucket.name}/train", storage_options=patient(server, proxy))
 
     def epoch(rank: int) -> list[int]:
@@ -77,13 +77,13 @@ def loader_under(count: int, folder, bucket, server, proxy, seconds: float) -> N
             assert time.monotonic() - begun < seconds
 
 
-def test_shuffled_loader_lives_through_a_thousand_faults(folder, bucket, server, proxy):
-    loader_under(1000, folder, bucket, server, proxy, seconds=200)
+def test_shuffled_loader_lives_through_a_thousand_faults(directory, bucket, server, proxy):
+    loader_under(1000, directory, bucket, server, proxy, seconds=200)
 
 
 @pytest.mark.slow
-def test_shuffled_loader_lives_through_twenty_thousand_faults(folder, bucket, server, proxy):
-    loader_under(20_000, folder, bucket, server, proxy, seconds=1500)
+def test_shuffled_loader_lives_through_twenty_thousand_faults(directory, bucket, server, proxy):
+    loader_under(20_000, directory, bucket, server, proxy, seconds=1500)
 
 
 def same(batch):
@@ -125,7 +125,7 @@ def test_writer_and_reader_live_through_their_faults(bucket, server, proxy):
     out = f"s3://{bucket.name}/out"
     proxy.faults(faults(150, seed=3))
     noise = np.random.default_rng(0)
-    with sm.Writer(out, format="parquet", compression="none", size_limit=200_000, storage_options=options) as writer:
+    with sm.Writer(out, format="parquet", compression="none", shard_bytes=200_000, storage_options=options) as writer:
         for number in range(60):
             writer.write_batch(pa.table({"id": [number] * 50, "noise": [noise.bytes(2000) for _ in range(50)]}))
     assert [row["id"] for row in sm.Dataset(out)] == [number for number in range(60) for _ in range(50)]
@@ -150,8 +150,8 @@ def test_large_object_in_parts_lives_through_its_faults(bucket, server, proxy):
     assert sm.Dataset(out).take(range(400)).column("x").to_pylist() == batch["x"].to_pylist()
 
 
-def test_burst_of_refusals_is_waited_for_and_speed_comes_back(folder, bucket, server, proxy):
-    bucket.publish("train", folder)
+def test_burst_of_refusals_is_waited_for_and_speed_comes_back(directory, bucket, server, proxy):
+    bucket.publish("train", directory)
     loader = sm.Loader(
         f"s3://{bucket.name}/train",
         batch_size=64,
@@ -172,3 +172,25 @@ def test_burst_of_refusals_is_waited_for_and_speed_comes_back(folder, bucket, se
     proxy.forget()
     epoch()
     assert proxy.counters()["in_flight_max"] > 4
+
+
+def test_object_of_a_checkpoint_that_arrives_cut_short_is_read_again(bucket, server, proxy, tmp_path):
+    pq.write_table(pa.table({"id": list(range(100))}), tmp_path / "0.parquet")
+    bucket.publish("in", tmp_path)
+    root, options = f"s3://{bucket.name}", patient(server, proxy)
+    sm.storage.configure(root, options)
+
+    def run():
+        Pipeline(
+            source=TableSource(f"{root}/in", storage_options=options),
+            sink=ParquetSink(f"{root}/out"),
+            checkpoint={"path": f"{root}/state", "id_column": "id", "version": "1"},
+        ).run(progress=False)
+
+    run()
+    cut = 0
+    for skip in range(8):
+        proxy.faults(Fault(kind="length", difference=-1, methods=("GET",), target="/state/", skip=skip, count=1))
+        run()
+        cut += sum(proxy.given())
+    assert cut >= 4

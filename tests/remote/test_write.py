@@ -15,17 +15,17 @@ ROWS = 4000
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"])
-def test_what_is_written_to_a_bucket_reads_as_what_is_written_to_a_folder(kind, bucket, server, tmp_path):
+def test_what_is_written_to_a_bucket_reads_as_what_is_written_to_a_directory(kind, bucket, server, tmp_path):
     rows = [{"txt": f"row {number}"} for number in range(1000)]
     out = f"s3://{bucket.name}/out"
-    options = {"format": kind, "size_limit": 4096, "modified": 0} if kind == "webdataset" else {"format": kind}
+    options = {"format": kind, "shard_bytes": 4096, "modified": 0} if kind == "webdataset" else {"format": kind}
     for where, more in ((out, {"storage_options": server.storage_options()}), (tmp_path / "out", {})):
         with sm.Writer(where, **options, **more) as writer:
             for row in rows:
                 writer.write(row)
     assert list(sm.Dataset(out)) == list(sm.Dataset(tmp_path / "out"))
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert sorted(path.name for path in (bucket.folder / "out").iterdir()) == names
+    assert sorted(path.name for path in (bucket.directory / "out").iterdir()) == names
 
 
 def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(bucket, server, proxy):
@@ -38,7 +38,7 @@ def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(buck
     with pytest.raises(ZeroDivisionError), sm.Writer(f"s3://{bucket.name}/none.parquet", compression="none") as writer:
         writer.write_batch(batch)
         raise ZeroDivisionError
-    assert sorted(path.name for path in bucket.folder.glob("*.parquet")) == ["large.parquet"]
+    assert sorted(path.name for path in bucket.directory.glob("*.parquet")) == ["large.parquet"]
     assert any(request["operation"] == "CompleteMultipartUpload" for request in proxy.requests())
 
 
@@ -52,7 +52,7 @@ def test_a_part_that_takes_longer_than_an_answer_may_is_sent_once(bucket, server
     assert len(parts) == 2 and len(sm.Dataset(out)) == 120
 
 
-def test_a_name_that_is_taken_is_refused_also_by_whoever_comes_last(bucket, server):
+def test_a_name_that_is_taken_is_refused_also_for_the_last_writer(bucket, server):
     out = f"s3://{bucket.name}/rows.parquet"
     sm.storage.configure(out, server.storage_options())
     first, second = sm.Writer(out), sm.Writer(out)
@@ -75,12 +75,12 @@ def test_a_put_whose_answer_was_lost_is_known_as_our_own(bucket, server, proxy):
 
 @pytest.fixture
 def tables(bucket, tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+    directory = tmp_path / "in"
+    directory.mkdir()
     for number in range(8):
         ids = list(range(number * ROWS, (number + 1) * ROWS))
-        pq.write_table(pa.table({"id": ids, "text": [f"row {id}" for id in ids]}), folder / f"{number}.parquet")
-    bucket.publish("in", folder)
+        pq.write_table(pa.table({"id": ids, "text": [f"row {id}" for id in ids]}), directory / f"{number}.parquet")
+    bucket.publish("in", directory)
     return f"s3://{bucket.name}"
 
 
@@ -130,7 +130,7 @@ def test_a_job_that_was_stopped_goes_on_where_it_was(id_column, tables, server, 
             stages=stages,
             sink=ParquetSink(f"{tables}/out"),
             checkpoint=checkpoint,
-        ).run(progress=False, workers=1)
+        ).run(progress=False, threads=1)
 
     with pytest.raises(Exception, match="stopped"):
         attempt(14)

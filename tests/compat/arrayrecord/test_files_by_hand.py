@@ -23,7 +23,7 @@ def metadata(*, version: bytes = field(1, 1), more: bytes = b"") -> bytes:
 
 
 def zstd_raw(payload: bytes) -> bytes:
-    """A frame of one raw block, behind the varint of its length."""
+    """A frame of one raw block, after the varint of its length."""
     head = bytes.fromhex("28b52ffd20") + bytes([len(payload)]) + (len(payload) << 3 | 1).to_bytes(3, "little")
     return varint(len(payload)) + head + payload
 
@@ -34,7 +34,7 @@ def zstd_chunk(records: list[bytes]) -> Chunk:
 
 
 def snappy(payload: bytes) -> bytes:
-    """One literal, behind the length, twice."""
+    """One literal after its length, twice."""
     literal = bytes([(len(payload) - 1) << 2]) + payload if payload else b""
     return varint(len(payload)) * 2 + literal
 
@@ -101,10 +101,10 @@ REFUSED = {
     "version 2": lambda: build(CHUNKS, version=2),
     "no version": lambda: build(CHUNKS, version=None),
     "no footer offset": lambda: build(CHUNKS, postscript=lambda at: field(2, MAGIC)),
-    "postscript that is no message": lambda: build(CHUNKS, postscript=lambda at: b"\xff\xff"),
+    "postscript that is not a message": lambda: build(CHUNKS, postscript=lambda at: b"\xff\xff"),
     "empty postscript": lambda: build(CHUNKS, postscript=lambda at: b""),
     "metadata without its message": lambda: build(CHUNKS, metadata=field(2, 1)),
-    "metadata that is no message": lambda: build(CHUNKS, metadata=b"\xff\xff\xff"),
+    "metadata that is not a message": lambda: build(CHUNKS, metadata=b"\xff\xff\xff"),
     "no metadata": lambda: build(CHUNKS, metadata=b""),
     "footer offset at the padding": lambda: build(CHUNKS[:1], postscript=lambda at: postscript(at + 30)),
     "footer offset within a chunk": lambda: build(CHUNKS, postscript=lambda at: postscript(at + 1)),

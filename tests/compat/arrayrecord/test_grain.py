@@ -17,7 +17,7 @@ COUNT = 51
 
 @pytest.fixture
 def paths(tmp_path) -> list[str]:
-    """51 records in three files, one of ours among them."""
+    """51 records in three files, one of them written by shardmill."""
     records = [b"%d is the number of this record" % number for number in range(COUNT)]
     return [
         str((STRICT if part == 1 else ORIGINAL).write(tmp_path / f"{part}", records[part * 17 : part * 17 + 17]))

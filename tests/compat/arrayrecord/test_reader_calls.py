@@ -73,7 +73,7 @@ def test_index_beyond_the_end_is_a_runtime_error_that_leaves_the_reader_fine(ten
         np.array([-1]),
         np.array([1.0]),
         np.array(1),
-        np.array([[1]]),
+        np.array([[1, 2]]),
         iter([1]),
         {1},
         frozenset([1]),
@@ -231,7 +231,7 @@ def test_file_without_records_reads_as_nothing(any_mode: Implementation, file_of
 
 @pytest.mark.parametrize("indices", [[0], [1], [0, 0]], ids=str)
 def test_index_into_an_empty_file_is_an_error_of_ours(file_of, indices) -> None:
-    """The original answers with empty records, which nobody wrote."""
+    """The original returns empty records that were never written."""
     path = str(file_of([]))
     assert ORIGINAL.reader(path).read(indices) == [b""] * len(indices)
     for each in (OURS, STRICT):
@@ -261,9 +261,9 @@ def test_missing_file_is_a_stored_error(implementation: Implementation, tmp_path
         assert (reader.ok(), reader.is_open()) == (False, False)
 
 
-@pytest.mark.parametrize("what", ["folder", "no name"])
+@pytest.mark.parametrize("what", ["directory", "no name"])
 def test_path_that_is_no_file_is_a_stored_error(implementation: Implementation, tmp_path, what) -> None:
-    reader = implementation.reader(str(tmp_path) if what == "folder" else "")
+    reader = implementation.reader(str(tmp_path) if what == "directory" else "")
     assert (reader.ok(), reader.num_records()) == (False, 0)
     with pytest.raises(RuntimeError):
         reader.read_all()

@@ -68,7 +68,7 @@ def test_file_of_another_length_cannot_be_opened(change, implementation: Impleme
     path.write_bytes(LENGTHS[change](path.read_bytes()))
     reader = implementation.reader(str(path))
     if implementation is ORIGINAL and change in ("a block short", "one block"):
-        # It takes the signature for the postscript, and answers with records that nobody wrote.
+        # It takes the signature for the postscript, and returns records that were never written.
         assert not reader.ok()
         assert (reader.read_all(), reader.read([0])) == ([], [b""])
     else:
@@ -149,7 +149,7 @@ def test_bit_of_the_signature_or_a_padding_changes_nothing(padded, any_mode: Imp
     for chunk in parts(file)[3]:
         places += [chunk.begin, chunk.begin + 30, chunk.begin + 39, chunk.begin + 50, chunk.end - 1]
     for place in places:
-        # Nobody crosses the block headers of what lies between the chunks.
+        # The block headers between the chunks are never read.
         reader = any_mode.reader(flipped(file, place, tmp_path / "flipped"))
         assert reader.read_all() == TEN[:3], place
         assert [reader.read() for _ in range(3)] == TEN[:3]

@@ -36,7 +36,7 @@ def test_damaged_file_raises_at_once_and_names_the_file(tmp_path) -> None:
         assert isinstance(raised.value, RuntimeError)
 
 
-def test_folder_raises_at_once(tmp_path) -> None:
+def test_directory_raises_at_once(tmp_path) -> None:
     with pytest.raises((OSError, RuntimeError)):
         ArrayRecordReader(tmp_path)
 

@@ -92,7 +92,7 @@ RECORDS = {
     "long runs": [field(1, 1) * 500, fixed(3, 9, 4) * 2000, field(2, b"x") * 1000, field(4, varint(1) * 3) * 100],
     "many kinds": [b"".join(field(n, n % 5) for n in range(1 + shift, 200 + shift)) for shift in range(10)],
     "large": [field(1, bytes(300_000)) + field(2, b"end"), field(1, random.Random(1).randbytes(200_000))],
-    "inner that is no message": [field(1, b"\x08"), field(1, b"\x08\x01"), field(1, b""), field(1, b"\x0b"), field(1, b"\x0c")] * 5,
+    "inner that is not a message": [field(1, b"\x08"), field(1, b"\x08\x01"), field(1, b""), field(1, b"\x0b"), field(1, b"\x0c")] * 5,
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ absltest.main(module=name)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """Beside the files, the two of digits that the second one reads and the wheel lacks."""
     package = importlib.util.find_spec("array_record")
     assert package is not None
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     [("array_record_module_test", 10), ("array_record_data_source_test", 21)],
     ids=["module", "source"],
 )
-def test_test_file_of_array_record_passes(name, count, which, folder) -> None:
-    report = folder / "report.xml"
-    run_python(RUN, which, name, f"--test_tmpdir={folder}", f"--xml_output_file={report}", cwd=folder)
+def test_test_file_of_array_record_passes(name, count, which, directory) -> None:
+    report = directory / "report.xml"
+    run_python(RUN, which, name, f"--test_tmpdir={directory}", f"--xml_output_file={report}", cwd=directory)
     assert report.read_text().count("<testcase ") == count

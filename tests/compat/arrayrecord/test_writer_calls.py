@@ -67,7 +67,7 @@ def test_closed_writer_refuses_records(any_mode: Implementation, tmp_path) -> No
     assert path.read_bytes() == before
 
 
-def test_folder_that_is_missing_is_a_stored_error(implementation: Implementation, tmp_path) -> None:
+def test_directory_that_is_missing_is_a_stored_error(implementation: Implementation, tmp_path) -> None:
     writer = implementation.writer(str(tmp_path / "missing" / "file"))
     assert (writer.ok(), writer.is_open()) == (False, True)
     with pytest.raises(RuntimeError):

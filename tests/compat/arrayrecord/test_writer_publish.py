@@ -1,4 +1,4 @@
-"""A file of ours appears whole or not at all, and does not depend on threads."""
+"""A written file is published completely or not at all, and does not depend on threads."""
 
 import os
 import random
@@ -13,12 +13,12 @@ from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
 from shardmill.errors import Error
 
 
-def names(folder) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+def names(directory) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
-def visible(folder) -> list[str]:
-    return [name for name in names(folder) if not name.startswith(".")]
+def visible(directory) -> list[str]:
+    return [name for name in names(directory) if not name.startswith(".")]
 
 
 def test_block_publishes_the_file_at_its_end(tmp_path) -> None:
@@ -141,7 +141,7 @@ def test_two_writers_of_one_name_do_not_mix(tmp_path) -> None:
     assert names(tmp_path) == ["file"]
 
 
-def test_folder_that_cannot_be_written_raises_at_once(tmp_path) -> None:
+def test_directory_that_cannot_be_written_raises_at_once(tmp_path) -> None:
     with pytest.raises(FileNotFoundError, match="missing") as raised:
         ArrayRecordWriter(tmp_path / "missing" / "file")
     assert isinstance(raised.value, Error)
@@ -151,7 +151,7 @@ def test_folder_that_cannot_be_written_raises_at_once(tmp_path) -> None:
     assert names(tmp_path) == ["plain"]
 
 
-def test_folder_under_the_name_of_the_file_is_an_error(tmp_path) -> None:
+def test_directory_under_the_name_of_the_file_is_an_error(tmp_path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises((OSError, RuntimeError)), ArrayRecordWriter(tmp_path / "file") as writer:
         writer.write(b"a")

@@ -1,4 +1,4 @@
-"""Fixtures of the interleaved tests: shards are made in a folder of the test, runs write to another one."""
+"""Fixtures of the interleaved tests: shards are made in a directory of the test, runs write to another one."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -11,7 +11,7 @@ from shard_builders import Outcome, curate, from_parquet, from_tar, write_parque
 
 @pytest.fixture
 def out(tmp_path: Path) -> Callable[[], Path]:
-    """A new output folder at each call."""
+    """A new output directory at each call."""
     numbers = count()
     return lambda: tmp_path / f"out{next(numbers)}"
 

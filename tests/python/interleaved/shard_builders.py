@@ -107,7 +107,7 @@ def write_parquet(path: Path, rows: Any, extras: Sequence[pa.Field] = (), **opti
 @dataclass
 class Outcome:
     report: Report
-    folder: Path
+    directory: Path
 
     @property
     def files(self) -> list[Path]:
@@ -148,7 +148,7 @@ class Outcome:
         return {file.name: file.read_bytes() for file in self.files}
 
 
-def check(report: Report, folder: Path) -> None:
+def check(report: Report, directory: Path) -> None:
     """What holds for every run, whatever it did."""
     into, out = report.counts("input"), report.counts("output")
     dropped, added = sum(report.rows_dropped.values()), sum(report.rows_added.values())
@@ -167,7 +167,7 @@ def check(report: Report, folder: Path) -> None:
         else:
             with tarfile.open(path, "r:") as archive:
                 assert sum(name.endswith(".json") for name in archive.getnames()) == output["samples"]
-    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    assert not [path for path in directory.iterdir() if path.name.startswith(".")]
     metrics = report.to_dict()
     assert metrics["input_num_rows"] == into["rows"]
     assert metrics["output_num_rows"] == out["rows"]
@@ -182,7 +182,7 @@ def curate(source: Any, stages: Sequence[Any] = (), *, to: Path, sink: str = "pa
     own = {name: options.pop(name) for name in ("max_errors", "memory_bytes") if name in options}
     workers = options.pop("workers", 1)
     target = (ParquetSink if sink == "parquet" else WebDatasetSink)(to, **options)
-    report = Pipeline(source=source, stages=list(stages), sink=target, **own).run(workers=workers, progress=False)
+    report = Pipeline(source=source, stages=list(stages), sink=target, **own).run(threads=workers, progress=False)
     check(report, to)
     return Outcome(report, to)
 

@@ -15,7 +15,7 @@ def name(sources: list[str], batch: int) -> str:
 
 @pytest.fixture(params=["tar", "parquet"])
 def shards(request: Any, tmp_path: Path) -> Any:
-    """Writes texts of so many bytes, one document each, to two files; returns the source class and the paths."""
+    """Writes texts of the given sizes in bytes, one document each, to two files; returns the source class and the paths."""
 
     def write(*sizes_of_files: list[int]) -> Any:
         paths, number = [], 0
@@ -116,44 +116,44 @@ def test_memory_bound_does_not_change_rows_or_names(shards: Any, out: Any, memor
         {"max_batch_bytes": -1},
         {"files_per_partition": 0},
         {"files_per_partition": -1},
-        {"blocksize": 0},
-        {"blocksize": "x"},
-        {"files_per_partition": 1, "blocksize": 5},
+        {"partition_bytes": 0},
+        {"partition_bytes": "x"},
+        {"files_per_partition": 1, "partition_bytes": 5},
     ],
 )
 def test_limits_that_mean_nothing_are_refused_before_anything_is_touched(shards: Any, out: Any, options: Any) -> None:
     source, paths = shards([5])
     target = out()
-    with pytest.raises(ValueError, match=r"max_batch_bytes|files_per_partition|blocksize"):
+    with pytest.raises(ValueError, match=r"max_batch_bytes|files_per_partition|partition_bytes"):
         curate(source(paths, **options), to=target)
     assert not target.exists()
 
 
-def test_blocksize_packs_files_by_size(tmp_path: Path, out: Any) -> None:
+def test_partition_bytes_packs_files_by_size(tmp_path: Path, out: Any) -> None:
     for number, size in enumerate([9, 1, 1]):
         write_tar(tmp_path / "in" / f"{number}.tar", {f"{number}.json": {"texts": ["x" * size * 20_000]}})
-    outcome = curate(from_tar(tmp_path / "in", blocksize=70_000), to=out())
+    outcome = curate(from_tar(tmp_path / "in", partition_bytes=70_000), to=out())
     assert [output["samples"] for output in outcome.report.outputs] == [2, 1]
 
 
-def test_folders_globs_lists_and_all_suffixes_are_found(tmp_path: Path, out: Any) -> None:
-    folder = tmp_path / "in"
+def test_directories_globs_lists_and_all_suffixes_are_found(tmp_path: Path, out: Any) -> None:
+    directory = tmp_path / "in"
     for shard, mode in (("b/x.TAR", "w"), ("a/deep/y.tar.gz", "w:gz"), ("z.tgz", "w:gz")):
-        write_tar(folder / shard, {f"{Path(shard).name}.json": {}}, mode)
-    (folder / ".hidden.tar").write_bytes(b"")
-    (folder / "notes.txt").write_text("x")
+        write_tar(directory / shard, {f"{Path(shard).name}.json": {}}, mode)
+    (directory / ".hidden.tar").write_bytes(b"")
+    (directory / "notes.txt").write_text("x")
     expected = ["y.tar.gz", "x.TAR", "z.tgz"]
 
     def found(path: Any) -> list[str]:
         return curate(from_tar(path), to=out()).column("sample_id")
 
-    assert found(folder) == expected
-    assert found([folder / "b", str(folder / "a")]) == expected[:2]
-    assert found(str(folder / "*" / "*.TAR")) == ["x.TAR"]
-    assert found([folder, folder / "z.tgz"]) == expected, "a file is read once"
+    assert found(directory) == expected
+    assert found([directory / "b", str(directory / "a")]) == expected[:2]
+    assert found(str(directory / "*" / "*.TAR")) == ["x.TAR"]
+    assert found([directory, directory / "z.tgz"]) == expected, "a file is read once"
 
 
-@pytest.mark.parametrize("kind", ["missing", "empty folder", "glob", "one of two"])
+@pytest.mark.parametrize("kind", ["missing", "empty directory", "glob", "one of two"])
 def test_missing_input_is_an_error_and_the_output_is_untouched(tmp_path: Path, kind: str) -> None:
     target = tmp_path / "out"
     target.mkdir()
@@ -162,7 +162,7 @@ def test_missing_input_is_an_error_and_the_output_is_untouched(tmp_path: Path, k
     write_tar(tmp_path / "good.tar", {"a.json": {}})
     path = {
         "missing": tmp_path / "none",
-        "empty folder": tmp_path / "empty",
+        "empty directory": tmp_path / "empty",
         "glob": str(tmp_path / "no*.tar"),
         "one of two": [tmp_path / "good.tar", tmp_path / "none.tar"],
     }[kind]

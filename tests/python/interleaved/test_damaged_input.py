@@ -114,8 +114,8 @@ def test_file_that_vanished_after_listing_is_a_quarantined_shard(tmp_path: Path,
     write_tar(tmp_path / "in" / "a.tar", sample(1))
     gone = write_tar(tmp_path / "in" / "b.tar", sample(2))
     pipeline = Pipeline(source=from_tar(tmp_path / "in", files_per_partition=2), sink=sink(tmp_path / "out"))
-    native = pipeline.native(may_replace=False)
-    (split,) = native.splits()
+    native = pipeline._native_pipeline(may_replace=False)
+    (split,), _ = native.splits()
     gone.unlink()
     report = json.loads(native.run_split(split))
     assert [(Path(item["path"]).name, item["is_shard"]) for item in report["quarantined"]] == [("b.tar", True)]
@@ -266,15 +266,15 @@ def test_quarantine_is_written_beside_the_metrics(run_tar: Any, tmp_path: Path) 
 
 
 def test_files_of_a_directory_are_recognized_or_named_in_one_warning(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
+    directory = tmp_path / "in"
+    directory.mkdir()
     for number, name in enumerate(["a.tar", "b", "c.tar.zst"]):
-        write_tar(folder / "plain", sample(number))
-        (folder / "plain").rename(folder / name)
+        write_tar(directory / "plain", sample(number))
+        (directory / "plain").rename(directory / name)
     for name in ("d.jsonl", "e.parquet", "f.unknown"):
-        (folder / name).write_bytes(b"{}\n")
-    (folder / "g.png").write_bytes(PNG)
-    pipeline = Pipeline(source=WebDatasetSource(folder), sink=ParquetSink(tmp_path / "out"))
+        (directory / name).write_bytes(b"{}\n")
+    (directory / "g.png").write_bytes(PNG)
+    pipeline = Pipeline(source=WebDatasetSource(directory), sink=ParquetSink(tmp_path / "out"))
     with pytest.warns(
         UserWarning, match=r"3 files are left out of the job.*d\.jsonl.*e\.parquet.*f\.unknown"
     ) as raised:

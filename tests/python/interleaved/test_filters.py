@@ -232,7 +232,7 @@ def qr_code(side: int, on: tuple[int, int]) -> bytes:
 
 
 def test_image_is_kept_while_codes_cover_strictly_less_than_the_threshold(run_rows: Any) -> None:
-    from shardmill.curate.pixels import decoded, qr_code_share
+    from shardmill.curate._pixels import decoded, qr_code_share
 
     body = qr_code(200, (400, 400))
     share = qr_code_share(decoded(body))

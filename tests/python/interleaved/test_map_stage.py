@@ -141,5 +141,5 @@ def test_image_that_cannot_be_decoded_for_reencoding_has_an_error(run_rows: Any)
 
 
 def test_something_that_is_no_stage_is_refused(run_rows: Any) -> None:
-    with pytest.raises(ValueError, match="is no stage"):
+    with pytest.raises(ValueError, match="is not a stage"):
         run_rows(document("a"), [lambda found: found])

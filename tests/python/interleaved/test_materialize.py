@@ -1,4 +1,4 @@
-"""When image bytes are fetched, and what happens where they cannot be had (specification §3)."""
+"""When image bytes are fetched, and what happens if they cannot be read (specification §3)."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from shard_builders import curate, document, from_tar, image, row, tiff, write_tar
-from shardmill.curate import AspectRatioFilter, BlurFilter, ImageToTextRatioFilter
-from shardmill.curate.filters import ImageStage
+from shardmill.curate import AspectRatioFilter, BlurFilter, ImageStage, ImageToTextRatioFilter
 
 EAGER = {"source": {"materialize_on_read": True}}
 LAZY = {"source": {"materialize_on_read": False}}
@@ -103,14 +102,14 @@ def test_eager_bytes_are_written_although_the_sink_fetches_nothing(run_tar: Any)
     assert outcome.column("binary_content", "image") == [image("PNG")]
 
 
-@pytest.mark.parametrize("policy", ["error", "warn", "drop_row", "drop_sample"])
+@pytest.mark.parametrize("policy", ["raise", "warn", "drop_row", "drop_sample"])
 @pytest.mark.parametrize("materialize_on_write", [True, False])
 def test_error_that_came_with_the_rows_is_the_policys_too(
     run_rows: Any, policy: str, materialize_on_write: bool
 ) -> None:
     rows = [*document("a", "t"), row("a", 1, "image", materialize_error="of old"), *document("b", "t")]
     options = {"on_materialize_error": policy, "materialize_on_write": materialize_on_write}
-    if policy == "error":
+    if policy == "raise":
         with pytest.raises(RuntimeError, match="of old"):
             run_rows(rows, **options)
         return
@@ -118,13 +117,13 @@ def test_error_that_came_with_the_rows_is_the_policys_too(
     assert len(run_rows(rows, **options).rows) == count
 
 
-@pytest.mark.parametrize("policy", ["error", "warn", "drop_row"])
+@pytest.mark.parametrize("policy", ["raise", "warn", "drop_row"])
 def test_row_with_an_error_is_not_judged_by_a_filter_but_by_the_policy(run_tar: Any, policy: str) -> None:
     def run() -> Any:
         stages = [AspectRatioFilter(5, 6), BlurFilter(1e9)]
         return run_tar(MEMBERS[1:2] + MEMBERS[-2:-1], stages, on_materialize_error=policy)
 
-    if policy == "error":
+    if policy == "raise":
         with pytest.raises(RuntimeError, match=MISSING):
             run()
         return

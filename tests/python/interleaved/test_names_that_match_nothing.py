@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from shard_builders import curate, document, from_parquet, from_tar, image, write_parquet, write_tar
 from shardmill import MissingColumnError
-from shardmill.cli import commands
+from shardmill.cli import _commands as commands
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.errors import OptionError
 
@@ -17,10 +17,10 @@ PNG = image("PNG")
 SAMPLE = {"texts": ["t", None], "images": [None, "a.png"], "key": "k", "lang": ["en"]}
 
 
-def shards(folder: Path, *samples: dict[str, Any]) -> Path:
+def shards(directory: Path, *samples: dict[str, Any]) -> Path:
     for number, sample in enumerate(samples):
-        write_tar(folder / f"{number}.tar", {"a.json": sample, "a.png": PNG})
-    return folder
+        write_tar(directory / f"{number}.tar", {"a.json": sample, "a.png": PNG})
+    return directory
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,17 @@ def test_key_that_no_sample_has_stops_the_job_before_anything_is_written(
 
 
 def test_key_that_one_sample_of_the_last_shard_has_is_enough(tmp_path: Path, out: Any) -> None:
-    folder = shards(tmp_path / "in", SAMPLE, SAMPLE, {**SAMPLE, "rare": 1})
-    outcome = curate(from_tar(folder, fields=("rare",)), to=out())
+    directory = shards(tmp_path / "in", SAMPLE, SAMPLE, {**SAMPLE, "rare": 1})
+    outcome = curate(from_tar(directory, fields=("rare",)), to=out())
     assert outcome.column("rare", "metadata") == [None, None, 1]
     assert outcome.report.warnings["field `rare` is missing in a sample"] == 2
 
 
 def test_compressed_and_broken_shards_do_not_hide_a_key(tmp_path: Path, out: Any) -> None:
-    folder = shards(tmp_path / "in", SAMPLE)
-    (folder / "00.tar").write_bytes(b"no tar")
-    write_tar(folder / "z.tar.gz", {"b.json": {**SAMPLE, "rare": 1}, "a.png": PNG}, "w:gz")
-    outcome = curate(from_tar(folder, fields=("rare",)), to=out())
+    directory = shards(tmp_path / "in", SAMPLE)
+    (directory / "00.tar").write_bytes(b"no tar")
+    write_tar(directory / "z.tar.gz", {"b.json": {**SAMPLE, "rare": 1}, "a.png": PNG}, "w:gz")
+    outcome = curate(from_tar(directory, fields=("rare",)), to=out())
     assert outcome.column("rare", "metadata") == [None, 1]
 
 
@@ -78,7 +78,7 @@ def test_samples_that_are_no_documents_stop_the_job(tmp_path: Path) -> None:
             ]
         write_tar(tmp_path / "in" / f"{shard}.tar", members)
     with pytest.raises(
-        OptionError, match="none of the 6 samples has the key `texts`, `images`; the keys there are `caption`, `url`"
+        OptionError, match="none of the 6 samples has the key `texts`, `images`; they have `caption`, `url`"
     ):
         Pipeline(source=from_tar(tmp_path / "in"), sink=ParquetSink(tmp_path / "out")).run(progress=False)
     assert not (tmp_path / "out").exists()
@@ -128,8 +128,10 @@ def test_entries_of_another_kind_are_counted_with_their_keys(run_tar: Any) -> No
 
 
 def test_list_that_a_file_lacks_is_a_warning_with_the_keys_there(tmp_path: Path, out: Any) -> None:
-    folder = shards(tmp_path / "in", {"texts": ["t"], "pictures": ["a.png"]}, {"texts": ["t"], "pictures": ["a.png"]})
-    report = curate(from_tar(folder), to=out()).report
+    directory = shards(
+        tmp_path / "in", {"texts": ["t"], "pictures": ["a.png"]}, {"texts": ["t"], "pictures": ["a.png"]}
+    )
+    report = curate(from_tar(directory), to=out()).report
     warning = "no sample of a file has the key `images` (images_field); the keys there are `pictures`, `texts`"
     assert report.warnings == {warning: 2}
     assert f"warning: {warning} (2 times)" in str(report)
@@ -173,7 +175,7 @@ def test_column_that_no_parquet_file_has_stops_the_job(tmp_path: Path, out: Any)
     c = pa.field("c", pa.int64())
     write_parquet(tmp_path / "in" / "a.parquet", document("a", "t", c=1), [c])
     write_parquet(tmp_path / "in" / "b.parquet", document("b", "t"))
-    with pytest.raises(MissingColumnError, match="no file has the column `absent`; the columns there are `c`"):
+    with pytest.raises(MissingColumnError, match="no file has the column `absent`; they have `c`"):
         Pipeline(source=from_parquet(tmp_path / "in", fields=("c", "absent")), sink=ParquetSink(tmp_path / "out")).run(
             progress=False
         )

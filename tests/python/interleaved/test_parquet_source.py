@@ -167,7 +167,7 @@ def test_metadata_row_starts_a_new_document_of_the_same_id(run_rows: Any) -> Non
 
 
 def many_documents(sizes: list[int]) -> list[dict[str, Any]]:
-    """Documents with so many texts each; some are huge."""
+    """Documents with the given number of texts each; some are huge."""
     return [
         found
         for number, size in enumerate(sizes)
@@ -304,11 +304,11 @@ random_row = st.builds(
 def test_random_rows_are_cut_into_documents_as_the_rule_says(
     rows: Any, row_group_size: int, memory_bytes: int, max_batch_bytes: Any
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_parquet(Path(folder) / "in.parquet", rows, row_group_size=row_group_size)
+    with tempfile.TemporaryDirectory() as directory:
+        path = write_parquet(Path(directory) / "in.parquet", rows, row_group_size=row_group_size)
         outcome = curate(
             from_parquet(path, max_batch_bytes=max_batch_bytes),
-            to=Path(folder) / "out",
+            to=Path(directory) / "out",
             memory_bytes=memory_bytes,
             materialize_on_write=False,
         )

@@ -67,9 +67,10 @@ def test_key_of_the_500th_sample_is_kept_and_null_before(run_tar: Any) -> None:
 
 
 def test_columns_are_the_union_over_all_shards_of_a_task(tmp_path: Path, out: Any) -> None:
-    write_tar(tmp_path / "a.tar", {"a.json": {"c": 1}})
-    write_tar(tmp_path / "b.tar", {"b.json": {"c": "x", "d": 2}})
-    outcome = curate(from_tar(tmp_path, files_per_partition=2), to=out())
+    (tmp_path / "in").mkdir()
+    write_tar(tmp_path / "in/a.tar", {"a.json": {"c": 1}})
+    write_tar(tmp_path / "in/b.tar", {"b.json": {"c": "x", "d": 2}})
+    outcome = curate(from_tar(tmp_path / "in", files_per_partition=2), to=out())
     assert (outcome.column("c"), outcome.column("d")) == (["1", '"x"'], [None, 2])
 
 
@@ -130,7 +131,7 @@ def test_fields_appear_also_without_any_sample(run_tar: Any) -> None:
     ],
 )
 def test_reserved_and_excluded_fields_are_refused(run_tar: Any, options: Any) -> None:
-    with pytest.raises(ValueError, match="fields contains reserved keys"):
+    with pytest.raises(ValueError, match="`fields` names reserved keys"):
         run_tar({"a.json": {}}, source=options)
 
 

@@ -59,15 +59,15 @@ def test_tar_writer_and_parquet_reader_have_their_names(tmp_path: Path, out: Any
 
 
 def test_files_of_the_report_are_replaced_not_merged(run_tar: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "report"
-    run_tar({"a.json": "["}).report.write(folder)
-    assert (folder / "quarantine.jsonl").exists()
+    directory = tmp_path / "report"
+    run_tar({"a.json": "["}).report.write(directory)
+    assert (directory / "quarantine.jsonl").exists()
     outcome = run_tar({"a.json": {}})
-    outcome.report.write(folder)
-    assert not (folder / "quarantine.jsonl").exists()
-    assert json.loads((folder / "metrics.json").read_text())["quarantined_samples"] == 0
-    params = json.loads((folder / "params.json").read_text())
-    keys = "executor input_path output_path reader_type writer_format files_per_partition input_blocksize"
+    outcome.report.write(directory)
+    assert not (directory / "quarantine.jsonl").exists()
+    assert json.loads((directory / "metrics.json").read_text())["quarantined_samples"] == 0
+    params = json.loads((directory / "params.json").read_text())
+    keys = "executor input_path output_path reader_type writer_format files_per_partition input_partition_bytes"
     keys += (
         " materialize_on_read materialize_on_write on_materialize_error reader_fields per_image_fields per_text_fields"
     )

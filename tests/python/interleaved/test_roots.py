@@ -28,8 +28,8 @@ def outcome_of(path: Path, refs: list[str], out: Path, **source: Any) -> Any:
 
 def farm(root: Path) -> list[str]:
     """Files and links of every kind, inside and outside of `root/in`. Gives the names that paths are made of."""
-    for folder in ("in/deep/er", "inside", "out/er"):
-        (root / folder).mkdir(parents=True)
+    for directory in ("in/deep/er", "inside", "out/er"):
+        (root / directory).mkdir(parents=True)
     for name in ("in/a", "in/deep/b", "in/deep/er/c", "inside/d", "out/e", "out/er/f"):
         (root / name).write_text(name)
     links = {
@@ -54,12 +54,12 @@ def farm(root: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("given_as", ["folder", "link", "file", "glob"])
+@pytest.mark.parametrize("given_as", ["directory", "link", "file", "glob"])
 def test_no_path_leads_out_of_the_root_whatever_links_there_are(tmp_path: Path, given_as: str) -> None:
     """The oracle is os.path: what its realpath lies below the root's is read, and nothing else."""
     names = farm(tmp_path)
     root = tmp_path / "in"
-    source = {"folder": root, "link": tmp_path / "alias", "file": root / "rows.parquet", "glob": f"{root}/*.parquet"}
+    source = {"directory": root, "link": tmp_path / "alias", "file": root / "rows.parquet", "glob": f"{root}/*.parquet"}
     starts = st.sampled_from([str(tmp_path), str(root), f"file://{root}", os.path.relpath(root), "/", ""])
     parts = st.lists(st.sampled_from(names), min_size=1, max_size=6).map("/".join)
     paths = st.lists(st.builds(lambda start, rest: f"{start}/{rest}", starts, parts), min_size=1, max_size=40)
@@ -210,15 +210,15 @@ def test_link_that_is_swapped_while_rows_are_read_gives_no_other_bytes(tmp_path:
         thread.join()
 
 
-@pytest.mark.parametrize("name", ["../x.mds", "/etc/passwd", "a/../../x.mds", "link.mds", "folder/shard.mds"])
-def test_index_of_mds_shards_lists_nothing_outside_of_its_folder(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["../x.mds", "/etc/passwd", "a/../../x.mds", "link.mds", "directory/shard.mds"])
+def test_index_of_mds_shards_lists_nothing_outside_of_its_directory(tmp_path: Path, name: str) -> None:
     with sm.Writer(tmp_path / "out", format="mds", columns={"id": "int"}) as writer:
         writer.write({"id": 1})
     index = json.loads((tmp_path / "out" / "index.json").read_text())
     shard = index["shards"][0]["raw_data"]["basename"]
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "link.mds").symlink_to(tmp_path / "out" / shard)
-    (tmp_path / "in" / "folder").symlink_to(tmp_path / "out")
+    (tmp_path / "in" / "directory").symlink_to(tmp_path / "out")
     (tmp_path / "out" / "shard.mds").write_bytes((tmp_path / "out" / shard).read_bytes())
     (tmp_path / "x.mds").write_bytes((tmp_path / "out" / shard).read_bytes())
     index["shards"][0]["raw_data"]["basename"] = name

@@ -89,8 +89,8 @@ def without_source(outcome: Any) -> list[Any]:
 @given(st.lists(sample, max_size=4), st.sampled_from([1, 1 << 25]))
 def test_webdataset_to_parquet_to_webdataset_keeps_documents(samples: list[Any], memory_bytes: int) -> None:
     members, documents = members_of(samples)
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
         written = {name for _, _, extras in documents for name in extras}
         declared = {option: tuple(name for name in names if name in written) for option, names in PER_ITEM.items()}
         declared |= {"sample_id_field": "sample_id"}

@@ -137,5 +137,5 @@ def test_reserved_columns_have_their_types_and_nullability(run_tar: Any) -> None
 
 @pytest.mark.parametrize("options", [{"fields": "url"}, {"per_image_fields": "meta"}, {"json_extensions": ".json"}])
 def test_lone_string_where_a_list_is_wanted_is_refused(run_tar: Any, options: Any) -> None:
-    with pytest.raises(OptionError, match="is the string"):
+    with pytest.raises(OptionError, match="must be a list of names"):
         run_tar({"a.json": {}}, source=options)

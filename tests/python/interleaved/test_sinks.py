@@ -24,18 +24,18 @@ JSON_METADATA = {b"content_type": b"application/json"}
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_ignore_keeps_foreign_files_and_replaces_its_own(tmp_path: Path, sink: str) -> None:
+def test_resume_keeps_other_files_and_replaces_its_own(tmp_path: Path, sink: str) -> None:
     path, target = write_tar(tmp_path / "a.tar", MEMBERS), tmp_path / "out"
     target.mkdir()
     (target / "foreign").write_text("x")
-    first = curate(from_tar(path), to=target, sink=sink)
-    again = curate(from_tar(path), to=target, sink=sink)
+    first = curate(from_tar(path), to=target, sink=sink, mode="resume")
+    again = curate(from_tar(path), to=target, sink=sink, mode="resume")
     assert first.file == again.file
     assert {found.name for found in target.iterdir()} == {"foreign", first.file.name}
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_overwrite_empties_the_folder(tmp_path: Path, sink: str) -> None:
+def test_overwrite_empties_the_directory(tmp_path: Path, sink: str) -> None:
     path, target = write_tar(tmp_path / "a.tar", MEMBERS), tmp_path / "out"
     (target / "deep").mkdir(parents=True)
     (target / "deep" / "old").write_text("x")
@@ -50,7 +50,7 @@ def test_overwrite_does_not_delete_its_own_input(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_error_refuses_a_folder_that_exists(tmp_path: Path) -> None:
+def test_error_refuses_a_directory_that_exists(tmp_path: Path) -> None:
     path, target = write_tar(tmp_path / "a.tar", MEMBERS), tmp_path / "out"
     assert curate(from_tar(path), to=target, mode="error").file.exists()
     with pytest.raises(FileExistsError, match="out"):
@@ -66,7 +66,7 @@ def test_append_is_not_implemented_and_other_modes_are_value_errors(tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("mode", ["ignore", "overwrite", "error"])
+@pytest.mark.parametrize("mode", ["resume", "overwrite", "error"])
 def test_making_a_pipeline_touches_nothing(tmp_path: Path, mode: Any) -> None:
     target = tmp_path / "out"
     Pipeline(source=WebDatasetSource(tmp_path / "none"), sink=ParquetSink(target, mode=mode))
@@ -96,9 +96,11 @@ def test_input_without_samples_gives_a_valid_empty_file(run_tar: Any, sink: str)
     assert outcome.report.to_dict()["empty_output_files"] == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a folder that refuses writes")
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a directory that refuses writes"
+)
 @pytest.mark.parametrize("sink", SINKS)
-def test_output_that_cannot_be_a_folder_is_a_clear_error(tmp_path: Path, sink: str) -> None:
+def test_output_that_cannot_be_a_directory_is_a_clear_error(tmp_path: Path, sink: str) -> None:
     path = write_tar(tmp_path / "a.tar", MEMBERS)
     (tmp_path / "file").write_text("x")
     with pytest.raises(OSError, match="file"):

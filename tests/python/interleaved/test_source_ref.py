@@ -36,7 +36,7 @@ def test_keys_stand_in_order_escaped_and_frame_index_only_for_tiff(run_tar: Any,
 def filled(outcome: Any, out: Any) -> Any:
     """The same rows, read again from Parquet without bytes and materialised by their locators."""
     assert set(outcome.column("binary_content")) == {None}
-    return curate(from_parquet(outcome.folder, allowed_roots=outcome.folder.parent / "in"), to=out())
+    return curate(from_parquet(outcome.directory, allowed_roots=outcome.directory.parent / "in"), to=out())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ Pipeline(source=source, sink=sink).run(progress=False)
 
 def test_each_image_is_fetched_once_for_filters_and_sink(tmp_path: Path, out: Any) -> None:
     """After the first filter has seen the bytes, the shard is gone; only a second fetch would notice."""
-    from shardmill.curate.filters import ImageStage
+    from shardmill.curate import ImageStage
 
     path = write_tar(tmp_path / "a.tar", {"a.json": {"images": ["x.png"]}, "x.png": image("PNG")})
 

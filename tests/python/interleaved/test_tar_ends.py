@@ -13,7 +13,7 @@ import pytest
 import shardmill as sm
 from shard_builders import curate, from_tar, image, write_tar
 from shardmill import CurateError
-from shardmill.cli import commands
+from shardmill.cli import _commands as commands
 from shardmill.curate import inspect, verify
 
 PNG = image("PNG")
@@ -99,7 +99,7 @@ def test_every_reader_says_that_a_part_of_a_shard_is_missing(tmp_path: Path, out
     with pytest.raises(sm.FormatError, match=rf"{offset}"):
         sm.Dataset(path)
     with pytest.warns(UserWarning, match="no data files"):
-        dataset = sm.Dataset(path.parent, on_bad_file="skip")
+        dataset = sm.Dataset(path.parent, errors=sm.ErrorPolicy(files="skip"))
     assert [skipped for skipped, _ in dataset.skipped] == [str(path)]
 
     assert run("verify", path) == 1
@@ -185,12 +185,12 @@ def test_second_archive_that_was_cut_is_told_when_zeros_are_ignored(tmp_path: Pa
 
 def test_ignoring_zeros_is_for_tars_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
-    with pytest.raises(ValueError, match="ignore_zeros is for WebDataset tars, not for jsonl files"):
+    with pytest.raises(ValueError, match="ignore_zeros is only for WebDataset tars, not for jsonl files"):
         sm.Dataset(tmp_path / "a.jsonl", ignore_zeros=True)
     assert run("head", tmp_path / "a.jsonl", "--ignore-zeros") == 1
     (tmp_path / "a.parquet").touch()
     assert run("curate", tmp_path / "a.parquet", tmp_path / "out", "--to", "parquet", "--ignore-zeros") == 2
-    assert "--ignore-zeros: for tars only" in capsys.readouterr().err
+    assert "--ignore-zeros: only for tars" in capsys.readouterr().err
 
 
 def test_archive_of_an_end_alone_is_empty_and_half_an_end_is_a_cut_one(tmp_path: Path, out: Any) -> None:

@@ -140,19 +140,19 @@ def test_single_page_tiff_is_taken_as_it_is_with_frame_zero(run_tar: Any) -> Non
 
 @pytest.mark.parametrize(("first", "second"), [("x.png", "x.png"), ("./x.png", "x.png"), ("d//x.png", "./d/./x.png")])
 def test_name_of_two_members_is_ambiguous_and_an_error_of_its_row(run_tar: Any, first: str, second: str) -> None:
-    folder = "d/" if "d/" in first else ""
+    directory = "d/" if "d/" in first else ""
     members = [
         (first, image("PNG", color="red")),
-        (f"{folder}a.json", {"texts": ["t"], "images": ["x.png", "y.png"]}),
+        (f"{directory}a.json", {"texts": ["t"], "images": ["x.png", "y.png"]}),
         (second, image("PNG", color="blue")),
-        (f"{folder}y.png", image("PNG")),
+        (f"{directory}y.png", image("PNG")),
     ]
     outcome = run_tar(members, **WARN)
     (found, error), other = resolved(outcome)
     assert found is None
     assert error.startswith("ambiguous member 'x.png': it may be ")
     assert first in error and second in error
-    assert other == (f"{folder}y.png", None)
+    assert other == (f"{directory}y.png", None)
     assert outcome.report.counts("output")["materialize_errors"] == 1
     assert "images without bytes: 1" in str(outcome.report)
     with pytest.raises(CurateError, match="ambiguous member"):

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shardmill as sm
+from flat_options import flat_loader
 
-_FOLDERS = itertools.count()
+_DIRECTORIES = itertools.count()
 
 
 def numbered(start: int, rows: int) -> pa.Table:
@@ -25,29 +26,29 @@ def numbered(start: int, rows: int) -> pa.Table:
 
 
 def write_files(below: Path, sizes: Sequence[int], *, row_group: int = 1000, **options: Any) -> Path:
-    """A new folder with one file for each of ``sizes``."""
-    folder = below / f"rows{next(_FOLDERS)}"
-    folder.mkdir()
+    """A new directory with one file for each of ``sizes``."""
+    directory = below / f"rows{next(_DIRECTORIES)}"
+    directory.mkdir()
     start = 0
     for number, rows in enumerate(sizes):
-        pq.write_table(numbered(start, rows), folder / f"{number:03}.parquet", row_group_size=row_group, **options)
+        pq.write_table(numbered(start, rows), directory / f"{number:03}.parquet", row_group_size=row_group, **options)
         start += rows
-    return folder
+    return directory
 
 
-def new_folder(below: Path) -> Path:
+def new_directory(below: Path) -> Path:
     """An empty one."""
-    folder = below / f"rows{next(_FOLDERS)}"
-    folder.mkdir()
-    return folder
+    directory = below / f"rows{next(_DIRECTORIES)}"
+    directory.mkdir()
+    return directory
 
 
 def write_tables(below: Path, tables: Iterable[pa.Table], **options: Any) -> Path:
-    """A new folder with one file for each table."""
-    folder = new_folder(below)
+    """A new directory with one file for each table."""
+    directory = new_directory(below)
     for number, table in enumerate(tables):
-        pq.write_table(table, folder / f"{number:03}.parquet", **options)
-    return folder
+        pq.write_table(table, directory / f"{number:03}.parquet", **options)
+    return directory
 
 
 def ids_of(batch: Any) -> list[int]:
@@ -72,4 +73,4 @@ def table_of(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 def numpy_loader(path: Any, **options: Any) -> sm.Loader:
     """A loader of arrays."""
-    return sm.Loader(path, output="numpy", **options)
+    return flat_loader(path, output="numpy", **options)

@@ -11,14 +11,14 @@ from row_files import numpy_loader, write_files
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_files(tmp_path_factory.mktemp("audit"), [350, 0, 421, 30], row_group=100)
 
 
-def loader(folder: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 64, **options: Any) -> sm.Loader:
+def loader(directory: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 64, **options: Any) -> sm.Loader:
     """Of a run whose global batch has 64 rows."""
     return numpy_loader(
-        folder,
+        directory,
         batch_size=batch_size // world_size,
         rank=rank,
         world_size=world_size,
@@ -36,47 +36,47 @@ def loader(folder: Path, *, rank: int = 0, world_size: int = 1, batch_size: int 
     shuffle=st.booleans(),
 )
 def test_parts_of_an_interrupted_run_add_up_to_the_plan(
-    folder: Path, first: int, second: int, stop: int, tail: str, shuffle: bool
+    directory: Path, first: int, second: int, stop: int, tail: str, shuffle: bool
 ) -> None:
     options = {"tail": tail, "shuffle": shuffle}
-    before = [loader(folder, rank=rank, world_size=first, **options) for rank in range(first)]
+    before = [loader(directory, rank=rank, world_size=first, **options) for rank in range(first)]
     for one in before:
         batches = iter(one)
         for _ in range(stop):
             next(batches)
-    after = [loader(folder, rank=rank, world_size=second, **options) for rank in range(second)]
+    after = [loader(directory, rank=rank, world_size=second, **options) for rank in range(second)]
     for one in after:
         one.load_state_dict(before[0].state_dict())
         list(one)
     total = sum((one.audit(0) for one in before + after), sm.Audit())
-    expected = loader(folder, **options).expected_audit(epoch=0)
+    expected = loader(directory, **options).expected_audit(epoch=0)
     assert total == expected
     assert expected.rows == (801 if tail != "drop" else 801 // 64 * 64)
 
 
-def test_row_that_is_repeated_or_missing_shows(folder: Path) -> None:
-    one = loader(folder)
+def test_row_that_is_repeated_or_missing_shows(directory: Path) -> None:
+    one = loader(directory)
     batches = iter(one)
     next(batches)
-    again = loader(folder)
+    again = loader(directory)
     list(again)
     assert one.audit() + again.audit() != again.expected_audit()
     assert one.audit() == again.expected_audit(end=64)
     assert again.expected_audit(end=64) + again.expected_audit(start=64) == again.expected_audit()
 
 
-def test_order_shows_in_the_sequence_and_not_in_the_set(folder: Path) -> None:
+def test_order_shows_in_the_sequence_and_not_in_the_set(directory: Path) -> None:
     audits = []
     for seed in (1, 2):
-        one = loader(folder, seed=seed)
+        one = loader(directory, seed=seed)
         list(one)
         audits.append(one.audit())
     assert audits[0].set == audits[1].set
     assert audits[0].sequence != audits[1].sequence
 
 
-def test_epochs_are_kept_apart_and_a_repeated_one_counts_once(folder: Path) -> None:
-    one = loader(folder)
+def test_epochs_are_kept_apart_and_a_repeated_one_counts_once(directory: Path) -> None:
+    one = loader(directory)
     next(iter(one))
     list(one)
     list(one)
@@ -85,6 +85,6 @@ def test_epochs_are_kept_apart_and_a_repeated_one_counts_once(folder: Path) -> N
     assert one.audit(0).sequence != one.audit(1).sequence
 
 
-def test_loader_that_was_not_asked_keeps_none(folder: Path) -> None:
+def test_loader_that_was_not_asked_keeps_none(directory: Path) -> None:
     with pytest.raises(sm.OptionError, match="audit=True"):
-        numpy_loader(folder).audit()
+        numpy_loader(directory).audit()

@@ -17,7 +17,7 @@ import pytest
 import shardmill as sm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from row_files import flat, new_folder, table_of
+from row_files import flat, new_directory, table_of
 
 ROWS = 60
 NAN, INFINITY = float("nan"), float("inf")
@@ -109,19 +109,21 @@ WRITTEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The table in three files, written in each way."""
     below, whole = tmp_path_factory.mktemp("filters"), table()
     found = {}
     for name, options in WRITTEN.items():
-        found[name] = new_folder(below)
+        found[name] = new_directory(below)
         for part in range(3):
             pq.write_table(whole.slice(part * 20, 20), found[name] / f"{part}.parquet", **options)
     return found
 
 
 def kept_by(path: Path, condition: sm.Expression, **options: Any) -> list[int]:
-    return flat(sm.Loader(path, filter=condition, columns=["id"], output="numpy", threads=1, **options))
+    return flat(
+        sm.Loader(path, filter=condition, columns=["id"], output="numpy", runtime=sm.Runtime(threads=1), **options)
+    )
 
 
 SCHEMA = table().schema
@@ -144,29 +146,29 @@ def expected(name: str, op: str, literal: Any) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("written", WRITTEN)
 @pytest.mark.parametrize("name", LITERALS)
 def test_comparison_keeps_the_rows_for_which_python_finds_it_true(
-    folders: dict[str, Path], name: str, written: str
+    directories: dict[str, Path], name: str, written: str
 ) -> None:
     for literal in LITERALS[name]:
         for op, compare in OPERATORS.items():
             condition = compare(sm.col(name), literal)
             is_true, is_false = expected(name, op, literal)
-            assert kept_by(folders[written], condition) == is_true, f"{name} {op} {literal!r}"
-            assert kept_by(folders[written], ~condition) == is_false, f"not {name} {op} {literal!r}"
+            assert kept_by(directories[written], condition) == is_true, f"{name} {op} {literal!r}"
+            assert kept_by(directories[written], ~condition) == is_false, f"not {name} {op} {literal!r}"
 
 
 @pytest.mark.parametrize("written", WRITTEN)
 def test_membership_and_missing_values_are_found_with_and_without_bloom_filters(
-    folders: dict[str, Path], written: str
+    directories: dict[str, Path], written: str
 ) -> None:
     for name, literals in LITERALS.items():
         members = [literal for literal in literals if not (isinstance(literal, float) and math.isnan(literal))][:3]
         hits = {row for literal in members for row in expected(name, "==", literal)[0]}
         every, there = set(range(ROWS)), {row for row in range(ROWS) if VALUES[name][row] is not None}
         # As in Arrow, a missing value is in no list, and so in the complement of each.
-        assert kept_by(folders[written], sm.col(name).is_in(members)) == sorted(hits), name
-        assert kept_by(folders[written], ~sm.col(name).is_in(members)) == sorted(every - hits), name
-        assert kept_by(folders[written], sm.col(name).is_null()) == sorted(every - there), name
-        assert kept_by(folders[written], ~sm.col(name).is_null()) == sorted(there), name
+        assert kept_by(directories[written], sm.col(name).is_in(members)) == sorted(hits), name
+        assert kept_by(directories[written], ~sm.col(name).is_in(members)) == sorted(every - hits), name
+        assert kept_by(directories[written], sm.col(name).is_null()) == sorted(every - there), name
+        assert kept_by(directories[written], ~sm.col(name).is_null()) == sorted(there), name
 
 
 Pair = tuple[sm.Expression, Any]
@@ -201,24 +203,24 @@ def trees() -> st.SearchStrategy[Pair]:
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pair=trees(), written=st.sampled_from(list(WRITTEN)))
 def test_random_conditions_on_several_columns_keep_what_pyarrow_keeps(
-    folders: dict[str, Path], pair: Pair, written: str
+    directories: dict[str, Path], pair: Pair, written: str
 ) -> None:
     ours, theirs = pair
-    assert kept_by(folders[written], ours) == table().filter(theirs).column("id").to_pylist()
+    assert kept_by(directories[written], ours) == table().filter(theirs).column("id").to_pylist()
 
 
-def test_kept_rows_have_the_values_that_pyarrow_keeps(folders: dict[str, Path]) -> None:
+def test_kept_rows_have_the_values_that_pyarrow_keeps(directories: dict[str, Path]) -> None:
     condition = (sm.col("int8") > 0) | sm.col("string").is_null()
-    found = table_of(sm.Loader(folders["row groups of four"], filter=condition, output="arrow", batch_size=7))
+    found = table_of(sm.Loader(directories["row groups of four"], filter=condition, output="arrow", batch_size=7))
     wanted = table().filter((pc.field("int8") > 0) | pc.field("string").is_null())
     for name in wanted.column_names:
         assert str(found.column(name).to_pylist()) == str(wanted.column(name).to_pylist()), name
 
 
-def test_polars_keeps_the_same_rows(folders: dict[str, Path]) -> None:
+def test_polars_keeps_the_same_rows(directories: dict[str, Path]) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.read_parquet(
-        folders["row groups of four"] / "*.parquet", columns=["id", "int8", "string", "uint64", "date"]
+        directories["row groups of four"] / "*.parquet", columns=["id", "int8", "string", "uint64", "date"]
     )
     column = polars.col
     pairs: list[tuple[sm.Expression, Any]] = [
@@ -230,7 +232,7 @@ def test_polars_keeps_the_same_rows(folders: dict[str, Path]) -> None:
     ]
     for ours, theirs in pairs:
         for written in ("row groups of four", "bloom filters", "page index"):
-            assert kept_by(folders[written], ours) == frame.filter(theirs)["id"].to_list()
+            assert kept_by(directories[written], ours) == frame.filter(theirs)["id"].to_list()
 
 
 def test_rows_that_polars_wrote_are_filtered_like_its_own(tmp_path: Path) -> None:
@@ -264,35 +266,104 @@ def test_sorted_data_is_read_where_the_rows_are(tmp_path: Path) -> None:
     pq.write_table(data, tmp_path / "sorted.parquet", row_group_size=500)
     read = []
     for condition in (None, sm.col("label") == 3):
-        loader = sm.Loader(tmp_path, filter=condition, output="numpy", threads=1)
+        loader = sm.Loader(tmp_path, filter=condition, output="numpy", runtime=sm.Runtime(threads=1))
         assert len(flat(loader)) == (rows if condition is None else rows // 10)
         read.append(loader.metrics()["bytes_read"])
     assert read[1] <= 0.15 * read[0]
 
 
-def test_filter_that_keeps_nothing_is_an_empty_loader(folders: dict[str, Path]) -> None:
-    loader = sm.Loader(folders["no statistics"], filter=sm.col("id") > 1000, output="numpy")
+def test_filter_that_keeps_nothing_is_an_empty_loader(directories: dict[str, Path]) -> None:
+    loader = sm.Loader(directories["no statistics"], filter=sm.col("id") > 1000, output="numpy")
     assert (len(loader), list(loader), loader.epoch) == (0, [], 1)
 
 
-def test_filter_uses_columns_that_are_not_delivered(folders: dict[str, Path]) -> None:
-    loader = sm.Loader(folders["page index"], filter=sm.col("int8") == 5, columns=["string", "id"], output="dict")
+def test_filter_uses_columns_that_are_not_delivered(directories: dict[str, Path]) -> None:
+    loader = sm.Loader(directories["page index"], filter=sm.col("int8") == 5, columns=["string", "id"], output="dict")
     assert all(list(batch) == ["string", "id"] for batch in loader)
 
 
 def test_list_of_conditions_is_their_conjunction_and_a_list_of_lists_their_disjunction(
-    folders: dict[str, Path],
+    directories: dict[str, Path],
 ) -> None:
-    path = folders["row groups of four"]
+    path = directories["row groups of four"]
     both = sm.Loader(path, filter=[("id", ">=", 10), ("id", "<", 20)], output="arrow")
     either = sm.Loader(path, filter=[[("id", "<", 3)], [("id", "in", [50, 51])]], output="arrow")
     assert (flat(both), flat(either)) == (list(range(10, 20)), [0, 1, 2, 50, 51])
 
 
-def test_data_set_with_a_filter_counts_and_finds_its_rows(folders: dict[str, Path]) -> None:
-    data = sm.Dataset(folders["row groups of four"], filter=sm.col("id") >= 40, columns=["id"])
+def test_data_set_with_a_filter_counts_and_finds_its_rows(directories: dict[str, Path]) -> None:
+    data = sm.Dataset(directories["row groups of four"], filter=sm.col("id") >= 40, columns=["id"])
     assert (len(data), data[0], data[-1]) == (20, {"id": 40}, {"id": 59})
     assert data.take([19, 0, 0, 5]).column("id").to_pylist() == [59, 40, 40, 45]
     assert [row["id"] for row in data] == list(range(40, 60))
     with pytest.raises(IndexError):
         data[20]
+
+
+COMPUTED = [
+    "id + int8 > 100",
+    "id - int8 * 2 <= -200 or id = 7",
+    "-id between -20 and -15",
+    "id * -3 % 4 = -1 and uint8 / 4 > 1",
+    "(id - 10) / 4 in (0.25, 3, 12)",
+    "uint8 / (id - 20) < 0 or int8 % (id % 5) = 0",
+    "not uint8 / int8 is null",
+    "int8 = uint8 or id < int8",
+    "decimal * 2 = 2.5 or decimal + id > 50",
+    "starts_with(string, 'z') or starts_with(category, 'k1')",
+    "not starts_with(string, 'a') and ends_with(string, 'y')",
+    "contains(lower(category), '4') and length(string) >= 2",
+    "lower(string) = 'aé' or length(\"binary\") = 100",
+    "string < category and string <> ''",
+    "date > '1969-12-31' and date <= '2030-01-01' and timestamp < '1970-01-01T12:00:00'",
+    "nothing + 1 > 0 or nothing = id",
+]
+
+
+@pytest.mark.parametrize("text", COMPUTED)
+def test_computed_condition_keeps_what_duckdb_keeps_however_the_files_were_written(
+    directories: dict[str, Path], text: str
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        connection.execute("SET error_on_division_by_zero = false")
+        connection.execute("SET ieee_floating_point_ops = false")
+        connection.register("stored", table().drop_columns(["float16", "wide_decimal"]))
+        # DuckDB computes in the narrowest type, and overflows.
+        wide = ", ".join(f"{name}::BIGINT AS {name}" for name in ("int8", "uint8", "uint32"))
+        connection.execute(f"CREATE VIEW rows AS SELECT * REPLACE ({wide}, category::VARCHAR AS category) FROM stored")
+        binary = text.replace('length("binary")', 'octet_length("binary")')
+        wanted = [row for (row,) in connection.execute(f"SELECT id FROM rows WHERE {binary} ORDER BY id").fetchall()]
+    for written, path in directories.items():
+        assert flat(sm.Loader(path, filter=text, columns=["id"], output="numpy")) == wanted, written
+
+
+def test_prefix_in_a_sorted_column_reads_few_of_a_thousand_row_groups(tmp_path: Path) -> None:
+    groups, rows = 1000, 20
+    rng = np.random.default_rng(0)
+    names = [f"{group:04}/{row:02}/" + rng.bytes(60).hex() for group in range(groups) for row in range(rows)]
+    pq.write_table(pa.table({"id": range(groups * rows), "name": names}), tmp_path / "a.parquet", row_group_size=rows)
+
+    def read(prefix: str, kept: int) -> int:
+        loader = sm.Loader(tmp_path, filter=sm.col("name").starts_with(prefix), columns=["id"], output="numpy")
+        assert len(loader.dataset) == kept
+        return loader.metrics()["bytes_read"]
+
+    footer, every = read("x", 0), read("", groups * rows)
+    assert read("012", 10 * rows) - footer <= 0.05 * (every - footer)
+
+
+def test_integer_out_of_range_is_an_error_and_a_float_is_not(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "big": [2**63 - 1, 3]}), tmp_path / "a.parquet")
+    for text in ("big + 1 > 0", "big * big > 0", "-2 - big < 0"):
+        with pytest.raises(ValueError, match=r"An integer in `.*big.*` is out of range[\s\S]*hint: multiply"):
+            len(sm.Loader(tmp_path, filter=text, columns=["id"], output="numpy"))
+    assert kept_by(tmp_path, sm.col("big") * 1.0 + 1 > 0) == [1, 2]
+
+
+@pytest.mark.parametrize("condition", [sm.col("string") > 5, sm.col("int8") + 1 == "a", sm.col("strings") == "a"])
+def test_wrong_types_and_names_are_refused_before_rows_are_read(
+    directories: dict[str, Path], condition: sm.Expression
+) -> None:
+    with pytest.raises((TypeError, KeyError), match=r"Int64|Utf8|did you mean `string`"):
+        sm.Loader(directories["row groups of four"], filter=condition, columns=["id"], output="numpy")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from hypothesis import HealthCheck, settings
@@ -19,15 +23,21 @@ ROWS = 23
 class LoaderUse(RuleBasedStateMachine):
     """The model: the batches of each epoch, where the loader stands, and which pass is the newest."""
 
-    folder: Path
+    directory: Path
     options: dict[str, Any] = {}  # noqa: RUF012 - each run sets its own
 
     @initialize(batch_size=st.integers(1, 7), shuffle=st.booleans(), threads=st.sampled_from([0, 2]))
     def make(self, batch_size: int, shuffle: bool, threads: int) -> None:
         self.loader = numpy_loader(
-            self.folder, batch_size=batch_size, shuffle=shuffle, threads=threads, rank=0, world_size=1, **self.options
+            self.directory,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            threads=threads,
+            rank=0,
+            world_size=1,
+            **self.options,
         )
-        self.batch_size = batch_size
+        self.batch_size, self.shuffle = batch_size, shuffle
         self.order: dict[int, list[int]] = {}
         self.epoch, self.done, self.is_loaded = 0, 0, False
         #: Where the next pass begins, when one goes on after set_epoch().
@@ -41,7 +51,7 @@ class LoaderUse(RuleBasedStateMachine):
         """Of an epoch, by a loader that is never left early."""
         if epoch not in self.order:
             fresh = numpy_loader(
-                self.folder, batch_size=ROWS, shuffle=self.loader._shuffle, rank=0, world_size=1, **self.options
+                self.directory, batch_size=ROWS, shuffle=self.shuffle, rank=0, world_size=1, **self.options
             )
             fresh.set_epoch(epoch)
             self.order[epoch] = ids_of(next(iter(fresh)))
@@ -131,7 +141,7 @@ class LoaderUse(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "epoch"):
             # Another process that got the state delivers exactly the rows that are left.
-            resumed = numpy_loader(self.folder, batch_size=5, shuffle=self.loader._shuffle, **self.options)
+            resumed = numpy_loader(self.directory, batch_size=5, shuffle=self.shuffle, **self.options)
             resumed.load_state_dict(json.loads(json.dumps(self.loader.state_dict())))
             assert [row for batch in resumed for row in ids_of(batch)] == self.rows(self.epoch)[self.done :]
         self.passes = []
@@ -139,8 +149,8 @@ class LoaderUse(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("options", [{}, {"transform": lambda batch: batch}, {"on_bad_rows": "skip"}])
 def test_no_row_is_lost_or_repeated_relative_to_the_state(tmp_path: Path, options: dict[str, Any]) -> None:
-    folder = write_files(tmp_path, [9, 0, 14], row_group=4)
-    machine = type("Use", (LoaderUse,), {"folder": folder, "options": options})
+    directory = write_files(tmp_path, [9, 0, 14], row_group=4)
+    machine = type("Use", (LoaderUse,), {"directory": directory, "options": options})
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     run_state_machine_as_test(
         machine,  # pyright: ignore[reportArgumentType]
@@ -148,15 +158,15 @@ def test_no_row_is_lost_or_repeated_relative_to_the_state(tmp_path: Path, option
     )
 
 
-def _mixture(folder: Path) -> Any:
-    return {"path": sm.Mixture({"a": folder, "b": folder}, weights=[1, 1])}
+def _mixture(directory: Path) -> Any:
+    return {"data": sm.Mixture({"a": directory, "b": directory}, weights=[1, 1])}
 
 
-def _packs(folder: Path) -> Any:
+def _packs(directory: Path) -> Any:
     rows = [{"tokens": list(range(row, row + 3))} for row in range(40)]
-    with sm.Writer(folder / "tokens.jsonl") as writer:
+    with sm.Writer(directory / "tokens.jsonl") as writer:
         writer.write_rows(rows)
-    return {"path": folder / "tokens.jsonl", "packing": sm.Packing("tokens", length=6)}
+    return {"data": directory / "tokens.jsonl", "packing": sm.Packing("tokens", length=6)}
 
 
 @pytest.mark.parametrize("made", [_mixture, _packs])
@@ -195,12 +205,35 @@ def test_every_wrapper_keeps_the_position_until_a_batch_is_taken_and_refuses_old
 
 
 def test_passes_that_move_no_position_stand_side_by_side(tmp_path: Path) -> None:
-    folder = write_files(tmp_path, [20])
-    dataset = sm.Dataset(folder)
+    directory = write_files(tmp_path, [20])
+    dataset = sm.Dataset(directory)
     assert [a == b for a, b in zip(dataset, dataset.iterate(), strict=True)] == [True] * 20
-    loader = numpy_loader(folder, batch_size=5, rank=0, world_size=1)
+    loader = numpy_loader(directory, batch_size=5, rank=0, world_size=1)
     passing = iter(loader)
     next(passing)
-    shares = [loader.every(2, first=first, epoch=0, consumed=0) for first in (0, 1)]
+    shares = [loader._every(2, first=first, epoch=0, consumed=0) for first in (0, 1)]
     assert [ids_of(batch)[0] for pair in zip(*shares, strict=True) for batch in pair] == [0, 5, 10, 15]
     assert [ids_of(batch)[0] for batch in passing] == [5, 10, 15]
+
+
+AT_EXIT = """
+import sys
+import shardmill as sm
+
+def same(batch):
+    return batch
+
+if __name__ == "__main__":
+    loader = sm.Loader(sys.argv[1], batch_size=4, transform=sm.Transform(same, workers=int(sys.argv[2])))
+    batches = iter(loader)
+    next(batches)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_iterator_that_is_not_finished_when_the_program_ends_is_closed_without_noise(tmp_path, workers):
+    pq.write_table(pa.table({"x": list(range(100))}), tmp_path / "a.parquet")
+    (tmp_path / "program.py").write_text(AT_EXIT)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet"), workers]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

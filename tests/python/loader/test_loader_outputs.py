@@ -1,7 +1,6 @@
 """Batches of every output against pyarrow's own reading, shuffled or not, in files and row groups of odd sizes."""
 
 import datetime as dt
-import itertools
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from row_files import new_folder, table_of, write_tables
+from flat_options import flat_loader
+from row_files import new_directory, table_of, write_tables
 
 ROWS = 23
 
@@ -62,7 +62,7 @@ COLUMNS = {
     "large list": of(lambda row: list(range(row % 4)), pa.large_list(pa.int32())),
     "list of strings": of(lambda row: None if row % 4 == 0 else [f"a{item}" for item in range(row % 3)]),
     "list of lists": of(lambda row: [[1, 2], [row]] if row % 2 else [], pa.list_(pa.list_(pa.int64()))),
-    "struct": of(lambda row: {"a": row, "b": {"c": f"x{row}"}} if row % 3 else None),
+    "struct": of(lambda row: {"a": row, "b": {"c": f"x{row}" if row % 3 else None, "d": [row] * (row % 4)}}),
     "map": of(lambda row: [("k", row)], pa.map_(pa.string(), pa.int32())),
     "nothing": pa.nulls(ROWS),
 }
@@ -71,7 +71,7 @@ PLACES = [(0, 13), (13, ROWS)]
 
 def write(below: Path, name: str) -> tuple[Path, pa.ChunkedArray]:
     """Two files, and the column as pyarrow reads it."""
-    path = new_folder(below)
+    path = new_directory(below)
     whole = pa.table({"id": range(ROWS), "value": COLUMNS[name]})
     for number, (start, stop) in enumerate(PLACES):
         pq.write_table(whole.slice(start, stop - start), path / f"{number}.parquet", row_group_size=4)
@@ -85,12 +85,24 @@ def rows_of(batches: list[dict[str, Any]]) -> list[Any]:
     found: dict[int, Any] = {}
     for batch in batches:
         values = batch["value"]
-        if isinstance(values, dict):
-            offsets = [int(offset) for offset in values["offsets"]]
-            values = [values["values"][start:stop].tolist() for start, stop in itertools.pairwise(offsets)]
-        for id, value in zip(batch["id"], values, strict=True):
+        for id, value in zip(batch["id"], values_of(values), strict=True):
             found[int(id)] = value
     return [found[row] for row in sorted(found)]
+
+
+def values_of(column: Any) -> Any:
+    """The rows of a column, with structs as dicts."""
+    if isinstance(column, dict):
+        fields = map(values_of, column.values())
+        return [dict(zip(column, row, strict=True)) for row in zip(*fields, strict=True)]
+    return column.tolist() if isinstance(column, sm.Ragged) else column
+
+
+def leaves(column: Any) -> list[Any]:
+    """The arrays or tensors that a column consists of."""
+    if isinstance(column, dict):
+        return [leaf for field in column.values() for leaf in leaves(field)]
+    return [*leaves(column.values), column.offsets] if isinstance(column, sm.Ragged) else [column]
 
 
 def plain(value: Any) -> Any:
@@ -102,23 +114,24 @@ def plain(value: Any) -> Any:
 def test_arrow_and_dict_have_the_values_that_pyarrow_reads(tmp_path: Path, name: str, shuffle: bool) -> None:
     path, wanted = write(tmp_path, name)
     options = {"batch_size": 5, "shuffle": shuffle, "threads": 2}
-    batches = list(sm.Loader(path, output="arrow", **options))
+    batches = list(flat_loader(path, output="arrow", **options))
     assert {batch.schema for batch in batches} == {batches[0].schema}
     assert table_of(batches).schema.field("value").type == wanted.type
     assert table_of(batches).sort_by("id").column("value").to_pylist() == wanted.to_pylist()
-    assert rows_of(list(sm.Loader(path, output="dict", **options))) == wanted.to_pylist()
+    assert rows_of(list(flat_loader(path, output="dict", **options))) == wanted.to_pylist()
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_arrays_have_one_type_and_the_values_that_pyarrow_reads(tmp_path: Path, name: str, shuffle: bool) -> None:
     path, wanted = write(tmp_path, name)
-    batches = list(sm.Loader(path, output="numpy", batch_size=5, shuffle=shuffle, threads=2))
+    batches = list(sm.Loader(path, output="numpy", batch_size=5, shuffle=shuffle, runtime=sm.Runtime(threads=2)))
     kinds = {
-        (values["values"].dtype, values["offsets"].dtype)
-        if isinstance(values, dict)
-        else (values.dtype, values.shape[1:])
-        for values in (batch["value"] for batch in batches)
+        tuple(
+            (leaf.dtype, leaf.shape[1:]) if isinstance(leaf, np.ndarray) else type(leaf)
+            for leaf in leaves(batch["value"])
+        )
+        for batch in batches
     }
     assert len(kinds) == 1
     found = rows_of(batches)
@@ -141,11 +154,7 @@ def test_tensors_have_the_values_of_the_arrays(tmp_path: Path, name: str) -> Non
     tensors = list(sm.Loader(path, output="torch", batch_size=5, shuffle=True))
     for array, tensor in zip(arrays, tensors, strict=True):
         for key in ("id", "value"):
-            pairs = (
-                [(array[key], tensor[key])]
-                if not isinstance(array[key], dict)
-                else [(array[key][part], tensor[key][part]) for part in array[key]]
-            )
+            pairs = zip(leaves(array[key]), leaves(tensor[key]), strict=True)
             for ours, theirs in pairs:
                 if isinstance(theirs, torch.Tensor):
                     numbers = ours.astype(np.int64) if ours.dtype.kind in "mM" else ours
@@ -166,10 +175,10 @@ def test_null_policies_hold_in_every_batch(tmp_path: Path, output: str, shuffle:
     )
     options: dict[str, Any] = {"output": output, "shuffle": shuffle, "batch_size": 4}
     with pytest.raises(ValueError, match=r"`value`.*000\.parquet"):
-        sm.Loader(path, **options)
-    filled = rows_of(list(sm.Loader(path, nulls="fill", fill_values={"value": -1}, **options)))
+        flat_loader(path, **options)
+    filled = rows_of(list(flat_loader(path, nulls="fill", fill_values={"value": -1}, **options)))
     assert [int(value) for value in filled] == [-1 if value is None else value for value in values]
-    batches = list(sm.Loader(path, nulls="mask", **options))
+    batches = list(flat_loader(path, nulls="mask", **options))
     assert all(
         list(batch) == ["id", "value", "value__valid", "id__valid"] or {"value__valid"} <= set(batch)
         for batch in batches

@@ -1,4 +1,4 @@
-"""Folders called `key=value` as columns."""
+"""Directories called `key=value` as columns."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from shardmill.errors import MissingColumnError
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def write(root: Path, folders: str, ids: list[int], **columns: Any) -> Path:
-    folder = root / folders
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "rows.parquet"
+def write(root: Path, directories: str, ids: list[int], **columns: Any) -> Path:
+    directory = root / directories
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "rows.parquet"
     pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), **columns}), path)
     return path
 
@@ -24,15 +24,16 @@ def write(root: Path, folders: str, ids: list[int], **columns: Any) -> Path:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "data"
-    for place, folders in enumerate(
+    for place, directories in enumerate(
         ["year=2023/city=K%C3%B6ln", "year=2023/city=a%20b", f"year=2024/city={NULL}", "year=2024/city=a%20b"]
     ):
-        write(root, folders, [place])
+        write(root, directories, [place])
     return root
 
 
 def hive(root: Path, **options: Any) -> sm.Loader:
-    return sm.Loader(root, partitioning="hive", output="arrow", **options)
+    data = sm.Dataset(root, partitioning="hive", filter=options.pop("filter", None))
+    return sm.Loader(data, output="arrow", **options)
 
 
 def test_values_are_decoded_and_typed_by_key(root: Path) -> None:
@@ -103,7 +104,9 @@ def test_key_that_is_also_a_column_is_refused(tmp_path: Path) -> None:
 
 def test_partition_columns_are_projected_and_shuffled_like_others(root: Path) -> None:
     batches = list(
-        sm.Loader(root, partitioning="hive", columns=["year", "id"], output="numpy", shuffle=True, batch_size=3)
+        sm.Loader(
+            sm.Dataset(root, partitioning="hive"), columns=["year", "id"], output="numpy", shuffle=True, batch_size=3
+        )
     )
     assert list(batches[0]) == ["year", "id"]
     assert sorted(
@@ -116,7 +119,7 @@ def test_partition_columns_are_projected_and_shuffled_like_others(root: Path) ->
     ]
 
 
-def test_state_knows_the_folders(root: Path, tmp_path: Path) -> None:
+def test_state_knows_the_directories(root: Path, tmp_path: Path) -> None:
     state = hive(root).state_dict()
     (root / "year=2024").rename(root / "year=2025")
     with pytest.raises(ValueError, match="data set has changed"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from row_files import flat, ids, ids_of, numpy_loader, write_files
@@ -31,7 +32,7 @@ def ranks_of(path: Path, world_size: int, **options: Any) -> list[sm.Loader]:
 
 
 def states_after(path: Path, steps: int, world_size: int, **options: Any) -> list[dict[str, Any]]:
-    """Of every rank, after so many batches."""
+    """States of every rank after the given number of batches."""
     states = []
     for loader in ranks_of(path, world_size, **options):
         passing = iter(loader)
@@ -355,6 +356,6 @@ def test_projection_output_and_transform_may_change_at_a_resume(tmp_path: Path) 
         {"output": "dict"},
         {"output": "numpy", "transform": lambda batch: {"id": batch["id"]}, "prefetch_bytes": 1},
     ]:
-        loader = sm.Loader(path, batch_size=5, shuffle=True, **options)
+        loader = flat_loader(path, batch_size=5, shuffle=True, **options)
         loader.load_state_dict(state)
         assert ids(loader) == whole[2:]

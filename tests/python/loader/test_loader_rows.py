@@ -15,7 +15,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rows")
+    directory = tmp_path_factory.mktemp("rows")
     count = 1_000
     table = pa.table(
         {
@@ -30,26 +30,26 @@ def files(tmp_path_factory):
         }
     )
     for part in range(2):
-        pq.write_table(table.slice(part * 500, 500), folder / f"{part}.parquet", row_group_size=130)
-    return folder, table.to_pylist()
+        pq.write_table(table.slice(part * 500, 500), directory / f"{part}.parquet", row_group_size=130)
+    return directory, table.to_pylist()
 
 
 def test_rows_are_those_of_pyarrow_with_types_and_nulls(files):
-    folder, expected = files
-    rows = list(sm.Dataset(folder))
+    directory, expected = files
+    rows = list(sm.Dataset(directory))
     assert rows == expected
     assert [list(map(type, row.values())) for row in rows] == [list(map(type, row.values())) for row in expected]
-    assert [row for batch in sm.Loader(folder, batch_size=33, output="rows") for row in batch] == expected
+    assert [row for batch in sm.Loader(directory, batch_size=33, output="rows") for row in batch] == expected
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_shuffled_rows_are_those_of_shuffled_batches(files, threads):
-    folder, expected = files
-    dataset = sm.Dataset(folder, threads=threads)
+    directory, expected = files
+    dataset = sm.Dataset(directory, threads=threads)
     rows = list(dataset.iterate(shuffle=True, seed=7, epoch=2))
     assert rows != expected
     assert sorted(rows, key=lambda row: row["day"]) == expected
-    loader = sm.Loader(folder, batch_size=256, shuffle=True, seed=7, output="dict", rank=0, world_size=1)
+    loader = sm.Loader(directory, batch_size=256, shuffle=True, seed=7, output="dict", rank=0, world_size=1)
     loader.set_epoch(2)
     assert [row["day"] for row in rows] == [day for batch in loader for day in batch["day"]]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from row_files import flat, new_folder, numbered, numpy_loader, write_files
+from row_files import flat, new_directory, numbered, numpy_loader, write_files
 from shardmill.errors import CheckpointMismatchError
 
 
@@ -29,10 +29,10 @@ def state(path: Path) -> dict[str, Any]:
 
 
 def copied(below: Path, path: Path) -> Path:
-    folder = new_folder(below)
+    directory = new_directory(below)
     for file in path.iterdir():
-        shutil.copyfile(file, folder / file.name)
-    return folder
+        shutil.copyfile(file, directory / file.name)
+    return directory
 
 
 def refusal(loader: sm.Loader, state: Any) -> str:
@@ -47,7 +47,6 @@ def refusal(loader: sm.Loader, state: Any) -> str:
 @pytest.mark.parametrize(
     ("options", "name", "values"),
     [
-        ({"seed": 1}, "seed", ("0", "1")),
         ({"shuffle": True}, "shuffle", ("False", "True")),
         ({"lanes": 2}, "lanes", ("1", "2")),
         ({"filter": sm.col("id") > 1}, "filter", ("None", "'id'")),
@@ -59,6 +58,15 @@ def test_other_setting_is_named_with_both_values(
     message = refusal(numpy_loader(path, batch_size=4, **options), state)
     assert name in message
     assert all(value in message for value in values)
+
+
+def test_seed_is_compared_only_where_it_decides_the_order(path: Path, state: dict[str, Any]) -> None:
+    loader = numpy_loader(path, batch_size=4, seed=1)
+    loader.load_state_dict(state)
+    assert loader.state_dict() == {**state, "seed": 1}
+    shuffled = numpy_loader(path, batch_size=4, shuffle=True, seed=1).state_dict()
+    message = refusal(numpy_loader(path, batch_size=4, shuffle=True, seed=2), shuffled)
+    assert message == "the state was saved with seed=1, this loader has seed=2"
 
 
 def test_other_window_is_named(path: Path) -> None:
@@ -151,7 +159,7 @@ def test_ranks_with_other_data_sets_do_not_share_a_state(tmp_path: Path) -> None
     refusal(numpy_loader(second, rank=1, **options), states[0])
 
 
-def test_lanes_that_nobody_asked_for_come_from_the_state(path: Path) -> None:
+def test_lanes_come_from_the_state_by_default(path: Path) -> None:
     states = [numpy_loader(path, rank=0, world_size=size, batch_size=2).state_dict() for size in (4, 2)]
     loader = numpy_loader(path, batch_size=4)
     for state, lanes in zip(states, (4, 2), strict=True):

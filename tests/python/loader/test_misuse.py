@@ -28,13 +28,16 @@ def test_loader_in_a_dataloader_says_what_belongs_there(data):
 
 def test_drop_that_leaves_nothing_warns(data):
     loader = sm.Loader(data, batch_size=11, tail="drop", output="numpy")
-    with pytest.warns(UserWarning, match=r"leaves out all 10 rows: a step needs 11"):
+    with pytest.warns(UserWarning, match=r"drops all 10 rows: a step needs 11"):
         assert list(loader) == []
 
 
-@pytest.mark.parametrize("option", [{"schema": pa.schema([])}, {"bad_lines": "skip"}, {"on_bad_file": "skip"}])
+@pytest.mark.parametrize(
+    "option",
+    [{"filter": sm.col("x") > 1}, {"errors": sm.ErrorPolicy(lines="skip")}, {"errors": sm.ErrorPolicy(files="skip")}],
+)
 def test_options_of_a_data_set_are_refused_beside_one(data, option):
-    with pytest.raises(sm.OptionError, match="give them there"):
+    with pytest.raises(sm.OptionError, match="pass them there"):
         sm.Loader(sm.Dataset(data), **option)
 
 
@@ -48,8 +51,8 @@ def test_rows_are_taken_by_whole_numbers(data):
 
 
 def test_state_that_was_refused_leaves_the_lanes_as_they_were(data):
-    state = sm.Loader(data, seed=1, lanes=3, output="numpy").state_dict()
-    loader = sm.Loader(data, seed=2, output="numpy")
+    state = sm.Loader(data, shuffle=True, seed=1, lanes=3, output="numpy").state_dict()
+    loader = sm.Loader(data, shuffle=True, seed=2, output="numpy")
     with pytest.raises(sm.CheckpointMismatchError, match="seed"):
         loader.load_state_dict(state)
     assert loader.state_dict()["lanes"] == 1
@@ -59,9 +62,7 @@ def test_state_that_was_refused_leaves_the_lanes_as_they_were(data):
 def test_state_with_lanes_beyond_memory_is_refused_unless_they_were_asked_for(data, lanes):
     loader = sm.Loader(data, output="numpy")
     state = loader.state_dict() | {"lanes": lanes}
-    with pytest.raises(
-        sm.CheckpointMismatchError, match=rf"has {lanes} lanes, and a state has from 1 to 1,048,576\nhint: "
-    ):
+    with pytest.raises(sm.CheckpointMismatchError, match=rf"has {lanes} lanes, but a state has 1 to 1,048,576\nhint: "):
         loader.load_state_dict(state)
     assert loader.state_dict()["lanes"] == 1
     asked = sm.Loader(data, lanes=lanes, batch_size=4, output="numpy")
@@ -71,7 +72,8 @@ def test_state_with_lanes_beyond_memory_is_refused_unless_they_were_asked_for(da
 
 def test_epoch_beyond_64_bits_says_what_an_epoch_is(data):
     with pytest.raises(
-        sm.OptionError, match=r"epoch is at most 2\^63 - 1, not 18446744073709551616\nhint: .* passes over the data"
+        sm.OptionError,
+        match=r"epoch must be at most 2\^63 - 1, not 18446744073709551616\nhint: .* passes over the data",
     ):
         sm.Loader(data).set_epoch(2**64)
 
@@ -80,14 +82,14 @@ def test_value_without_a_type_is_told_apart_from_one_of_another_type(tmp_path):
     with (
         pytest.raises(
             sm.FormatError,
-            match=r"row 0 has the value .* in column 'x', which is of the Python type object, for which there is no type",
+            match=r"row 0 has the value .* in column 'x', which has the Python type object, which has no column type",
         ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
         writer.write({"x": object()})
     with (
         pytest.raises(
-            sm.FormatError, match=r"row 2 has the value 'c' .* of another type than the values before it \(int64\)"
+            sm.FormatError, match=r"row 2 has the value 'c' .* has another type than the values before it \(int64\)"
         ),
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
@@ -98,7 +100,7 @@ def test_swapped_encodings_of_mds_say_so(tmp_path):
     with (
         pytest.raises(
             ValueError,
-            match=r"row 0 has the value 'a' in column 'text', which is no int64.*\nhint: .*swapped",
+            match=r"row 0 has the value 'a' in column 'text', which is not of type int64.*\nhint: .*swapped",
         ),
         sm.Writer(tmp_path / "a", format="mds", columns={"text": "int", "label": "str"}) as writer,
     ):
@@ -111,3 +113,60 @@ def test_swapped_encodings_of_mds_say_so(tmp_path):
         sm.Writer(tmp_path / "a", format="mds", columns={"text": "int", "label": "str"}) as writer,
     ):
         writer.write_batch(pa.table({"text": ["a"], "label": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "two"}, "WORLD_SIZE"),
+        ({"RANK": "", "WORLD_SIZE": "2"}, "RANK"),
+        ({"WORLD_SIZE": "4"}, "rank is required"),
+    ],
+)
+def test_environment_that_does_not_tell_the_rank_is_refused(data, monkeypatch, environment, name):
+    for variable in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(sm.OptionError, match=name):
+        sm.Loader(data, output="numpy")
+    assert sm.Loader(data, output="numpy", rank=0, world_size=1).world_size == 1
+
+
+def test_world_size_without_a_rank_is_refused(data):
+    with pytest.raises(sm.OptionError, match="rank is required if world_size is 4"):
+        sm.Loader(data, output="numpy", world_size=4)
+
+
+@pytest.mark.parametrize("values", [5, [1], "abc"])
+def test_fill_values_that_are_not_a_mapping_are_refused(values):
+    with pytest.raises(sm.OptionError, match="fill_values must be a mapping"):
+        sm.Output("numpy", nulls="fill", fill_values=values)
+
+
+def test_fill_values_are_those_of_the_call():
+    values = {"x": 1}
+    output = sm.Output("numpy", nulls="fill", fill_values=values)
+    values["x"] = 2
+    assert output.fill_values == {"x": 1}
+
+
+def fails_at_sixteen(batch):
+    if 16 in batch["x"]:
+        raise KeyError("sixteen")
+    return batch
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_exception_of_a_transform_names_the_batch_and_its_files(data, workers):
+    pq.write_table(pa.table({"x": range(10, 20)}), data / "twenty.parquet")
+    options = {"batch_size": 2, "rank": 1, "world_size": 2, "output": "numpy"}
+    plain = [batch["x"].tolist() for batch in sm.Loader(data, **options)]
+    step = next(step for step, values in enumerate(plain) if 16 in values)
+    loader = sm.Loader(data, transform=sm.Transform(fails_at_sixteen, workers=workers), **options)
+    next(iter(loader))
+    loader.load_state_dict(loader.state_dict())
+    with pytest.raises(KeyError) as raised:
+        list(loader)
+    (note,) = raised.value.__notes__[-1:]
+    assert note == f"in the transform of batch {step} of epoch 0 on rank 1 of 2, with rows of twenty.parquet"

@@ -12,6 +12,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_mixture import mixture as reference
@@ -41,18 +42,18 @@ def mixtures(draw):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("mixtures")
 
 
-def opened(folder, sources, counts, **options):
-    paths = {f"s{number}": write_source(folder, number, blocks) for number, blocks in enumerate(sources)}
+def opened(directory, sources, counts, **options):
+    paths = {f"s{number}": write_source(directory, number, blocks) for number, blocks in enumerate(sources)}
     return sm.Mixture(paths, choose=counts, **options)
 
 
 def loaders(mixture, world_size, **options):
     return [
-        sm.Loader(mixture, rank=rank, world_size=world_size, output="numpy", **options) for rank in range(world_size)
+        flat_loader(mixture, rank=rank, world_size=world_size, output="numpy", **options) for rank in range(world_size)
     ]
 
 
@@ -78,10 +79,10 @@ def rows_of(sources, counts, **options):
     st.data(),
 )
 def test_batches_of_every_rank_are_those_of_the_model(
-    folder, blend, seed, lanes, shuffle, world_size, batch_size, data
+    directory, blend, seed, lanes, shuffle, world_size, batch_size, data
 ):
     sources, counts = blend
-    mixture = opened(folder, sources, counts)
+    mixture = opened(directory, sources, counts)
     tail = data.draw(st.sampled_from(["uneven", "drop", "pad"]))
     options = {
         "shuffle": shuffle is not None,
@@ -109,10 +110,10 @@ def test_batches_of_every_rank_are_those_of_the_model(
     st.data(),
 )
 def test_stop_at_any_step_goes_on_with_the_same_batches_on_other_ranks(
-    folder, blend, before, after, lanes, shuffle, data
+    directory, blend, before, after, lanes, shuffle, data
 ):
     sources, counts = blend
-    mixture = opened(folder, sources, counts)
+    mixture = opened(directory, sources, counts)
     epoch = data.draw(st.integers(0, 2))
     options = {"shuffle": shuffle, "seed": 5, "tail": "uneven"}
     whole = loaders(mixture, 1, batch_size=24, lanes=lanes, **options)[0]
@@ -143,14 +144,14 @@ def test_stop_at_any_step_goes_on_with_the_same_batches_on_other_ranks(
 @SETTINGS
 @given(mixtures(), st.integers(2, 5), st.integers(1, 40), st.booleans(), st.data())
 def test_filter_shuffle_and_mixture_resume_together_with_another_batch_size(
-    folder, blend, keep, batch_size, shuffle, data
+    directory, blend, keep, batch_size, shuffle, data
 ):
     sources, counts = blend
     kept = [[row for row in range(sum(blocks)) if row % keep == 0] for blocks in sources]
     filtered = {}
     for number, blocks in enumerate(sources):
         allowed = [number * 1_000_000 + row for row in kept[number]]
-        filtered[f"s{number}"] = sm.Dataset(write_source(folder, number, blocks), filter=sm.col("id").is_in(allowed))
+        filtered[f"s{number}"] = sm.Dataset(write_source(directory, number, blocks), filter=sm.col("id").is_in(allowed))
     mixture = sm.Mixture(filtered, choose=counts)
 
     def loader(batch_size):
@@ -247,7 +248,7 @@ def test_state_of_a_changing_mixture_resumes_in_its_epoch(tmp_path):
     mixture = sm.Mixture(paths, weights=[(0, [1, 0]), (1500, [1, 3])], epoch_rows=1000)
 
     def loader(**options):
-        return sm.Loader(mixture, output="numpy", shuffle=True, rank=0, world_size=1, **options)
+        return flat_loader(mixture, output="numpy", shuffle=True, rank=0, world_size=1, **options)
 
     whole = loader(batch_size=50, lanes=4)
     expected = [batch for _ in range(3) for batch in ids(whole)]
@@ -279,9 +280,10 @@ def test_formats_and_schemas_of_sources_may_differ(tmp_path):
 
 
 def test_columns_of_a_data_set_stay_those_it_was_opened_with(tmp_path):
-    folder = write_files(tmp_path, [10])
+    directory = write_files(tmp_path, [10])
     mixture = sm.Mixture(
-        {"a": sm.Dataset(folder, columns=["id"]), "b": sm.Dataset(folder, columns=["text"])}, source_column="which"
+        {"a": sm.Dataset(directory, columns=["id"]), "b": sm.Dataset(directory, columns=["text"])},
+        source_column="which",
     )
     assert mixture.columns == ["id", "text", "which"]
     rows = [row for batch in sm.Loader(mixture, batch_size=4, output="arrow") for row in batch.to_pylist()]
@@ -405,30 +407,30 @@ def test_state_of_many_sources_stays_small(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": [1, 1], "repeat": 1}, "weights and repeat exclude each other"),
-        ({"epoch_rows": 5}, "epoch_rows is for weights"),
-        ({"repeat": 1, "interpolate": "linear"}, "interpolate is for weights"),
-        ({"weights": [1, 1], "interpolate": "linear"}, "interpolate is for weights that change"),
-        ({"weights": [1, 1], "interpolate": "cubic"}, "interpolate is None or 'linear'"),
-        ({"weights": [1, -1]}, r"weights\['b'\] is a number of at least 0, not -1"),
-        ({"weights": [1, float("nan")]}, r"weights\['b'\] is a number"),
-        ({"weights": [1, float("inf")]}, r"weights\['b'\] is a number"),
+        ({"weights": [1, 1], "repeat": 1}, "weights and repeat are mutually exclusive"),
+        ({"epoch_rows": 5}, "epoch_rows requires weights"),
+        ({"repeat": 1, "interpolate": "linear"}, "interpolate requires weights"),
+        ({"weights": [1, 1], "interpolate": "linear"}, "interpolate requires weights that change"),
+        ({"weights": [1, 1], "interpolate": "cubic"}, "interpolate must be None or 'linear'"),
+        ({"weights": [1, -1]}, r"weights\['b'\] must be a number of at least 0, not -1"),
+        ({"weights": [1, float("nan")]}, r"weights\['b'\] must be a number"),
+        ({"weights": [1, float("inf")]}, r"weights\['b'\] must be a number"),
         ({"weights": [0, 0]}, "weights from row 0 on are all 0"),
         ({"weights": [1]}, "weights has 1 numbers for 2 sources"),
-        ({"weights": {"a": 1}}, "weights has nothing for 'b'"),
-        ({"weights": {"a": 1, "b": 1, "x": 1}}, "weights names 'x', which is no source"),
-        ({"weights": 3}, "weights is a number for each source"),
-        ({"weights": [(5, [1, 1])]}, "the rows of weights start at 0 and ascend"),
-        ({"weights": [(0, [1, 1]), (0, [1, 2])]}, "the rows of weights start at 0 and ascend"),
-        ({"weights": [1, 1], "epoch_rows": -1}, "epoch_rows is a whole number"),
-        ({"weights": [1, 1e-9]}, "source 'b' has a weight of 1e-09, which is no row of the 60"),
-        ({"repeat": {"a": 1, "b": "x"}}, r"repeat\['b'\] is a number"),
+        ({"weights": {"a": 1}}, "weights has no value for 'b'"),
+        ({"weights": {"a": 1, "b": 1, "x": 1}}, "weights names 'x', which is not a source"),
+        ({"weights": 3}, "weights must be a number for each source"),
+        ({"weights": [(5, [1, 1])]}, "the rows of weights must start at 0 and ascend"),
+        ({"weights": [(0, [1, 1]), (0, [1, 2])]}, "the rows of weights must start at 0 and ascend"),
+        ({"weights": [1, 1], "epoch_rows": -1}, "epoch_rows must be an integer"),
+        ({"weights": [1, 1e-9]}, "source 'b' has a weight of 1e-09, which gives it none of the 60"),
+        ({"repeat": {"a": 1, "b": "x"}}, r"repeat\['b'\] must be a number"),
         ({"repeat": 2**70}, "an epoch has at most 2.62 rows"),
-        ({"choose": [1, 1.5]}, r"choose\['b'\] is a whole number"),
-        ({"choose": [True, 1]}, r"choose\['a'\] is a whole number"),
+        ({"choose": [1, 1.5]}, r"choose\['b'\] must be an integer"),
+        ({"choose": [True, 1]}, r"choose\['a'\] must be an integer"),
     ],
 )
-def test_numbers_that_mean_nothing_are_refused(tmp_path, options, message):
+def test_invalid_numbers_are_refused(tmp_path, options, message):
     paths = {"a": write_source(tmp_path, 0, [30]), "b": write_source(tmp_path, 1, [30])}
     with pytest.raises(ValueError, match=message):
         sm.Mixture(paths, **options)
@@ -453,7 +455,7 @@ def test_sources_that_are_none_are_refused(sources):
 
 
 def test_options_of_files_belong_to_the_data_sets(tmp_path):
-    with pytest.raises(ValueError, match="belong to the sources of the Mixture"):
+    with pytest.raises(ValueError, match="must be set on the sources of the Mixture"):
         sm.Loader(sm.Mixture([write_source(tmp_path, 0, [3])]), filter=sm.col("id") > 1)
 
 
@@ -465,7 +467,7 @@ def test_dataloader_around_a_mixture_delivers_every_row(tmp_path):
     mixture = sm.Mixture([write_source(tmp_path, 0, [60]), write_source(tmp_path, 1, [41])])
     plain = ids(sm.Loader(mixture, batch_size=8, shuffle=True))
     for workers in (0, 2):
-        dataset = BatchDataset(sm.Loader(mixture, batch_size=8, shuffle=True, threads=1))
+        dataset = BatchDataset(sm.Loader(mixture, batch_size=8, shuffle=True, runtime=sm.Runtime(threads=1)))
         assert ids(DataLoader(dataset, batch_size=None, num_workers=workers)) == plain
 
 
@@ -478,7 +480,7 @@ def test_superbatches_stay_small_where_one_source_has_large_rows(tmp_path):
         row_group_size=20,
     )
     mixture = sm.Mixture([small, tmp_path / "large.parquet"], choose=[400, 400])
-    loader = sm.Loader(mixture, batch_size=4, output="arrow", shuffle=True, threads=1)
+    loader = sm.Loader(mixture, batch_size=4, output="arrow", shuffle=True, runtime=sm.Runtime(threads=1))
     batches = iter(loader)
     next(batches)
     assert loader.metrics()["superbatches"] < 5

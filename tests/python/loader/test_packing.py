@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_order import lanes_of
@@ -62,14 +63,14 @@ def write_documents(
 
 def loader_of(path: Any, packing: dict[str, Any] | sm.Packing, **options: Any) -> sm.Loader:
     packing = packing if isinstance(packing, sm.Packing) else sm.Packing("tokens", **packing)
-    return sm.Loader(path, packing=packing, **{"output": "numpy", **options})
+    return flat_loader(path, packing=packing, **{"output": "numpy", **options})
 
 
 def lanes_of_packs(
     path: Path, packing: dict[str, Any], *, lanes: int, epoch: int = 0, filter: Any = None, **order: Any
 ) -> list[list[Pack]]:
     """The packs of each lane by the model, over the rows in the order in which a loader without packing has them."""
-    plain = sm.Loader(path, columns=["tokens"], output="arrow", lanes=1, batch_size=1000, filter=filter, **order)
+    plain = flat_loader(path, columns=["tokens"], output="arrow", lanes=1, batch_size=1000, filter=filter, **order)
     plain.set_epoch(epoch)
     rows = [row for batch in plain for row in batch.column("tokens").to_pylist()]
     return [packs_of([rows[position] for position in lane], **packing) for lane in lanes_of(len(rows), lanes)]
@@ -81,7 +82,7 @@ def packs_in(batch: dict[str, Any], length: int) -> list[Pack]:
     tokens, segments, positions = batch["tokens"], batch["segment_ids"], batch["positions"]
     assert tokens.shape == segments.shape == positions.shape == (len(tokens), length)
     assert segments.dtype == positions.dtype == np.int32
-    lengths, offsets = batch["document_lengths"]["values"], batch["document_lengths"]["offsets"]
+    lengths, offsets = batch["document_lengths"].values, batch["document_lengths"].offsets
     for number in range(len(tokens)):
         pack, start = [], 0
         for segment, count in enumerate(lengths[offsets[number] : offsets[number + 1]].tolist(), 1):
@@ -115,7 +116,7 @@ def test_documents_one_after_another_fill_the_packs(tmp_path: Path) -> None:
     assert batches[0]["tokens"].tolist() == [[1, 2, 3, 101, 102], [201, 202, 203, 204, 0]]
     assert batches[0]["segment_ids"].tolist() == [[1, 1, 1, 2, 2], [1, 1, 1, 1, 0]]
     assert batches[0]["positions"].tolist() == [[0, 1, 2, 0, 1], [0, 1, 2, 3, 0]]
-    assert batches[0]["document_lengths"]["values"].tolist() == [3, 2, 4]
+    assert batches[0]["document_lengths"].values.tolist() == [3, 2, 4]
     assert list(batches[0]) == ["tokens", "segment_ids", "positions", "document_lengths"]
 
 

@@ -39,9 +39,11 @@ def test_block_that_takes_long_is_named() -> None:
     # Larger than what is fetched whole when it is opened.
     numbers = pa.array(random.Random(1).sample(range(1 << 60), 50_000))
     system = Late()
-    with system.open("/folder/slow.parquet", "wb") as file:
+    with system.open("/directory/slow.parquet", "wb") as file:
         pq.write_table(pa.table({"number": numbers}), file)
-    loader = sm.Loader("late://folder/slow.parquet", storage_options=system, output="arrow", stall_seconds=0.5)
+    loader = sm.Loader(
+        "late://directory/slow.parquet", storage_options=system, output="arrow", runtime=sm.Runtime(stall_seconds=0.5)
+    )
     system.is_late = True
     with pytest.warns(sm.StallWarning, match=r"decode of block 0 of `.*slow\.parquet` for"):
         assert sum(batch.num_rows for batch in loader) == len(numbers)
@@ -54,8 +56,8 @@ def test_batches_in_time_are_not_warned_of(tmp_path: Path) -> None:
 
 
 def test_transform_in_another_process_is_named(tmp_path: Path) -> None:
-    folder = write_files(tmp_path, [10])
-    loader = numpy_loader(folder, transform=late, transform_workers=1, stall_seconds=0.5)
+    directory = write_files(tmp_path, [10])
+    loader = numpy_loader(directory, transform=late, transform_workers=1, stall_seconds=0.5)
     with pytest.warns(sm.StallWarning, match="the transform has not returned"):
         assert len(list(loader)) == 1
 

@@ -71,7 +71,7 @@ func (passage *passage) send(answer *http.Response) {
 	}
 }
 
-// The fault of the body, where it can be given: one behind the end of a body goes back to its rule.
+// The fault of the body, where it can be given: one past the end of a body goes back to its rule.
 func (passage *passage) bodyFault(answer *http.Response) *given {
 	fault := passage.drawn.fault
 	if passage.drawn.bytesPerS > 0 && answer.ContentLength != 0 {

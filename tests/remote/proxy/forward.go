@@ -54,6 +54,9 @@ func (proxy *Proxy) ServeHTTP(writer http.ResponseWriter, request *http.Request)
 	asked := newAsked(request)
 	entry := proxy.record.enter(asked, request.Header.Get("Range"))
 	defer proxy.record.leave(entry)
+	// Else net/http closes the request's body when an answer begins. The transport may still be looking for the end of that body,
+	// and would take the connection to the server down with the rest of its answer.
+	_ = http.NewResponseController(writer).EnableFullDuplex()
 	passage := &passage{proxy, writer, request, asked, entry, proxy.rules.draw(asked)}
 	if passage.drawn.delay > 0 {
 		proxy.record.fault(entry, kindLatency)

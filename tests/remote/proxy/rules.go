@@ -96,7 +96,7 @@ func (rules *Rules) draw(asked *asked) drawn {
 	return result
 }
 
-// Gives a fault back that could not be given, as a cut behind the end of a body; the next request may get it.
+// Gives a fault back that could not be given, as a cut past the end of a body; the next request may get it.
 func (rules *Rules) refund(given *given) {
 	rules.mutex.Lock()
 	defer rules.mutex.Unlock()

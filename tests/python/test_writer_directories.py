@@ -1,4 +1,4 @@
-"""Folders of `sm.Writer`: appending, two writers at once, kills, and the indexes that list shards."""
+"""Directories of `sm.Writer`: appending, two writers at once, kills, and the indexes that list shards."""
 
 import json
 import os
@@ -21,14 +21,14 @@ SHARDS = {
 }
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+def names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
 
 
-def written(folder: Path, format: str, *texts: str, **options) -> sm.Writer:
+def written(directory: Path, format: str, *texts: str, **options) -> sm.Writer:
     # A shard a row.
     limit = 1 if format != "mds" else 260
-    with sm.Writer(folder, format=format, size_limit=limit, **options) as writer:
+    with sm.Writer(directory, format=format, shard_bytes=limit, **options) as writer:
         writer.write_rows({"txt": text * 60} for text in texts)
     return writer
 
@@ -38,8 +38,8 @@ def shard_names(format: str, count: int) -> list[str]:
     return [f"{before}{number:05}{after}" for number in range(count)]
 
 
-def listed(folder: Path) -> list[str]:
-    return [shard["raw_data"]["basename"] for shard in json.loads((folder / "index.json").read_text())["shards"]]
+def listed(directory: Path) -> list[str]:
+    return [shard["raw_data"]["basename"] for shard in json.loads((directory / "index.json").read_text())["shards"]]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -69,7 +69,7 @@ def test_two_appending_writers_end_with_shards_of_their_own(tmp_path: Path, form
 
 @pytest.mark.parametrize("mode", ["error", "overwrite"])
 @pytest.mark.parametrize("format", FORMATS)
-def test_of_two_writers_that_want_the_folder_the_later_is_refused(tmp_path: Path, format: str, mode: str) -> None:
+def test_of_two_writers_that_want_the_directory_the_later_is_refused(tmp_path: Path, format: str, mode: str) -> None:
     if mode == "overwrite":
         written(tmp_path, format, "old")
     late = sm.Writer(tmp_path, format=format, mode=mode)
@@ -96,7 +96,7 @@ def test_overwrite_leaves_the_new_shards_alone(tmp_path: Path, format: str) -> N
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_exception_in_the_block_publishes_nothing(tmp_path: Path, format: str) -> None:
-    with pytest.raises(KeyboardInterrupt), sm.Writer(tmp_path / "out", format=format, size_limit=1000) as writer:
+    with pytest.raises(KeyboardInterrupt), sm.Writer(tmp_path / "out", format=format, shard_bytes=1000) as writer:
         writer.write_rows({"txt": f"text {number}" * 100} for number in range(3_000))
         raise KeyboardInterrupt
     assert not (tmp_path / "out").exists() or names(tmp_path / "out") == []
@@ -104,7 +104,7 @@ def test_exception_in_the_block_publishes_nothing(tmp_path: Path, format: str) -
 
 KILLED = """
 import os, sys, time, shardmill as sm
-writer = sm.Writer(sys.argv[1], format=sys.argv[2], size_limit=1000)
+writer = sm.Writer(sys.argv[1], format=sys.argv[2], shard_bytes=1000)
 for number in range(12_000):
     writer.write({"txt": "x" * 500})
 writer.write_batch({"txt": ["x" * 500] * 1000})
@@ -153,7 +153,7 @@ def test_index_of_chinidataset_lists_parquet_shards(tmp_path: Path) -> None:
     columns = {"text": "str", "ids": "uint32[]", "label": "int64"}
     options = {"format": "parquet", "index": "chinidataset", "columns": columns, "hashes": ["sha1"]}
     for first in (0, 3):
-        with sm.Writer(tmp_path, size_limit=1, mode="append", **options) as writer:
+        with sm.Writer(tmp_path, shard_bytes=1, mode="append", **options) as writer:
             writer.write_batch({"text": ["a", "b", "c"], "ids": [[1], [], [2, 3]], "label": [first, 1, 2]})
     text = (tmp_path / "index.json").read_text()
     index = json.loads(text)
@@ -168,14 +168,14 @@ def test_index_of_chinidataset_lists_parquet_shards(tmp_path: Path) -> None:
     assert len(shard["raw_data"]["hashes"]["sha1"]) == 40
     assert [row["label"] for row in sm.Dataset([*map(str, sorted(tmp_path.glob("*.parquet")))])] == [0, 1, 2, 3, 1, 2]
     with (
-        pytest.raises(ValueError, match="has an index, which would not know"),
+        pytest.raises(ValueError, match="has an index, which would not list"),
         sm.Writer(tmp_path, format="parquet", mode="append") as w,
     ):
         w.write({"text": "x"})
 
 
-def part(folder: Path, *texts: str, format: str = "mds", **options) -> None:
-    with sm.Writer(folder, format=format, **options) as writer:
+def part(directory: Path, *texts: str, format: str = "mds", **options) -> None:
+    with sm.Writer(directory, format=format, **options) as writer:
         writer.write_rows({"txt": text} for text in texts)
 
 
@@ -188,7 +188,7 @@ def test_merged_index_lists_shards_of_all_parts_in_the_order_of_paths(tmp_path: 
     assert files == [f"{tmp_path}/{name}" for name in expected]
     assert listed(tmp_path) == expected
     assert all(path.read_bytes() == content for path, content in contents.items())
-    assert sm.merge(tmp_path) == files, "its own index is no part"
+    assert sm.merge(tmp_path) == files, "its own index is not a part"
 
 
 def test_given_parts_keep_their_order_and_count_once(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_parts_that_do_not_fit_are_refused_and_the_index_stays(tmp_path: Path) -
     with pytest.raises(ValueError, match="the parts differ: shard 'b/shard.00000.mds' has column_encodings"):
         sm.merge(tmp_path)
     (tmp_path / "b" / "shard.00000.mds").unlink()
-    with pytest.raises(FileNotFoundError, match="lists 'shard.00000.mds', and there is no such file"):
+    with pytest.raises(FileNotFoundError, match="lists 'shard.00000.mds', which does not exist"):
         sm.merge(tmp_path)
     with pytest.raises(FileNotFoundError, match="there is no part"):
         sm.merge(tmp_path, [tmp_path / "z"])
@@ -215,7 +215,7 @@ def test_parts_that_do_not_fit_are_refused_and_the_index_stays(tmp_path: Path) -
     with pytest.raises(ValueError, match="lists no shards"):
         sm.merge(tmp_path)
     part(tmp_path.with_name(f"{tmp_path.name}-else"), "x")
-    with pytest.raises(ValueError, match="does not lie below"):
+    with pytest.raises(ValueError, match="is not below"):
         sm.merge(tmp_path, [tmp_path.with_name(f"{tmp_path.name}-else")])
     assert (tmp_path / "index.json").read_bytes() == before
 
@@ -236,7 +236,7 @@ def test_parts_without_an_index_are_compared_and_listed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="differ|contradict|type"):
         sm.merge(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="no parts to merge in '.*empty'\nhint: parts are folders"):
+    with pytest.raises(FileNotFoundError, match="no parts to merge in '.*empty'\nhint: parts are directories"):
         sm.merge(tmp_path / "empty")
 
 
@@ -251,7 +251,8 @@ def test_index_of_another_library_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "index.json").write_text('{"chunks": [], "config": {}, "updated_at": "0"}')
     with pytest.raises(
-        ValueError, match=r"a/index.json' is no index: .*\nhint: an index.json of MDS or of ChiniDataset is meant"
+        ValueError,
+        match=r"a/index.json' is not an index: .*\nhint: an index.json of MDS or of ChiniDataset is expected",
     ):
         sm.merge(tmp_path)
 
@@ -259,8 +260,8 @@ def test_index_of_another_library_is_told_apart(tmp_path: Path) -> None:
 APPENDED = ["parquet", "jsonl", "webdataset"]
 
 
-def appended(folder: Path, format: str, *rows: dict) -> None:
-    with sm.Writer(folder, format=format, mode="append") as writer:
+def appended(directory: Path, format: str, *rows: dict) -> None:
+    with sm.Writer(directory, format=format, mode="append") as writer:
         writer.write_rows(rows)
 
 
@@ -269,7 +270,7 @@ def appended(folder: Path, format: str, *rows: dict) -> None:
 def test_rows_of_other_columns_are_not_appended(tmp_path: Path, format: str, whole: bool) -> None:
     appended(tmp_path, format, {"txt": "a", "cls": 1})
     before = names(tmp_path)
-    message = r"do not fit the shards in '.*': the new rows lack the column `cls`, and the rows that are there lack the column `id`\nhint: "
+    message = r"do not fit the shards in '.*': the new rows do not have the column `cls`, and the existing rows do not have the column `id`\nhint: "
     with pytest.raises(sm.PlanError, match=message), sm.Writer(tmp_path, format=format, mode="append") as writer:
         if whole:
             writer.write_batch({"txt": ["b"], "id": [1]})
@@ -283,7 +284,7 @@ def test_rows_of_other_columns_are_not_appended(tmp_path: Path, format: str, who
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_column_of_another_type_is_not_appended(tmp_path: Path, format: str) -> None:
     appended(tmp_path, format, {"x": 1})
-    with pytest.raises(sm.PlanError, match="the column `x` is Int64 there and Utf8 in the new rows"):
+    with pytest.raises(sm.PlanError, match="the column `x` is Int64 in the existing rows and Utf8 in the new ones"):
         appended(tmp_path, format, {"x": "one"})
     with sm.Writer(tmp_path, format=format, mode="append", schema=pa.schema([("x", pa.int8())])) as writer:
         writer.write({"x": 2})
@@ -299,7 +300,7 @@ def test_sample_without_a_member_is_appended_to_samples_that_have_it(tmp_path: P
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_folders_that_were_made_for_nothing_are_removed(tmp_path: Path, format: str) -> None:
+def test_directories_that_were_made_for_nothing_are_removed(tmp_path: Path, format: str) -> None:
     with pytest.raises(RuntimeError), sm.Writer(tmp_path / "a" / "b", format=format) as writer:
         writer.write_batch({"txt": ["a" * 1_000] * 10_000})
         raise RuntimeError
@@ -311,6 +312,6 @@ def test_folders_that_were_made_for_nothing_are_removed(tmp_path: Path, format: 
     assert names(tmp_path) == ["mine"]
     with pytest.raises(RuntimeError), sm.Writer(tmp_path / "new", format=format) as writer:
         (tmp_path / "new").mkdir()
-        (tmp_path / "new" / "notes.txt").write_text("of somebody else")
+        (tmp_path / "new" / "notes.txt").write_text("a foreign file")
         raise RuntimeError
     assert names(tmp_path / "new") == ["notes.txt"]

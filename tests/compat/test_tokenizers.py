@@ -1,0 +1,303 @@
+"""Ids of each format's own library, for tokenizers that are trained here or shipped in packages."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import shardmill as sm
+
+tokenizers = pytest.importorskip("tokenizers")
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [path.read_text() for path in sorted(ROOT.glob("docs/**/*.md")) + sorted(ROOT.glob("crates/plan/**/*.rs"))]
+PARTS = [
+    "'",
+    "’s",
+    "'s",
+    "'LL",
+    "'re",
+    "a",
+    "B",
+    "hello",
+    "World",
+    "é",
+    "ß",
+    "ñ",
+    "1",
+    "23",
+    "4567",
+    "😀",
+    "👩\u200d👩\u200d👧",
+    "中",
+    "文字",
+    "日本",
+    "ア",
+    "한국",
+    "!",
+    "?!",
+    "...",
+    "--",
+    "/",
+    "//",
+    "_",
+    "<|endoftext|>",
+    "<s>",
+    "</s>",
+    "[INST]",
+    "<0x41>",
+    "▁",
+    "ſ",
+    "K",
+    "İ",
+    "ǅ",
+    "٣",
+    "Ⅷ",
+    "½",
+    "the",
+    "ing",
+    ".",
+    ",",
+    ":",
+    "(",
+    ")",
+    "%",
+    "$5.00",
+    "don't",
+    "I'm",
+    "ÀÉ",
+    "Ω",
+    "дом",
+    "שלום",
+    "مرحبا",
+    "xxxxxxxxxxxxxxxxxxxx",
+]
+SPACES = [
+    "\r\n",
+    "\n",
+    "\r",
+    "\t",
+    " ",
+    "  ",
+    "   ",
+    "\0",
+    "\u00a0",
+    "\u3000",
+    "\u200b",
+    "\ufeff",
+    "\u2028",
+    "\x85",
+    "\x1c",
+]
+
+
+def texts() -> list[str]:
+    """Documents, random strings and periodic ones."""
+    chance = random.Random(7)
+    parts = PARTS + SPACES * 2
+    mixed = ["".join(chance.choice(parts) for _ in range(chance.randint(1, 25))) for _ in range(1500)]
+    periodic = [
+        ("".join(chance.choice(parts) for _ in range(chance.randint(1, 4))) * 60)[: chance.randint(1, 300)]
+        for _ in range(500)
+    ]
+    return ["", " ", "\n", *mixed, *periodic, *DOCUMENTS]
+
+
+TEXTS = texts()
+
+
+def trained(kind: str, path: Path) -> Path:
+    """A small tokenizer of the given kind."""
+    from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    match kind:
+        case "byte-level":
+            made = tokenizers.Tokenizer(models.BPE())
+            made.pre_tokenizer = byte_level
+            trainer = trainers.BpeTrainer(vocab_size=3000, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet)
+        case "pattern":
+            made = tokenizers.Tokenizer(models.BPE())
+            pattern = tokenizers.Regex(r"\d{1,2}|\w+|[^\w\s]+|\s+")
+            split = pre_tokenizers.Split(pattern, "isolated")
+            made.pre_tokenizer = pre_tokenizers.Sequence(
+                [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+            )
+            made.normalizer = normalizers.NFC()
+            trainer = trainers.BpeTrainer(vocab_size=3000, special_tokens=["<s>"], initial_alphabet=alphabet)
+        case "unigram":
+            made = tokenizers.Tokenizer(models.Unigram())
+            made.pre_tokenizer = pre_tokenizers.Metaspace()
+            made.normalizer = normalizers.Sequence(
+                [normalizers.NFKC(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+            )
+            trainer = trainers.UnigramTrainer(vocab_size=2000, special_tokens=["<unk>"], unk_token="<unk>")
+        case "wordpiece":
+            made = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+            made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            made.normalizer = normalizers.BertNormalizer()
+            trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=["[UNK]", "[CLS]"])
+        case _:
+            made = tokenizers.Tokenizer(models.WordLevel(unk_token="[UNK]"))
+            made.pre_tokenizer = pre_tokenizers.Whitespace()
+            trainer = trainers.WordLevelTrainer(vocab_size=2000, special_tokens=["[UNK]"])
+    made.train_from_iterator(DOCUMENTS, trainer)
+    made.save(str(path))
+    return path
+
+
+def assert_equal(found: list[list[int]], oracle: Callable[[str], list[int]], cases: list[str]) -> None:
+    different = [text for text, ids in zip(cases, found, strict=True) if ids != oracle(text)]
+    assert different == []
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "pattern", "unigram", "wordpiece", "wordlevel"])
+def test_trained_tokenizer_gives_the_ids_of_tokenizers(kind: str, tmp_path: Path) -> None:
+    path = trained(kind, tmp_path / "tokenizer.json")
+    original = tokenizers.Tokenizer.from_file(str(path))
+    original.encode_special_tokens = True
+    ours = sm.Tokenizer(tmp_path)
+    assert_equal(ours.encode_batch(TEXTS), lambda text: original.encode(text, add_special_tokens=False).ids, TEXTS)
+    original.encode_special_tokens = False
+    with_ids = ours.encode_batch(TEXTS, special_in_text="id")
+    assert_equal(with_ids, lambda text: original.encode(text, add_special_tokens=False).ids, TEXTS)
+    assert ours.vocab_size == original.get_vocab_size()
+
+
+def test_tekken_gives_the_ids_of_mistral_common() -> None:
+    package = pytest.importorskip("mistral_common")
+    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+
+    path = Path(package.__file__).parent / "data/tekken_240911.json"
+    original = Tekkenizer.from_file(path)
+    ours = sm.Tokenizer(path)
+    assert_equal(ours.encode_batch(TEXTS), lambda text: original.encode(text, bos=False, eos=False), TEXTS)
+    assert (ours.vocab_size, ours.token_id("</s>")) == (original.n_words, original.eos_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("r50k_base", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k")]
+)
+def test_ranks_give_the_ids_of_tiktoken(name: str, pattern: str) -> None:
+    tiktoken = pytest.importorskip("tiktoken")
+    from tiktoken.load import load_tiktoken_bpe
+
+    files = sorted(Path.home().glob(f".cargo/registry/src/*/tiktoken-rs-*/assets/{name}.tiktoken"))
+    if not files:
+        pytest.skip("the crate tiktoken-rs, which has the ranks, was not downloaded")
+    spellings = {
+        "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
+        "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+        "o200k": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    }
+    ranks = load_tiktoken_bpe(str(files[-1]))
+    special = {"<|endoftext|>": len(ranks) + 3}
+    original = tiktoken.Encoding(name, pat_str=spellings[pattern], mergeable_ranks=ranks, special_tokens=special)
+    ours = sm.Tokenizer(files[-1], pattern=pattern, special_tokens=special)
+    assert_equal(ours.encode_batch(TEXTS), original.encode_ordinary, TEXTS)
+    with_ids = ours.encode_batch(TEXTS, special_in_text="id")
+    assert_equal(with_ids, lambda text: original.encode(text, allowed_special="all"), TEXTS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model_type": "unigram"},
+        {
+            "model_type": "unigram",
+            "normalization_rule_name": "identity",
+            "byte_fallback": True,
+            "remove_extra_whitespaces": False,
+        },
+        {"model_type": "bpe", "add_dummy_prefix": False, "normalization_rule_name": "identity"},
+        {
+            "model_type": "bpe",
+            "user_defined_symbols": ["<sep>", "▁▁", "foo bar"],
+            "byte_fallback": True,
+            "normalization_rule_name": "nfkc_cf",
+        },
+        {"model_type": "unigram", "split_by_whitespace": False},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_model_gives_the_ids_of_sentencepiece(options: dict[str, object], tmp_path: Path) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    (tmp_path / "corpus.txt").write_text("\n".join(DOCUMENTS))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "corpus.txt"),
+        model_prefix=str(tmp_path / "made"),
+        vocab_size=2000,
+        minloglevel=2,
+        **options,
+    )
+    path = tmp_path / "made.model"
+    original = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    cases = [text for text in TEXTS if "\0" not in text]
+    cases += ["<sep>a <sep> b", " <sep>", "a<sep>", "foo bar baz", "  a  b  ", "▁a▁", " ▁ ", "a ▁▁ b"]
+    pairs = list(zip(sm.Tokenizer(path).encode_batch(cases), map(original.encode, cases), strict=True))
+    # Its sums have 32 bits, so which of two equally good segmentations it takes, such as 9 99 and 99 9, depends on what is before them.
+    different = [(ours, theirs) for ours, theirs in pairs if ours != theirs]
+    assert options["model_type"] == "unigram" or different == []
+    for ours, theirs in different:
+        assert sorted(ours) == sorted(theirs)
+    assert len(different) <= 1
+
+
+def test_models_of_mistral_give_the_ids_of_sentencepiece() -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    package = pytest.importorskip("mistral_common")
+    for name in ("tokenizer.model.v1", "mistral_instruct_tokenizer_240323.model.v3"):
+        path = Path(package.__file__).parent / "data" / name
+        original = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        assert_equal(sm.Tokenizer(path).encode_batch(TEXTS), original.encode, TEXTS)
+
+
+def test_truncation_and_padding_are_ignored_with_one_warning(tmp_path: Path) -> None:
+    path = trained("byte-level", tmp_path / "tokenizer.json")
+    plain = sm.Tokenizer(path)
+    text = "one two three " * 20
+    changed = tokenizers.Tokenizer.from_file(str(path))
+    changed.enable_truncation(16)
+    changed.enable_padding(length=20)
+    changed.save(str(path))
+    with pytest.warns(UserWarning, match="truncation .*16.* and padding .*20") as caught:
+        ours = sm.Tokenizer(path)
+    assert len(caught) == 1
+    assert ours.encode(text) == plain.encode(text)
+    assert ours.fingerprint == plain.fingerprint
+
+
+def test_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
+    path = trained("byte-level", tmp_path / "tokenizer.json")
+    document = json.loads(path.read_text())
+    (tmp_path / "sorted.json").write_text(json.dumps(document, sort_keys=True, indent=7))
+    document["model"]["merges"].pop()
+    (tmp_path / "shorter.json").write_text(json.dumps(document))
+    known, same, other = (sm.Tokenizer(tmp_path / name) for name in ("tokenizer.json", "sorted.json", "shorter.json"))
+    assert known == same
+    assert known != other
+
+
+def _lengths(tokenizer: sm.Tokenizer) -> list[int]:
+    return [len(ids) for ids in tokenizer.encode_batch(TEXTS)]
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_tokenizer_works_in_other_processes(method: str, tmp_path: Path) -> None:
+    path = trained("byte-level", tmp_path / "tokenizer.json")
+    tokenizer = sm.Tokenizer(path)
+    expected = _lengths(tokenizer)
+    path.unlink()
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert (copy, _lengths(copy)) == (tokenizer, expected)
+    with warnings.catch_warnings(), ProcessPoolExecutor(1, mp_context=get_context(method)) as pool:
+        warnings.simplefilter("ignore", DeprecationWarning)
+        assert pool.submit(_lengths, tokenizer).result() == expected

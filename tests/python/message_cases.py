@@ -1,0 +1,505 @@
+"""Situations that raise, by name. ``python tests/python/message_cases.py`` writes what each says to ``messages.txt``.
+
+All run in one directory of small files, which :func:`write_files` makes, so the messages have relative paths.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import io
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import shardmill as sm
+from message_files import write_files
+from shardmill.cli._commands import run
+from shardmill.curate import Filter, Map, ParquetSink, Pipeline, TableSource, WebDatasetSource, inspect, verify
+from shardmill.resume import Checkpoint, IdIndex
+
+SNAPSHOT = Path(__file__).with_name("messages.txt")
+
+
+def read(path: Any, **options: Any) -> Any:
+    """All batches of a data set, as NumPy arrays unless asked otherwise."""
+    files = {name: options.pop(name) for name in ("format", "schema", "partitioning", "errors") if name in options}
+    return list(sm.Loader(sm.Dataset(path, **files), **{"output": "numpy", "rank": 0, "world_size": 1} | options))
+
+
+def written(*rows: Any, out: str = "new", batch: Any = None, **options: Any) -> None:
+    """Rows written one by one, and a batch."""
+    with sm.Writer(out, **options) as writer:
+        writer.write_rows(rows)
+        if batch is not None:
+            writer.write_batch(batch)
+
+
+def loaded(state: Any, path: str = "a.parquet", **options: Any) -> None:
+    """A state in a loader."""
+    sm.Loader(path, output="numpy", rank=0, world_size=1, **options).load_state_dict(state)
+
+
+def state(**changed: Any) -> Any:
+    """The state of a loader, with some entries changed."""
+    return sm.Loader("a.parquet", output="numpy", rank=0, world_size=1).state_dict() | changed
+
+
+def job(*stages: Any, source: Any = None, run: Any = None, **options: Any) -> None:
+    """A curation job over a table."""
+    sink = options.pop("sink", None) or ParquetSink("curated", mode="overwrite")
+    Pipeline(source=source or TableSource("in"), stages=stages, sink=sink, **options).run(progress=False, **run or {})
+
+
+def failing(_batch: Any) -> Any:
+    """A function of a user that fails."""
+    raise ValueError("it failed")
+
+
+def with_environment(call: Callable[[], Any], **variables: str) -> Any:
+    """Call with these environment variables and no others about ranks."""
+    kept = dict(os.environ)
+    for name in ("RANK", "WORLD_SIZE"):
+        os.environ.pop(name, None)
+    os.environ.update(variables)
+    try:
+        return call()
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+class CommandFailed(Exception):
+    """Exit code and stderr of a command."""
+
+
+def command(*arguments: str) -> None:
+    """A command line."""
+    output, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(errors):
+        code = run(arguments)
+    if code:
+        raise CommandFailed(f"exit code {code}\n{errors.getvalue().rstrip()}")
+
+
+def unreachable(call: Callable[[str, dict[str, str]], Any]) -> None:
+    """Call with an address at which no server listens, and options of a store there."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    keys = {"access_key_id": "key", "secret_access_key": "secret", "region": "us-east-1"}
+    call(address, {"endpoint": address, "allow_http": "true", "retry_timeout": "1", **keys})
+
+
+def without(module: str, call: Callable[[], Any]) -> None:
+    """Call as if a package were not installed."""
+    kept = dict(sys.modules)
+    for name in list(sys.modules):
+        if name.partition(".")[0] == module or name.startswith("shardmill.integrations."):
+            del sys.modules[name]
+    sys.modules[module] = None  # pyright: ignore[reportArgumentType]
+    try:
+        call()
+    finally:
+        sys.modules.clear()
+        sys.modules.update(kept)
+
+
+def second_job_of_a_checkpoint() -> None:
+    """A job that starts while another one with the same checkpoint runs."""
+    raised: list[BaseException] = []
+
+    def start(table: pa.Table) -> pa.Table:
+        try:
+            run_once()
+        except Exception as error:
+            raised.append(error)
+        return table
+
+    def run_once() -> None:
+        job(Map(start), sink=ParquetSink("leased_out"), checkpoint="leased_state")
+
+    run_once()
+    raise raised[0]
+
+
+def iterated_after_a_newer_one() -> None:
+    """An older iterator of a loader."""
+    loader = sm.Loader("a.parquet", batch_size=2, output="numpy", rank=0, world_size=1)
+    older = iter(loader)
+    next(older)
+    next(iter(loader))
+    next(older)
+
+
+def written_after_close() -> None:
+    """A row for a closed writer."""
+    writer = sm.Writer("closed.parquet", schema=pa.schema({"x": pa.int64()}))
+    writer.close()
+    writer.write({"x": 1})
+
+
+def closed_reader() -> Any:
+    """A reader after its with-block."""
+    with sm.arrayrecord.ArrayRecordReader("records.array_record") as reader:
+        return reader
+
+
+def checkpoint_of_a_changed_input() -> None:
+    """A second run whose input has other rows."""
+    Path("changed").mkdir()
+    for rows in ([1], [1, 2]):
+        pq.write_table(pa.table({"x": rows}), "changed/a.parquet")
+        job(source=TableSource("changed"), sink=ParquetSink("changed_out"), checkpoint="changed_state")
+
+
+def checkpoint_that_is_damaged() -> None:
+    """A second run whose checkpoint has no readable file."""
+    job(sink=ParquetSink("damaged_out"), checkpoint="damaged_state")
+    for file in Path("damaged_state").rglob("*"):
+        if file.is_file():
+            file.write_text("{")
+    job(sink=ParquetSink("damaged_out"), checkpoint="damaged_state")
+
+
+Transform, Output, Packing, Mixture = sm.Transform, sm.Output, sm.Packing, sm.Mixture
+P = "a.parquet"
+
+CASES: dict[str, Callable[[], Any]] = {
+    # Opening a data set.
+    "no file": lambda: sm.Dataset("none.parquet"),
+    "no file of a glob": lambda: sm.Dataset("none*.parquet"),
+    "no file in a store without a bucket": lambda: sm.Dataset("s3://"),
+    "several formats in a directory": lambda: sm.Dataset("mixed"),
+    "several formats of named files": lambda: sm.Dataset(["a.parquet", "lines.csv"]),
+    "types without a common one": lambda: sm.Dataset("conflict"),
+    "unknown format": lambda: sm.Dataset(P, format="xlsx"),  # pyright: ignore[reportArgumentType]
+    "unknown bytes": lambda: sm.Dataset("bytes.bin"),
+    "bytes of another format": lambda: sm.Dataset("text.parquet"),
+    "truncated Parquet": lambda: sm.Dataset("cut.parquet"),
+    "truncated ArrayRecord": lambda: sm.Dataset("cut.array_record"),
+    "truncated tar": lambda: sm.Dataset("cut.tar"),
+    "truncated gzip": lambda: read("cut.jsonl.gz"),
+    "unknown column": lambda: sm.Dataset(P, columns=["y"]),
+    "one name for columns": lambda: sm.Dataset(P, columns="x"),
+    "number for columns": lambda: sm.Dataset(P, columns=5),  # pyright: ignore[reportArgumentType]
+    "number for a schema": lambda: sm.Dataset(P, schema=5),
+    "number for a path": lambda: sm.Dataset(5),  # pyright: ignore[reportArgumentType]
+    "number for a format": lambda: sm.Dataset(P, format=5),  # pyright: ignore[reportArgumentType]
+    "schema of Parquet": lambda: sm.Dataset(P, schema=pa.schema({"x": pa.int8()})),
+    "policy of rows of a data set": lambda: sm.Dataset(P, errors=sm.ErrorPolicy(rows="skip")),
+    "data frame as a path": lambda: sm.Dataset(pl.DataFrame({"x": [1]})),  # pyright: ignore[reportArgumentType]
+    "filter by a partition without hive": lambda: sm.Dataset("days", filter="day > '2026'"),
+    "column of a partition without hive": lambda: sm.Dataset("days", columns=["day"]),
+    "partition compared with a date": lambda: sm.Dataset(
+        "days", partitioning="hive", filter=sm.col("day") > datetime.date(2026, 1, 1)
+    ),
+    "tokenizer object": lambda: sm.Tokenizer(pl),  # pyright: ignore[reportArgumentType]
+    "tokenizer by the name of a repository": lambda: sm.Tokenizer("Qwen/Qwen3-0.6B"),
+    "partition key that is a column": lambda: sm.Dataset("hive", partitioning="hive"),
+    "unknown partitioning": lambda: sm.Dataset(P, partitioning="x"),  # pyright: ignore[reportArgumentType]
+    "index that lists more samples": lambda: read("mds"),
+    "index of another version": lambda: sm.Dataset("version"),
+    "row out of range": lambda: sm.Dataset(P)[10],
+    "slice of rows": lambda: sm.Dataset(P)[1:2],
+    "column in place of a row": lambda: sm.Dataset(P)["x"],  # pyright: ignore[reportArgumentType]
+    "taken row out of range": lambda: sm.Dataset(P).take([10]),
+    # Paths.
+    "scheme that is almost one": lambda: sm.Dataset("s4://b/x/index.json"),
+    "scheme of no store": lambda: sm.Dataset("ftp://host/x"),
+    "scheme without two slashes": lambda: sm.Dataset("s3:/bucket/x"),
+    "file URL of another host": lambda: sm.Dataset("file://host/x"),
+    "output at a read-only store": lambda: sm.Writer("https://host/x.parquet"),
+    # Filters.
+    "filter of an unknown column": lambda: sm.Dataset(P, filter=sm.col("y") > 1),
+    "filter of another type": lambda: sm.Dataset(P, filter=sm.col("x") > "a"),
+    "filter of two types": lambda: sm.Dataset(P, filter=sm.col("x") > sm.col("s")),
+    "filter with null": lambda: sm.col("x") == None,  # noqa: E711
+    "filter with a sign of another language": lambda: sm.Dataset(P, filter="x > 1 && x < 5"),
+    "filter with like": lambda: sm.Dataset(P, filter="s like 'a%'"),
+    "filter with a string in double quotes": lambda: sm.Dataset(P, filter='s = "a"'),
+    "filter with a string in double quotes in a list": lambda: sm.Dataset(P, filter='s in ("a")'),
+    "filter of a column that is not boolean": lambda: sm.Dataset(P, filter="x"),
+    "filter that compares constants of two types": lambda: sm.Dataset(P, filter="1 = '1'"),
+    "filter with a wide character": lambda: sm.Dataset(P, filter="s = '日本' x"),
+    "filter without parentheses": lambda: sm.col("x") > 1 & sm.col("x"),
+    "number for a filter": lambda: sm.Dataset(P, filter=5),  # pyright: ignore[reportArgumentType]
+    # Text files.
+    "value of another type in CSV": lambda: read("lines.csv", schema=pa.schema({"x": pa.int64(), "y": pa.int64()})),
+    "fields missing in CSV": lambda: read("fields.csv"),
+    "quote that is not closed": lambda: read("quote.csv"),
+    "column twice in a header": lambda: read("header.csv"),
+    "JSON that ends": lambda: read("bad.jsonl"),
+    "line that is not an object": lambda: read("list.jsonl"),
+    "field of two types": lambda: read("types.jsonl"),
+    "field twice": lambda: read("field.jsonl"),
+    "array without a comma": lambda: read("array.json"),
+    # Tars and records.
+    "extension twice in a sample": lambda: read("repeated.tar"),
+    "member that is not JSON": lambda: list(sm.Dataset("json.tar")),
+    "member that is not a number": lambda: read("class.tar"),
+    "member that is not UTF-8": lambda: read("latin.tar"),
+    "record out of range": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record").read([7]),
+    "record of a data source out of range": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")[7],
+    "option of a record reader": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record", "x:1"),
+    "closed record reader": lambda: closed_reader().read([0]),
+    "damaged ArrayRecord": lambda: sm.arrayrecord.ArrayRecordReader("flipped.array_record").read([0]),
+    "rows of a damaged ArrayRecord": lambda: read("flipped.array_record"),
+    # MDS.
+    "index that is not JSON": lambda: sm.Dataset("json_index"),
+    "shard that is missing": lambda: read("no_shard"),
+    "shard that is truncated": lambda: read("short"),
+    "shard that is damaged": lambda: read("flipped"),
+    # Stores.
+    "store that refuses connections": lambda: unreachable(
+        lambda _, options: sm.Dataset("s3://bucket/data/", storage_options=options)
+    ),
+    "file of a server that refuses connections": lambda: unreachable(
+        lambda at, _: sm.Dataset(f"{at}/x.parquet", storage_options={"retry_timeout": "1"})
+    ),
+    "output in a store that refuses connections": lambda: unreachable(
+        lambda _, options: written({"x": 1}, out="s3://bucket/new.parquet", storage_options=options)
+    ),
+    # Nulls.
+    "name of a mask that exists": lambda: read(
+        "names.parquet", columns=["x", "x__valid"], output=Output("numpy", nulls="mask")
+    ),
+    "name of the marks of padded rows": lambda: read("names.parquet", tail="pad"),
+    "null": lambda: read("nulls.parquet", columns=["n"]),
+    "null list": lambda: read("nulls.parquet", columns=["l"]),
+    "fill value of an unknown column": lambda: read(P, output=Output("numpy", nulls="fill", fill_values={"y": 1})),
+    "fill value of another type": lambda: read(P, output=Output("numpy", nulls="fill", fill_values={"x": "a"})),
+    "fill value without the policy": lambda: read(P, output=Output("numpy", fill_values={"x": 1})),
+    "nulls of arrow": lambda: Output("arrow", nulls="mask"),
+    "fill values that are a list": lambda: Output("numpy", nulls="fill", fill_values=[1]),  # pyright: ignore[reportArgumentType]
+    # Options of a loader.
+    "batch_size 0": lambda: read(P, batch_size=0),
+    "batch_size True": lambda: read(P, batch_size=True),
+    "lanes 0": lambda: read(P, lanes=0),
+    "seed 1.5": lambda: read(P, seed=1.5),
+    "tail x": lambda: read(P, tail="x"),
+    "output x": lambda: read(P, output="x"),
+    "shuffle 5": lambda: read(P, shuffle=5),
+    "negative window": lambda: sm.Shuffle(-1),
+    "window of an unknown unit": lambda: sm.Shuffle("5 parsecs"),
+    "threads 2000": lambda: sm.Runtime(threads=2000),
+    "stall_seconds 0": lambda: sm.Runtime(stall_seconds=0),
+    "runtime 5": lambda: read(P, runtime=5),
+    "errors 5": lambda: read(P, errors="skip"),
+    "unknown policy": lambda: sm.ErrorPolicy(rows="ignore"),  # pyright: ignore[reportArgumentType]
+    "limit without a policy": lambda: sm.ErrorPolicy(max_rows=1),
+    "transform 5": lambda: Transform(5),  # pyright: ignore[reportArgumentType]
+    "pin_memory of NumPy": lambda: read(P, runtime=sm.Runtime(pin_memory=True)),
+    "filter beside a data set": lambda: read(P, filter=sm.col("x") > 1),
+    "audit that was not asked for": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1).audit(),
+    "epoch -1": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1).set_epoch(-1),
+    "index of a loader": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1)[0],
+    "rank beyond the world": lambda: read(P, rank=2, world_size=2),
+    "world_size without a rank": lambda: with_environment(lambda: sm.Loader(P, world_size=2)),
+    "RANK without WORLD_SIZE": lambda: with_environment(lambda: sm.Loader(P), RANK="1"),
+    "RANK that is not a number": lambda: with_environment(lambda: sm.Loader(P), RANK="one", WORLD_SIZE="2"),
+    "transform that fails": lambda: read(P, batch_size=4, transform=failing),
+    "older iterator": iterated_after_a_newer_one,
+    # States.
+    "state that is not one": lambda: loaded({}),
+    "state of another version": lambda: loaded(state(version=9)),
+    "state of another order": lambda: loaded(state(order_version=99)),
+    "state with a text for a number": lambda: loaded(state(consumed="1")),
+    "state past the end": lambda: loaded(state(consumed=11)),
+    "state with another data set": lambda: loaded(state(dataset="x")),
+    "state with other rows": lambda: loaded(state(rows=11)),
+    "state of other lanes": lambda: loaded(state(), lanes=2),
+    "state of other files": lambda: loaded(state(), path="tokens.parquet"),
+    # Mixtures and packing.
+    "mixture without sources": lambda: Mixture({}),
+    "mixture with a slash": lambda: Mixture({"a/b": P}),
+    "weight of an unknown source": lambda: Mixture({"a": P}, weights={"b": 1}),
+    "packing of numbers": lambda: read("tokens.parquet", packing=Packing("n", length=4)),
+    "packing of null lists": lambda: read("tokens.parquet", packing=Packing("t", length=4)),
+    "packing of null tokens": lambda: read("tokens.parquet", packing=Packing("u", length=4)),
+    "packing of a long row": lambda: read(
+        "long.parquet", packing=Packing("t", length=4, strategy="best_fit", long="raise")
+    ),
+    "packing of one column twice": lambda: read("long.parquet", packing=Packing(["t", "t"], length=4)),
+    "packing of long rows by an unknown policy": lambda: Packing("t", length=4, strategy="best_fit", long="x"),  # pyright: ignore[reportArgumentType]
+    "packing and bad rows": lambda: sm.Loader(
+        "long.parquet", packing=Packing("t", length=4), errors=sm.ErrorPolicy(rows="skip"), output="numpy"
+    ),
+    "packing length 0": lambda: Packing("t", length=0),
+    "plan ahead without the length of an epoch": lambda: Packing("t", length=4, plan="ahead"),
+    "plan ahead with two lengths of an epoch": lambda: Packing(
+        "t", length=4, plan="ahead", epoch_packs=2, epoch_tokens=8
+    ),
+    "length of an epoch without plan ahead": lambda: Packing("t", length=4, epoch_packs=2),
+    "lane without tokens": lambda: read(
+        "long.parquet", packing=Packing("t", length=4, plan="ahead", epoch_packs=4), lanes=2
+    ),
+    "state of plan ahead": lambda: sm.Loader(
+        "long.parquet", packing=Packing("t", length=4), output="numpy"
+    ).load_state_dict(
+        sm.Loader("long.parquet", packing=Packing("t", length=4, plan="ahead", epoch_packs=4)).state_dict()
+    ),
+    "pad value of another type": lambda: read("long.parquet", packing=Packing("t", length=4, pad_value=0.5)),
+    # Writing.
+    "file that exists": lambda: written({"x": 1}, out=P),
+    "directory with files": lambda: written({"x": 1}, out="parts"),
+    "extension of another format": lambda: sm.Writer("x.parquet", format="jsonl"),
+    "extension that is unknown": lambda: sm.Writer("x.xyz"),
+    "unknown written format": lambda: sm.Writer("x", format="xlsx"),  # pyright: ignore[reportArgumentType]
+    "append to another format": lambda: sm.Writer("parts", format="jsonl", mode="append"),
+    "append other columns": lambda: written({"y": 1}, out="parts", mode="append"),
+    "append to a file": lambda: sm.Writer(P, mode="append"),
+    "mode resume": lambda: sm.Writer("new", mode="resume"),  # pyright: ignore[reportArgumentType]
+    "compression 5": lambda: sm.Writer("new", compression=5),  # pyright: ignore[reportArgumentType]
+    "compression that is unknown": lambda: sm.Writer("new", compression="lz9"),
+    "hashes of Parquet": lambda: sm.Writer("new", hashes=["sha1"]),
+    "hash that is unknown": lambda: sm.Writer("new", format="mds", columns={"x": "int"}, hashes=["sha0"]),
+    "group_size of Parquet": lambda: sm.Writer("new", group_size=2),
+    "type that is unknown": lambda: sm.Writer("new", columns={"x": "int65"}),
+    "encoding that is unknown": lambda: sm.Writer("new", format="mds", columns={"x": "int65"}),
+    "column of pickles": lambda: sm.Writer("new", format="mds", columns={"x": "pkl"}),
+    "types and a schema": lambda: sm.Writer("new", columns={"x": "int"}, schema=pa.schema({"x": pa.int64()})),
+    "shard_bytes 0": lambda: sm.Writer("new", shard_bytes=0),
+    "no rows and no schema": lambda: sm.Writer("new").close(),
+    "row that is not a mapping": lambda: written([1]),
+    "row without a column": lambda: written({"y": 1}, columns=["x"]),
+    "row with another column": lambda: written({"x": 1, "y": 2}, columns={"x": "int32"}),
+    "row with a column that the schema lacks": lambda: written({"x": 1, "y": 2}, schema=pa.schema({"x": pa.int64()})),
+    "value of another type": lambda: written({"x": "a"}, schema=pa.schema({"x": pa.int64()})),
+    "value that is rounded": lambda: written({"x": 1.5}, schema=pa.schema({"x": pa.int64()})),
+    "object without a type": lambda: written({"x": len}),
+    "columns of other lengths": lambda: written(batch={"x": [1], "y": [1, 2]}),
+    "batch without Arrow data": lambda: written(batch=5),
+    "null in MDS": lambda: written({"x": None}, format="mds", columns={"x": "int"}),
+    "text of MDS that is not an integer": lambda: written({"x": "a"}, format="mds", columns={"x": "str_int"}),
+    "array of another type": lambda: written({"x": np.zeros(2)}, format="mds", columns={"x": "ndarray:int8"}),
+    "nan in JSONL": lambda: written({"x": float("nan")}, out="new.jsonl"),
+    "bytes in JSONL": lambda: written({"x": b"a"}, out="new.jsonl"),
+    "columns of ArrayRecord": lambda: written({"x": 1, "y": 2}, out="new.array_record"),
+    "number in ArrayRecord": lambda: written(5, out="new.array_record"),
+    "null in ArrayRecord": lambda: written({"x": None}, out="new.array_record"),
+    "number in a tar": lambda: written({"x": 0.5}, out="new.tar"),
+    "sample without members": lambda: written(
+        {"txt": None}, {"txt": None}, out="new.tar", schema=pa.schema({"txt": pa.string()})
+    ),
+    "closed writer": written_after_close,
+    "merge of nothing": lambda: sm.merge("empty"),
+    # Curation.
+    "source that is a path": lambda: Pipeline(source="in", sink=ParquetSink("new")),  # pyright: ignore[reportArgumentType]
+    "sink that is a path": lambda: Pipeline(source=TableSource("in"), sink="new"),  # pyright: ignore[reportArgumentType]
+    "stage that is a function": lambda: job(failing),
+    "stages that are one stage": lambda: Pipeline(
+        source=TableSource("in"), sink=ParquetSink("new"), stages=Map(failing)
+    ),  # pyright: ignore[reportArgumentType]
+    "sink that appends": lambda: ParquetSink("new", mode="append"),  # pyright: ignore[reportArgumentType]
+    "sink of an unknown codec": lambda: job(sink=ParquetSink("new", compression="lz9")),
+    "codec of a sink that is a number": lambda: ParquetSink("new", compression=5),  # pyright: ignore[reportArgumentType]
+    "row_group_size of text": lambda: ParquetSink("new", row_group_size="5"),  # pyright: ignore[reportArgumentType]
+    "max_errors of text": lambda: job(max_errors="5"),
+    "threads of text": lambda: job(run={"threads": "2"}),
+    "workers without Ray": lambda: job(run={"workers": 2}),
+    "output that exists": lambda: job(sink=ParquetSink("parts")),
+    "output inside the input": lambda: job(sink=ParquetSink("in/out", mode="resume")),
+    "output that is overwritten": lambda: job(
+        source=TableSource("in/a.parquet"), sink=ParquetSink("in", mode="overwrite")
+    ),
+    "no input": lambda: job(source=TableSource("empty")),
+    "input of several formats": lambda: job(source=TableSource("mixed")),
+    "unknown column of a source": lambda: job(source=TableSource("in", columns=["y"])),
+    "stage that fails": lambda: job(Map(failing)),
+    "stage that returns no table": lambda: job(Map(len)),
+    "filter stage of an unknown column": lambda: job(Filter(sm.col("y") > 1)),
+    "documents without samples": lambda: job(source=WebDatasetSource("empty")),
+    "max_problems of text": lambda: verify(P, max_problems="5"),  # pyright: ignore[reportArgumentType]
+    "layout that is unknown": lambda: verify(P, layout="x"),  # pyright: ignore[reportArgumentType]
+    "first of text": lambda: inspect(P, first="5"),  # pyright: ignore[reportArgumentType]
+    "field that no sample has": lambda: job(source=WebDatasetSource("documents.tar", fields=["title"])),
+    "texts that no sample has": lambda: job(source=WebDatasetSource("documents.tar", texts_field="paragraphs")),
+    "reserved field": lambda: job(source=WebDatasetSource("documents.tar", fields=["sample_id"])),
+    "input twice": lambda: job(source=TableSource(["in/a.parquet", "in/a.parquet"])),
+    # Checkpoints.
+    "checkpoint of another job": lambda: [job(Filter(sm.col("x") > bound), checkpoint="other") for bound in (1, 2)],
+    "checkpoint of an input that changed": checkpoint_of_a_changed_input,
+    "checkpoint whose files are damaged": checkpoint_that_is_damaged,
+    "checkpoint that is a number": lambda: Checkpoint(5),  # pyright: ignore[reportArgumentType]
+    "done that is a number": lambda: Checkpoint("state", "id", done=5),  # pyright: ignore[reportArgumentType]
+    "done without ids": lambda: Checkpoint("state", done="x"),
+    "checkpoint inside the output": lambda: job(checkpoint="curated/state"),
+    "checkpoint of an unknown id": lambda: job(checkpoint=Checkpoint("state", "id")),
+    "checkpoint of null ids": lambda: job(source=TableSource("ids.parquet"), checkpoint=Checkpoint("state2", "id")),
+    "checkpoint with an unknown option": lambda: job(checkpoint={"path": "state", "ids": "x"}),
+    "checkpoint to relocate that is missing": lambda: Checkpoint("nothing").relocate(output="in"),
+    "checkpoint of a job that is running": second_job_of_a_checkpoint,
+    "id index that is damaged": lambda: IdIndex.open("flipped.ids"),
+    "id index of another format": lambda: IdIndex.open("foreign.ids"),
+    "id index that is missing": lambda: IdIndex.open("none.ids"),
+    # Packages that are not installed.
+    "Ray is missing": lambda: without("ray", lambda: job(run={"executor": "ray"})),
+    "Ray is missing for a checkpoint": lambda: without(
+        "ray", lambda: importlib.import_module("shardmill.integrations.ray_checkpoint")
+    ),
+    "PyTorch is missing": lambda: without("torch", lambda: list(sm.Loader(P, rank=0, world_size=1))),
+    # Names of other libraries.
+    "epochs of a loader": lambda: sm.Loader(P, epochs=3),  # pyright: ignore[reportCallIssue]
+    "map of a data set": lambda: sm.Dataset(P).map,  # pyright: ignore[reportAttributeAccessIssue]
+    "shuffle of a data set": lambda: sm.Dataset(P).shuffle,  # pyright: ignore[reportAttributeAccessIssue]
+    "attribute that is unknown": lambda: sm.Dataset(P).schemas,  # pyright: ignore[reportAttributeAccessIssue]
+    "directory of save_to_disk": lambda: sm.Dataset("arrow"),
+    "Arrow file": lambda: sm.Dataset("arrow/data-00000-of-00001.arrow"),
+    # Commands.
+    "command that is unknown": lambda: command("heads", P),
+    "option of a command that is unknown": lambda: command("head", P, "--row", "5"),
+    "command without a path": lambda: command("head"),
+    "command with a path that is missing": lambda: command("head", "none.parquet"),
+    "count that is not a number": lambda: command("head", P, "--rows", "five"),
+    "filter of a command that is not valid": lambda: command("head", P, "--filter", "x >"),
+    "column of a command that is unknown": lambda: command("head", P, "--columns", "y"),
+    "output of a command that exists": lambda: command("convert", P, "nulls.parquet"),
+    "format of a command that is unknown": lambda: command("convert", P, "new.xlsx"),
+}
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """Class and whole text of what a call raises, with its notes; without the temporary directory."""
+    try:
+        call()
+    except Exception as error:
+        notes = "".join(f"\nnote: {note}" for note in getattr(error, "__notes__", ()))
+        text = f"{type(error).__name__}: {error}{notes}"
+        return normalized(text)
+    return "nothing"
+
+
+def normalized(text: str) -> str:
+    """Without what differs between machines and runs."""
+    text = text.replace(f"{Path.cwd()}/", "")
+    text = re.sub(r" at 0x\w+", "", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text)
+    text = re.sub(r"in [\d.]+m?s, after \d+ retries", "in TIME, after N retries", text)
+    text = re.sub(r"os error \d+", "os error N", text)
+    text = re.sub(r"process \d+ on [^\s,]+", "process PID on HOST", text)
+    text = re.sub(r"\b[0-9a-f]{32}\b", "JOB", text)
+    return re.sub(r"\n\n+", "\n", text)
+
+
+def snapshot(found: dict[str, str]) -> str:
+    """The outcomes as text."""
+    return "".join(f"[{name}]\n{text}\n\n" for name, text in found.items())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(os.path.realpath(directory))
+        write_files()
+        SNAPSHOT.write_text(snapshot({name: outcome(call) for name, call in CASES.items()}), encoding="utf-8")
+    print(f"wrote {SNAPSHOT.name}", file=sys.stderr)

@@ -1,0 +1,324 @@
+"""Chat messages, prompts with completions, and user functions as sources of tokens."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+
+tokenizers = pytest.importorskip("tokenizers")
+
+CHATML = """{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\n' }}
+    {%- if message.role == 'assistant' %}
+        {%- generation %}
+        {{- message.content + '<|im_end|>' }}
+        {%- endgeneration %}
+    {%- else %}
+        {{- message.content + '<|im_end|>' }}
+    {%- endif %}
+    {{- '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}"""
+WITHOUT_BLOCKS = CHATML.replace("{%- generation %}", "").replace("{%- endgeneration %}", "")
+CHATS = [
+    [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "Four."}],
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "Bye"},
+        {"role": "assistant", "content": "Bye"},
+    ],
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("model")
+    trained = tokenizers.Tokenizer(tokenizers.models.BPE())
+    trained.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trained.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|im_start|>", "<|im_end|>", "<|end|>"],
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    trained.train_from_iterator([CHATML], trainer)
+    trained.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>", "chat_template": CHATML}))
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def table(path: Path, rows: dict[str, Any], **options: Any) -> dict[str, list[Any]]:
+    pq.write_table(pa.table(rows), path / "rows.parquet")
+    return pa.table(sm.Dataset(path / "rows.parquet", tokenize=sm.Tokenize(**options))).to_pydict()
+
+
+def labelled(tokenizer: sm.Tokenizer, labels: list[int]) -> str:
+    return tokenizer.decode([label for label in labels if label != -100])
+
+
+def test_template_of_the_directory_gives_text_and_labels_of_the_assistant(tmp_path: Path, model: Path) -> None:
+    tokenizer = sm.Tokenizer(model)
+    found = table(tmp_path, {"messages": CHATS}, messages="messages", tokenizer=model, labels="assistant")
+    assert tokenizer.decode(found["tokens"][0]) == (
+        "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>\n"
+    )
+    assert found["tokens"][0][0] == tokenizer.token_id("<|im_start|>")
+    assert [labelled(tokenizer, labels) for labels in found["labels"]] == [
+        "Four.<|im_end|>",
+        "Hello<|im_end|>Bye<|im_end|>",
+    ]
+
+
+def test_spans_by_prefix_need_no_generation_blocks(tmp_path: Path, model: Path) -> None:
+    options = {"messages": "messages", "tokenizer": sm.Tokenizer(model), "labels": "assistant"}
+    with pytest.raises(ValueError, match=r"no generation block.*\nhint: assistant_spans=\"prefix\""):
+        sm.Tokenize(**options, chat_template=WITHOUT_BLOCKS)
+    expected = table(tmp_path, {"messages": CHATS}, **options)
+    (tmp_path / "template.jinja").write_text(WITHOUT_BLOCKS)
+    found = table(
+        tmp_path,
+        {"messages": CHATS},
+        **options,
+        chat_template=tmp_path / "template.jinja",
+        assistant_spans="prefix",
+    )
+    assert found["tokens"] == expected["tokens"]
+    # The end of a turn, which no block marks, is part of what a turn adds.
+    assert [labelled(options["tokenizer"], labels) for labels in found["labels"]] == [
+        "Four.<|im_end|>\n",
+        "Hello<|im_end|>\nBye<|im_end|>\n",
+    ]
+
+
+def test_messages_may_be_json_and_an_empty_list_has_no_tokens(tmp_path: Path, model: Path) -> None:
+    options = {"messages": "messages", "tokenizer": model, "labels": "assistant"}
+    lists = table(tmp_path, {"messages": [*CHATS, []]}, **options)
+    texts = table(tmp_path, {"messages": [json.dumps(chat) for chat in [*CHATS, []]]}, **options)
+    assert texts == lists
+    assert lists["tokens"][2] == lists["labels"][2] == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ("[{", "the messages are not valid JSON"),
+        ('{"role": "user"}', "The messages are not a list"),
+        ('[{"content": "x"}]', "Message 0 has no role"),
+        ('[{"role": "user", "content": [{"type": "image"}]}]', 'Message 0 has a part of type "image"'),
+        ('[{"role": "user", "content": 1}]', "The chat template fails on line"),
+        (None, 'the value is null\nhint: nulls="fill"'),
+    ],
+)
+def test_invalid_messages_are_an_error_with_file_and_row(
+    tmp_path: Path, model: Path, messages: str | None, message: str
+) -> None:
+    rows = {"messages": [json.dumps(CHATS[0]), messages]}
+    with pytest.raises(ValueError, match=r"Row 1 of .*rows.parquet.*: column `messages`: ") as raised:
+        table(tmp_path, rows, messages="messages", tokenizer=model)
+    assert message in str(raised.value)
+
+
+def test_columns_of_nulls_alone_and_of_other_types_are_known(tmp_path: Path, model: Path) -> None:
+    nulls = {"messages": pa.nulls(2)}
+    found = table(tmp_path, nulls, messages="messages", tokenizer=model, labels="assistant", nulls="fill")
+    assert found == {"tokens": [[], []], "labels": [[], []]}
+    with pytest.raises(ValueError, match=r"Row 0 of .*: the value is null"):
+        table(tmp_path, nulls, messages="messages", tokenizer=model)
+    for wrong in ([[1]], [1], [["a"]], [{"role": "user"}]):
+        with pytest.raises(ValueError, match="messages are lists of structs or JSON strings"):
+            table(tmp_path, {"messages": wrong}, messages="messages", tokenizer=model)
+
+
+def test_nulls_of_structs_are_absent_and_those_in_json_stay(tmp_path: Path, model: Path) -> None:
+    def call(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"role": "assistant", "content": None, "arguments": arguments}]
+
+    template = "{{ messages[0].arguments | tojson }}{{ messages[0].content is defined }}"
+    options = {"messages": "messages", "tokenizer": sm.Tokenizer(model), "chat_template": template}
+
+    def texts(rows: list[Any]) -> list[str]:
+        found = table(tmp_path, {"messages": rows}, **options)["tokens"]
+        return [options["tokenizer"].decode(ids) for ids in found]
+
+    assert texts([call({"a": 1}), call({"b": 2})]) == ['{"a": 1}False', '{"b": 2}False']
+    assert texts([json.dumps(call({"a": None}))]) == ['{"a": null}False']
+
+
+def test_tools_documents_and_further_variables_reach_the_template(tmp_path: Path, model: Path) -> None:
+    template = "{{ tools | tojson }}{{ documents[0].title }}{{ style }}{{ messages[0].content }}{{ eos_token }}"
+    rows = {
+        "messages": [CHATS[0]],
+        "tools": [json.dumps([{"name": "f", "limit": 1.0}])],
+        "documents": [[{"title": "T"}]],
+    }
+    found = table(
+        tmp_path,
+        rows,
+        messages="messages",
+        tools="tools",
+        documents="documents",
+        template_kwargs={"style": "s"},
+        chat_template=template,
+        tokenizer=model,
+    )
+    text = sm.Tokenizer(model).decode(found["tokens"][0])
+    assert text == '[{"name": "f", "limit": 1.0}]Ts2 + 2?<|end|>'
+    assert list(found) == ["tokens"]
+
+
+def test_completion_is_labelled_with_the_end_and_encoded_with_its_prompt(tmp_path: Path, model: Path) -> None:
+    tokenizer = sm.Tokenizer(model)
+    rows = {"prompt": ["2 + 2 =", "{%- for"], "completion": [" 4", " message %}"]}
+    found = table(
+        tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model, labels="completion", eos=True
+    )
+    whole = [prompt + completion for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True)]
+    end = tokenizer.token_id("<|end|>")
+    assert found["tokens"] == [[*ids, end] for ids in tokenizer.encode_batch(whole)]
+    for prompt, completion, labels in zip(rows["prompt"], rows["completion"], found["labels"], strict=True):
+        text = labelled(tokenizer, labels)
+        assert (prompt + completion + "<|end|>").endswith(text)
+        assert len(text) >= len(completion + "<|end|>")
+
+
+def test_prompt_and_completion_may_be_messages(tmp_path: Path, model: Path) -> None:
+    rows = {"prompt": [chat[:-1] for chat in CHATS], "completion": [chat[-1:] for chat in CHATS]}
+    options = {"prompt": "prompt", "completion": "completion", "tokenizer": model, "labels": "completion"}
+    found = table(tmp_path, rows, **options)
+    assert found["tokens"] == table(tmp_path, {"messages": CHATS}, messages="messages", tokenizer=model)["tokens"]
+    tokenizer = sm.Tokenizer(model)
+    assert [labelled(tokenizer, labels) for labels in found["labels"]] == ["Four.<|im_end|>\n", "Bye<|im_end|>\n"]
+    mixed = rows | {"completion": ["a", "b"]}
+    with pytest.raises(ValueError, match="must both be texts, or both be messages"):
+        table(tmp_path, mixed, **options)
+
+
+def test_row_without_labels_is_logged_once_or_raises(
+    tmp_path: Path, model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = {"messages": [CHATS[0], CHATS[0][:1], CHATS[0][:1]]}
+    options = {"messages": "messages", "tokenizer": model, "labels": "assistant"}
+    with caplog.at_level(logging.WARNING, "shardmill.tokens"):
+        found = table(tmp_path, rows, **options)
+    assert set(found["labels"][1]) == {-100}
+    assert [record.message for record in caplog.records if "no token with a label" in record.message] == [
+        'a row has no token with a label, so a loss ignores it; on_unlabelled="raise" names such rows'
+    ]
+    with pytest.raises(ValueError, match=r"Row 1 of .*: no token of the row has a label\nhint: on_unlabelled=\"keep\""):
+        table(tmp_path, rows, **options, on_unlabelled="raise")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "needs one source, and has none"),
+        ({"text": "a", "messages": "m"}, "needs one source, not messages and text"),
+        ({"prompt": "p"}, "prompt and completion are used together"),
+        ({"text": "a", "tokenizer": None}, "needs a tokenizer"),
+        ({"text": "a", "labels": "assistant"}, "labels='assistant' is for messages, and the source is text"),
+        ({"messages": "m", "labels": "completion"}, "labels='completion' is for completion"),
+        ({"messages": "m", "eos": True}, "eos is for text and completion, and the source is messages"),
+        ({"messages": "m", "special_in_text": "text"}, "special_in_text='text' is not for messages"),
+        ({"text": "a", "now": "2026-01-31"}, "now is for messages and completion"),
+        ({"text": "a", "version": "1"}, "version is for function"),
+        ({"messages": "m", "template_kwargs": {"x": {1}}}, "must be a dict of JSON values"),
+        ({"messages": "m", "chat_template": "{% if %}"}, "The chat template fails on line 1"),
+        ({"messages": "m", "chat_template": "{{ strftime_now('%Y') }}"}, "asks for the date"),
+        ({"messages": "m", "on_unlabelled": "skip"}, "on_unlabelled must be one of"),
+        ({"text": "a", "labels": "all", "output": "labels"}, "output and labels_output must differ"),
+        ({"text": "a", "output": ""}, "output must be a non-empty string"),
+        ({"messages": ["m"]}, "messages must be a non-empty string, not ['m']"),
+        ({"messages": "m", "chat_template": 3}, "chat_template must be the text of a template"),
+        ({"messages": "m", "template_kwargs": {"messages": []}}, "template_kwargs cannot set messages"),
+        ({"text": "a", "ignore_index": 2**70}, "ignore_index must be an integer"),
+    ],
+)
+def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        sm.Tokenize(**{"tokenizer": model} | options)
+    assert message in str(raised.value)
+
+
+def test_packed_chats_resume_exactly_and_counts_serve_labels(tmp_path: Path, model: Path) -> None:
+    chats = [
+        [{"role": "user", "content": f"Question {n} " * (n % 7 + 1)}, {"role": "assistant", "content": f"Answer {n}"}]
+        for n in range(90)
+    ]
+    pq.write_table(pa.table({"messages": chats}), tmp_path / "chats.parquet", row_group_size=11)
+    tokenize = sm.Tokenize(messages="messages", tokenizer=model, labels="assistant")
+    packing = sm.Packing(["tokens", "labels"], length=64, pad_value={"labels": -100})
+
+    def loader() -> sm.Loader:
+        data = sm.Dataset(tmp_path / "chats.parquet", tokenize=tokenize)
+        return sm.Loader(data, packing=packing, batch_size=2, shuffle=True, seed=1, output="numpy")
+
+    whole = list(loader())
+    first = loader()
+    rest = iter(first)
+    for _ in range(3):
+        next(rest)
+    resumed = loader()
+    resumed.load_state_dict(first.state_dict())
+    for ours, theirs in zip(resumed, whole[3:], strict=True):
+        assert np.array_equal(ours["tokens"], theirs["tokens"])
+        assert np.array_equal(ours["labels"], theirs["labels"])
+
+
+def reversed_ids(batch: pa.RecordBatch) -> dict[str, list[list[int]]]:
+    ids = [list(reversed(text.encode())) for text in batch["text"].to_pylist()]
+    return {"tokens": ids, "labels": [[-100] * len(row) for row in ids]}
+
+
+def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
+    rows = {"text": ["abc", "", "d"], "n": [1, 2, 3]}
+    tokenize = sm.Tokenize("text", function=reversed_ids, version="1", labels="function")
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    data = sm.Dataset(tmp_path / "rows.parquet", tokenize=tokenize)
+    assert data.columns == ["n", "tokens", "labels"]
+    assert pa.table(pickle.loads(pickle.dumps(data))).to_pydict() == {
+        "n": [1, 2, 3],
+        "tokens": [[99, 98, 97], [], [100]],
+        "labels": [[-100] * 3, [], [-100]],
+    }
+    loader = sm.Loader(data, packing=sm.Packing("tokens", length=2), batch_size=1, output="numpy")
+    assert sorted(np.concatenate([batch["tokens"].ravel() for batch in loader]).tolist()) == [97, 98, 99, 100]
+    other = sm.Tokenize("text", function=reversed_ids, version="2", labels="function")
+    assert other.fingerprint != tokenize.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda batch: {"ids": []}, "must return a dict with tokens, not ['ids']"),
+        (lambda batch: {"tokens": [[1]]}, "returned 1 rows of tokens for 2 rows"),
+        (lambda batch: {"tokens": [[1], None]}, "returned a null in tokens"),
+        (lambda batch: {"tokens": [[1], [2**40]]}, "the function raised"),
+        (lambda batch: {"tokens": [[1.0], [2.5]]}, "must return lists of integers as 'tokens', not list<item: double>"),
+        (lambda batch: {"tokens": [1, 2]}, "the function raised"),
+        (lambda batch: 1 / 0, "the function raised ZeroDivisionError"),
+    ],
+)
+def test_function_that_returns_something_else_is_an_error(tmp_path: Path, function: Any, message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        table(tmp_path, {"text": ["a", "b"]}, text="text", function=function, version="1")
+    assert message in str(raised.value)

@@ -1,0 +1,84 @@
+"""``shardmill view`` with the options of tokens and packs, as a user runs it."""
+
+import json
+import subprocess
+import sys
+from urllib.request import urlopen
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from byte_tokenizer import END, TEMPLATE, write_tokenizer
+from token_page import Shown
+
+
+@pytest.fixture(autouse=True)
+def counts_below(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def written(path, **columns):
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def view(*arguments):
+    command = [sys.executable, "-m", "shardmill", "view", *map(str, arguments), "--no-open"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def shown_by(*arguments):
+    """The first page of a command, as a program gets it."""
+    with view(*arguments) as process:
+        try:
+            address = process.stdout.readline().strip()
+            assert address, process.stderr.read()
+            return urlopen(f"{address}view", timeout=60).read().decode()
+        finally:
+            process.kill()
+
+
+def test_command_shows_tokens_of_texts_of_chats_and_of_files(tmp_path):
+    model = tmp_path / "model"
+    write_tokenizer(model, template=TEMPLATE)
+    texts = written(tmp_path / "texts.parquet", text=["ab"], body=["cd"])
+    assert [text for text, *_ in Shown(shown_by(texts, "--tokenizer", model)).tokens] == ["a", "b"]
+    shown = shown_by(texts, "--tokenizer", model, "--column", "body", "--eos", END, "--pack", "8")
+    assert [text for text, *_ in Shown(shown).tokens] == ["c", "d", END]
+    assert "1 pack of 8 tokens by concat" in shown
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(json.dumps({"messages": [{"role": "assistant", "content": "x"}]}) + "\n")
+    (tmp_path / "template.jinja").write_text(TEMPLATE)
+    options = ("--messages", "messages", "--chat-template", tmp_path / "template.jinja", "--labels", "assistant")
+    labelled = [
+        text
+        for text, classes, _ in Shown(shown_by(chats, "--tokenizer", model, *options)).tokens
+        if "labelled" in classes
+    ]
+    assert labelled == ["x", END]
+    stored = written(tmp_path / "stored.parquet", text=["no"], input_ids=[[104, 105]])
+    shown = shown_by(stored, "--tokenizer", model, "--pack", "4", "--strategy", "best_fit")
+    assert [text for text, *_ in Shown(shown).tokens] == ["h", "i"] and "by best_fit" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--labels", "all"], "--labels requires --tokenizer"),
+        (["--pack", "8"], "--pack requires --tokenizer"),
+        (["--column", "text"], "--column requires --tokenizer"),
+        (["--tokenizer", "{model}", "--strategy", "concat"], "--strategy requires --pack"),
+        (["--tokenizer", "{model}", "--eos", "<eos>"], "--eos is for texts, and the files have tokens in column 'tokens'"),
+        (["--tokenizer", "{model}", "--column", "body"], "body"),
+        (["--tokenizer", "{model}", "--messages", "text"], "has no chat template"),
+        (["--tokenizer", "{model}/nothing"], "nothing"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_use_of_the_command_is_an_error(tmp_path, arguments, message):
+    write_tokenizer(tmp_path / "model")
+    path = written(tmp_path / "x.parquet", text=["a"], tokens=[[1]])
+    with view(path, *(argument.format(model=tmp_path / "model") for argument in arguments)) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode in (1, 2) and out == ""
+    assert message in err

@@ -1,0 +1,93 @@
+"""Integers of NumPy are taken wherever integers are; bools are not."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from shardmill.curate import Map, ParquetSink, Pipeline, TableSource, inspect, verify
+
+ONE = {"rank": 0, "world_size": 1, "output": "numpy"}
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "batch_size": lambda value: len(sm.Loader("a.parquet", batch_size=value, **ONE)),
+    "lanes": lambda value: sm.Loader("a.parquet", lanes=value, **ONE).state_dict()["lanes"],
+    "seed": lambda value: sm.Loader("a.parquet", seed=value, **ONE).state_dict()["seed"],
+    "world_size": lambda value: sm.Loader("a.parquet", rank=0, world_size=value, output="numpy").world_size,
+    "threads of a loader": lambda value: sm.Loader("a.parquet", runtime=sm.Runtime(threads=value), **ONE).threads,
+    "threads of a data set": lambda value: len(sm.Dataset("a.parquet", threads=value)),
+    "epoch of iterate": lambda value: len(list(sm.Dataset("a.parquet").iterate(epoch=value))),
+    "start of iterate": lambda value: len(list(sm.Dataset("a.parquet").iterate(start=value))),
+    "prefetch_bytes": lambda value: sm.Runtime(prefetch_bytes=value).prefetch_bytes,
+    "window_bytes": lambda value: sm.Shuffle(value).window_bytes,
+    "stall_seconds": lambda value: sm.Runtime(stall_seconds=value),
+    "max_rows": lambda value: json.dumps(sm.ErrorPolicy(rows="skip", max_rows=value).max_rows),
+    "length": lambda value: sm.Packing("x", length=value).length,
+    "epoch_rows": lambda value: sm.Mixture({"a": "a.parquet"}, weights={"a": 1}, epoch_rows=value).num_rows,
+    "workers of a transform": lambda value: sm.Transform(len, workers=value).workers,
+    "max_errors": lambda value: job(max_errors=value),
+    "row_group_size": lambda value: job(sink=ParquetSink("out", row_group_size=value)),
+    "files_per_partition": lambda value: job(source=TableSource("a.parquet", files_per_partition=value)),
+    "batch_size of a stage": lambda value: job(stages=[Map(len, batch_size=value)]),
+    "max_problems": lambda value: len(verify("a.parquet", max_problems=value)),
+    "first": lambda value: len(inspect("a.parquet", first=value).files),
+    "threads of verify": lambda value: len(verify("a.parquet", threads=value)),
+    "group_size": lambda value: sm.Writer("a.array_record", group_size=value, mode="overwrite").close(),
+    "modified": lambda value: sm.Writer("a.tar", modified=value, mode="overwrite").close(),
+}
+
+
+def job(**options: Any) -> str:
+    return json.dumps(Pipeline(**{"source": TableSource("a.parquet"), "sink": ParquetSink("out"), **options})._spec())
+
+
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"x": list(range(10))}), tmp_path / "a.parquet")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_integers_of_numpy_mean_what_integers_of_python_mean(name: str) -> None:
+    assert CALLS[name](np.int64(2)) == CALLS[name](2)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("value", [True, np.True_, "2", [2]], ids=repr)
+def test_other_types_than_integers_are_refused(name: str, value: Any) -> None:
+    if isinstance(value, str) and name in ("prefetch_bytes", "window_bytes"):
+        pytest.skip("sizes may be texts")
+    with pytest.raises(sm.OptionError, match="must be|is a positive number"):
+        CALLS[name](value)
+
+
+def test_window_of_no_bytes_may_be_text() -> None:
+    assert sm.Shuffle("0") == sm.Shuffle(0)
+
+
+@pytest.mark.parametrize("mode", ["error", "overwrite", "resume"])
+@pytest.mark.parametrize("path", ["in", "in/*.parquet", "in/**/*.parquet", "in/sub"])
+def test_output_that_the_next_run_would_read_is_refused_without_a_checkpoint(tmp_path, mode: Any, path: str) -> None:
+    (tmp_path / "in/sub").mkdir(parents=True)
+    for file in ("in/a.parquet", "in/sub/a.parquet"):
+        (tmp_path / file).write_bytes((tmp_path / "a.parquet").read_bytes())
+    is_apart = path == "in/*.parquet"
+    run = Pipeline(source=TableSource(path), sink=ParquetSink("in/sub/out", mode=mode)).run
+    if is_apart:
+        run(progress=False)
+        assert pq.read_table("in/sub/out").num_rows == 10
+    else:
+        with pytest.raises(sm.OptionError, match="The output `.*in/sub/out` is inside the input"):
+            run(progress=False)
+        assert not (tmp_path / "in/sub/out").exists()
+
+
+def test_files_with_another_format_beside_json_do_not_keep_a_writer_from_appending(tmp_path) -> None:
+    for mode in ("error", "append"):
+        with sm.Writer("rows", mode=mode) as writer:
+            writer.write({"x": 1})
+        (tmp_path / "rows/notes.json").write_text("{}")
+    assert len(sm.Dataset(["rows/part-00000.parquet", "rows/part-00001.parquet"])) == 2
