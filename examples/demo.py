@@ -12,12 +12,13 @@ import io
 import json
 import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The generator of the data set lies beside this folder and is not part of the installed package.
+# The generator of the data set lies beside this directory and is not part of the installed package.
 sys.path.insert(0, str(ROOT))
 
 FILTER = (1.0, 2.0)
@@ -37,15 +38,15 @@ class Row:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("demo_output"), help="folder for everything that is made")
+    parser.add_argument("--out", type=Path, default=Path("demo_output"), help="directory for everything that is made")
     parser.add_argument("--shards", type=int, default=4, help="tar files of about 85 documents each")
     options = parser.parse_args()
     try:
         import shardmill as sm
         from PIL import features
-        from shardmill.curate.page import write_page
+        from shardmill.curate._page import write_page
 
-        from benchmarks.mint1t.shards import write_dataset
+        from benchmarks.mint1t import write_dataset
     except ImportError as error:
         return fail(f"{error}", "run `make demo`: it builds the native module and installs what the demo needs")
     if not features.check("libtiff"):
@@ -66,9 +67,10 @@ def main() -> int:
         reports = {name: curate(*path) for name, path in paths(options.out, shards, parquet).items()}
         print_table(reports)
 
-        outputs = {name: rows_of(options.out / folder_of(name)) for name in reports}
+        outputs = {name: rows_of(options.out / directory_of(name)) for name in reports}
         print("\n" + check_rows(outputs, record))
-        print(check_pixels(options.out / folder_of("WebDataset → Parquet"), shards))
+        print(check_pixels(options.out / directory_of("WebDataset → Parquet"), shards))
+        print(load(options.out / directory_of("WebDataset → Parquet")))
 
         page = write_page(
             options.out / "report.html",
@@ -81,7 +83,7 @@ def main() -> int:
             ),
         )
     except sm.Error as error:
-        return fail(str(error), f"if {options.out} was made by something else, choose another folder with --out")
+        return fail(str(error), f"if {options.out} was made by something else, choose another directory with --out")
     except OSError as error:
         return fail(str(error), f"the demo needs about 200 MB and the right to write in {options.out.resolve()}")
     except MismatchError as error:
@@ -104,13 +106,13 @@ def paths(out: Path, shards: Path, parquet: Path) -> dict[str, tuple]:
     }
     sinks = {"Parquet": ParquetSink, "WebDataset": WebDatasetSink}
     return {
-        (name := f"{source_name} → {sink_name}"): (source, sink(out / folder_of(name), mode="overwrite"))
+        (name := f"{source_name} → {sink_name}"): (source, sink(out / directory_of(name), mode="overwrite"))
         for source_name, source in sources.items()
         for sink_name, sink in sinks.items()
     }
 
 
-def folder_of(name: str) -> str:
+def directory_of(name: str) -> str:
     return name.lower().replace(" → ", "_to_")
 
 
@@ -139,6 +141,17 @@ def print_table(reports: dict) -> None:
         )
 
 
+def load(directory: Path) -> str:
+    """Feed the curated rows to a loop, as to a trainer, and say how fast they came."""
+    import shardmill as sm
+
+    loader = sm.Loader(directory, batch_size=64, shuffle=True, output=sm.Output("numpy", nulls="mask"))
+    started = time.perf_counter()
+    rows = sum(len(batch["modality"]) for _ in range(5) for batch in loader)
+    seconds = time.perf_counter() - started
+    return f"load:   {rows:,} rows of texts and image bytes, shuffled, in batches of 64: {rows / seconds:,.0f} rows/s"
+
+
 def check_rows(outputs: dict[str, list[Row]], record: dict) -> str:
     """Says that the outputs agree.
 
@@ -158,10 +171,10 @@ def check_rows(outputs: dict[str, list[Row]], record: dict) -> str:
     return f"rows:   all four outputs hold the same {expected:,} texts and images, in the same order in each document"
 
 
-def rows_of(folder: Path) -> list[Row]:
-    """Texts and images of an output folder, sorted; read by pyarrow and tarfile, not by shardmill."""
+def rows_of(directory: Path) -> list[Row]:
+    """Texts and images of an output directory, sorted; read by pyarrow and tarfile, not by shardmill."""
     rows: list[Row] = []
-    for path in folder.iterdir():
+    for path in directory.iterdir():
         rows += parquet_rows(path) if path.suffix == ".parquet" else tar_rows(path)
     return sorted(rows, key=lambda row: (row.sample_id, row.position))
 

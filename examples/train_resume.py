@@ -111,14 +111,7 @@ def train(out: Path, job: dict) -> None:
         trained = nn.parallel.DistributedDataParallel(model)
 
     # Rank and world size come from torch.distributed, or from the environment.
-    loader = sm.Loader(
-        out / "data",
-        batch_size=job["batch_size"],
-        shuffle=True,
-        seed=7,
-        shuffle_window_bytes=256 << 10,
-        tail="pad",
-    )
+    loader = sm.Loader(out / "data", batch_size=job["batch_size"], shuffle=sm.Shuffle(256 << 10), seed=7, tail="pad")
     step = 0
     if job["start"]:
         checkpoint = load(out / job["start"])
@@ -163,15 +156,23 @@ def train(out: Path, job: dict) -> None:
 
 
 def run(
-    out: Path, name: str, *, ranks: int, batch_size: int, start: str | None = None, kill_after: int | None = None
+    out: Path,
+    name: str,
+    *,
+    ranks: int,
+    batch_size: int,
+    start: str | None = None,
+    kill_after: int | None = None,
+    script: str = __file__,
+    timeout_s: int = TIMEOUT_S,
 ) -> None:
     """Trains in a process for each rank, to the end or until one has done ``kill_after`` steps."""
     # Steps of this model are short; a pause makes sure that there is a middle in which to be killed.
     job = {"name": name, "batch_size": batch_size, "start": start, "pause_s": 0.01 if kill_after else 0}
-    command = [sys.executable, __file__, "--out", str(out), "--worker", json.dumps(job)]
+    command = [sys.executable, script, "--out", str(out), "--worker", json.dumps(job)]
     shared = {"GLOO_SOCKET_IFNAME": "lo", **os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     processes = [subprocess.Popen(command, env={**shared, "RANK": str(rank)}) for rank in range(ranks)]
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     try:
         while any(process.poll() is None for process in processes):
             if kill_after and steps_done(out / f"{name}.0.jsonl") >= kill_after:
@@ -189,12 +190,12 @@ def run(
         sys.exit(fail(f"the run `{name}` failed"))
 
 
-def write_data(folder: Path) -> int:
+def write_data(directory: Path) -> int:
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    folder.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     random = np.random.default_rng(0)
     weights = random.normal(size=FEATURES)
     for number in range(FILES):
@@ -208,7 +209,7 @@ def write_data(folder: Path) -> int:
                 "target": target,
             }
         )
-        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=ROW_GROUP)
+        pq.write_table(table, directory / f"part-{number}.parquet", row_group_size=ROW_GROUP)
     return FILES * ROWS_OF_FILE
 
 
@@ -270,7 +271,7 @@ def say(what: str, text: str) -> None:
 
 def fail(problem: str) -> int:
     print(
-        f"train_resume: {problem}\nhint: this is a bug of shardmill: please report it with the output above",
+        f"{Path(sys.argv[0]).stem}: {problem}\nhint: this is a bug of shardmill: please report it with the output above",
         file=sys.stderr,
     )
     return 1
