@@ -9,7 +9,11 @@ PYTHON ?= python3
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shardmill
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 PEERS ?= $(CACHE)/peers
+TOOLS ?= $(CACHE)/tools
 DATA ?= $(CACHE)/data
+
+# `release` is for wheels and benchmarks. `fast` is without link-time optimisation, and the module and the Rust tests share its dependencies.
+PROFILE ?= fast
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -41,7 +45,7 @@ prerequisites:
 	@command -v cc >/dev/null \
 		|| { echo "shardmill needs a C compiler as 'cc' for its compression codecs; on Debian: apt-get install gcc" >&2; exit 1; }
 
-# Several checkouts may share the build folder. Cargo tells their files apart by age alone, so the newcomer's are made new.
+# Several checkouts may share the build directory. Cargo tells their files apart by age alone, so the newcomer's are made new.
 .PHONY: own-target
 own-target: | prerequisites
 	@mkdir -p $(CARGO_TARGET_DIR)
@@ -50,24 +54,40 @@ own-target: | prerequisites
 		echo "$(CURDIR)" > $(CARGO_TARGET_DIR)/.checkout; \
 	fi
 
-# One environment for everything; made anew when the pinned versions change.
-$(VENV)/.ready: requirements-dev.txt | prerequisites
+# What builds and runs the demo comes first; what the tests need is added to the same environment.
+$(VENV)/.demo: requirements-demo.txt | prerequisites
 	@echo "making $(VENV) …" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-demo.txt
 	@touch $@
 
-$(NATIVE): $(RUST_SOURCES) $(VENV)/.ready | own-target
+$(VENV)/.ready: requirements-dev.txt $(VENV)/.demo
+	@echo "installing what the tests need into $(VENV): gigabytes, minutes the first time …" >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r requirements-dev.txt
+	@touch $@
+
+# The profile of the last build, newer than the module if another one is wanted.
+PROFILE_MARK := $(VENV)/.profile
+ifneq ($(shell cat $(PROFILE_MARK) 2>/dev/null),$(PROFILE))
+.PHONY: $(PROFILE_MARK)
+endif
+$(PROFILE_MARK): | $(VENV)/.demo
+	@echo $(PROFILE) >$@
+
+$(NATIVE): $(RUST_SOURCES) $(VENV)/.demo $(PROFILE_MARK) | own-target
 	@echo "building the native module (minutes the first time) …" >&2
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet >$(CARGO_TARGET_DIR)/build.log 2>&1 \
-		|| { cat $(CARGO_TARGET_DIR)/build.log >&2; exit 1; }
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile $(PROFILE)
 	@touch $@
 
 .PHONY: build
 build: prerequisites own-target $(NATIVE) ## Build the native module into .venv
 
+.PHONY: build-release
+build-release: ## Build the native module as in wheels, for measurements
+	@$(MAKE) --no-print-directory build PROFILE=release
+
 .PHONY: lint
-lint: build ## Formats, lints and types
+lint: build $(VENV)/.ready ## Formats, lints and types
 	cargo fmt --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
@@ -75,12 +95,54 @@ lint: build ## Formats, lints and types
 	$(BIN)/typos
 	$(BIN)/pyright
 
+.PHONY: deny
+deny: prerequisites ## Licences, banned and unused crates; builds cargo-deny and cargo-machete into the cache once
+	@test -x $(TOOLS)/bin/cargo-deny || cargo install --quiet --locked cargo-deny --version 0.20.2 --root $(TOOLS)
+	@test -x $(TOOLS)/bin/cargo-machete || cargo install --quiet --locked cargo-machete --version 0.9.2 --root $(TOOLS)
+	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
+	$(TOOLS)/bin/cargo-machete --with-metadata
+
+.PHONY: advisories
+advisories: deny ## Known vulnerabilities of the crates; asks the network
+	$(TOOLS)/bin/cargo-deny check advisories
+
+.PHONY: docs
+docs: build $(VENV)/.ready ## Build the documentation into build/site; a link that leads nowhere fails
+	$(BIN)/mkdocs build --strict
+
+$(TOOLS)/wheels/.ready: requirements-wheels.txt | prerequisites
+	@$(PYTHON) -m venv $(TOOLS)/wheels
+	@$(TOOLS)/wheels/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-wheels.txt
+	@touch $@
+
+.PHONY: wheels
+wheels: $(TOOLS)/wheels/.ready ## Build the wheel and the sdist of HEAD into build/wheels, and check them
+	@PATH=$(TOOLS)/wheels/bin:$$PATH $(TOOLS)/wheels/bin/python packaging/build.py
+	@PATH=$(TOOLS)/wheels/bin:$$PATH $(TOOLS)/wheels/bin/python packaging/check.py
+
+.PHONY: test-wheels
+test-wheels: ## Install the wheel of build/wheels into an empty environment and use it; TORCH=1 also with torch
+	@$(PYTHON) packaging/trial.py $(if $(TORCH),--torch)
+
+.PHONY: workflows
+workflows: ## Check the workflows in .github; needs Go
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+.PHONY: urls
+urls: ## Fill in the owner of the repository: make urls OWNER=name
+	@test -n "$(OWNER)" || { echo "which owner? make urls OWNER=name" >&2; exit 1; }
+	sed -i 's/OWNER/$(OWNER)/g' README.md pyproject.toml
+
+.PHONY: api
+api: build $(VENV)/.ready ## Rewrite the list of the public surface after a change that was reviewed
+	$(BIN)/python tests/python/public_api.py
+
 .PHONY: test-rust
 test-rust: own-target ## The Rust tests
-	cargo test --quiet --workspace
+	cargo test --quiet --workspace --profile $(PROFILE)
 
 .PHONY: test-python
-test-python: build ## The Python tests
+test-python: build $(VENV)/.ready ## The Python tests
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadgroup
 
 .PHONY: browser
@@ -93,7 +155,7 @@ s3-server: prerequisites ## Build the servers and the fault proxy of tests/remot
 	@PYTHONPATH=tests $(PYTHON) -m remote.binary
 
 .PHONY: test-slow
-test-slow: build ## The long forms of the fault tests
+test-slow: build $(VENV)/.ready ## The long forms of the fault tests
 	$(BIN)/python -m pytest -m slow
 
 .PHONY: fuzz
@@ -108,110 +170,72 @@ fuzz-nightly: ## Fuzz each parser for twenty minutes
 peers: prerequisites ## Build the environments of the tools that we measure against
 	benchmarks/peers/build.sh $(PEERS)
 
-.PHONY: bench-safety
-bench-safety: build ## What page checksums and many small files of ids cost; the report goes to docs/benchmarks
-	$(BIN)/python -m benchmarks.safety docs/benchmarks/safety.md
+# $(call bench,FILE,ROUNDS,PEERS,ENTRIES): environments of the peers, a session of benchmarks/FILE.yaml, its page in docs.
+# QUICK=1 only tries: little data and one round, to see that everything runs; the page goes to benchmark_results.
+QUICK_SUFFIX := $(if $(QUICK),_quick)
+define bench
+	$(if $(3),benchmarks/peers/build.sh $(PEERS) $(3))
+	$(if $(QUICK),rm -rf benchmark_results/$(1)_quick)
+	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA)$(if $(QUICK),/quick) $(BIN)/python -m benchmarks.run \
+		benchmarks/$(1).yaml --session $(1)$(QUICK_SUFFIX) --rounds $(if $(QUICK),1,$(2)) $(if $(4),--entries '$(4)')
+	$(BIN)/python -m benchmarks.report benchmarks/$(1).yaml benchmark_results/$(1)$(QUICK_SUFFIX)/results.json \
+		$(if $(QUICK),benchmark_results/$(1)_quick/page,docs/benchmarks/$(1))
+endef
 
-.PHONY: bench-interleaved
-bench-interleaved: build ## The four paths beside NeMo Curator; the report goes to docs/benchmarks
-	benchmarks/peers/build.sh $(PEERS) nemo_curator
-	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
-		--config benchmarks/interleaved_io.yaml --session-name interleaved_io --repeats 3
-	$(BIN)/python -m benchmarks.report benchmark_results/interleaved_io/results.json docs/benchmarks/interleaved_io
-
-.PHONY: bench-loader
-bench-loader: build ## Tables into training batches, beside its peers; the report goes to docs/benchmarks
-	benchmarks/peers/build.sh $(PEERS) loader
-	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
-		--config benchmarks/loader.yaml --session-name loader
-	$(BIN)/python -m benchmarks.loader.report benchmark_results/loader/results.json docs/benchmarks/loader
-
-# QUICK=1: few records and one round, in less than a minute, to see that everything runs; its figures mean nothing.
 ifdef QUICK
+bench-safety: export SHARDMILL_BENCH_ROWS = 20000
+bench-safety: export SHARDMILL_BENCH_FILES = 200
+bench-interleaved: export SHARDMILL_BENCH_SHARDS = 1
+bench-loader: export SHARDMILL_BENCH_RUNS = 1
 bench-arrayrecord: export SHARDMILL_BENCH_RECORDS = 4096
 bench-arrayrecord: export SHARDMILL_BENCH_CALLS = 2000
 bench-arrayrecord: export SHARDMILL_BENCH_SLOW_CALLS = 500
-ARRAYRECORD := arrayrecord_quick --repeats 1
-ARRAYRECORD_REPORT := benchmark_results/arrayrecord_quick/report
-else
-ARRAYRECORD := arrayrecord --repeats 5
-ARRAYRECORD_REPORT := docs/benchmarks/arrayrecord
-endif
-
-.PHONY: bench-arrayrecord
-bench-arrayrecord: build ## ArrayRecord files, beside array_record; the report goes to docs/benchmarks; QUICK=1 only tries
-	benchmarks/peers/build.sh $(PEERS) arrayrecord
-	rm -rf benchmark_results/arrayrecord_quick
-	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
-		--config benchmarks/arrayrecord.yaml --session-name $(ARRAYRECORD)
-	$(BIN)/python -m benchmarks.arrayrecord.report benchmark_results/$(firstword $(ARRAYRECORD))/results.json $(ARRAYRECORD_REPORT)
-
-# QUICK=1: a hundredth of the ids with one share done, in about a minute, to see that everything runs.
-ifdef QUICK
-CHECKPOINT := checkpoint_quick --repeats 1 --entries 'hundredth and done_80'
-CHECKPOINT_REPORT := benchmark_results/checkpoint_quick/report
-else
-CHECKPOINT := checkpoint --repeats 3
-CHECKPOINT_REPORT := docs/benchmarks/checkpoint
-endif
-
-.PHONY: bench-checkpoint
-bench-checkpoint: build ## Jobs that are partly done, beside Ray Data; the report goes to docs/benchmarks; QUICK=1 only tries
-	rm -rf benchmark_results/checkpoint_quick
-	SHARDMILL_BENCH_DATA=$(DATA) $(BIN)/python -m benchmarks.run \
-		--config benchmarks/checkpoint.yaml --session-name $(CHECKPOINT)
-	$(BIN)/python -m benchmarks.checkpoint.report benchmark_results/$(firstword $(CHECKPOINT))/results.json $(CHECKPOINT_REPORT)
-
-# QUICK=1: few rows and one round, in about a minute, to see that everything runs; its figures mean nothing.
-ifdef QUICK
+bench-tokens: export SHARDMILL_BENCH_TEXT = 2
 bench-streaming: export SHARDMILL_BENCH_ROWS = 2000
 bench-streaming: export SHARDMILL_BENCH_PLAN = 100000
 bench-streaming: export SHARDMILL_BENCH_IMAGES = 20000000
-STREAMING := streaming_quick
-STREAMING_DATA := $(DATA)/quick
-STREAMING_REPEATS := 1
-STREAMING_REPORT := benchmark_results/streaming_quick/report
-else
-STREAMING := streaming
-STREAMING_DATA := $(DATA)
-STREAMING_REPEATS := 5
-STREAMING_REPORT := docs/benchmarks/streaming
-endif
-
-.PHONY: bench-streaming
-bench-streaming: build ## The streaming report, beside MosaicML Streaming and, from the checkout CHINIDATASET, ChiniDataset; QUICK=1 only tries
-	benchmarks/peers/build.sh $(PEERS) streaming
-	rm -rf benchmark_results/streaming_quick
-	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(STREAMING_DATA) $(BIN)/python -m benchmarks.run \
-		--config benchmarks/streaming.yaml --session-name $(STREAMING) --repeats $(STREAMING_REPEATS) \
-		--entries '$(if $(CHINIDATASET),imdb,not chinidataset)'
-	$(BIN)/python -m benchmarks.streaming.report benchmark_results/$(STREAMING)/results.json $(STREAMING_REPORT)
-
-# QUICK=1: small tables, one shard and few faults, in some minutes, to see that everything runs; its figures mean nothing.
-ifdef QUICK
 bench-remote: export SHARDMILL_BENCH_SHARE = 0.05
 bench-remote: export SHARDMILL_BENCH_RUNS = 1
 bench-remote: export SHARDMILL_BENCH_FAULTS = 50
 bench-remote: export SHARDMILL_BENCH_SHARDS = 1
-REMOTE := remote_quick
-REMOTE_DATA := $(DATA)/quick
-REMOTE_REPEATS := 1
-REMOTE_REPORT := benchmark_results/remote_quick/report
-else
-REMOTE := remote
-REMOTE_DATA := $(DATA)
-REMOTE_REPEATS := 3
-REMOTE_REPORT := docs/benchmarks/remote
 endif
 
+.PHONY: bench-gate
+bench-gate: build-release $(VENV)/.ready ## Three ratios in a minute; fails if a change has lost one
+	@$(BIN)/python -m benchmarks.gate
+
+.PHONY: bench-safety
+bench-safety: build-release $(VENV)/.ready ## What page checksums and many small files of ids cost; QUICK=1 only tries
+	$(call bench,safety,1)
+
+.PHONY: bench-interleaved
+bench-interleaved: build-release $(VENV)/.ready ## The four paths beside NeMo Curator; QUICK=1 only tries
+	$(call bench,interleaved_io,3,nemo_curator)
+
+.PHONY: bench-loader
+bench-loader: build-release $(VENV)/.ready ## Tables into training batches, beside its peers; QUICK=1 only tries
+	$(call bench,loader,1,loader,$(if $(QUICK),tiny|s8__parquet))
+
+.PHONY: bench-arrayrecord
+bench-arrayrecord: build-release $(VENV)/.ready ## ArrayRecord files, beside array_record; QUICK=1 only tries
+	$(call bench,arrayrecord,5,arrayrecord)
+
+.PHONY: bench-checkpoint
+bench-checkpoint: build-release $(VENV)/.ready ## Jobs that are partly done, beside Ray Data; QUICK=1 only tries
+	$(call bench,checkpoint,3,,$(if $(QUICK),hundredth__done_80))
+
+.PHONY: bench-streaming
+bench-streaming: build-release $(VENV)/.ready ## The streaming report, beside MosaicML Streaming and, from the checkout CHINIDATASET, ChiniDataset; QUICK=1 only tries
+	$(call bench,streaming,5,streaming,$(if $(CHINIDATASET),,(?<!chinidataset)$$))
+
+.PHONY: bench-tokens
+bench-tokens: build-release $(VENV)/.ready ## Text to tokens, beside tokenizers, tiktoken, datatrove; needs apt; QUICK=1 only tries
+	$(call bench,tokens,3,tokens)
+
 .PHONY: bench-remote
-bench-remote: build s3-server ## A store that is far away, beside its peers; needs Go; the report goes to docs/benchmarks; QUICK=1 only tries
-	benchmarks/peers/build.sh $(PEERS) remote streaming nemo_curator
-	rm -rf benchmark_results/remote_quick
-	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(REMOTE_DATA) $(BIN)/python -m benchmarks.run \
-		--config benchmarks/remote.yaml --session-name $(REMOTE) --repeats $(REMOTE_REPEATS)
-	$(BIN)/python -m benchmarks.remote.report benchmark_results/$(REMOTE)/results.json $(REMOTE_REPORT)
+bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, beside its peers; needs Go; QUICK=1 only tries
+	$(call bench,remote,3,remote streaming nemo_curator)
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout
-	rm -rf $(VENV) $(NATIVE) demo_output benchmark_results
+	rm -rf $(VENV) $(NATIVE) build demo_output benchmark_results
