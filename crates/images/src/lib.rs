@@ -6,12 +6,14 @@
 
 mod endian;
 mod error;
+mod facts;
 mod format;
 mod size;
 mod tiff;
 mod window;
 
 pub use error::{Error, Result};
+pub use facts::{Facts, image_facts, page_facts};
 pub use format::{ImageFormat, sniff};
 pub use size::{ImageSize, SizeProbe, image_size};
-pub use tiff::{PageCopy, PageExtraction, TiffIndex, TiffPage, TiffWalk, extract_page, tiff_index};
+pub use tiff::{PageCopy, PageExtraction, PageTags, TiffIndex, TiffPage, TiffWalk, extract_page, page_tags, tiff_index};

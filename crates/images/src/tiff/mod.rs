@@ -25,11 +25,14 @@ mod segments;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod values;
 mod walk;
 
-pub(crate) use page::FirstPage;
+pub(crate) use layout::Layout;
+pub(crate) use page::{FirstPage, PageDirectory};
 
 pub use copy::{PageCopy, extract_page};
 pub use extract::PageExtraction;
 pub use page::TiffPage;
+pub use values::{PageTags, page_tags};
 pub use walk::{TiffIndex, TiffWalk, tiff_index};

@@ -48,6 +48,12 @@ pub(crate) fn raw_entries(layout: Layout, entries: &[u8]) -> impl Iterator<Item 
 }
 
 fn size_of(page: usize, layout: Layout, entries: &[u8]) -> Result<ImageSize> {
+    let (size, turned) = stored_size_of(page, layout, entries)?;
+    Ok(if turned { ImageSize { width: size.height, height: size.width } } else { size })
+}
+
+/// The size as stored, and whether the orientation tag exchanges the sides.
+fn stored_size_of(page: usize, layout: Layout, entries: &[u8]) -> Result<(ImageSize, bool)> {
     let [mut width, mut height, mut orientation] = [None; 3];
     for bytes in raw_entries(layout, entries) {
         let slot = match layout.endian.u16(bytes) {
@@ -71,7 +77,51 @@ fn size_of(page: usize, layout: Layout, entries: &[u8]) -> Result<ImageSize> {
     };
     let (width, height) = (side(width, tags::WIDTH)?, side(height, tags::HEIGHT)?);
     let turned = orientation.and_then(|entry| entry.inline_unsigned(layout)).is_some_and(|value| (5..=8).contains(&value));
-    if turned { ImageSize::new(height, width) } else { ImageSize::new(width, height) }
+    Ok((ImageSize::new(width, height)?, turned))
+}
+
+/// A directory of the main chain, found in memory without an index of the others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageDirectory<'a> {
+    pub(crate) layout: Layout,
+    pub(crate) offset: u64,
+    pub(crate) entries: &'a [u8],
+}
+
+impl<'a> PageDirectory<'a> {
+    /// The directory of page `page`.
+    pub(crate) fn find(payload: &'a [u8], page: usize) -> Result<Self> {
+        let payload_len = payload.len() as u64;
+        let window = Window::answer(&(0..payload_len), payload)?;
+        let (layout, mut offset) = Layout::parse(payload).ok_or(Error::NotTiff { payload_len })?;
+        let mut directory_bytes: u64 = 0;
+        for k in 0.. {
+            if offset == 0 {
+                return Err(Error::PageBeyondEnd { page, pages: k });
+            }
+            let broken = |offset: u64, needed: u64| Error::DirectoryOutOfFile { page, broken_page: k, offset, needed, payload_len };
+            let directory = match read_directory(layout, window, offset, payload_len) {
+                Ok(Progress::Ready(directory)) => directory,
+                Ok(Progress::Needs(range)) => return Err(broken(range.start, range.end - range.start)),
+                Err(at) => return Err(broken(at.offset, at.needed)),
+            };
+            if k == page {
+                return Ok(Self { layout, offset, entries: directory.entries });
+            }
+            // A chain that bites its tail ends here too.
+            directory_bytes = directory_bytes.saturating_add(directory.len);
+            if directory_bytes > payload_len {
+                return Err(Error::OverlappingDirectories { page, broken_page: k, directory_bytes, payload_len });
+            }
+            offset = directory.next;
+        }
+        Err(Error::PageBeyondEnd { page, pages: page })
+    }
+
+    /// Width and height as stored.
+    pub(crate) fn size(&self, page: usize) -> Result<ImageSize> {
+        stored_size_of(page, self.layout, self.entries).map(|(size, _)| size)
+    }
 }
 
 /// Reads the size of page 0, without an index of the others.
