@@ -1,0 +1,37 @@
+//! JPEG by libjpeg-turbo, or by zune-jpeg.
+//!
+//! The header is judged here, before a decoder allocates for it. Invariant: `turbo` leaves what Pillow's libjpeg-turbo leaves, sample by sample.
+
+mod header;
+mod turbo;
+mod zune;
+
+use shardmill_images::ImageFormat;
+
+use crate::decode::codec::Target;
+use crate::decode::options::{Damaged, JpegDecoder};
+use crate::decode::raster::Raster;
+use crate::error::{Error, Result};
+
+use header::Header;
+use turbo::Turbo;
+
+/// The pixels of a JPEG, decoded at `1 / target.denominator`.
+pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> {
+    let header = Header::parse(payload)?;
+    target.check(header.size)?;
+    // A Huffman code has at least a bit, so these pixels are not in the file.
+    let bits = (payload.len() as u64).saturating_mul(8);
+    if target.damaged == Damaged::Error && !header.is_arithmetic && bits < header.fewest_blocks {
+        return Err(Error::truncated(ImageFormat::Jpeg, "fewer bits than blocks"));
+    }
+    target.notes.oddities += header.oddities();
+    let cleaned = header.cleaned(payload);
+    match target.jpeg {
+        JpegDecoder::Turbo => {
+            // A new one each time: the library keeps tables of the last image, which a file without tables would get.
+            Turbo::new()?.decode(&cleaned, &header, target)
+        }
+        JpegDecoder::Rust => zune::decode(&cleaned, &header, target),
+    }
+}

@@ -1,0 +1,55 @@
+//! zune-jpeg, for users who want no C code on hostile bytes.
+//!
+//! Other pixels than libjpeg's, never scaled. Invariant: the output has the size of the header.
+
+use shardmill_images::ImageFormat;
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::errors::DecodeErrors;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use crate::decode::codec::Target;
+use crate::decode::jpeg::header::Header;
+use crate::decode::options::Damaged;
+use crate::decode::raster::{Layout, Raster, reserve};
+use crate::error::{Error, Result};
+
+const JPEG: ImageFormat = ImageFormat::Jpeg;
+const MAX_SIDE: usize = 65_535;
+const MAX_SCANS: usize = 500;
+
+pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
+    let (layout, colour) = match header.components {
+        1 => (Layout::Grey, ColorSpace::Luma),
+        4 => (Layout::Cmyk, ColorSpace::CMYK),
+        _ => (Layout::Rgb, ColorSpace::RGB),
+    };
+    let options = DecoderOptions::default()
+        .set_max_width(MAX_SIDE)
+        .set_max_height(MAX_SIDE)
+        .jpeg_set_max_scans(MAX_SCANS)
+        .set_strict_mode(target.damaged == Damaged::Error)
+        .jpeg_set_out_colorspace(colour);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(payload), options);
+    decoder.decode_headers().map_err(failure)?;
+    let raster = Raster { size: header.size, layout };
+    if decoder.output_buffer_size() != Some(raster.len()) {
+        return Err(Error::unsupported(JPEG, "colour model"));
+    }
+    decoder.decode_into(reserve(target.pixels, raster.len(), JPEG)?).map_err(failure)?;
+    if layout == Layout::Cmyk {
+        target.pixels.iter_mut().take(raster.len()).for_each(|sample| *sample = !*sample);
+    }
+    target.denominator = 1;
+    Ok(raster)
+}
+
+fn failure(error: DecodeErrors) -> Error {
+    match error {
+        DecodeErrors::Unsupported(what) => Error::unsupported(JPEG, format!("{what:?}")),
+        DecodeErrors::ExhaustedData => Error::truncated(JPEG, "data ends"),
+        DecodeErrors::LargeDimensions(side) => Error::limit(JPEG, format!("side {side}")),
+        error => Error::damaged(JPEG, format!("{error:?}")),
+    }
+}

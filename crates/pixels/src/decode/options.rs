@@ -1,0 +1,74 @@
+//! What a caller asks of the decoder.
+//!
+//! Plain data, compared and copied freely. Invariant: every default gives what Pillow 13 gives for a photograph.
+
+/// The channels of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Channels {
+    /// Three channels; an image that is grey keeps its single one, which costs a third and is replicated on delivery.
+    #[default]
+    Rgb,
+    /// One channel: the luma of Pillow's mode `L`.
+    Grey,
+}
+
+impl Channels {
+    /// How many an output has.
+    #[must_use]
+    pub fn count(self) -> usize {
+        match self {
+            Self::Rgb => 3,
+            Self::Grey => 1,
+        }
+    }
+}
+
+/// The implementation that decodes JPEG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum JpegDecoder {
+    /// libjpeg-turbo: bit-equal to Pillow.
+    #[default]
+    Turbo,
+    /// zune-jpeg: no C code, other pixels.
+    Rust,
+}
+
+/// What happens with an image whose pixels are partly invented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Damaged {
+    /// It is an error.
+    #[default]
+    Error,
+    /// It is returned as Pillow returns it.
+    Accept,
+}
+
+/// How a payload becomes pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeOptions {
+    pub channels: Channels,
+    /// The colour under transparent pixels; `None` drops alpha and shows whatever colour is stored.
+    pub background: Option<[u8; 3]>,
+    /// Whether the image is turned as its EXIF or XMP says.
+    pub orientation: bool,
+    pub jpeg: JpegDecoder,
+    /// The largest product of the sides.
+    pub max_pixels: u64,
+    pub damaged: Damaged,
+    /// The page of a TIFF; other formats have only page 0.
+    pub page: usize,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self {
+            channels: Channels::default(),
+            background: Some([255; 3]),
+            orientation: true,
+            jpeg: JpegDecoder::default(),
+            max_pixels: 89_478_485,
+            damaged: Damaged::default(),
+            page: 0,
+        }
+    }
+}

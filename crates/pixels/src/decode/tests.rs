@@ -1,0 +1,204 @@
+//! Limits, damage and reuse, on images made by hand.
+#![expect(clippy::cast_possible_truncation, reason = "the images are small and built here")]
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use shardmill_images::ImageFormat;
+
+use super::*;
+use crate::error::Cause;
+
+fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
+    [&(data.len() as u32).to_be_bytes()[..], name, data, &[0; 4]].concat()
+}
+
+/// A PNG whose header states the sides, and whose pixels are missing.
+fn png_claim(width: u32, height: u32) -> Vec<u8> {
+    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
+    let mut header = chunk(b"IHDR", &header);
+    let sum = header.len() - 4;
+    let crc = crc_of(&header[4..sum]);
+    header[sum..].copy_from_slice(&crc.to_be_bytes());
+    [&b"\x89PNG\r\n\x1a\n"[..], &header, &chunk(b"IDAT", &[0x78, 0x9c, 0, 0])].concat()
+}
+
+fn crc_of(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+fn bmp(width: i32, height: i32, bits: u16, pixels: &[u8]) -> Vec<u8> {
+    let mut bytes = b"BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
+    bytes.extend(width.to_le_bytes());
+    bytes.extend(height.to_le_bytes());
+    bytes.extend([1, 0]);
+    bytes.extend(bits.to_le_bytes());
+    bytes.resize(54, 0);
+    bytes.extend(pixels);
+    bytes
+}
+
+/// Two blocks of grey by libjpeg-turbo, as a JPEG.
+fn jpeg(width: usize, height: usize) -> Vec<u8> {
+    let pixels: Vec<u8> = (0..width * height * 3).map(|k| (k * 7 % 251) as u8).collect();
+    let image = turbojpeg::Image { pixels: &pixels[..], width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
+    turbojpeg::compress(image, 80, turbojpeg::Subsamp::Sub2x2).unwrap().to_vec()
+}
+
+fn decode(payload: &[u8], options: &DecodeOptions) -> Result<(u32, u32, usize, Vec<u8>)> {
+    let mut decoder = Decoder::new();
+    decoder.decode(payload, options, |_, _| 1).map(|image| (image.width, image.height, image.channels, image.pixels.to_vec()))
+}
+
+fn cause(payload: &[u8]) -> Cause {
+    decode(payload, &DecodeOptions::default()).unwrap_err().cause()
+}
+
+#[test]
+fn claims_are_refused_at_once() {
+    let start = Instant::now();
+    assert_eq!(cause(&png_claim(50_000, 50_000)), Cause::Limit);
+    assert_eq!(cause(&png_claim(70_000, 1)), Cause::Limit);
+    // Allowed by its pixels, but not in the payload.
+    assert_eq!(cause(&png_claim(9_000, 9_000)), Cause::Truncated);
+    assert_eq!(cause(&bmp(9_000, 9_000, 24, &[0; 100])), Cause::Truncated);
+    assert!(start.elapsed() < Duration::from_millis(10));
+}
+
+#[test]
+fn jpeg_with_a_thousand_scans_is_refused() {
+    let mut payload = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
+    payload.resize(payload.len() + 64, 1);
+    payload.extend([0xff, 0xc2, 0, 11, 8, 2, 0, 2, 0, 1, 1, 0x11, 0]);
+    payload.extend([0xff, 0xc4, 0, 20, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for _ in 0..1000 {
+        payload.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 0]);
+        payload.resize(payload.len() + 512, 0);
+    }
+    payload.extend([0xff, 0xd9]);
+    let start = Instant::now();
+    let outcome = decode(&payload, &DecodeOptions::default());
+    assert!(matches!(&outcome, Err(error) if matches!(error.cause(), Cause::Limit | Cause::Damaged)), "{outcome:?}");
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn causes_name_the_situation() {
+    assert_eq!(cause(b""), Cause::UnknownFormat);
+    assert_eq!(cause(b"a text"), Cause::UnknownFormat);
+    assert_eq!(cause(b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"), Cause::Damaged);
+    assert_eq!(cause(&bmp(2, 2, 24, &[0; 8])), Cause::Truncated);
+    assert_eq!(cause(&bmp(2, 2, 2, &[0; 8])), Cause::Unsupported);
+    let jpeg = jpeg(17, 9);
+    assert_eq!(cause(&jpeg[..jpeg.len() - 2]), Cause::Truncated);
+    assert_eq!(cause(&jpeg[..40]), Cause::Truncated);
+    assert_eq!(Cause::UnknownFormat.to_string(), "unknown format");
+}
+
+#[test]
+fn page_of_a_format_without_pages_does_not_exist() {
+    let options = DecodeOptions { page: 1, ..DecodeOptions::default() };
+    assert!(matches!(decode(&jpeg(8, 8), &options), Err(Error::NoSuchPage { page: 1, .. })));
+}
+
+#[test]
+fn sixteen_bits_of_bmp_are_spread() {
+    // Bottom-up: the second row comes first.
+    let payload = bmp(1, 2, 16, &[0xff, 0x7f, 0, 0, 0x1f, 0, 0, 0]);
+    assert_eq!(decode(&payload, &DecodeOptions::default()), Ok((1, 2, 3, vec![0, 0, 255, 255, 255, 255])));
+}
+
+#[test]
+fn grey_has_one_channel_and_rgb_three() {
+    let payload = bmp(1, 1, 24, &[0, 0, 255, 0]);
+    assert_eq!(decode(&payload, &DecodeOptions::default()).map(|image| image.3), Ok(vec![255, 0, 0]));
+    let grey = DecodeOptions { channels: Channels::Grey, ..DecodeOptions::default() };
+    assert_eq!(decode(&payload, &grey).map(|image| (image.2, image.3)), Ok((1, vec![76])));
+}
+
+#[test]
+fn damaged_scan_is_an_error_or_accepted() {
+    let mut payload = jpeg(64, 64);
+    let scan = payload.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
+    // A restart marker that is not announced ends the data early.
+    let at = scan + 40;
+    payload[at..at + 2].copy_from_slice(&[0xff, 0xd3]);
+    assert_eq!(cause(&payload), Cause::Damaged);
+    let mut decoder = Decoder::new();
+    let options = DecodeOptions { damaged: Damaged::Accept, ..DecodeOptions::default() };
+    let image = decoder.decode(&payload, &options, |_, _| 1).unwrap();
+    assert!(image.notes.accepted_damage);
+}
+
+#[test]
+fn decoder_works_on_after_an_error() {
+    let payload = jpeg(40, 30);
+    let mut decoder = Decoder::new();
+    let first = decoder.decode(&payload, &DecodeOptions::default(), |_, _| 1).map(|image| image.pixels.to_vec());
+    for len in 0..payload.len() {
+        assert!(decoder.decode(&payload[..len], &DecodeOptions::default(), |_, _| 1).is_err());
+    }
+    let last = decoder.decode(&payload, &DecodeOptions::default(), |_, _| 1).map(|image| image.pixels.to_vec());
+    assert_eq!(first, last);
+}
+
+#[test]
+fn tables_of_the_last_image_are_forgotten() {
+    let first = jpeg(40, 30);
+    let mut second = jpeg(40, 30);
+    let table = second.windows(2).position(|pair| pair == [0xff, 0xdb]).unwrap();
+    // The quantization table becomes a comment.
+    second[table + 1] = 0xfe;
+    let mut used = Decoder::new();
+    used.decode(&first, &DecodeOptions::default(), |_, _| 1).unwrap();
+    let after = used.decode(&second, &DecodeOptions::default(), |_, _| 1).map(|image| image.pixels.to_vec());
+    assert_eq!(after, decode(&second, &DecodeOptions::default()).map(|image| image.3));
+}
+
+#[test]
+fn orientation_turns_the_sides_and_scale_divides_them() {
+    let plain = jpeg(40, 24);
+    let exif = b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    let payload = [&plain[..2], exif, &plain[2..]].concat();
+    let mut decoder = Decoder::new();
+    let image = decoder.decode(&payload, &DecodeOptions::default(), |width, height| {
+        assert_eq!((width, height), (24, 40));
+        4
+    });
+    let image = image.unwrap();
+    assert_eq!((image.width, image.height, image.orientation, image.denominator), (6, 10, 6, 4));
+    assert_eq!((image.stored.width, image.stored.height, image.format), (40, 24, ImageFormat::Jpeg));
+    let options = DecodeOptions { orientation: false, ..DecodeOptions::default() };
+    let image = decoder.decode(&payload, &options, |_, _| 1).unwrap();
+    assert_eq!((image.width, image.height, image.orientation), (40, 24, 1));
+}
+
+#[test]
+fn rust_decoder_is_near() {
+    let payload = jpeg(40, 24);
+    let turbo = decode(&payload, &DecodeOptions::default()).unwrap();
+    let rust = decode(&payload, &DecodeOptions { jpeg: JpegDecoder::Rust, ..DecodeOptions::default() }).unwrap();
+    assert_eq!((turbo.0, turbo.1, turbo.2), (rust.0, rust.1, rust.2));
+    assert!(turbo.3.iter().zip(&rust.3).all(|(a, b)| a.abs_diff(*b) < 48));
+}
+
+proptest! {
+    #[test]
+    fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), kind in 0_usize..3, accept in any::<bool>()) {
+        let mut payload = match kind {
+            0 => jpeg(33, 17),
+            1 => bmp(9, 7, 8, &[3; 1024 + 12 * 7]),
+            _ => png_claim(7, 5),
+        };
+        for (at, value) in flips {
+            let at = at.index(payload.len());
+            payload[at] = value;
+        }
+        let damaged = if accept { Damaged::Accept } else { Damaged::Error };
+        if let Ok((width, height, channels, pixels)) = decode(&payload, &DecodeOptions { damaged, max_pixels: 1 << 20, ..DecodeOptions::default() }) {
+            prop_assert_eq!(pixels.len(), width as usize * height as usize * channels);
+        }
+    }
+}

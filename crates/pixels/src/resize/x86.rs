@@ -1,0 +1,284 @@
+//! The two passes for x86-64 with AVX2.
+//!
+//! Rows and packed weights enter, rows of bytes leave. A pixel is widened to 16 bits, and `madd` adds the products of two taps with each half of
+//! their weights. Invariant: equal to `passes.rs` in every byte. Functions check lengths once, before the loops that read and write by pointer.
+#![expect(unsafe_code, reason = "loads and stores of vectors; one file a platform, compared with the scalar passes by a property test")]
+#![expect(clippy::indexing_slicing, reason = "arrays of two or four, by loops of that length, which the compiler unrolls")]
+
+use std::arch::x86_64::*;
+
+use super::packed::{LOW_BITS, Packed};
+use super::passes::HALF;
+use crate::raster::Raster;
+
+/// Taps in a group of packed weights.
+const RGB_GROUP: usize = 4;
+const GREY_GROUP: usize = 8;
+pub(super) const ROW_GROUP: usize = 2;
+
+/// Rows that the horizontal pass works on at once, so that weights are loaded once for all of them.
+const BLOCK: usize = 4;
+/// Bytes of a row that the vertical pass works on at once.
+const CHUNK: usize = 32;
+
+const SHIFT: i32 = super::coefficients::PRECISION_BITS as i32;
+const LOW_SHIFT: i32 = LOW_BITS as i32;
+
+/// Whether this CPU runs the kernels.
+pub(super) fn is_supported() -> bool {
+    is_x86_feature_detected!("avx2")
+}
+
+/// Taps in a group of the horizontal pass.
+pub(super) fn group(channels: usize) -> usize {
+    if channels == 3 { RGB_GROUP } else { GREY_GROUP }
+}
+
+/// Bytes of a row that the horizontal pass reads: an RGB vector covers four taps and four bytes more.
+fn reach(packed: &Packed, channels: usize) -> usize {
+    if channels == 3 { packed.reach * 3 + 4 } else { packed.reach }
+}
+
+/// Writes each row of `source`, resized along its columns, to `out`, and returns whether it did: some weights need more bits. `edge` is a buffer for rows whose vectors would reach beyond the image.
+pub(super) fn horizontal(source: Raster<'_>, packed: &Packed, out: &mut [u8], edge: &mut Vec<u8>) -> bool {
+    if !packed.is_exact || !is_supported() {
+        return false;
+    }
+    let channels = source.channels();
+    let reach = reach(packed, channels);
+    let out_len = packed.taps.len() * channels;
+    let (bytes, stride) = source.bytes();
+    for (block, out) in out.chunks_mut(out_len * BLOCK).enumerate() {
+        let top = block * BLOCK;
+        let row = |y: usize| bytes.get((top + y) * stride..(top + y) * stride + reach);
+        let mut outs = out.chunks_exact_mut(out_len);
+        if let (Some(a), Some(b), Some(c), Some(d)) = (row(0), row(1), row(2), row(3))
+            && let (Some(w), Some(x), Some(y), Some(z)) = (outs.next(), outs.next(), outs.next(), outs.next())
+        {
+            run_block([a, b, c, d], channels, packed, [w, x, y, z]);
+            continue;
+        }
+        // The last rows, which are too few for a block or too close to the end: four rows of their own, and four for what they become.
+        let in_len = reach.max(source.row_len());
+        edge.clear();
+        edge.resize(BLOCK * (in_len + out_len), 0);
+        let (rows, results) = edge.split_at_mut(BLOCK * in_len);
+        let rows_left = out.len() / out_len;
+        for (y, row) in rows.chunks_exact_mut(in_len).take(rows_left).enumerate() {
+            let source = source.row(top + y);
+            row.iter_mut().zip(source).for_each(|(to, from)| *to = *from);
+        }
+        let mut rows = rows.chunks_exact(in_len);
+        let mut outs = results.chunks_exact_mut(out_len);
+        if let (Some(a), Some(b), Some(c), Some(d)) = (rows.next(), rows.next(), rows.next(), rows.next())
+            && let (Some(w), Some(x), Some(y), Some(z)) = (outs.next(), outs.next(), outs.next(), outs.next())
+        {
+            run_block([a, b, c, d], channels, packed, [w, x, y, z]);
+        }
+        out.iter_mut().zip(results.iter()).for_each(|(to, from)| *to = *from);
+    }
+    true
+}
+
+fn run_block(rows: [&[u8]; BLOCK], channels: usize, packed: &Packed, out: [&mut [u8]; BLOCK]) {
+    let reach = reach(packed, channels);
+    let is_long = rows.iter().all(|row| row.len() >= reach) && out.iter().all(|row| row.len() == packed.taps.len() * channels);
+    if !is_long || !is_supported() {
+        return;
+    }
+    // SAFETY: AVX2 is there, and the rows are as long as the functions ask for.
+    unsafe {
+        if channels == 3 {
+            rgb_block(rows, packed, out);
+        } else {
+            grey_block(rows, packed, out);
+        }
+    }
+}
+
+/// # Safety
+/// Each of `rows` has `3 * packed.reach + 4` bytes, each of `out` three for each tap of `packed`.
+#[target_feature(enable = "avx2")]
+unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOCK]) {
+    // Taps 0 and 1, and taps 2 and 3, of three channels, as 16-bit numbers: r r g g b b and nothing.
+    let first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
+    let second = _mm256_broadcastsi128_si256(_mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
+    let half = _mm256_set1_epi32(HALF);
+    let rows = rows.map(<[u8]>::as_ptr);
+    let out = out.map(<[u8]>::as_mut_ptr);
+    let last = packed.taps.len() - 1;
+    let mut groups = packed.words.as_chunks::<RGB_GROUP>().0.iter();
+    for (x, tap) in packed.taps.iter().enumerate() {
+        let (mut low, mut high) = ([half; 2], [_mm256_setzero_si256(); 2]);
+        // The groups of all taps follow one another.
+        for (group, words) in (0..tap.groups).zip(&mut groups) {
+            let weights = words.map(|word| _mm256_set1_epi32(word));
+            let at = (tap.first + group * RGB_GROUP) * 3;
+            for pair in 0..2 {
+                // SAFETY: `at + 16` is at most `3 * (first + groups * 4) + 4`, within `3 * reach + 4`.
+                let pixels = unsafe { two_rows(rows[2 * pair].add(at), rows[2 * pair + 1].add(at)) };
+                let (a, b) = (_mm256_shuffle_epi8(pixels, first), _mm256_shuffle_epi8(pixels, second));
+                low[pair] = _mm256_add_epi32(low[pair], _mm256_madd_epi16(a, weights[0]));
+                high[pair] = _mm256_add_epi32(high[pair], _mm256_madd_epi16(a, weights[2]));
+                low[pair] = _mm256_add_epi32(low[pair], _mm256_madd_epi16(b, weights[1]));
+                high[pair] = _mm256_add_epi32(high[pair], _mm256_madd_epi16(b, weights[3]));
+            }
+        }
+        let (top, bottom) = (joined(low[0], high[0]), joined(low[1], high[1]));
+        // Pixels of rows 0 and 2 in the lower lane, of 1 and 3 in the upper one.
+        let words = _mm256_packs_epi32(top, bottom);
+        let bytes = _mm256_packus_epi16(words, words);
+        let even = _mm256_extract_epi64::<0>(bytes).cast_unsigned().to_le_bytes();
+        let odd = _mm256_extract_epi64::<2>(bytes).cast_unsigned().to_le_bytes();
+        let pixels = [
+            [even[0], even[1], even[2], even[3]],
+            [odd[0], odd[1], odd[2], odd[3]],
+            [even[4], even[5], even[6], even[7]],
+            [odd[4], odd[5], odd[6], odd[7]],
+        ];
+        for (out, pixel) in out.iter().zip(pixels) {
+            // SAFETY: pixel `x` has three bytes in its row, and another pixel follows unless it is the last; the fourth byte is that pixel's to write.
+            unsafe {
+                let to = out.add(x * 3);
+                if x < last {
+                    to.cast::<[u8; 4]>().write_unaligned(pixel);
+                } else {
+                    to.cast::<[u8; 3]>().write_unaligned([pixel[0], pixel[1], pixel[2]]);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// Each of `rows` has `packed.reach` bytes, each of `out` one for each tap of `packed`.
+#[target_feature(enable = "avx2")]
+unsafe fn grey_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOCK]) {
+    let rows = rows.map(<[u8]>::as_ptr);
+    let out = out.map(<[u8]>::as_mut_ptr);
+    let mut groups = packed.words.as_chunks::<GREY_GROUP>().0.iter();
+    for (x, tap) in packed.taps.iter().enumerate() {
+        let (mut low, mut high) = ([_mm256_setzero_si256(); 2], [_mm256_setzero_si256(); 2]);
+        for (group, words) in (0..tap.groups).zip(&mut groups) {
+            let weights = words.as_ptr().cast::<__m128i>();
+            // SAFETY: a group has eight words.
+            let (lows, highs) = unsafe { (_mm_loadu_si128(weights), _mm_loadu_si128(weights.add(1))) };
+            let (lows, highs) = (_mm256_broadcastsi128_si256(lows), _mm256_broadcastsi128_si256(highs));
+            let at = tap.first + group * GREY_GROUP;
+            for pair in 0..2 {
+                // SAFETY: `at + 8` is at most `first + groups * 8`, within `reach`.
+                let (upper, lower) = unsafe { (_mm_loadl_epi64(rows[2 * pair].add(at).cast()), _mm_loadl_epi64(rows[2 * pair + 1].add(at).cast())) };
+                let pixels = _mm256_cvtepu8_epi16(_mm_unpacklo_epi64(upper, lower));
+                low[pair] = _mm256_add_epi32(low[pair], _mm256_madd_epi16(pixels, lows));
+                high[pair] = _mm256_add_epi32(high[pair], _mm256_madd_epi16(pixels, highs));
+            }
+        }
+        let sums = |pair: usize| _mm256_add_epi32(_mm256_slli_epi32::<LOW_SHIFT>(high[pair]), low[pair]);
+        let sums = _mm256_hadd_epi32(sums(0), sums(1));
+        let sums = _mm256_add_epi32(_mm256_hadd_epi32(sums, sums), _mm256_set1_epi32(HALF));
+        let words = _mm256_srai_epi32::<SHIFT>(sums);
+        let values =
+            [_mm256_extract_epi32::<0>(words), _mm256_extract_epi32::<4>(words), _mm256_extract_epi32::<1>(words), _mm256_extract_epi32::<5>(words)];
+        for (out, value) in out.iter().zip(values) {
+            // SAFETY: pixel `x` is in its row.
+            unsafe {
+                out.add(x).write(clamped(value));
+            }
+        }
+    }
+}
+
+/// Writes `source`, resized along its rows, to `out`, and returns whether it did: rows may be too short, and some weights need more bits. Weights
+/// are packed in pairs of rows of `source`.
+pub(super) fn vertical(source: Raster<'_>, packed: &Packed, out: &mut [u8]) -> bool {
+    let (bytes, stride) = source.bytes();
+    let (len, height) = (source.row_len(), source.sides().height);
+    // A pair may reach one row beyond the last, with a weight of zero.
+    if len < CHUNK || packed.reach > height + 1 || !packed.is_exact || !is_supported() {
+        return false;
+    }
+    for (tap, out) in packed.taps.iter().zip(out.chunks_exact_mut(len)) {
+        let last = (height - 1).saturating_sub(tap.first);
+        let words = packed.words_of(tap, ROW_GROUP).as_chunks::<ROW_GROUP>().0;
+        let Some(rows) = bytes.get(tap.first * stride..).filter(|rows| rows.len() >= last * stride + len) else { return false };
+        // SAFETY: AVX2 is there; `rows` has `last` rows of `stride` and one of `len` bytes, and `len` is at least a chunk.
+        unsafe { rows_down(rows, stride, last, words, out) };
+    }
+    true
+}
+
+/// # Safety
+/// `rows` has `last * stride + out.len()` bytes, and `out` at least [`CHUNK`].
+#[target_feature(enable = "avx2")]
+unsafe fn rows_down(rows: &[u8], stride: usize, last: usize, words: &[[i32; ROW_GROUP]], out: &mut [u8]) {
+    let zero = _mm256_setzero_si256();
+    let half = _mm256_set1_epi32(HALF);
+    let len = out.len();
+    let mut at = 0;
+    while at < len {
+        // The last chunk overlaps the one before it, and writes equal bytes there.
+        let column = at.min(len - CHUNK);
+        let (mut low, mut high) = ([half; 4], [zero; 4]);
+        for (pair, [lows, highs]) in words.iter().enumerate() {
+            let (lows, highs) = (_mm256_set1_epi32(*lows), _mm256_set1_epi32(*highs));
+            // SAFETY: rows are limited to the last, and a chunk from `column` on ends within `len`.
+            let (a, b) = unsafe {
+                let first = rows.as_ptr().add((2 * pair).min(last) * stride + column);
+                let second = rows.as_ptr().add((2 * pair + 1).min(last) * stride + column);
+                (_mm256_loadu_si256(first.cast()), _mm256_loadu_si256(second.cast()))
+            };
+            let (left, right) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
+            let pixels = [
+                _mm256_unpacklo_epi8(left, zero),
+                _mm256_unpackhi_epi8(left, zero),
+                _mm256_unpacklo_epi8(right, zero),
+                _mm256_unpackhi_epi8(right, zero),
+            ];
+            for part in 0..4 {
+                low[part] = _mm256_add_epi32(low[part], _mm256_madd_epi16(pixels[part], lows));
+                high[part] = _mm256_add_epi32(high[part], _mm256_madd_epi16(pixels[part], highs));
+            }
+        }
+        let left = _mm256_packs_epi32(joined(low[0], high[0]), joined(low[1], high[1]));
+        let right = _mm256_packs_epi32(joined(low[2], high[2]), joined(low[3], high[3]));
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(column).cast(), _mm256_packus_epi16(left, right)) };
+        at += CHUNK;
+    }
+}
+
+/// The scalar code, with vectors that can shuffle bytes: a quarter of the time.
+pub(super) fn split_channels(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
+    #[target_feature(enable = "avx2")]
+    fn with_avx2(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
+        super::passes::split_channels(pixels, planes, flip);
+    }
+    if !is_supported() {
+        return super::passes::split_channels(pixels, planes, flip);
+    }
+    // SAFETY: AVX2 is there, and nothing else is asked for.
+    unsafe { with_avx2(pixels, planes, flip) }
+}
+
+#[expect(clippy::cast_sign_loss, reason = "clamped to a byte")]
+fn clamped(value: i32) -> u8 {
+    value.clamp(0, 255) as u8
+}
+
+/// Sixteen bytes of each of two rows.
+///
+/// # Safety
+/// Both pointers have sixteen bytes to read.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn two_rows(first: *const u8, second: *const u8) -> __m256i {
+    // SAFETY: the caller's.
+    unsafe { _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(_mm_loadu_si128(first.cast())), _mm_loadu_si128(second.cast())) }
+}
+
+/// Sums of both halves, without the bits after the point.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn joined(low: __m256i, high: __m256i) -> __m256i {
+    _mm256_srai_epi32::<SHIFT>(_mm256_add_epi32(_mm256_slli_epi32::<LOW_SHIFT>(high), low))
+}

@@ -1,0 +1,138 @@
+//! From decoded pixels to one output of a batch: region, grey, resize, write.
+//!
+//! A [`Spec`] makes a [`Transform`], which all threads share; a [`Scratch`] belongs to one thread. The loader asks for the geometry first, so that a
+//! decoder can scale and a batch can be laid out, and then for the pixels. Invariant: the output is a function of pixels, spec and draw.
+
+use crate::augment::Draw;
+use crate::decode::Channels;
+use crate::geometry::{Fit, Geometry};
+use crate::luma;
+use crate::output::{Dtype, Layout, Normalize, Output};
+use crate::raster::{Raster, ShapeError, Sides};
+use crate::resize::{Filter, Resizer};
+
+/// What outputs are like; the options of `Images` in Python. An integer `size` is a square there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    pub size: Option<Sides>,
+    pub fit: Fit,
+    pub filter: Filter,
+    pub dtype: Dtype,
+    pub normalize: Option<Normalize>,
+    pub layout: Layout,
+    pub channels: Channels,
+    pub background: [u8; 3],
+    /// The probability of a horizontal flip.
+    pub flip: f64,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self {
+            size: None,
+            fit: Fit::Crop,
+            filter: Filter::Bilinear,
+            dtype: Dtype::U8,
+            normalize: None,
+            layout: Layout::Chw,
+            channels: Channels::Rgb,
+            background: [255; 3],
+            flip: 0.0,
+        }
+    }
+}
+
+/// Buffers of one thread, kept from image to image.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    resizer: Resizer,
+    grey: Vec<u8>,
+}
+
+/// Makes outputs of one [`Spec`].
+#[derive(Debug, Clone)]
+pub struct Transform {
+    spec: Spec,
+    output: Output,
+}
+
+impl Transform {
+    pub fn new(spec: Spec) -> Self {
+        let output = Output::new(spec.dtype, spec.normalize, spec.layout, spec.channels, spec.background);
+        Self { spec, output }
+    }
+
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Decides about an image of the given oriented size.
+    ///
+    /// # Errors
+    /// As [`Geometry::new`].
+    pub fn geometry(&self, oriented: Sides, draw: Draw) -> Result<Geometry, ShapeError> {
+        Geometry::new(oriented, self.spec.size, self.spec.fit, self.spec.flip, draw)
+    }
+
+    /// The bytes of an output.
+    pub fn output_len(&self, geometry: &Geometry) -> usize {
+        geometry.canvas.height * geometry.canvas.width * self.spec.channels.count() * self.spec.dtype.bytes()
+    }
+
+    /// Fills an output of these sides with the background.
+    pub fn fill(&self, sides: Sides, out: &mut [u8]) {
+        self.output.fill(sides, out);
+    }
+
+    /// Writes the output of a decoded image, which is as the geometry has it: oriented, and at the scale of its region ([`Geometry::scaled`]).
+    ///
+    /// # Errors
+    /// If the region is not inside of the image, or `out` has another length than [`Transform::output_len`].
+    pub fn write(&self, image: Raster<'_>, geometry: &Geometry, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), ShapeError> {
+        let mut region = image.crop(geometry.region)?;
+        if self.spec.channels == Channels::Grey {
+            region = luma::grey(region, &mut scratch.grey)?;
+        }
+        let window = scratch.resizer.resize(region, geometry.target, geometry.window, self.spec.filter)?;
+        self.output.write(window, geometry, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::augment::Draws;
+
+    fn made(spec: Spec, image: Raster<'_>, scratch: &mut Scratch) -> Vec<u8> {
+        let transform = Transform::new(spec);
+        let geometry = transform.geometry(image.sides(), Draws::new(0, 0, "image").at(3, 0, 0)).unwrap();
+        let mut out = vec![0; transform.output_len(&geometry)];
+        transform.write(image, &geometry, scratch, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn outputs_do_not_depend_on_what_a_scratch_did_before() {
+        let pixels = crate::test_pixels(90 * 70 * 3);
+        let image = Raster::new(&pixels, Sides { height: 90, width: 70 }, 3).unwrap();
+        let fits = [Fit::Crop, Fit::Pad, Fit::Longest, Fit::Keep, Fit::RandomCrop { scale: (0.08, 1.0), ratio: (0.75, 1.25) }];
+        let mut used = Scratch::default();
+        for (fit, channels) in fits.into_iter().flat_map(|fit| [(fit, Channels::Rgb), (fit, Channels::Grey)]) {
+            let spec = Spec { size: Some(Sides { height: 40, width: 33 }), fit, channels, dtype: Dtype::F32, ..Spec::default() };
+            assert_eq!(made(spec.clone(), image, &mut used), made(spec, image, &mut Scratch::default()));
+        }
+    }
+
+    #[test]
+    fn grey_is_the_same_before_and_after_the_resize() {
+        let grey = crate::test_pixels(50 * 40);
+        let colour: Vec<u8> = grey.iter().flat_map(|value| [*value; 3]).collect();
+        let sides = Sides { height: 50, width: 40 };
+        let mut scratch = Scratch::default();
+        for channels in [Channels::Rgb, Channels::Grey] {
+            let spec = Spec { size: Some(Sides { height: 20, width: 20 }), channels, ..Spec::default() };
+            let of_grey = made(spec.clone(), Raster::new(&grey, sides, 1).unwrap(), &mut scratch);
+            assert_eq!(of_grey, made(spec, Raster::new(&colour, sides, 3).unwrap(), &mut scratch));
+        }
+    }
+}
