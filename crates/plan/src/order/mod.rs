@@ -14,6 +14,7 @@
 
 mod blend;
 mod blocks;
+mod draws;
 mod endless;
 mod lanes;
 mod mixture;
@@ -26,6 +27,7 @@ mod uneven;
 
 pub use blend::Blend;
 pub use blocks::Block;
+pub use draws::Draw;
 pub use lanes::Lanes;
 pub use mixture::{MixtureOptions, MixtureOrder};
 pub use permutation::{ORDER_VERSION, Permutation, Purpose};

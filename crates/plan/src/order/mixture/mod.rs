@@ -221,6 +221,11 @@ impl MixtureOrder {
         drawn
     }
 
+    /// How often all rows of a source were drawn before its draw number `drawn` of this epoch.
+    pub(super) fn round(&self, source: usize, drawn: u64) -> u64 {
+        self.sources.get(source).map_or(0, |source| source.pass_of(source.before + u128::from(drawn)))
+    }
+
     /// Rows of each source among the first `consumed` rows of the global sequence.
     #[must_use]
     pub fn consumed(&self, consumed: u64) -> Vec<u64> {
