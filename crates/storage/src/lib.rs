@@ -10,6 +10,7 @@
 mod any_disk;
 mod append_list;
 mod cache;
+mod claims;
 mod disk;
 mod error;
 mod fetched;
@@ -37,6 +38,7 @@ mod writeback;
 
 pub use any_disk::AnyDisk;
 pub use cache::{CacheEntry, cache_entries, clear_cache};
+pub use claims::{Claim, Claimed, Claims};
 pub use disk::{Disk, LocalDisk, Locked};
 pub use error::{Error, Refusal, Result};
 pub use fetched::Fetched;
