@@ -6,6 +6,7 @@
 //! The engine is independent of formats. It runs functions of a split number.
 
 mod cancel;
+mod crew;
 mod error;
 mod ordered;
 mod pool;
@@ -14,6 +15,7 @@ mod slots;
 mod stream;
 
 pub use cancel::Cancel;
+pub use crew::{crew_size, has_idle_thread, resting, spread};
 pub use error::{Error, Result};
 pub use ordered::{Poll, STOP_PATIENCE};
 pub use pool::Pool;

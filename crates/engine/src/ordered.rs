@@ -2,6 +2,7 @@
 //!
 //! Jobs are created under a lock, so the order of creation is the order of delivery. The source limits how far the work is ahead of the consumer.
 
+use crate::crew::Crew;
 use crate::{Cancel, Error, Pool, Result};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::BTreeMap;
@@ -32,12 +33,13 @@ pub(crate) struct Ordered<T> {
 type Source<J> = Box<dyn FnMut() -> Option<J> + Send>;
 
 impl<T: Send + 'static> Ordered<T> {
-    /// Uses fewer threads if the system provides no more.
+    /// Uses fewer threads if the system provides no more. Those of the `crew` that have no job may help with another one's.
     ///
     /// # Errors
     /// [`Error::Spawn`] if the system provides no thread at all.
     pub(crate) fn start<J: Send + 'static>(
         threads: usize,
+        crew: usize,
         cancel: &Cancel,
         source: impl FnMut() -> Option<J> + Send + 'static,
         work: impl Fn(J) -> T + Send + Sync + 'static,
@@ -45,11 +47,11 @@ impl<T: Send + 'static> Ordered<T> {
         let (done, results) = unbounded();
         let source: Arc<Mutex<(usize, Source<J>)>> = Arc::new(Mutex::new((0, Box::new(source))));
         let work = Arc::new(work);
-        let pool = Pool::of_this_process();
+        let (pool, crew) = (Pool::of_this_process(), Crew::new(crew));
         for worker in 0..threads {
-            let (source, work, done, cancel) = (Arc::clone(&source), Arc::clone(&work), done.clone(), cancel.clone());
+            let (source, work, done, cancel, crew) = (Arc::clone(&source), Arc::clone(&work), done.clone(), cancel.clone(), crew.clone());
             let spawned = pool.spawn(move || {
-                run_jobs(&source, &*work, &done, &cancel);
+                crew.with(|| run_jobs(&source, &|job| crew.work(|| work(job)), &done, &cancel));
                 // The consumer takes a closed channel for the end of all work, so `done` must be dropped last.
                 drop((source, work, cancel));
                 drop(done);

@@ -34,7 +34,8 @@ where
     T: Send + 'static,
     F: Fn(usize) -> ControlFlow<T, T> + Send + Sync + 'static,
 {
-    let workers = workers.max(1).min(splits.max(1));
+    let crew = workers.max(1);
+    let workers = crew.min(splits.max(1));
     let window = workers * 2;
     let (tickets, taken) = bounded(window);
     for _ in 0..window {
@@ -45,7 +46,7 @@ where
     let mut numbers = 0..splits;
     // A closed ticket channel means that the consumer was dropped.
     let source = move || if taken.recv().is_ok() && !stop.is_cancelled() && !is_broken.load(Ordering::Acquire) { numbers.next() } else { None };
-    let results = Ordered::start(workers, cancel, source, move |split| match work(split) {
+    let results = Ordered::start(workers, crew, cancel, source, move |split| match work(split) {
         ControlFlow::Continue(result) => result,
         ControlFlow::Break(result) => {
             breaks.store(true, Ordering::Release);

@@ -50,7 +50,7 @@ where
             result
         }))
     } else {
-        Mode::Threads(Ordered::start(threads, cancel, source, work)?)
+        Mode::Threads(Ordered::start(threads, threads, cancel, source, work)?)
     };
     Ok(Stream { mode, cancel: cancel.clone(), is_finished: false })
 }
