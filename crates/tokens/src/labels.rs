@@ -11,7 +11,8 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 const MARKER: &str = "\u{2581}";
 
 impl Tokenizer {
-    /// Appends the ids of `text`, and for each whether its bytes overlap one of the `spans`, which are in order.
+    /// Appends the ids of `text`, and for each whether its bytes overlap one of the `spans`, which are in order. Returns the number of special tokens
+    /// that the text spells.
     ///
     /// # Errors
     /// As [`Tokenizer::encode_into`]; [`Error::NoOffsets`] when the tokenizer rewrites text in a way that cannot be followed back.
@@ -22,9 +23,9 @@ impl Tokenizer {
         special: SpecialInText,
         ids: &mut Vec<u32>,
         labelled: &mut Vec<bool>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let mut ranges = Vec::new();
-        self.encode_with_ranges(text, special, ids, &mut ranges)?;
+        let spelled = self.encode_with_ranges(text, special, ids, &mut ranges)?;
         let mut spans = spans.iter().peekable();
         for range in ranges {
             while spans.peek().is_some_and(|span| span.end <= range.start) {
@@ -32,18 +33,18 @@ impl Tokenizer {
             }
             labelled.push(spans.peek().is_some_and(|span| span.start < range.end && range.start < span.end));
         }
-        Ok(())
+        Ok(spelled)
     }
 
     /// Appends the ids of `text`, and the bytes of the text that each stands for.
     ///
     /// # Errors
     /// As [`Self::encode_labelled`].
-    pub fn encode_with_ranges(&self, text: &str, special: SpecialInText, ids: &mut Vec<u32>, ranges: &mut Vec<Range<usize>>) -> Result<()> {
+    pub fn encode_with_ranges(&self, text: &str, special: SpecialInText, ids: &mut Vec<u32>, ranges: &mut Vec<Range<usize>>) -> Result<usize> {
         let rewriting = self.rewriting()?;
         let start = ids.len();
         let mut segments = Vec::new();
-        self.encode_traced(text, special, ids, &mut segments)?;
+        let spelled = self.encode_traced(text, special, ids, &mut segments)?;
         let ends = segments.iter().skip(1).map(|segment| segment.first).chain([ids.len()]).collect::<Vec<_>>();
         for (segment, end) in segments.iter().zip(ends) {
             let tokens = ids.get(segment.first.max(start)..end).unwrap_or_default();
@@ -56,7 +57,7 @@ impl Tokenizer {
                 return Err(Error::NotAligned { offset: segment.text.start });
             }
         }
-        Ok(())
+        Ok(spelled)
     }
 
     fn align(

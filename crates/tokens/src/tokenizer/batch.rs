@@ -59,7 +59,7 @@ impl Tokenizer {
     /// As [`Tokenizer::encode_into`].
     pub fn encode_long(&self, text: &str, special: SpecialInText, threads: usize, out: &mut Vec<u32>) -> Result<()> {
         if threads < 2 || text.len() <= super::pieces::PIECE_BYTES {
-            return self.encode_into(text, special, out);
+            return self.encode_into(text, special, out).map(drop);
         }
         let encoded = self.encode_batch(&[text], special, threads).map_err(|error| match error {
             Error::InText { source, .. } => *source,

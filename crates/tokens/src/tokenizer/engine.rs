@@ -5,7 +5,8 @@ use std::ops::Range;
 
 /// What encodes text. Immutable; all threads share one.
 pub(crate) trait Engine: Send + Sync {
-    fn encode(&self, input: Input<'_>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) -> Result<()>;
+    /// Appends ids, and returns the number of special tokens that the input spells, whether or not they become ids.
+    fn encode(&self, input: Input<'_>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) -> Result<usize>;
     /// The first special token that `text` spells.
     fn find_special(&self, text: &str) -> Result<Option<Range<usize>>>;
     /// Text of tokens, by the decoder of the file.
@@ -59,12 +60,14 @@ pub(crate) struct Segment {
     pub(crate) first: usize,
 }
 
-/// How text may be cut between a letter and a single space before a letter.
+/// How text may be cut between a letter and a single space, or another separator, before a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     Never,
     /// The space begins the next piece.
     BeforeSpace,
+    /// As before, also at the line feeds, full stops and commas between letters.
+    AfterLetter,
     /// The space is dropped, since one is put before every piece.
     DropSpace,
 }

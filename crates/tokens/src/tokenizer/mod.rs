@@ -102,16 +102,13 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// Appends the ids of `text`. An empty text has none.
+    /// Appends the ids of `text`. An empty text has none. Returns the number of special tokens that the text spells, whether or not they become ids.
     ///
     /// # Errors
     /// When the engine refuses the text, and when it spells a special token and `special` is [`SpecialInText::Error`].
-    pub fn encode_into(&self, text: &str, special: SpecialInText, out: &mut Vec<u32>) -> Result<()> {
+    pub fn encode_into(&self, text: &str, special: SpecialInText, out: &mut Vec<u32>) -> Result<usize> {
         self.check_special(text, special)?;
-        for piece in pieces::pieces(text, self.cut) {
-            self.encode_piece(text, piece, special, out)?;
-        }
-        Ok(())
+        pieces::pieces(text, self.cut).into_iter().map(|piece| self.encode_piece(text, piece, special, out)).sum()
     }
 
     /// The ranges of a long text that can be encoded apart from each other; a text of up to 1 MiB is one.
@@ -120,11 +117,11 @@ impl Tokenizer {
         pieces::pieces(text, self.cut)
     }
 
-    /// Appends the ids of one of the [`Self::pieces`] of `text`, without a look for special tokens that are an error.
+    /// Appends the ids of one of the [`Self::pieces`] of `text`, after [`Self::check_special`]. Returns the same as [`Self::encode_into`].
     ///
     /// # Errors
     /// When the engine refuses the text.
-    pub fn encode_piece(&self, text: &str, piece: Range<usize>, special: SpecialInText, out: &mut Vec<u32>) -> Result<()> {
+    pub fn encode_piece(&self, text: &str, piece: Range<usize>, special: SpecialInText, out: &mut Vec<u32>) -> Result<usize> {
         let position = piece.start;
         let part = text.get(piece).unwrap_or_default();
         let before = out.len();
@@ -150,7 +147,7 @@ impl Tokenizer {
     }
 
     /// As [`Self::encode_into`], with where tokens come from. The text is encoded as a whole.
-    pub(crate) fn encode_traced(&self, text: &str, special: SpecialInText, out: &mut Vec<u32>, trace: &mut Vec<Segment>) -> Result<()> {
+    pub(crate) fn encode_traced(&self, text: &str, special: SpecialInText, out: &mut Vec<u32>, trace: &mut Vec<Segment>) -> Result<usize> {
         self.check_special(text, special)?;
         let before = out.len();
         let input = Input { text, position: 0, is_last: true, special: special == SpecialInText::Id };
@@ -182,7 +179,9 @@ impl Tokenizer {
         }
     }
 
-    fn check_special(&self, text: &str, special: SpecialInText) -> Result<()> {
+    /// # Errors
+    /// When the text spells a special token and `special` is [`SpecialInText::Error`].
+    pub fn check_special(&self, text: &str, special: SpecialInText) -> Result<()> {
         if special != SpecialInText::Error {
             return Ok(());
         }

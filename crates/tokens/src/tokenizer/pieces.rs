@@ -2,6 +2,9 @@
 //!
 //! A cut is between a letter and a single space before a letter. No grammar of the engine has a match across it, none looks back, and none looks ahead from
 //! a letter; pre-tokenizers that split at white space, and models whose tokens have a space marker only at their start, end a word there as well.
+//!
+//! The grammars also end a match between a letter and a line feed, a full stop or a comma before a letter: a match with a letter goes on with letters, marks
+//! and, for contractions, apostrophes alone. So texts without spaces can be cut as well.
 
 use super::engine::Cut;
 use super::vocabulary::Vocabulary;
@@ -10,6 +13,9 @@ use std::sync::LazyLock;
 
 /// The aim for a piece; one without a place to cut is longer.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+/// What is cut before, in [`Cut::AfterLetter`]; elsewhere only the first one.
+const SEPARATORS: [u8; 4] = [b' ', b'\n', b'.', b','];
 
 /// The general category Letter, as sorted ranges.
 static LETTERS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| match regex_syntax::parse(r"\p{L}").map(regex_syntax::hir::Hir::into_kind) {
@@ -24,13 +30,30 @@ fn is_letter(character: char) -> bool {
     LETTERS.get(place).is_some_and(|(start, _)| *start <= character)
 }
 
-/// Whether a tokenizer's added tokens and vocabulary allow the cuts of its engine.
+/// The cuts of an engine that a tokenizer's added tokens and vocabulary allow.
 pub(crate) fn allowed(cut: Cut, uses_marker: bool, vocabulary: &Vocabulary) -> Cut {
-    let spans = |content: &str| content == " " || (content.contains(' ') && content.chars().any(char::is_alphabetic));
     let is_letter_bounded = |content: &str| content.starts_with(is_letter) || content.ends_with(is_letter);
-    let is_unsafe = vocabulary.added().iter().any(|added| spans(&added.content) || (added.is_bounded && is_letter_bounded(&added.content)));
+    let is_safe = |cut: Cut| {
+        let is_cut_by = |content: &str, separator: u8| {
+            content.as_bytes() == [separator] || (content.contains(char::from(separator)) && content.chars().any(char::is_alphabetic))
+        };
+        let spans = |content: &str| separators(cut).iter().any(|separator| is_cut_by(content, *separator));
+        !vocabulary.added().iter().any(|added| spans(&added.content) || (added.is_bounded && is_letter_bounded(&added.content)))
+    };
     let is_split = !uses_marker || vocabulary.marks_begin_words();
-    if is_unsafe || !is_split { Cut::Never } else { cut }
+    match cut {
+        cut if is_split && is_safe(cut) => cut,
+        Cut::AfterLetter if is_split && is_safe(Cut::BeforeSpace) => Cut::BeforeSpace,
+        _ => Cut::Never,
+    }
+}
+
+fn separators(cut: Cut) -> &'static [u8] {
+    match cut {
+        Cut::Never => &[],
+        Cut::BeforeSpace | Cut::DropSpace => SEPARATORS.split_at(1).0,
+        Cut::AfterLetter => &SEPARATORS,
+    }
 }
 
 /// Ranges of `text`, each at most [`PIECE_BYTES`] long where there is a place to cut.
@@ -40,29 +63,31 @@ pub(crate) fn pieces(text: &str, cut: Cut) -> Vec<Range<usize>> {
     let mut start = 0;
     while cut != Cut::Never && text.len() - start > PIECE_BYTES {
         let aim = start + PIECE_BYTES;
-        let Some(space) = last_cut(text, start, aim).or_else(|| first_cut(text, aim)) else {
+        let Some(place) = last_cut(text, start, aim, cut).or_else(|| first_cut(text, aim, cut)) else {
             break;
         };
-        pieces.push(start..space);
-        start = space + dropped;
+        pieces.push(start..place);
+        start = place + dropped;
     }
     pieces.push(start..text.len());
     pieces
 }
 
-fn is_cut(text: &str, space: usize) -> bool {
-    let before = text.get(..space).and_then(|before| before.chars().next_back());
-    let after = text.get(space + 1..).and_then(|after| after.chars().next());
+fn is_cut(text: &str, place: usize) -> bool {
+    let before = text.get(..place).and_then(|before| before.chars().next_back());
+    let after = text.get(place + 1..).and_then(|after| after.chars().next());
     before.is_some_and(is_letter) && after.is_some_and(is_letter)
 }
 
 /// The last place in `start..end`, which is not at `start` itself.
-fn last_cut(text: &str, start: usize, end: usize) -> Option<usize> {
+fn last_cut(text: &str, start: usize, end: usize, cut: Cut) -> Option<usize> {
     let bytes = text.as_bytes().get(start..end)?;
-    memchr::memrchr_iter(b' ', bytes).map(|space| start + space).find(|space| *space > start && is_cut(text, *space))
+    let places = bytes.iter().enumerate().rev().filter(|(_, byte)| separators(cut).contains(byte));
+    places.map(|(place, _)| start + place).find(|place| *place > start && is_cut(text, *place))
 }
 
-fn first_cut(text: &str, start: usize) -> Option<usize> {
+fn first_cut(text: &str, start: usize, cut: Cut) -> Option<usize> {
     let bytes = text.as_bytes().get(start..)?;
-    memchr::memchr_iter(b' ', bytes).map(|space| start + space).find(|space| is_cut(text, *space))
+    let places = bytes.iter().enumerate().filter(|(_, byte)| separators(cut).contains(byte));
+    places.map(|(place, _)| start + place).find(|place| is_cut(text, *place))
 }

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 const MOST_MERGES: usize = 4 << 20;
 
 /// Known spellings of the patterns that the engine has grammars for: the names, then as tiktoken and tekken write them.
-const NATIVE: [(&[&str], &str); 4] = [
+pub(super) const NATIVE: [(&[&str], &str); 4] = [
     (
         &[
             "gpt2",

@@ -4,6 +4,7 @@ use super::{Options, PIECE_BYTES, Sources, SpecialInText, Tokenizer};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use tokenizers::utils::DEEPSEEK_PATTERNS;
 
 /// A byte-level BPE: all bytes, and the merges of "ab", "abc" and " a".
 fn byte_level() -> Value {
@@ -35,7 +36,7 @@ fn opened(document: &Value) -> Result<Tokenizer> {
 
 fn encoded(tokenizer: &Tokenizer, text: &str, special: SpecialInText) -> Result<Vec<u32>> {
     let mut ids = Vec::new();
-    tokenizer.encode_into(text, special, &mut ids).map(|()| ids)
+    tokenizer.encode_into(text, special, &mut ids).map(|_spelled| ids)
 }
 
 fn refusal(change: impl FnOnce(&mut Value)) -> String {
@@ -190,6 +191,65 @@ fn pieces_of_a_long_text_have_the_ids_of_the_whole() {
     assert_eq!(batch, [whole, Vec::new(), vec![257]]);
     let error = tokenizer.encode_batch(&["a", "<eos>"], SpecialInText::Error, 1).unwrap_err();
     assert_eq!(error.to_string(), "Text 1: Special token \"<eos>\" is in the text at byte 0");
+}
+
+/// As Kimi K2 writes it.
+const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// 2 MiB of random text without spaces.
+fn without_spaces(alphabet: &[&str]) -> String {
+    let mut state: u64 = 1;
+    let mut text = String::new();
+    while text.len() < 2 * PIECE_BYTES {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(alphabet[usize::try_from(state >> 33).unwrap() % alphabet.len()]);
+    }
+    text
+}
+
+#[test]
+fn text_without_spaces_is_cut_and_has_the_ids_of_the_whole_in_every_grammar() {
+    let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+    let qwen = super::ranks::native_pattern("cl100k").replace(r"\p{N}{1,3}", r"\p{N}");
+    let patterns = super::ranks::NATIVE.iter().map(|(_, native)| *native).chain([KIMI, &qwen]);
+    let mut grammars: Vec<Value> = patterns.map(split).collect();
+    grammars.push(json!({"type": "Sequence", "pretokenizers": DEEPSEEK_PATTERNS.map(split)}));
+    let byte = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let mut tokenizers = vec![opened(&byte_level()).unwrap()];
+    for grammar in grammars {
+        let mut document = byte_level();
+        let mut members = grammar["pretokenizers"].as_array().cloned().unwrap_or_else(|| vec![grammar.clone()]);
+        members.push(byte.clone());
+        document["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": members});
+        tokenizers.push(opened(&document).unwrap());
+    }
+    let letters = ["a", "b", "C", "é", "中", "か", "ʰ"];
+    let others = [".", ",", "\n", "'", "s", "1", "-", "\u{301}", "\r", "\t", "<eos>", "tool"];
+    let text = without_spaces(&[&letters[..], &letters, &others].concat());
+    for tokenizer in tokenizers {
+        assert!(tokenizer.pieces(&text).len() > 2);
+        for special in [SpecialInText::Id, SpecialInText::Text] {
+            let mut whole = Vec::new();
+            let spelled = tokenizer.encode_traced(&text, special, &mut whole, &mut Vec::new()).unwrap();
+            assert_eq!(encoded(&tokenizer, &text, special).unwrap(), whole);
+            assert_eq!(spelled, text.matches("<eos>").count());
+        }
+    }
+}
+
+#[test]
+fn special_tokens_are_counted_whatever_becomes_of_them() {
+    let mut document = byte_level();
+    let count = |document: &Value, text: &str, special| opened(document).unwrap().encode_into(text, special, &mut Vec::new()).unwrap();
+    let texts = [("", 0), ("<eos", 0), ("<eos>", 1), ("tool<eos>a<eos><eos>tool", 3), ("a <eos> tool <eos>", 2)];
+    for flag in ["special", "normalized", "lstrip", "rstrip"] {
+        document["added_tokens"][0][flag] = json!(true);
+        for (text, spelled) in texts {
+            assert_eq!([SpecialInText::Text, SpecialInText::Id].map(|special| count(&document, text, special)), [spelled; 2], "{flag} {text}");
+        }
+    }
+    document["added_tokens"][0]["single_word"] = json!(true);
+    assert_eq!([SpecialInText::Text, SpecialInText::Id].map(|special| count(&document, "a<eos> <eos> tool", special)), [1; 2]);
 }
 
 fn ranks(lines: &str, pattern: Option<&str>, special: Option<&[(&str, u32)]>) -> Result<Tokenizer> {

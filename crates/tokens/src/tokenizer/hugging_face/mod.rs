@@ -1,9 +1,12 @@
-//! The engine, and the only file that uses the crate `tokenizers`.
+//! The engine, and the only room that uses the crate `tokenizers`.
 //!
 //! The stages are run here, one after another, rather than by `PipelineTokenizer::encode_into`, for three reasons. Its reader compiles no pattern
 //! outside of the native grammars, and its search stops at a backtracking limit without an error: see [`Splitter`]. It keeps the buffers of the largest
 //! document for good: see [`Scratches`]. And it does not tell where tokens come from: see [`Segment`].
 
+mod scratches;
+
+use self::scratches::{Scratch, Scratches};
 use super::engine::{Cut, Engine, Input, MARKERS, Normalizer, Place, Rewriting, Segment};
 use super::model::Model;
 use super::pattern::{Behavior, Pattern, translated};
@@ -11,17 +14,22 @@ use crate::caught::caught;
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::Mutex;
 use tokenizers::normalizers::metaspace::PrependBehavior;
 use tokenizers::normalizers::replace::ReplacePattern;
 use tokenizers::pipeline::{
-    Model as _, PipelineModel, PipelineModelScratch, PipelineNormalizer, PipelinePatternMatcher as _, PipelinePreTokenizer, PipelineToken,
-    PipelineTokenizer, PreTokenizer as _, PreTokenizerScratch, Span, normalize_all, split_matches,
+    Model as _, PipelineModel, PipelineNormalizer, PipelinePatternMatcher as _, PipelinePreTokenizer, PipelineToken, PipelineTokenizer,
+    PreTokenizer as _, PreTokenizerScratch, Span, normalize_all, split_matches,
 };
 use tokenizers::utils::{Grammar, recognize};
 use tokenizers::{Decoder as _, SplitDelimiterBehavior};
+
+/// The tokens of this many words are kept apart from the result.
+const WORDS: usize = 1 << 18;
+
+/// Of a long text; words of one byte are rare.
+const LEAST_BYTES_OF_WORD: usize = 2;
 
 pub(crate) struct HuggingFace {
     tokenizer: PipelineTokenizer,
@@ -30,6 +38,10 @@ pub(crate) struct HuggingFace {
     has_byte_tokens: bool,
     /// Ids of added tokens that differ from those of the engine, which numbers them itself.
     renumbered: HashMap<u32, u32>,
+    /// Ids of the engine.
+    special: HashSet<u32>,
+    /// Whether a special token takes white space with it, or matches whole words only.
+    has_bounded: bool,
     scratches: Scratches,
 }
 
@@ -44,7 +56,9 @@ impl HuggingFace {
             drop(text);
             let tokenizer = read.map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() })?;
             let renumbered = vocabulary.added().iter().filter(|added| added.id != added.assigned).map(|added| (added.assigned, added.id)).collect();
-            Ok((Self { tokenizer, splitter, normalizer, has_byte_tokens, renumbered, scratches: Scratches::new() }, vocabulary))
+            let special = || vocabulary.added().iter().filter(|added| added.is_special);
+            let (has_bounded, special) = (special().any(|added| added.is_bounded), special().map(|added| added.assigned).collect());
+            Ok((Self { tokenizer, splitter, normalizer, has_byte_tokens, renumbered, special, has_bounded, scratches: Scratches::new() }, vocabulary))
         })
     }
 
@@ -53,16 +67,17 @@ impl HuggingFace {
         caught(|| tokenizers::canonicalize_value(document).map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() }))
     }
 
-    fn run(&self, input: Input<'_>, scratch: &mut Scratch, out: &mut Vec<u32>, mut trace: Option<&mut Vec<Segment>>) -> Result<()> {
-        let mut from = 0;
+    /// Returns the number of special tokens that the input spells.
+    fn run(&self, input: Input<'_>, scratch: &mut Scratch, out: &mut Vec<u32>, mut trace: Option<&mut Vec<Segment>>) -> Result<usize> {
+        let (mut from, mut spelled) = (0, 0);
         // Control tokens are not a part of the text.
         let mut is_first = input.position == 0;
         while from < input.text.len() {
-            let found = self.next_written(input, from);
+            let found = self.next_written(input, from, &mut spelled);
             let (range, id) = found.map_or((input.text.len()..input.text.len(), None), |(range, id)| (range, Some(id)));
             if let Some(chunk) = input.text.get(from..range.start).filter(|chunk| !chunk.is_empty()) {
                 let place = Place { is_first, is_last: input.is_last && range.start == input.text.len() };
-                self.run_chunk(chunk, from, place, input, scratch, out, trace.as_deref_mut())?;
+                spelled += self.run_chunk(chunk, from, place, input, scratch, out, trace.as_deref_mut())?;
                 is_first = false;
             }
             if let Some(id) = id {
@@ -70,20 +85,48 @@ impl HuggingFace {
             }
             from = range.end;
         }
-        Ok(())
+        Ok(spelled)
     }
 
     /// The next added token that is matched as written. The normalizer of SentencePiece keeps user-defined pieces itself, and they are found after it.
-    fn next_written(&self, input: Input<'_>, from: usize) -> Option<(Range<usize>, u32)> {
-        let added = self.tokenizer.get_added_vocabulary();
+    fn next_written(&self, input: Input<'_>, from: usize, spelled: &mut usize) -> Option<(Range<usize>, u32)> {
         let mut from = from;
         loop {
-            let ((start, end), id) = added.extract_next(input.text.as_bytes(), from, false, !input.special)?;
+            let (range, id) = self.next_added(input.text, from, false, input.special, spelled)?;
             if self.normalizer.is_none() || self.is_special(id) {
-                return Some((start..end, id));
+                return Some((range, id));
             }
-            from = end;
+            from = range.end;
         }
+    }
+
+    /// The next added token from `from` on; without `special`, one that is not special. Special tokens up to it are counted in `spelled`.
+    fn next_added(&self, text: &str, from: usize, is_normalized: bool, special: bool, spelled: &mut usize) -> Option<(Range<usize>, u32)> {
+        let added = self.tokenizer.get_added_vocabulary();
+        let next = |bytes: &[u8], from, skips_special| {
+            let ((start, end), id) = added.extract_next(bytes, from, is_normalized, skips_special)?;
+            Some((start..end, id))
+        };
+        if special {
+            let found = next(text.as_bytes(), from, false)?;
+            *spelled += usize::from(self.is_special(found.1));
+            return Some(found);
+        }
+        // The engine passes over special tokens without a word. Nearly all texts have none, and one search tells that.
+        if !self.has_bounded {
+            let first = next(text.as_bytes(), from, false)?;
+            if !self.is_special(first.1) {
+                return Some(first);
+            }
+        }
+        let found = next(text.as_bytes(), from, true);
+        let passed = text.as_bytes().get(..found.as_ref().map_or(text.len(), |(range, _)| range.start)).unwrap_or_default();
+        let mut from = from;
+        while let Some((range, id)) = next(passed, from, false) {
+            *spelled += usize::from(self.is_special(id));
+            from = range.end;
+        }
+        found
     }
 
     /// What is between two added tokens of the input as written. Others are found after normalization.
@@ -97,18 +140,17 @@ impl HuggingFace {
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
         mut trace: Option<&mut Vec<Segment>>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let normalized: Cow<'_, str> = match &self.normalizer {
             Some(normalizer) => Cow::Owned(normalizer.normalize(chunk, place)),
             None => normalize_all(self.tokenizer.get_normalizers(), chunk, input.position + start).map_err(not_encoded)?,
         };
-        let added = self.tokenizer.get_added_vocabulary();
         let is_engines = self.normalizer.is_none();
         let whole = start..start + chunk.len();
-        let mut from = 0;
+        let (mut from, mut spelled) = (0, 0);
         while from < normalized.len() {
-            let found = added.extract_next(normalized.as_bytes(), from, is_engines, !is_engines || !input.special);
-            let (range, id) = found.map_or((normalized.len()..normalized.len(), None), |((start, end), id)| (start..end, Some(id)));
+            let found = self.next_added(&normalized, from, is_engines, is_engines && input.special, &mut spelled);
+            let (range, id) = found.map_or((normalized.len()..normalized.len(), None), |(range, id)| (range, Some(id)));
             if let Some(text) = normalized.get(from..range.start).filter(|text| !text.is_empty()) {
                 if let Some(trace) = trace.as_deref_mut() {
                     trace.push(Segment { text: whole.clone(), normalized: Some(text.to_owned()), first: out.len() });
@@ -120,7 +162,8 @@ impl HuggingFace {
             }
             from = range.end;
         }
-        Ok(())
+        // Without the engine's normalizers they were found as written.
+        Ok(if is_engines { spelled } else { 0 })
     }
 
     fn push_added(&self, id: u32, text: Range<usize>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) {
@@ -131,8 +174,7 @@ impl HuggingFace {
     }
 
     fn is_special(&self, id: u32) -> bool {
-        let added = self.tokenizer.get_added_vocabulary();
-        added.simple_id_to_token(id).is_some_and(|token| added.is_special_token(&token))
+        self.special.contains(&id)
     }
 
     /// Whether a special token is found after normalization.
@@ -158,10 +200,17 @@ impl HuggingFace {
         }
         let Scratch { model, splitter, spans, tokens } = scratch;
         spans.clear();
-        tokens.clear();
+        if text.len() > scratches::LARGEST_KEPT_TEXT {
+            // What is reserved and not used costs nothing, and growing would copy.
+            spans.reserve(text.len() / LEAST_BYTES_OF_WORD);
+        }
         self.splitter.split(text, start, splitter, spans)?;
-        self.tokenizer.get_model().tokenize_spans(text, spans, model, tokens).map_err(not_encoded)?;
-        out.extend_from_slice(PipelineToken::cast_slice(tokens));
+        // Words are independent of each other.
+        for spans in spans.chunks(WORDS) {
+            tokens.clear();
+            self.tokenizer.get_model().tokenize_spans(text, spans, model, tokens).map_err(not_encoded)?;
+            out.extend_from_slice(PipelineToken::cast_slice(tokens));
+        }
         Ok(())
     }
 }
@@ -172,7 +221,7 @@ fn not_encoded(error: tokenizers::Error) -> Error {
 }
 
 impl Engine for HuggingFace {
-    fn encode(&self, input: Input<'_>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) -> Result<()> {
+    fn encode(&self, input: Input<'_>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) -> Result<usize> {
         caught(|| {
             let mut scratch = self.scratches.take(self.tokenizer.get_model());
             let done = self.run(input, &mut scratch, out, trace);
@@ -214,6 +263,7 @@ impl Engine for HuggingFace {
             return if is_known { Cut::BeforeSpace } else { Cut::Never };
         }
         match self.tokenizer.get_normalizers() {
+            [] | [PipelineNormalizer::NFC(_)] if self.splitter.is_grammar() => Cut::AfterLetter,
             [] | [PipelineNormalizer::NFC(_) | PipelineNormalizer::Bert(_)] if is_split => Cut::BeforeSpace,
             [PipelineNormalizer::Metaspace(metaspace)] if !metaspace.drop_whitespace() && (!has_scores || self.splitter.ends_at_marker()) => {
                 match metaspace.prepend() {
@@ -337,11 +387,19 @@ impl Splitter {
         Ok(read.get_pre_tokenizer().clone())
     }
 
-    /// Whether a word ends between a letter and a single space before a letter.
-    fn ends_words(&self) -> bool {
+    /// Whether it is a grammar of the engine.
+    fn is_grammar(&self) -> bool {
         match self {
             Self::Native(PipelinePreTokenizer::Split(split)) => split.grammar().is_some(),
             Self::Native(PipelinePreTokenizer::Sequence(sequence)) => sequence.is_deepseek(),
+            _ => false,
+        }
+    }
+
+    /// Whether a word ends between a letter and a single space before a letter.
+    fn ends_words(&self) -> bool {
+        match self {
+            Self::Native(PipelinePreTokenizer::Split(_) | PipelinePreTokenizer::Sequence(_)) => self.is_grammar(),
             Self::Native(PipelinePreTokenizer::Bert(_) | PipelinePreTokenizer::Whitespace(_) | PipelinePreTokenizer::WhitespaceSplit(_)) => true,
             Self::Sequence(members) => members.first().is_some_and(Self::ends_words),
             Self::Native(_) | Self::Pattern(_) | Self::Markers => false,
@@ -437,47 +495,5 @@ fn behavior(behavior: Behavior) -> SplitDelimiterBehavior {
         Behavior::MergedWithPrevious => SplitDelimiterBehavior::MergedWithPrevious,
         Behavior::MergedWithNext => SplitDelimiterBehavior::MergedWithNext,
         Behavior::Contiguous => SplitDelimiterBehavior::Contiguous,
-    }
-}
-
-/// Buffers of one call.
-struct Scratch {
-    model: PipelineModelScratch,
-    splitter: PreTokenizerScratch,
-    spans: Vec<Span>,
-    tokens: Vec<PipelineToken>,
-}
-
-/// Buffers of earlier calls. No lock is waited for, so a child that was forked during a call does not hang.
-struct Scratches(Vec<Mutex<Option<Scratch>>>);
-
-const SCRATCHES: usize = 64;
-
-/// The buffers of a longer text are given back to the system.
-const LARGEST_KEPT_TEXT: usize = 2 << 20;
-
-impl Scratches {
-    fn new() -> Self {
-        Self((0..SCRATCHES).map(|_| Mutex::new(None)).collect())
-    }
-
-    fn take(&self, model: &PipelineModel) -> Scratch {
-        let kept = self.0.iter().find_map(|slot| slot.try_lock().ok()?.take());
-        kept.unwrap_or_else(|| Scratch {
-            model: model.init_scratch(),
-            splitter: PreTokenizerScratch::default(),
-            spans: Vec::new(),
-            tokens: Vec::new(),
-        })
-    }
-
-    fn put(&self, scratch: Scratch, text_bytes: usize) {
-        if text_bytes > LARGEST_KEPT_TEXT {
-            return;
-        }
-        let free = self.0.iter().find_map(|slot| slot.try_lock().ok().filter(|held| held.is_none()));
-        if let Some(mut slot) = free {
-            *slot = Some(scratch);
-        }
     }
 }
