@@ -78,6 +78,13 @@ pub enum Error {
     DerivedColumn { column: String },
     #[error("Column `{column}` is {data_type}, but texts are strings or bytes, and messages are lists of structs or JSON strings")]
     DerivedFrom { column: String, data_type: DataType },
+    #[error("Column `{column}` is {data_type}, but images are bytes, structs with a field `bytes`, or paths with source=\"path\"")]
+    ImageFrom { column: String, data_type: DataType },
+    /// An image that cannot be decoded.
+    #[error("Row {row} of `{path}`: the image in column `{column}` is bad: {reason}")]
+    BadImage { path: String, row: u64, column: String, reason: Arc<str> },
+    #[error("The images of column `{column}` in one batch have more than 2,147,483,647 values")]
+    TooManyPixels { column: String },
     /// Two entries of a store of token counts.
     #[error("Files of token counts in `{directory}` disagree about block {block} of one file; one of them is `{path}`")]
     CountsDisagree { directory: String, path: String, block: u32 },
@@ -150,6 +157,7 @@ impl Error {
             Self::DerivedColumn { .. } => Some("choose another output name, or read the data set without the computed column"),
             Self::CountsDisagree { .. } => Some("remove that directory; the tokens are counted again"),
             Self::Underivable { hint, .. } => hint.as_deref(),
+            Self::BadImage { .. } => Some("errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, and Images(on_error=\"null\") fills them"),
             Self::NulInName { .. } => Some("Arrow libraries do not accept such a name; write the file again with another one"),
             Self::MixedFormats { hint, .. } => Some(hint),
             Self::ArrowFile { .. } => Some(

@@ -12,6 +12,7 @@ mod dictionary;
 mod error;
 pub mod explain;
 pub mod fingerprint;
+pub mod images;
 pub mod packing;
 pub mod pass;
 pub mod row_set;

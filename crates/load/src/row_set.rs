@@ -118,9 +118,15 @@ impl RowSet {
     /// The file of the selected row `row` of a block, and the index of that row in the file.
     #[must_use]
     pub fn row_of_file(&self, dataset: &Dataset, block: usize, row: u64) -> Option<(usize, u64)> {
-        let block = self.blocks.get(block)?;
-        let before: u64 = dataset.files().get(block.place.file)?.table.blocks().iter().take(block.place.block).map(|block| block.rows).sum();
-        Some((block.place.file, before + block.row(usize::try_from(row).ok()?)? as u64))
+        let selected = self.blocks.get(block)?.row(usize::try_from(row).ok()?)?;
+        self.whole_row_of_file(dataset, block, selected as u64)
+    }
+
+    /// The file of row `row` among all rows of a block, and the index of that row in the file.
+    pub(crate) fn whole_row_of_file(&self, dataset: &Dataset, block: usize, row: u64) -> Option<(usize, u64)> {
+        let place = self.blocks.get(block)?.place;
+        let before: u64 = dataset.files().get(place.file)?.table.blocks().iter().take(place.block).map(|block| block.rows).sum();
+        Some((place.file, before + row))
     }
 
     /// The path of the file of a row, and its number there.

@@ -1,6 +1,7 @@
 //! Rows by number.
 
 use crate::dictionary::with_distinct_values;
+use crate::images::{Rendering, RowPlace, Seeds};
 use crate::{Dataset, Error, Result, RowSet};
 use arrow_array::{RecordBatch, UInt64Array};
 use arrow_buffer::BooleanBufferBuilder;
@@ -47,9 +48,22 @@ pub fn take(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize]) ->
         wanted.get(&block)?.get(&row).map(|place| *place as u64)
     });
     let taken = take_record_batch(&all, &UInt64Array::from_iter_values(places)).map_err(Error::assemble)?;
+    let taken = rendered(dataset, rows, ids, columns, taken)?;
     let schema = Arc::new(Schema::new(columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect::<Vec<_>>()));
     let arrays = taken.columns().iter().zip(schema.fields());
     let arrays = arrays.map(|(array, field)| cast(array, field.data_type()).and_then(with_distinct_values).map_err(Error::assemble));
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(taken.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(&schema), arrays.collect::<Result<_>>()?, &options).map_err(Error::assemble)
+}
+
+/// `taken` with pixels in place of encoded images: those of seed 0 and epoch 0.
+fn rendered(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize], taken: RecordBatch) -> Result<RecordBatch> {
+    let Some(mut rendering) = Rendering::new(dataset, columns, taken.num_rows(), Seeds::default()) else { return Ok(taken) };
+    for (number, id) in ids.iter().enumerate() {
+        let place = rows.locate(*id).and_then(|(block, row)| rows.whole_row_of_file(dataset, block, row as u64));
+        let (file, row) = place.ok_or(Error::NoSuchRow { row: *id, rows: rows.num_rows() })?;
+        let path = || dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default();
+        rendering.add(dataset, &taken, number, RowPlace { file, row, round: 0 }).map_err(|bad| bad.into_error(path(), row))?;
+    }
+    rendering.finish(taken)
 }

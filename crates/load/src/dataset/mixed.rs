@@ -1,10 +1,12 @@
 //! Combines several data sets: the files of all, with columns matched by name as for the files of one data set.
 
+use super::images::ImageOrigin;
 use super::schema::unify;
 use super::{Dataset, OpenFile, Origin};
 use crate::Result;
 use arrow_array::{ArrayRef, Int32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One of the data sets.
@@ -30,12 +32,15 @@ impl Dataset {
         // A data set without files has no columns that others could lack.
         let known = sources.iter().zip(&schemas).filter(|(source, _)| !source.dataset.files.is_empty());
         let mut schema = unify(&known.map(|(source, schema)| (source.name.as_str(), schema)))?;
-        let mut files = Vec::new();
+        let (mut files, mut image_columns) = (Vec::new(), BTreeSet::new());
         for (number, (source, own)) in sources.iter().zip(&schemas).enumerate() {
             let place = |field: &Field| own.index_of(field.name()).ok().and_then(|place| source.columns.get(place));
             let places: Vec<Option<&usize>> = schema.fields().iter().map(|field| place(field)).collect();
-            let number = number_column.map(|_| i32::try_from(number).unwrap_or(i32::MAX));
-            files.extend(source.dataset.files.iter().map(|file| file.within(&source.name, &places, number)));
+            let constant = number_column.map(|_| i32::try_from(number).unwrap_or(i32::MAX));
+            files.extend(source.dataset.files.iter().map(|file| file.within(&source.name, &places, number as u64, constant)));
+            image_columns.extend(
+                places.iter().enumerate().filter(|(_, place)| place.is_some_and(|place| source.dataset.has_images(*place))).map(|(column, _)| column),
+            );
         }
         if let Some(name) = number_column {
             if schema.index_of(name).is_ok() {
@@ -50,6 +55,7 @@ impl Dataset {
             format: format.filter(|format| sources.iter().all(|source| source.dataset.format == Some(*format))),
             files,
             schema,
+            image_columns,
             left_out: sources.iter().flat_map(|source| source.dataset.left_out.iter().cloned()).collect(),
             skipped: sources.iter().flat_map(|source| source.dataset.skipped.iter().cloned()).collect(),
             bytes_read: sources.iter().flat_map(|source| source.dataset.bytes_read.iter().cloned()).collect(),
@@ -59,10 +65,13 @@ impl Dataset {
 }
 
 impl OpenFile {
-    /// The same file, with columns taken from `places`, followed by a column with `number` in each row if given.
-    fn within(&self, source: &str, places: &[Option<&usize>], number: Option<i32>) -> Self {
-        let origin = |place: &Option<&usize>| place.and_then(|place| self.columns.get(*place)).cloned().unwrap_or(Origin::Absent);
-        let numbers = number.map(|number| Origin::Constant(Arc::new(Int32Array::from(vec![number])) as ArrayRef));
+    /// The same file as one of source `number`, with columns taken from `places`, followed by a column with `constant` in each row if given.
+    fn within(&self, source: &str, places: &[Option<&usize>], number: u64, constant: Option<i32>) -> Self {
+        let origin = |place: &Option<&usize>| match place.and_then(|place| self.columns.get(*place)).cloned() {
+            Some(Origin::Image(image)) => Origin::Image(ImageOrigin { source: number, ..image }),
+            origin => origin.unwrap_or(Origin::Absent),
+        };
+        let numbers = constant.map(|number| Origin::Constant(Arc::new(Int32Array::from(vec![number])) as ArrayRef));
         Self { relative: format!("{source}/{}", self.relative), columns: places.iter().map(origin).chain(numbers).collect(), ..self.clone() }
     }
 }

@@ -6,6 +6,7 @@ mod addition;
 mod derived;
 mod format;
 mod found;
+mod images;
 mod list_lengths;
 mod mds;
 mod mds_index;
@@ -34,6 +35,7 @@ pub use table::{TableColumn, TableDataFile, TableOptions};
 pub use text_shards::{TextShard, text_files};
 
 use self::derived::Derivation;
+use self::images::ImageOrigin;
 use crate::types::exactly;
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
@@ -41,6 +43,7 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_formats::table::{BlockPages, NestedColumn, Statistics, TableFile, column_field};
 use shardmill_storage::is_remote;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,6 +62,8 @@ pub struct Dataset {
     /// The top-level columns, the fields inside of their structs, and what is computed from these.
     schema: SchemaRef,
     top_level: usize,
+    /// Read as encoded images, which become pixels of the type in `schema`.
+    image_columns: BTreeSet<usize>,
     left_out: Vec<LeftOut>,
     skipped: Vec<(String, Error)>,
     /// Files of several data sets have separate counters.
@@ -87,6 +92,8 @@ enum Origin {
     Constant(ArrayRef),
     /// A result of a computation on columns of the file, by index.
     Derived { by: Arc<Derivation>, output: usize },
+    /// Images, as encoded bytes until they are delivered.
+    Image(ImageOrigin),
     /// The file lacks it.
     Absent,
 }
@@ -171,7 +178,7 @@ impl OpenFile {
         match self.columns.get(column)? {
             Origin::File(own) => Some(in_type(self.table.statistics(*own)?, schema.fields().get(column)?)),
             Origin::Constant(value) => Statistics::constant(value, self.table.blocks().iter().map(|block| block.rows).collect()).ok(),
-            Origin::Derived { .. } | Origin::Absent => None,
+            Origin::Derived { .. } | Origin::Image(_) | Origin::Absent => None,
         }
     }
 

@@ -80,6 +80,7 @@ impl Dataset {
                 files: Vec::new(),
                 schema,
                 top_level: 0,
+                image_columns: BTreeSet::new(),
                 left_out,
                 skipped: Vec::new(),
                 bytes_read: Vec::new(),
@@ -121,7 +122,8 @@ impl Dataset {
         });
         let top_level = schema.fields().len();
         let files = files.collect();
-        Ok(Self { format: Some(format), files, schema, top_level, left_out, skipped, bytes_read: vec![bytes_read] }.with_nested())
+        let image_columns = BTreeSet::new();
+        Ok(Self { format: Some(format), files, schema, top_level, image_columns, left_out, skipped, bytes_read: vec![bytes_read] }.with_nested())
     }
 }
 

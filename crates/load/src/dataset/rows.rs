@@ -1,22 +1,27 @@
 //! Reads blocks of any file with the types of the data set.
 
 use super::derived::Derivation;
+use super::images::encoded_fields;
 use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::types::exactly;
 use crate::{Error, Result};
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
-use arrow_buffer::BooleanBuffer;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray, UInt64Array, new_null_array};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Dataset {
-    /// Types of [`Dataset::read`]: those of the data set, with strings and binaries as views.
+    /// Types of [`Dataset::read`]: those of the data set, with strings and binaries as views, and images as their encoded bytes.
     #[must_use]
     pub fn view_schema(&self, columns: &[usize]) -> SchemaRef {
-        let fields = columns.iter().filter_map(|column| self.schema.fields().get(*column));
-        Arc::new(Schema::new(fields.map(|field| Field::clone(field).with_data_type(as_view(field.data_type()))).collect::<Vec<_>>()))
+        let fields = columns.iter().filter_map(|column| Some((*column, self.schema.fields().get(*column)?)));
+        let view = |(column, field): (usize, &Arc<Field>)| match self.has_images(column) {
+            true => Field::new(field.name(), DataType::Struct(encoded_fields()), true),
+            false => Field::clone(field).with_data_type(as_view(field.data_type())),
+        };
+        Arc::new(Schema::new(fields.map(view).collect::<Vec<_>>()))
     }
 
     /// The numbers of columns. A name with dots that is not a top-level column is a path into structs.
@@ -48,15 +53,33 @@ impl Dataset {
         file.read(place.block, columns, selection, self.view_schema(columns))
     }
 
+    /// One row of the block that starts at `place` or follows it, by its number in the file.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    pub(crate) fn read_row(&self, place: BlockOf, row: u64, columns: &[usize]) -> Result<RecordBatch> {
+        let blocks = self.files.get(place.file).map_or(&[][..], |file| file.table.blocks());
+        let mut first = 0;
+        let found = blocks.iter().enumerate().find_map(|(number, block)| {
+            let index = row.checked_sub(first)?;
+            first += block.rows;
+            (index < block.rows).then_some((number, index, block.rows))
+        });
+        let Some((block, index, rows)) = found else { return Ok(RecordBatch::new_empty(self.view_schema(columns))) };
+        let mut selection = BooleanBufferBuilder::new(0);
+        selection.append_n(usize::try_from(rows).unwrap_or(usize::MAX), false);
+        selection.set_bit(usize::try_from(index).unwrap_or(usize::MAX), true);
+        self.read(BlockOf { block, ..place }, columns, Some(&selection.finish()))
+    }
+
     /// Size in memory of these columns of a block, estimated from metadata.
     #[must_use]
     pub fn decoded_bytes(&self, place: BlockOf, columns: &[usize]) -> u64 {
         let Some(file) = self.files.get(place.file) else { return 0 };
-        let own = |column: &Origin| if let Origin::File(own) = column { Some(*own) } else { None };
         let origins = || columns.iter().filter_map(|column| file.columns.get(*column));
-        let plain = file.table.decoded_bytes(place.block, &origins().filter_map(own).collect::<Vec<_>>());
+        let plain = file.table.decoded_bytes(place.block, &origins().flat_map(Origin::own).collect::<Vec<_>>());
         let derived = derivations(origins()).into_iter().map(|by| {
-            let sources: Vec<usize> = by.sources().iter().filter_map(|(origin, _)| own(origin)).collect();
+            let sources: Vec<usize> = by.sources().iter().flat_map(|(origin, _)| origin.own()).collect();
             by.output_bytes(file.table.decoded_bytes(place.block, &sources))
         });
         plain + derived.sum::<u64>()
@@ -76,14 +99,25 @@ fn derivations<'a>(origins: impl Iterator<Item = &'a Origin>) -> Vec<&'a Arc<Der
     needed
 }
 
+impl Origin {
+    /// The columns of the file that hold the values, or the encoded images.
+    fn own(&self) -> Vec<usize> {
+        match self {
+            Self::File(column) => vec![*column],
+            Self::Image(image) => [&image.encoded.bytes, &image.encoded.path].into_iter().flat_map(Self::own).collect(),
+            Self::Constant(_) | Self::Derived { .. } | Self::Absent => Vec::new(),
+        }
+    }
+}
+
 impl OpenFile {
     /// The columns of the file that columns of the data set come from, each once.
     fn own_columns(&self, columns: &[usize]) -> OwnColumns {
         let mut own = OwnColumns { numbers: Vec::with_capacity(columns.len()), places: HashMap::with_capacity(columns.len()) };
         let mut add = |origin: &Origin| {
-            if let Origin::File(column) = origin {
-                own.places.entry(*column).or_insert_with(|| {
-                    own.numbers.push(*column);
+            for column in origin.own() {
+                own.places.entry(column).or_insert_with(|| {
+                    own.numbers.push(column);
                     own.numbers.len() - 1
                 });
             }
@@ -105,9 +139,9 @@ impl OpenFile {
         let rows = batch.num_rows();
         let array_of = |origin: Option<&Origin>, field: &Field| -> Result<ArrayRef> {
             let array = match origin {
-                Some(Origin::File(column)) => own.places.get(column).and_then(|place| batch.columns().get(*place)).cloned(),
                 Some(Origin::Constant(value)) => Some(repeated(value, rows).map_err(Error::assemble)?),
-                Some(Origin::Derived { .. } | Origin::Absent) | None => None,
+                Some(Origin::File(column)) => own.places.get(column).and_then(|place| batch.columns().get(*place)).cloned(),
+                Some(Origin::Image(_) | Origin::Derived { .. } | Origin::Absent) | None => None,
             };
             array.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |array| self.in_type(&array, field, place))
         };
@@ -123,6 +157,11 @@ impl OpenFile {
                 Some(Origin::Derived { by, output }) => {
                     let outputs = computed.iter().find(|(computed, _)| Arc::ptr_eq(computed, by)).and_then(|(_, outputs)| outputs.get(*output));
                     outputs.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |array| self.in_type(array, field, place))?
+                }
+                Some(Origin::Image(image)) => {
+                    let part = |origin, data_type| array_of(Some(origin), &Field::new(field.name(), data_type, true));
+                    let parts = vec![part(&image.encoded.bytes, DataType::BinaryView)?, part(&image.encoded.path, DataType::Utf8View)?];
+                    Arc::new(StructArray::try_new_with_length(encoded_fields(), parts, None, rows).map_err(Error::assemble)?)
                 }
                 origin => array_of(origin, field)?,
             });

@@ -12,6 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
 use shardmill_formats::table::TableFile;
 use shardmill_plan::DataFile;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Field metadata key of Parquet readers for the id of a column.
@@ -73,6 +74,7 @@ impl Dataset {
             files,
             schema: Arc::clone(&options.schema),
             top_level: options.schema.fields().len(),
+            image_columns: BTreeSet::new(),
             left_out: Vec::new(),
             skipped: Vec::new(),
             bytes_read: vec![bytes_read],

@@ -5,7 +5,7 @@ use super::lengths::of_lists;
 use crate::Dataset;
 use crate::dataset::BlockOf;
 use crate::row_set::RowBlock;
-use crate::tokenize::{BlockKey, TokenCounts};
+use crate::tokenize::{BlockKey, TokenCounts, TokenTotals, add_totals};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use std::collections::{BTreeMap, HashMap};
@@ -19,21 +19,29 @@ pub(crate) struct DecodedBlocks(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    blocks: HashMap<usize, (u64, RecordBatch)>,
+    blocks: HashMap<usize, Decoded>,
     /// Blocks by their age.
     oldest: BTreeMap<u64, usize>,
     bytes: usize,
     next: u64,
 }
 
+#[derive(Debug)]
+struct Decoded {
+    number: u64,
+    rows: RecordBatch,
+    totals: TokenTotals,
+}
+
 impl DecodedBlocks {
-    pub(super) fn add(&self, block: usize, rows: RecordBatch) {
+    /// `totals` are those of the rows, which count once they are taken.
+    pub(super) fn add(&self, block: usize, rows: RecordBatch, totals: TokenTotals) {
         let mut state = self.lock();
         state.remove(block);
         let number = state.next;
         state.next += 1;
         state.bytes = state.bytes.saturating_add(rows.get_array_memory_size());
-        state.blocks.insert(block, (number, rows));
+        state.blocks.insert(block, Decoded { number, rows, totals });
         state.oldest.insert(number, block);
         while state.bytes > MOST_BYTES
             && let Some(oldest) = state.oldest.values().next().copied()
@@ -43,7 +51,9 @@ impl DecodedBlocks {
     }
 
     pub(crate) fn take(&self, block: usize) -> Option<RecordBatch> {
-        self.lock().remove(block)
+        let Decoded { rows, totals, .. } = self.lock().remove(block)?;
+        add_totals(totals);
+        Some(rows)
     }
 
     pub(crate) fn clear(&self) {
@@ -56,11 +66,11 @@ impl DecodedBlocks {
 }
 
 impl State {
-    fn remove(&mut self, block: usize) -> Option<RecordBatch> {
-        let (number, rows) = self.blocks.remove(&block)?;
-        self.oldest.remove(&number);
-        self.bytes = self.bytes.saturating_sub(rows.get_array_memory_size());
-        Some(rows)
+    fn remove(&mut self, block: usize) -> Option<Decoded> {
+        let decoded = self.blocks.remove(&block)?;
+        self.oldest.remove(&decoded.number);
+        self.bytes = self.bytes.saturating_sub(decoded.rows.get_array_memory_size());
+        Some(decoded)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::lists::{TokenLists, Wrong};
+use super::shared::count_together;
 use crate::dataset::BlockOf;
 use crate::row_set::RowBlock;
 use crate::tokenize::{BlockKey, TokenCounts};
@@ -45,6 +46,7 @@ impl Lengths {
             LengthsSource::Lists { column, .. } => dataset.files().iter().map(|file| file.counts(column, cancel)).collect::<Result<Vec<_>>>()?,
             LengthsSource::Stated { .. } => Vec::new(),
         };
+        count_together(dataset, &merged, &stores, source, threads, cancel)?;
         let of_files = stores.clone();
         let work = move |number: usize| {
             let store = |block: &RowBlock| of_files.get(block.place.file).and_then(Option::as_deref);
@@ -150,7 +152,7 @@ fn counted(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, so
     Ok(found)
 }
 
-fn of_whole_block(dataset: &Dataset, place: BlockOf, source: LengthsSource) -> Result<Vec<u32>> {
+pub(super) fn of_whole_block(dataset: &Dataset, place: BlockOf, source: LengthsSource) -> Result<Vec<u32>> {
     let rows = dataset.num_rows_of(place);
     let block = RowBlock { place, count: 1, rows, decoded_bytes: 0, selection: None };
     of_block(dataset, &RowSet::default(), 0, &block, source)

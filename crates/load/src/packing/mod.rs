@@ -18,6 +18,7 @@ mod lengths;
 mod lists;
 mod packs;
 mod row_counts;
+mod shared;
 
 pub use ahead::{AheadEpoch, AheadPacks, PACK_WINDOW_ROWS, Passes};
 pub(crate) use assemble::SuperbatchParts;

@@ -5,7 +5,7 @@
 use super::LengthsSource;
 use super::decoded::{DecodedBlocks, decoded};
 use super::lengths::{check_type, of_block_kept};
-use crate::tokenize::TokenCounts;
+use crate::tokenize::{TokenCounts, totals_of};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
 use std::collections::{HashMap, VecDeque};
@@ -123,9 +123,12 @@ impl RowCounts {
         let count = move |number: usize| -> Result<Arc<[u32]>> {
             let Some(block) = rows.blocks().get(number) else { return Ok(Arc::from([])) };
             let store = stores.get(block.place.file).and_then(Option::as_deref);
-            if is_next && let Some((counts, decoded)) = decoded(&dataset, block, &columns, source, store) {
-                next.add(number, decoded);
-                return Ok(counts.into());
+            if is_next {
+                let (decoded, totals) = totals_of(|| decoded(&dataset, block, &columns, source, store));
+                if let Some((counts, rows)) = decoded {
+                    next.add(number, rows, totals);
+                    return Ok(counts.into());
+                }
             }
             Ok(of_block_kept(&dataset, &rows, number, block, source, store)?.into())
         };

@@ -6,7 +6,7 @@
 
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
-use shardmill_engine::Cancel;
+use shardmill_engine::{Cancel, resting};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -153,7 +153,7 @@ impl Blocks {
                 Some(Slot::Failed(error)) => Err(error),
                 _ => {
                     cancel.check()?;
-                    state = self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+                    state = resting(|| self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0);
                     continue;
                 }
             };

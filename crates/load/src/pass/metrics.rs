@@ -1,5 +1,6 @@
 //! Progress of a pass, and where its time went. Reading it has no effect on the pass.
 
+use crate::tokenize::{TokenTotals, totals_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,9 +10,21 @@ use std::time::{Duration, Instant};
 pub struct Metrics {
     decode: Stage,
     assemble: Stage,
+    render: Stage,
     finish: Stage,
     wait: Stage,
+    tokens: Tokens,
     running: Running,
+}
+
+/// What was tokenized in decoded blocks, as [`TokenTotals`].
+#[derive(Debug, Default)]
+struct Tokens {
+    tokens: AtomicU64,
+    text_bytes: AtomicU64,
+    nanoseconds: AtomicU64,
+    rows_without_labels: AtomicU64,
+    special_in_text: AtomicU64,
 }
 
 /// Current activity of a thread.
@@ -46,22 +59,37 @@ struct Stage {
 pub struct MetricsReport {
     pub decode_seconds: f64,
     pub assemble_seconds: f64,
+    /// Images: decoding, resizing, normalizing.
+    pub render_seconds: f64,
     pub convert_seconds: f64,
     /// How long the consumer has waited for batches.
     pub wait_seconds: f64,
     pub blocks_decoded: u64,
     pub superbatches: u64,
+    /// What was tokenized in decoded blocks.
+    pub tokens: u64,
+    pub text_bytes: u64,
+    pub tokenize_seconds: f64,
+    pub rows_without_labels: u64,
+    pub special_in_text: u64,
 }
 
 impl Metrics {
     pub(super) fn decoding<T>(&self, scheduled: usize, call: impl FnOnce() -> T) -> T {
         let _begun = self.running.begin("decode", Some(scheduled));
-        self.decode.timed(call)
+        let (result, totals) = totals_of(|| self.decode.timed(call));
+        self.tokens.add(totals);
+        result
     }
 
     pub(super) fn assembling<T>(&self, call: impl FnOnce() -> T) -> T {
         let _begun = self.running.begin("assemble", None);
         self.assemble.timed(call)
+    }
+
+    pub(super) fn rendering<T>(&self, call: impl FnOnce() -> T) -> T {
+        let _begun = self.running.begin("render", None);
+        self.render.timed(call)
     }
 
     pub(super) fn finishing<T>(&self, call: impl FnOnce() -> T) -> T {
@@ -87,10 +115,16 @@ impl Metrics {
         MetricsReport {
             decode_seconds: self.decode.seconds(),
             assemble_seconds: self.assemble.seconds(),
+            render_seconds: self.render.seconds(),
             convert_seconds: self.finish.seconds(),
             wait_seconds: self.wait.seconds(),
             blocks_decoded: self.decode.count.load(Ordering::Relaxed),
             superbatches: self.finish.count.load(Ordering::Relaxed),
+            tokens: self.tokens.tokens.load(Ordering::Relaxed),
+            text_bytes: self.tokens.text_bytes.load(Ordering::Relaxed),
+            tokenize_seconds: seconds(&self.tokens.nanoseconds),
+            rows_without_labels: self.tokens.rows_without_labels.load(Ordering::Relaxed),
+            special_in_text: self.tokens.special_in_text.load(Ordering::Relaxed),
         }
     }
 }
@@ -123,8 +157,26 @@ impl Stage {
         result
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
     fn seconds(&self) -> f64 {
-        self.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9
+        seconds(&self.nanoseconds)
     }
+}
+
+impl Tokens {
+    fn add(&self, totals: TokenTotals) {
+        if totals == TokenTotals::default() {
+            return;
+        }
+        let TokenTotals { tokens, text_bytes, nanoseconds, rows_without_labels, special_in_text } = totals;
+        self.tokens.fetch_add(tokens, Ordering::Relaxed);
+        self.text_bytes.fetch_add(text_bytes, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        self.rows_without_labels.fetch_add(rows_without_labels, Ordering::Relaxed);
+        self.special_in_text.fetch_add(special_in_text, Ordering::Relaxed);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds for people")]
+fn seconds(nanoseconds: &AtomicU64) -> f64 {
+    nanoseconds.load(Ordering::Relaxed) as f64 / 1e9
 }

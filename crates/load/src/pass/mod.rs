@@ -16,6 +16,7 @@ mod dealt;
 mod delivered;
 mod gather;
 mod metrics;
+mod render;
 mod superbatches;
 
 pub use audit::{Audit, AuditIds, expected as expected_audit};
@@ -125,7 +126,8 @@ impl<T: Send + 'static> Pass<T> {
         finish: impl Fn(RecordBatch, &[BatchRows]) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
         let packs = options.packs;
-        let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns);
+        let pixels = dataset.pixel_bytes(&options.columns);
+        let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns).saturating_add(pixels);
         let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes()).max(options.least_row_bytes);
         let most_bytes = if options.order.is_scattered() { SHUFFLED_SUPERBATCH_BYTES } else { SUPERBATCH_BYTES };
         let places_of_rank = options.steps.lanes.num_rows() / options.steps.world_size.max(1) / options.stride.max(1);
@@ -307,6 +309,7 @@ impl Work {
         finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
     ) -> Result<Superbatch<T>> {
         let delivered = self.drop_bad_rows(rows, plan)?;
+        let delivered = self.metrics.rendering(|| self.render(delivered, plan))?;
         let finished = self.metrics.finishing(|| finish(delivered.rows, &delivered.batches));
         let content = finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
         Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits: self.audits(plan) })

@@ -3,6 +3,9 @@
 //! A block is known by the contents of its file, so files that are renamed or copied keep their counts, and a file that is rewritten loses them. The
 //! invariant: the files are a cache. What cannot be read is counted again, what cannot be written is kept in memory, and each row that is delivered
 //! is compared with its count by [`crate::packing`].
+//!
+//! Processes that count at the same time share the work by groups of blocks. The process that holds the claim of a group counts those of its blocks that none
+//! has published, and gives the claim up once they are published.
 
 use crate::dataset::{BlockOf, OpenFile};
 use crate::{Dataset, DatasetOptions, Error, Format, Result};
@@ -13,20 +16,29 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
 use shardmill_formats::parquet::{ParquetCompression, ParquetWriter, ParquetWriterOptions};
-use shardmill_storage::{AnyDisk, Disk as _, Replace, Unpublished, create_directory, local_path, store_of};
-use std::collections::HashMap;
+use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Replace, Unpublished, create_directory, local_path, store_of};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// New counts are published after this time, or when there are this many.
 const PUBLISHED_EACH: Duration = Duration::from_secs(10);
 const PUBLISHED_COUNTS: usize = 4 << 20;
 
+/// They are also published when this many claims wait for it. Each is an open file.
+const PUBLISHED_CLAIMS: usize = 64;
+
 /// More files than this are merged when they are opened.
 const MOST_FILES: usize = 64;
+
+/// Number of groups of blocks, and most groups of a file. Groups that share a number are claimed together.
+const GROUPS: u64 = 1024;
+
+/// Files may be merged while they are listed, and are then listed again.
+const LISTINGS: usize = 8;
 
 /// A block of a file with certain contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +55,13 @@ impl BlockKey {
         digest.update(&file.table.digest().to_le_bytes());
         file.table.blocks().iter().for_each(|block| digest.update(&block.rows.to_le_bytes()));
         Self { size: file.size, digest: digest.digest128().to_le_bytes(), block: u32::try_from(place.block).unwrap_or(u32::MAX) }
+    }
+
+    /// The group of the block, which follows from the contents of its file. Consecutive blocks share one, because some formats are read in order.
+    pub(crate) fn group(&self, blocks_of_file: usize) -> u64 {
+        let each = (blocks_of_file as u64).div_ceil(GROUPS).max(1);
+        let place = u64::from(self.block) / each;
+        xxh3_64(&[&self.digest[..], &self.size.to_le_bytes(), &place.to_le_bytes()].concat()) % GROUPS
     }
 }
 
@@ -78,6 +97,9 @@ impl CountsDirectory {
 pub struct TokenCounts {
     directory: String,
     known: Mutex<HashMap<BlockKey, Arc<[u32]>>>,
+    /// Names of the files whose counts are known.
+    files: Mutex<HashSet<String>>,
+    claims: Claims,
     pending: Mutex<Pending>,
     warnings: Mutex<Vec<String>>,
 }
@@ -87,6 +109,8 @@ struct Pending {
     entries: Vec<(BlockKey, String)>,
     counts: usize,
     since: Instant,
+    /// Claims of groups whose blocks are all counted.
+    claims: Vec<Claim>,
     /// After a failure nothing more is written.
     is_off: bool,
 }
@@ -97,38 +121,104 @@ impl TokenCounts {
     /// # Errors
     /// When two files disagree about a block.
     pub fn open(directory: &str, cancel: &Cancel) -> Result<Self> {
-        let pending = Pending { entries: Vec::new(), counts: 0, since: Instant::now(), is_off: false };
-        let counts = Self { directory: directory.to_owned(), known: Mutex::default(), pending: Mutex::new(pending), warnings: Mutex::default() };
-        let options = DatasetOptions {
-            skip_bad_files: true,
-            text_schema: None,
-            ..DatasetOptions::new(vec![format!("{directory}/counts-*.parquet")], Some(Format::Parquet))
+        let pending = Pending { entries: Vec::new(), counts: 0, since: Instant::now(), claims: Vec::new(), is_off: false };
+        let counts = Self {
+            directory: directory.to_owned(),
+            known: Mutex::default(),
+            files: Mutex::default(),
+            claims: Claims::new(&format!("{directory}/claims")),
+            pending: Mutex::new(pending),
+            warnings: Mutex::default(),
         };
-        let Ok(dataset) = Dataset::open(&options, cancel) else { return Ok(counts) };
-        dataset.skipped().iter().for_each(|(path, error)| counts.warn(format!("the token counts in {path} are ignored: {error}")));
-        let names = ["size", "digest", "block", "counts", "file"].map(str::to_owned);
-        let Ok(columns) = dataset.columns(&names) else { return Ok(counts) };
-        let mut entries = Vec::new();
-        for place in dataset.blocks() {
-            let path = dataset.files().get(place.file).map_or("", |file| file.path.as_str());
-            match dataset.read(place, &columns, None) {
-                Ok(rows) => counts.read(&rows, path, &mut entries)?,
-                Err(error) => counts.warn(format!("the token counts in {path} are ignored: {error}")),
-            }
-        }
-        if dataset.files().len() > MOST_FILES {
-            counts.compact(&entries, dataset.files());
+        let entries = counts.read_new_files(cancel)?;
+        let files: Vec<String> = lock(&counts.files).iter().cloned().collect();
+        if files.len() > MOST_FILES {
+            counts.compact(&entries, &files);
         }
         Ok(counts)
     }
 
+    /// Reads what other processes have published since the last look.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn refresh(&self, cancel: &Cancel) -> Result<()> {
+        self.read_new_files(cancel).map(drop)
+    }
+
+    /// Reads the files that were not read before. Returns the blocks that were not known.
+    fn read_new_files(&self, cancel: &Cancel) -> Result<Vec<(BlockKey, String)>> {
+        // A thread that waits for this lock needs the counts that are being read.
+        let mut files = lock(&self.files);
+        let mut entries = Vec::new();
+        for _ in 0..LISTINGS {
+            let names = AnyDisk::default().list(&self.directory).unwrap_or_default();
+            let is_new = |name: &String| name.starts_with("counts-") && name.ends_with(".parquet") && !files.contains(name);
+            let new: Vec<String> = names.into_iter().filter(is_new).collect();
+            if new.is_empty() {
+                break;
+            }
+            let paths: Vec<String> = new.iter().map(|name| format!("{}/{name}", self.directory)).collect();
+            if !self.read_files(&paths, &mut entries, cancel)? {
+                // One that cannot be read does not make the others unreadable.
+                for path in &paths {
+                    let is_read = self.read_files(std::slice::from_ref(path), &mut entries, cancel)?;
+                    if !is_read && !is_gone(path) {
+                        self.warn(format!("the token counts in {path} are ignored: it is not a file of counts"));
+                    }
+                }
+            }
+            files.extend(new);
+        }
+        Ok(entries)
+    }
+
+    /// Reads files, unless they cannot be read together.
+    fn read_files(&self, paths: &[String], entries: &mut Vec<(BlockKey, String)>, cancel: &Cancel) -> Result<bool> {
+        let options = DatasetOptions { skip_bad_files: true, text_schema: None, ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet)) };
+        let Ok(dataset) = Dataset::open(&options, cancel) else { return Ok(false) };
+        let names = ["size", "digest", "block", "counts", "file"].map(str::to_owned);
+        let columns = dataset.columns(&names);
+        if columns.is_err() && !dataset.files().is_empty() {
+            return Ok(false);
+        }
+        // What was merged into another file meanwhile is listed under its new name.
+        for (path, error) in dataset.skipped().iter().filter(|(path, _)| !is_gone(path)) {
+            self.warn(format!("the token counts in {path} are ignored: {error}"));
+        }
+        let Ok(columns) = columns else { return Ok(true) };
+        for place in dataset.blocks() {
+            let path = dataset.files().get(place.file).map_or("", |file| file.path.as_str());
+            match dataset.read(place, &columns, None) {
+                Ok(rows) => self.read(&rows, path, entries)?,
+                Err(_merged) if is_gone(path) => {}
+                Err(error) => self.warn(format!("the token counts in {path} are ignored: {error}")),
+            }
+        }
+        Ok(true)
+    }
+
     /// Puts all counts into one file. A reader that misses a removed file counts its blocks again.
-    fn compact(&self, entries: &[(BlockKey, String)], files: &[OpenFile]) {
+    fn compact(&self, entries: &[(BlockKey, String)], files: &[String]) {
         if self.write(entries).is_ok() {
             for file in files {
                 // A file that cannot be removed is read again; its counts are the same.
-                drop(AnyDisk::default().remove(&file.path));
+                drop(AnyDisk::default().remove(&format!("{}/{file}", self.directory)));
             }
+        }
+    }
+
+    /// Claims a group of blocks, without waiting.
+    pub(crate) fn claim(&self, group: u64) -> Claimed {
+        self.claims.claim(group)
+    }
+
+    /// Gives the claim of a group up as soon as all that was added is published.
+    pub(crate) fn release(&self, claim: Claim) {
+        let mut pending = lock(&self.pending);
+        pending.claims.push(claim);
+        if pending.claims.len() >= PUBLISHED_CLAIMS {
+            self.publish_pending(&mut pending);
         }
     }
 
@@ -194,6 +284,8 @@ impl TokenCounts {
 
     fn publish_pending(&self, pending: &mut Pending) {
         let entries = std::mem::take(&mut pending.entries);
+        // They are dropped at the end.
+        let _claims = std::mem::take(&mut pending.claims);
         pending.counts = 0;
         pending.since = Instant::now();
         if entries.is_empty() || pending.is_off {
@@ -206,7 +298,8 @@ impl TokenCounts {
     }
 
     fn write(&self, entries: &[(BlockKey, String)]) -> std::result::Result<(), String> {
-        let path = format!("{}/counts-{}.parquet", self.directory, Uuid::new_v4().simple());
+        let name = format!("counts-{}.parquet", Uuid::new_v4().simple());
+        let path = format!("{}/{name}", self.directory);
         if let Some(directory) = local_path(&self.directory).map_err(|error| error.to_string())? {
             create_directory(Path::new(&*directory)).map_err(|error| error.to_string())?;
         }
@@ -215,7 +308,9 @@ impl TokenCounts {
         let options = ParquetWriterOptions { compression: ParquetCompression::Zstd, ..ParquetWriterOptions::default() };
         let mut writer = ParquetWriter::new(&path, staged, rows.schema(), &options).map_err(|error| error.to_string())?;
         writer.write(&rows).map_err(|error| error.to_string())?;
-        writer.finish().map_err(|error| error.to_string())?.publish(Replace::Atomically).map_err(|error| error.to_string())
+        writer.finish().map_err(|error| error.to_string())?.publish(Replace::Atomically).map_err(|error| error.to_string())?;
+        lock(&self.files).insert(name);
+        Ok(())
     }
 
     fn rows(&self, entries: &[(BlockKey, String)]) -> std::result::Result<RecordBatch, arrow_schema::ArrowError> {
@@ -261,6 +356,10 @@ fn schema() -> SchemaRef {
         field("tokens", DataType::Int64),
         field("counts", DataType::List(item)),
     ]))
+}
+
+fn is_gone(path: &str) -> bool {
+    matches!(AnyDisk::default().size(path), Ok(None))
 }
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {

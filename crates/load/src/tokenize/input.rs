@@ -4,7 +4,7 @@ use super::chat::{Chat, RowMessages};
 use super::json::is_json;
 use super::texts::{InvalidAt, Texts};
 use super::{Fault, InvalidBytes};
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, StringViewArray};
 use arrow_schema::DataType;
 use serde_json::Value as Json;
 use shardmill_tokens::{Conversation, Error};
@@ -49,6 +49,22 @@ pub(super) struct RowText<'a> {
     pub(super) is_chat: bool,
 }
 
+/// A text that threads share.
+pub(super) enum SharedText {
+    /// The first row of an array, which shares its bytes.
+    Row(StringViewArray),
+    Owned(String),
+}
+
+impl SharedText {
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Row(array) => array.iter().next().flatten().unwrap_or_default(),
+            Self::Owned(text) => text,
+        }
+    }
+}
+
 /// The source columns of a batch.
 pub(super) enum Rows<'a> {
     Texts(Vec<Texts>, &'a str),
@@ -77,6 +93,17 @@ impl<'a> Rows<'a> {
                 _ => Err("the prompt and the completion must both be texts, or both be messages".to_owned()),
             },
             _ => Err("a column is missing".to_owned()),
+        }
+    }
+
+    /// The `text` of a row, for threads that share it.
+    pub(super) fn shared(&self, row: usize, text: &RowText<'_>) -> SharedText {
+        match self {
+            Self::Texts(texts, _) => match texts.as_slice() {
+                [Texts::Strings(array)] => SharedText::Row(array.slice(row, 1)),
+                _ => SharedText::Owned(text.text.clone().into_owned()),
+            },
+            _ => SharedText::Owned(text.text.clone().into_owned()),
         }
     }
 

@@ -6,6 +6,9 @@ use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef};
 use std::sync::Arc;
 
+/// This many ids become an array in place. Fewer are copied to memory of their size.
+const MANY_TOKENS: usize = 4 << 20;
+
 /// Tokens row after row. The invariant: there are as many labels as tokens, or none at all.
 #[derive(Debug)]
 pub(super) struct Lists {
@@ -30,11 +33,15 @@ impl Lists {
     /// Arrays of the types of `fields`: tokens, and labels if there is a second field.
     pub(super) fn into_arrays(self, fields: &[FieldRef]) -> Result<Vec<ArrayRef>, ArrowError> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.ends));
-        let (tokens, mut labels) = (self.tokens, Some(self.labels));
+        let (mut tokens, mut labels) = (self.tokens, Some(self.labels));
         let mut arrays = Vec::with_capacity(fields.len());
         for (place, field) in fields.iter().enumerate() {
             let DataType::List(item) = field.data_type() else { continue };
             let values: ArrayRef = match (place, item.data_type()) {
+                (0, DataType::Int32) if tokens.len() >= MANY_TOKENS => {
+                    let ids: Vec<i32> = std::mem::take(&mut tokens).into_iter().map(u32::cast_signed).collect();
+                    Arc::new(PrimitiveArray::<Int32Type>::from(ids))
+                }
                 (0, DataType::Int32) => Arc::new(in_type::<Int32Type>(tokens.iter().map(|id| id.cast_signed()))),
                 (0, _) => Arc::new(in_type::<Int64Type>(tokens.iter().map(|id| i64::from(*id)))),
                 _ => Arc::new(PrimitiveArray::<Int64Type>::from(labels.take().unwrap_or_default())),

@@ -7,13 +7,17 @@ mod counts;
 mod input;
 mod json;
 mod lists;
+mod long;
 mod texts;
+mod totals;
 
 pub use self::chat::{AssistantSpans, Chat};
 pub use self::counts::{BlockKey, CountsDirectory, TokenCounts};
 pub use self::input::TokenInput;
+pub use self::totals::TokenTotals;
+pub(crate) use self::totals::{add as add_totals, totals_of};
 
-use self::input::{RowText, Rows};
+use self::input::{RowText, Rows, SharedText};
 use self::lists::Lists;
 use crate::Result;
 use crate::dataset::{Derive, Underivable};
@@ -118,9 +122,12 @@ impl Derive for Tokens {
         let texts = Rows::new(&self.input, sources, self.options.invalid);
         let texts = texts.map_err(|reason| Underivable { row: 0, reason, hint: None })?;
         let mut lists = Lists::with_rows(rows);
+        let mut totals = TokenTotals::default();
         for row in 0..rows {
-            self.add_row(&texts, row, &mut lists).map_err(|(reason, hint)| Underivable { row, reason, hint })?;
+            self.add_row(&texts, row, &mut lists, &mut totals).map_err(|(reason, hint)| Underivable { row, reason, hint })?;
         }
+        // Tokens and time are counted for every computation.
+        add_totals(totals);
         lists.into_arrays(&self.outputs).map_err(|error| Underivable { row: 0, reason: error.to_string(), hint: None })
     }
 
@@ -159,13 +166,13 @@ impl Tokens {
         Ok(Self { tokenizer, input, options, outputs: columns.fields(), counts, has_warned: AtomicBool::new(false) })
     }
 
-    fn add_row(&self, rows: &Rows<'_>, row: usize, lists: &mut Lists) -> std::result::Result<(), Fault> {
+    fn add_row(&self, rows: &Rows<'_>, row: usize, lists: &mut Lists, totals: &mut TokenTotals) -> std::result::Result<(), Fault> {
         match rows.text(row, self.options.labels.is_some_and(|labels| labels.answers_only))? {
             Some(text) if text.text.len() > self.options.max_document_bytes => {
                 let reason = format!("the text has {} bytes, more than max_document_bytes={}", text.text.len(), self.options.max_document_bytes);
                 return Err((reason, None));
             }
-            Some(text) if !text.text.is_empty() => self.add_text(&text, lists)?,
+            Some(text) if !text.text.is_empty() => self.add_text(&text, || rows.shared(row, &text), lists, totals)?,
             // An empty text has no token, not even one for its end.
             Some(_) => {}
             None if self.options.nulls == NullTexts::Empty => {}
@@ -174,7 +181,13 @@ impl Tokens {
         if lists.end_row() { Ok(()) } else { Err(("a block has more than 2,147,483,647 tokens".to_owned(), None)) }
     }
 
-    fn add_text(&self, text: &RowText<'_>, lists: &mut Lists) -> std::result::Result<(), Fault> {
+    fn add_text(
+        &self,
+        text: &RowText<'_>,
+        shared: impl FnOnce() -> SharedText,
+        lists: &mut Lists,
+        totals: &mut TokenTotals,
+    ) -> std::result::Result<(), Fault> {
         let (prefix, suffix) = if self.options.add_special_tokens { self.tokenizer.template() } else { (&[][..], &[][..]) };
         let special = self.options.special_in_text.unwrap_or(if text.is_chat { SpecialInText::Id } else { SpecialInText::Text });
         let start = lists.tokens.len();
@@ -182,10 +195,14 @@ impl Tokens {
         let first = lists.tokens.len();
         let mut answered = Vec::new();
         let encoded = match &text.answers {
-            Some(spans) => self.tokenizer.encode_labelled(&text.text, spans, special, &mut lists.tokens, &mut answered),
-            None => self.tokenizer.encode_into(&text.text, special, &mut lists.tokens),
+            // Its ranges are found for the text as a whole.
+            Some(spans) => self.tokenizer.encode_labelled(&text.text, spans, special, &mut lists.tokens, &mut answered).map(|spelled| (spelled, 0)),
+            None => long::encode(&self.tokenizer, &text.text, shared, special, &mut lists.tokens),
         };
-        encoded.map_err(|error| (error.to_string(), error.hint()))?;
+        let (spelled, nanoseconds) = encoded.map_err(|error| (error.to_string(), error.hint()))?;
+        totals.text_bytes += text.text.len() as u64;
+        totals.special_in_text += spelled as u64;
+        totals.nanoseconds += nanoseconds;
         lists.tokens.extend(suffix.iter().copied().chain(self.options.eos));
         let Some(labels) = self.options.labels else { return Ok(()) };
         // Tokens after the text are labelled like its last byte. Tokens before it are never labelled.
@@ -198,7 +215,8 @@ impl Tokens {
         let label = |(place, id): (usize, &u32)| if place > start && is_answer(place) { i64::from(*id) } else { labels.ignore_index };
         let first_label = lists.labels.len();
         lists.labels.extend(ids.map(label));
-        let has_label = labels.answers_only && lists.labels.iter().skip(first_label).any(|label| *label != labels.ignore_index);
+        let has_label = lists.labels.iter().skip(first_label).any(|label| *label != labels.ignore_index);
+        totals.rows_without_labels += u64::from(!has_label);
         if labels.answers_only && !has_label {
             if labels.required {
                 return Err(("no token of the row has a label".to_owned(), Some(KEEP.to_owned())));

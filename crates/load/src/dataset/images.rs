@@ -1,0 +1,133 @@
+//! Columns of images, which are read as encoded bytes and become pixels when their rows are delivered.
+//!
+//! An image column replaces its source, so everything that goes by the number of a column needs to know nothing about it. Blocks, windows and gathered
+//! rows hold the encoded bytes, which are a fraction of the pixels. The invariant: the pixels of a row depend on its bytes, its number in its data set
+//! and the seed of the order alone.
+
+use super::{Dataset, OpenFile, Origin};
+use crate::images::{ImagePlace, Images};
+use crate::{Error, Result};
+use arrow_schema::{DataType, Field, Fields, Schema};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A column that `images` makes of another one in one file.
+#[derive(Debug, Clone)]
+pub(super) struct ImageOrigin {
+    pub(super) images: Arc<Images>,
+    /// Where the encoded bytes are, and where the paths or URLs of images are that have none.
+    pub(super) encoded: Arc<EncodedOrigin>,
+    /// Rows of the data set in the files before this one.
+    pub(super) first_row: u64,
+    /// Of a mixture.
+    pub(super) source: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct EncodedOrigin {
+    pub(super) bytes: Origin,
+    pub(super) path: Origin,
+}
+
+/// The columns of a data set that an image column comes from.
+struct EncodedColumns {
+    bytes: Option<usize>,
+    path: Option<usize>,
+}
+
+/// The struct in which encoded images are read.
+pub(super) fn encoded_fields() -> Fields {
+    Fields::from(vec![Field::new("bytes", DataType::BinaryView, true), Field::new("path", DataType::Utf8View, true)])
+}
+
+impl Dataset {
+    /// The data set with pixels in place of the encoded images of a column.
+    ///
+    /// # Errors
+    /// When the column has another type, or a column exists that has the name of one of the further outputs.
+    pub fn with_images(&self, images: &Arc<Images>) -> Result<Self> {
+        let Some(column) = self.columns(&[images.column().to_owned()])?.first().copied() else { return Ok(self.clone()) };
+        let Some(field) = self.schema.fields().get(column) else { return Ok(self.clone()) };
+        let encoded = self.encoded_columns(column, field, images)?;
+        let outputs = images.outputs();
+        if let Some(taken) = outputs.iter().skip(1).find(|field| self.schema.index_of(field.name()).is_ok()) {
+            return Err(Error::DerivedColumn { column: taken.name().clone() });
+        }
+        let mut fields = self.schema.fields().to_vec();
+        if let (Some(slot), Some(first)) = (fields.get_mut(column), outputs.first()) {
+            *slot = Arc::clone(first);
+        }
+        fields.extend(outputs.iter().skip(1).cloned());
+        let mut first_row = 0;
+        let files = self.files.iter().map(|file| {
+            let origin = |column: Option<usize>| column.and_then(|column| file.columns.get(column)).cloned().unwrap_or(Origin::Absent);
+            let own = Arc::new(EncodedOrigin { bytes: origin(encoded.bytes), path: origin(encoded.path) });
+            let origin = Origin::Image(ImageOrigin { images: Arc::clone(images), encoded: own, first_row, source: 0 });
+            first_row += file.table.blocks().iter().map(|block| block.rows).sum::<u64>();
+            let mut columns = file.columns.clone();
+            if let Some(slot) = columns.get_mut(column) {
+                *slot = origin.clone();
+            }
+            columns.extend(outputs.iter().skip(1).map(|_| origin.clone()));
+            OpenFile { columns, ..file.clone() }
+        });
+        let files = files.collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
+        let mut image_columns = self.image_columns.clone();
+        image_columns.insert(column);
+        image_columns.extend(self.schema.fields().len()..schema.fields().len());
+        Ok(Self { files, schema, image_columns, ..self.clone() })
+    }
+
+    /// The column itself, or the fields of the structs that Hugging Face data sets have.
+    fn encoded_columns(&self, column: usize, field: &Field, images: &Images) -> Result<EncodedColumns> {
+        let refused = || Error::ImageFrom { column: field.name().clone(), data_type: field.data_type().clone() };
+        let inner = |name: &str, is_wanted: fn(&DataType) -> bool| match field.data_type() {
+            DataType::Struct(fields) if fields.iter().any(|field| field.name() == name && is_wanted(field.data_type())) => {
+                self.columns(&[format!("{}.{name}", field.name())]).ok().and_then(|found| found.first().copied())
+            }
+            _ => None,
+        };
+        let found = match field.data_type() {
+            data_type if is_binary(data_type) => EncodedColumns { bytes: Some(column), path: None },
+            data_type if is_string(data_type) && images.reads_files() => EncodedColumns { bytes: None, path: Some(column) },
+            _ => EncodedColumns { bytes: inner("bytes", is_binary), path: inner("path", is_string) },
+        };
+        if found.bytes.is_some() || (found.path.is_some() && images.reads_files()) { Ok(found) } else { Err(refused()) }
+    }
+
+    /// Whether [`Dataset::read`] returns encoded images for a column.
+    pub(crate) fn has_images(&self, column: usize) -> bool {
+        self.image_columns.contains(&column)
+    }
+
+    /// Size of the pixels of a row in these columns, estimated where sizes vary.
+    pub(crate) fn pixel_bytes(&self, columns: &[usize]) -> u64 {
+        let each = columns.iter().filter(|column| self.has_images(**column)).filter_map(|column| self.images_of(*column));
+        let mut names = BTreeSet::new();
+        each.filter(|images| names.insert(images.column())).map(|images| images.row_bytes()).fold(0, u64::saturating_add)
+    }
+
+    /// The images of a column in a file, and where a row of this file is.
+    pub(crate) fn image_place(&self, column: usize, file: usize, row: u64, round: u64) -> Option<(&Arc<Images>, ImagePlace<'_>)> {
+        let file = self.files.get(file)?;
+        let Some(Origin::Image(origin)) = file.columns.get(column) else { return None };
+        Some((&origin.images, ImagePlace { file: &file.path, relative: &file.relative, source: origin.source, row: origin.first_row + row, round }))
+    }
+
+    /// The images of a column in the first file that has them.
+    pub(crate) fn images_of(&self, column: usize) -> Option<&Arc<Images>> {
+        self.files.iter().find_map(|file| match file.columns.get(column) {
+            Some(Origin::Image(origin)) => Some(&origin.images),
+            _ => None,
+        })
+    }
+}
+
+fn is_binary(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+}
+
+fn is_string(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}

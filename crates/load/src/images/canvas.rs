@@ -1,0 +1,223 @@
+//! The pixels of the rows of a superbatch, row after row, in the buffer that is delivered.
+//!
+//! The invariant: after a row that failed, the canvas is as before it.
+
+use super::source::Encoded;
+use super::{ImagePlace, Images, Seeds};
+use crate::{Error, Result};
+use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array, UInt16Array};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field};
+use shardmill_pixels::{Dtype, Renderer, Sides};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    /// Keeps its buffers from image to image, and from superbatch to superbatch.
+    static RENDERER: RefCell<Renderer> = RefCell::new(Renderer::default());
+}
+
+/// Pixels of one column.
+#[derive(Debug)]
+pub(crate) struct Canvas {
+    images: Arc<Images>,
+    pixels: Pixels,
+    /// Number of values up to the end of each row.
+    ends: Vec<usize>,
+    /// Height and width of each row.
+    shapes: Vec<i32>,
+    /// Rows whose cell is not null.
+    present: Vec<bool>,
+    /// Rows whose image was decoded.
+    valid: Vec<bool>,
+}
+
+/// Values in the alignment of their type, so that they are delivered without a copy.
+#[derive(Debug)]
+enum Pixels {
+    U8(Vec<u8>),
+    U16(Vec<u16>),
+    F32(Vec<f32>),
+}
+
+impl Canvas {
+    pub(crate) fn new(images: &Arc<Images>, rows: usize) -> Self {
+        let values = images.fixed_len().unwrap_or_default().saturating_mul(rows);
+        let pixels = match images.options().spec.dtype {
+            Dtype::U8 => Pixels::U8(Vec::with_capacity(values)),
+            Dtype::Bf16 => Pixels::U16(Vec::with_capacity(values)),
+            Dtype::F32 => Pixels::F32(Vec::with_capacity(values)),
+        };
+        let (ends, shapes) = (Vec::with_capacity(rows), Vec::new());
+        Self { images: Arc::clone(images), pixels, ends, shapes, present: Vec::with_capacity(rows), valid: Vec::with_capacity(rows) }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Adds the image of a row, or a null cell.
+    ///
+    /// # Errors
+    /// Why the image is bad; nothing is added.
+    pub(crate) fn add(&mut self, images: &Images, cell: Encoded<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Arc<str>> {
+        let fills = images.options().fills_bad;
+        let payload = match images.options().source.payload(cell, place.file, place.relative) {
+            Ok(Some(payload)) => payload,
+            Err(cause) if !fills => return Err(cause.into()),
+            Ok(None) | Err(_) => {
+                self.add_blank(fills, false);
+                return Ok(());
+            }
+        };
+        let before = self.pixels.len();
+        let mut shape = None;
+        let rendered = RENDERER.with_borrow_mut(|renderer| {
+            renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
+                shape = Some(sides);
+                self.pixels.grow(images.values_of(sides))
+            })
+        });
+        match (rendered, shape) {
+            (Ok(()), Some(sides)) => self.end_row(sides, true, true),
+            (outcome, _) => {
+                self.pixels.truncate(before);
+                let cause = outcome.err().map_or_else(|| "no pixels".to_owned(), |error| format!("{} ({error})", error.cause()));
+                if !fills {
+                    return Err(cause.into());
+                }
+                self.add_blank(true, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a row of a file that lacks the column.
+    pub(crate) fn add_missing(&mut self) {
+        let fills = self.images.options().fills_bad;
+        self.add_blank(fills, false);
+    }
+
+    /// A row of the background, or of zeros under a null.
+    fn add_blank(&mut self, is_present: bool, is_valid: bool) {
+        let images = Arc::clone(&self.images);
+        let sides = images.blank_sides();
+        let out = self.pixels.grow(images.values_of(sides));
+        if is_present {
+            images.fill(sides, out);
+        }
+        self.end_row(sides, is_present, is_valid);
+    }
+
+    fn end_row(&mut self, sides: Sides, is_present: bool, is_valid: bool) {
+        self.ends.push(self.pixels.len());
+        self.present.push(is_present);
+        self.valid.push(is_valid);
+        if self.images.fixed_len().is_none() {
+            self.shapes.extend([sides.height, sides.width].map(|side| i32::try_from(side).unwrap_or(i32::MAX)));
+        }
+    }
+
+    /// Adds the rows of `other`.
+    pub(crate) fn append(&mut self, other: Self) {
+        let before = self.pixels.len();
+        self.ends.extend(other.ends.into_iter().map(|end| before + end));
+        self.shapes.extend(other.shapes);
+        self.present.extend(other.present);
+        self.valid.extend(other.valid);
+        match (&mut self.pixels, other.pixels) {
+            (Pixels::U8(values), Pixels::U8(more)) => values.extend_from_slice(&more),
+            (Pixels::U16(values), Pixels::U16(more)) => values.extend_from_slice(&more),
+            (Pixels::F32(values), Pixels::F32(more)) => values.extend_from_slice(&more),
+            _ => debug_assert!(false, "canvases of a column have its type"),
+        }
+    }
+
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows);
+        self.present.truncate(rows);
+        self.valid.truncate(rows);
+        self.shapes.truncate(rows * 2);
+        self.pixels.truncate(self.ends.last().copied().unwrap_or_default());
+    }
+
+    /// The outputs of [`Images::outputs`], with their fields.
+    pub(crate) fn finish(self) -> Result<Vec<(Field, ArrayRef)>> {
+        let Self { images, pixels, ends, shapes, present, valid } = self;
+        let rows = ends.len();
+        let nulls = present.contains(&false).then(|| NullBuffer::from(BooleanBuffer::from(present)));
+        let values: ArrayRef = match pixels {
+            Pixels::U8(values) => Arc::new(UInt8Array::from(values)),
+            Pixels::U16(values) => Arc::new(UInt16Array::from(values)),
+            Pixels::F32(values) => Arc::new(Float32Array::from(values)),
+        };
+        let mut arrays = Vec::with_capacity(images.outputs().len());
+        for field in images.outputs() {
+            let array: ArrayRef = match field.data_type() {
+                DataType::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::from(valid.clone()), None)),
+                DataType::List(item) => {
+                    let mut offsets = Vec::with_capacity(rows + 1);
+                    offsets.push(0);
+                    for end in &ends {
+                        offsets.push(i32::try_from(*end).map_err(|_| Error::TooManyPixels { column: images.column().to_owned() })?);
+                    }
+                    Arc::new(
+                        ListArray::try_new(Arc::clone(item), OffsetBuffer::new(offsets.into()), Arc::clone(&values), nulls.clone())
+                            .map_err(Error::assemble)?,
+                    )
+                }
+                DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Int32 => {
+                    nested(field.data_type(), Arc::new(Int32Array::from(shapes.clone())), rows, None)?
+                }
+                other => nested(other, Arc::clone(&values), rows, nulls.clone())?,
+            };
+            arrays.push((Field::clone(field), array));
+        }
+        Ok(arrays)
+    }
+}
+
+/// Fixed-size lists around values.
+fn nested(data_type: &DataType, values: ArrayRef, rows: usize, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    let DataType::FixedSizeList(item, size) = data_type else { return Ok(values) };
+    let inner = nested(item.data_type(), values, rows * usize::try_from(*size).unwrap_or_default(), None)?;
+    let list = FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, inner, nulls, rows).map_err(Error::assemble)?;
+    Ok(Arc::new(list))
+}
+
+impl Pixels {
+    fn len(&self) -> usize {
+        match self {
+            Self::U8(values) => values.len(),
+            Self::U16(values) => values.len(),
+            Self::F32(values) => values.len(),
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        match self {
+            Self::U8(values) => values.truncate(len),
+            Self::U16(values) => values.truncate(len),
+            Self::F32(values) => values.truncate(len),
+        }
+    }
+
+    /// Adds this many zeros, and returns their bytes.
+    fn grow(&mut self, count: usize) -> &mut [u8] {
+        let before = self.len();
+        match self {
+            Self::U8(values) => {
+                values.resize(before + count, 0);
+                values.get_mut(before..).unwrap_or_default()
+            }
+            Self::U16(values) => {
+                values.resize(before + count, 0);
+                bytemuck::cast_slice_mut(values.get_mut(before..).unwrap_or_default())
+            }
+            Self::F32(values) => {
+                values.resize(before + count, 0.0);
+                bytemuck::cast_slice_mut(values.get_mut(before..).unwrap_or_default())
+            }
+        }
+    }
+}

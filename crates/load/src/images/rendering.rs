@@ -1,0 +1,125 @@
+//! Renders the image columns of a superbatch, row by row.
+//!
+//! The invariant: all image columns hold the same rows. A row with a bad image is in none of them.
+
+use super::source::Encoded;
+use super::{Canvas, Seeds};
+use crate::{Dataset, Error, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, FieldRef, Schema};
+use std::sync::Arc;
+
+/// Image columns while they are filled.
+#[derive(Debug)]
+pub(crate) struct Rendering {
+    seeds: Seeds,
+    groups: Vec<Group>,
+}
+
+/// The outputs of one image column.
+#[derive(Debug)]
+struct Group {
+    name: String,
+    /// Column of the data set with the bytes.
+    column: usize,
+    /// Places among the requested columns, each with the number of the output.
+    places: Vec<(usize, usize)>,
+    canvas: Canvas,
+}
+
+/// Where a row is: its file, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowPlace {
+    pub(crate) file: usize,
+    pub(crate) row: u64,
+    pub(crate) round: u64,
+}
+
+/// A row with an image that cannot be rendered.
+#[derive(Debug)]
+pub(crate) struct BadImage {
+    pub(crate) column: String,
+    pub(crate) cause: Arc<str>,
+}
+
+impl Rendering {
+    /// `None` if none of the columns has images.
+    pub(crate) fn new(dataset: &Dataset, columns: &[usize], rows: usize, seeds: Seeds) -> Option<Self> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (place, column) in columns.iter().enumerate().filter(|(_, column)| dataset.has_images(**column)) {
+            let (Some(images), Some(field)) = (dataset.images_of(*column), dataset.schema().fields().get(*column)) else { continue };
+            let output = images.outputs().iter().position(|output| output.name() == field.name()).unwrap_or_default();
+            match groups.iter_mut().find(|group| group.name == images.column()) {
+                Some(group) => group.places.push((place, output)),
+                None => groups.push(Group {
+                    name: images.column().to_owned(),
+                    column: *column,
+                    places: vec![(place, output)],
+                    canvas: Canvas::new(images, rows),
+                }),
+            }
+        }
+        (!groups.is_empty()).then_some(Self { seeds, groups })
+    }
+
+    /// Adds row `row` of `rows`, which is at `place`.
+    ///
+    /// # Errors
+    /// When one of its images is bad; the row is then left out.
+    pub(crate) fn add(&mut self, dataset: &Dataset, rows: &RecordBatch, row: usize, place: RowPlace) -> std::result::Result<(), BadImage> {
+        let mut failure = None;
+        let before = self.groups.first().map_or(0, |group| group.canvas.rows());
+        for group in &mut self.groups {
+            let encoded = group.places.first().and_then(|(place, _)| rows.columns().get(*place)).and_then(|array| array.as_struct_opt());
+            let added = match dataset.image_place(group.column, place.file, place.row, place.round) {
+                Some((images, place)) => group.canvas.add(images, Encoded::at(encoded, row), place, self.seeds),
+                None => {
+                    group.canvas.add_missing();
+                    Ok(())
+                }
+            };
+            if let Err(cause) = added {
+                failure = Some(BadImage { column: group.name.clone(), cause });
+                break;
+            }
+        }
+        match failure {
+            None => Ok(()),
+            Some(failure) => {
+                self.groups.iter_mut().for_each(|group| group.canvas.truncate(before));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Adds the rows of `other`, which has the same columns.
+    pub(crate) fn append(&mut self, other: Self) {
+        for (group, other) in self.groups.iter_mut().zip(other.groups) {
+            group.canvas.append(other.canvas);
+        }
+    }
+
+    /// `rows` with pixels in place of encoded images. They are the rows that were added, in this order.
+    pub(crate) fn finish(self, rows: RecordBatch) -> Result<RecordBatch> {
+        let (schema, mut arrays, count) = rows.into_parts();
+        let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+        for group in self.groups {
+            let outputs: Vec<(Field, ArrayRef)> = group.canvas.finish()?;
+            for (place, output) in group.places {
+                if let (Some(array), Some(field), Some((made, pixels))) = (arrays.get_mut(place), fields.get_mut(place), outputs.get(output)) {
+                    *array = Arc::clone(pixels);
+                    *field = Arc::new(made.clone());
+                }
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(Error::assemble)
+    }
+}
+
+impl BadImage {
+    pub(crate) fn into_error(self, path: String, row: u64) -> Error {
+        Error::BadImage { path, row, column: self.column, reason: self.cause }
+    }
+}

@@ -1,0 +1,68 @@
+//! Where the bytes of an image come from: the cell itself, or a file that it names.
+//!
+//! A path in a row was written by the author of the file, so it is followed only when the user asks for it, and only below a root. The invariant: no
+//! path leads outside, through links neither.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, StructArray};
+use shardmill_storage::{Roots, is_remote, store_of};
+use std::borrow::Cow;
+
+/// No image file that is decoded here comes near it.
+const MAX_FILE_BYTES: usize = 1 << 30;
+
+/// What the cells of an image column hold.
+#[derive(Debug, Clone)]
+pub enum ImageSource {
+    Bytes,
+    /// Paths below a directory; the root of the data set if `None`.
+    Path {
+        root: Option<String>,
+    },
+    Url,
+}
+
+/// A cell of an image column.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Encoded<'a> {
+    pub(crate) bytes: Option<&'a [u8]>,
+    pub(crate) path: Option<&'a str>,
+}
+
+impl<'a> Encoded<'a> {
+    pub(crate) fn at(cells: Option<&'a StructArray>, row: usize) -> Self {
+        let Some(cells) = cells else { return Self::default() };
+        let bytes = cells.columns().first().and_then(|array| array.as_binary_view_opt()).filter(|array| array.is_valid(row));
+        let path = cells.columns().get(1).and_then(|array| array.as_string_view_opt()).filter(|array| array.is_valid(row));
+        Self { bytes: bytes.map(|array| array.value(row)), path: path.map(|array| array.value(row)) }
+    }
+}
+
+impl ImageSource {
+    /// The bytes of a cell; `None` if the cell is null. `file` and `relative` are the path of its file, and that path below the root of the data set.
+    pub(super) fn payload<'a>(&self, cell: Encoded<'a>, file: &str, relative: &str) -> Result<Option<Cow<'a, [u8]>>, String> {
+        let path = match (cell.bytes, cell.path) {
+            (Some(bytes), _) => return Ok(Some(Cow::Borrowed(bytes))),
+            (None, None) => return Ok(None),
+            (None, Some(path)) => path,
+        };
+        let opened = match self {
+            Self::Bytes => return Err(format!("its bytes are null, and it names the file {path:?}; source=\"path\" reads it")),
+            Self::Path { root } => {
+                if path.starts_with(['/', '\\']) || path.contains("://") || path.split(['/', '\\']).any(|part| part == "..") {
+                    return Err(format!("the path {path:?} leads out of the root"));
+                }
+                let root = root.as_deref().unwrap_or_else(|| file.strip_suffix(relative).unwrap_or_default().trim_end_matches('/'));
+                let root = if root.is_empty() { "." } else { root };
+                Roots::new(&[], &[root.to_owned()]).open(&format!("{root}/{path}"))
+            }
+            Self::Url if is_remote(path) => store_of(path).and_then(|store| store.open(path)),
+            Self::Url => return Err(format!("{path:?} is not a URL")),
+        };
+        let file = opened.map_err(|error| error.to_string())?;
+        let len = usize::try_from(file.size()).ok().filter(|len| *len <= MAX_FILE_BYTES);
+        let mut payload = vec![0; len.ok_or_else(|| format!("the file {path:?} has {} bytes, more than an image", file.size()))?];
+        file.read_at(0, &mut payload).map_err(|error| error.to_string())?;
+        Ok(Some(Cow::Owned(payload)))
+    }
+}
