@@ -6,14 +6,16 @@ use crate::sink::SinkOptions;
 use crate::source::parquet::ParquetOptions;
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::stage::Stage;
-use crate::stage::aspect_ratio::AspectRatioFilter;
 use crate::stage::filter::Filter;
+use crate::stage::headers::{AspectRatioFilter, SizeFilter};
 use crate::stage::image_to_text::ImageToTextRatioFilter;
+use crate::stage::pixels::{BlurFilter, DamageFilter};
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_load::Format;
 use shardmill_plan::{InputFile, Partitioning, Split, partition, refuse_repeated};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -58,6 +60,9 @@ impl SourceOptions {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum StageOptions {
     AspectRatio(AspectRatioFilter),
+    Size(SizeFilter),
+    Blur(BlurFilter),
+    Damage(DamageFilter),
     ImageToTextRatio(ImageToTextRatioFilter),
     Filter(Filter),
     /// A stage outside of this crate, by its index in the list that is passed with the spec.
@@ -131,6 +136,9 @@ impl Spec {
         let stage = |options: &StageOptions| {
             Ok(match options.clone() {
                 StageOptions::AspectRatio(filter) => Stage::AspectRatio(filter),
+                StageOptions::Size(filter) => Stage::Size(filter),
+                StageOptions::Blur(filter) => Stage::Images(Arc::new(filter)),
+                StageOptions::Damage(filter) => Stage::Images(Arc::new(filter)),
                 StageOptions::ImageToTextRatio(filter) => Stage::ImageToTextRatio(filter),
                 StageOptions::Filter(filter) if filter.expression.columns().contains("binary_content") => {
                     // Most images are not in memory when a filter runs, so a null would be meaningless.

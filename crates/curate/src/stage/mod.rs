@@ -1,8 +1,9 @@
 //! Stages between source and sink, one file per stage.
 
-pub mod aspect_ratio;
 pub mod filter;
+pub mod headers;
 pub mod image_to_text;
+pub mod pixels;
 pub mod rows;
 pub mod user;
 
@@ -10,8 +11,8 @@ use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
 use crate::locate::Locator;
 use crate::report::SplitReport;
-use aspect_ratio::AspectRatioFilter;
 use filter::Filter;
+use headers::{AspectRatioFilter, SizeFilter};
 use image_to_text::ImageToTextRatioFilter;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,9 +21,10 @@ use user::{ImageJudge, TableMap};
 #[derive(Clone)]
 pub enum Stage {
     AspectRatio(AspectRatioFilter),
+    Size(SizeFilter),
     ImageToTextRatio(ImageToTextRatioFilter),
     Filter(Filter),
-    /// A filter on decoded images, implemented outside of this crate.
+    /// A filter on decoded images.
     Images(Arc<dyn ImageJudge>),
     /// A function on tables, implemented outside of this crate.
     Table(Arc<dyn TableMap>),
@@ -43,6 +45,7 @@ impl Stage {
     pub fn name(&self) -> &str {
         match self {
             Self::AspectRatio(_) => "interleaved_aspect_ratio_filter",
+            Self::Size(_) => "interleaved_size_filter",
             Self::ImageToTextRatio(_) => "interleaved_image_to_text_ratio_filter",
             Self::Filter(_) => "interleaved_filter",
             Self::Images(judge) => judge.name(),
@@ -54,7 +57,7 @@ impl Stage {
     #[must_use]
     pub fn needs_images(&self) -> bool {
         match self {
-            Self::AspectRatio(_) | Self::Images(_) => true,
+            Self::AspectRatio(_) | Self::Size(_) | Self::Images(_) => true,
             Self::Table(map) => map.needs_bytes(),
             Self::ImageToTextRatio(_) | Self::Filter(_) => false,
         }
@@ -74,6 +77,7 @@ impl Stage {
             Self::Table(map) => user::map_table(&**map, chunk, context, report)?,
             _ if chunk.rows.is_empty() => {}
             Self::AspectRatio(filter) => filter.apply(chunk, report),
+            Self::Size(filter) => filter.apply(chunk, report),
             Self::ImageToTextRatio(filter) => filter.apply(chunk, report),
             Self::Filter(filter) => filter.apply(chunk, report)?,
             Self::Images(judge) => user::judge_images(&**judge, chunk, context, report)?,

@@ -47,6 +47,9 @@ impl TableOptions {
             }
             StageOptions::Filter(_) | StageOptions::User { .. } => Ok(()),
             StageOptions::AspectRatio(_) => Err(no_documents("interleaved_aspect_ratio_filter")),
+            StageOptions::Size(_) => Err(no_documents("interleaved_size_filter")),
+            StageOptions::Blur(_) => Err(no_documents("interleaved_blur_filter")),
+            StageOptions::Damage(_) => Err(no_documents("interleaved_damage_filter")),
             StageOptions::ImageToTextRatio(_) => Err(no_documents("interleaved_image_to_text_ratio_filter")),
         })
     }
