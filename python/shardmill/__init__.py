@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shardmill._stall import StallWarning
     from shardmill.data._dataset import Dataset
     from shardmill.data._error_policy import ErrorPolicy
+    from shardmill.data._images import Images, RandomCrop
     from shardmill.data._mds_index import rebuild_index
     from shardmill.data._tokenize import Tokenize
     from shardmill.data._tokenizer import Tokenizer
@@ -37,12 +38,14 @@ __all__ = [
     "Dataset",
     "ErrorPolicy",
     "Expression",
+    "Images",
     "Loader",
     "Mixture",
     "ObjectArray",
     "Output",
     "Packing",
     "Ragged",
+    "RandomCrop",
     "Runtime",
     "Shuffle",
     "StallWarning",
@@ -69,6 +72,8 @@ _MODULES = {
     "StallWarning": "_stall",
     "Dataset": "data._dataset",
     "ErrorPolicy": "data._error_policy",
+    "Images": "data._images",
+    "RandomCrop": "data._images",
     "rebuild_index": "data._mds_index",
     "Tokenize": "data._tokenize",
     "Tokenizer": "data._tokenizer",

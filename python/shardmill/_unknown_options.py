@@ -173,6 +173,19 @@ TRANSFORM = {
 PACKING: dict[str, str] = dict.fromkeys(
     ("max_length", "seq_length", "sequence_length", "seq_len", "max_seq_len"), "use length=…"
 )
+IMAGES = {
+    **dict.fromkeys(("columns", "key"), "pass the column first"),
+    **dict.fromkeys(("interpolation", "resize", "filter"), "use resample=…"),
+    **dict.fromkeys(("mean", "std", "image_mean", "image_std"), "use normalize=(mean, std)"),
+    **dict.fromkeys(("transform", "transforms"), "use fit=, flip= and normalize=, or transform= of the loader"),
+    **dict.fromkeys(("crop", "random_crop"), "use fit=sm.RandomCrop(…)"),
+    **dict.fromkeys(("horizontal_flip", "hflip", "flip_p"), "use flip=…"),
+    **dict.fromkeys(("exif", "apply_exif_orientation"), "use orientation=…"),
+    **dict.fromkeys(
+        ("strict", "ignore_errors"), "use on_error='null', or errors=sm.ErrorPolicy(rows='skip') of the loader"
+    ),
+}
+
 TOKENIZE = {
     **dict.fromkeys(
         ("columns", "column", "text_column", "text_field", "dataset_text_field"), "pass the text column first"

@@ -13,6 +13,7 @@ use shardmill_formats::table::TableError;
 use shardmill_load::Error as LoadError;
 use shardmill_load::columns::Error as ColumnError;
 use shardmill_load::packing::Error as PackingError;
+use shardmill_pixels::Error as PixelsError;
 use shardmill_plan::Error as PlanError;
 use shardmill_resume::Error as ResumeError;
 use shardmill_storage::{Error as StorageError, redacted};
@@ -51,6 +52,12 @@ impl PyShardmillError {
     /// For an option with an invalid value.
     pub(crate) fn option(message: &str) -> Self {
         Self { class: "OptionError", message: redacted(message), cause: None }
+    }
+}
+
+impl From<PixelsError> for PyShardmillError {
+    fn from(error: PixelsError) -> Self {
+        Self { class: "FormatError", message: format!("{}: {error}", error.cause()), cause: None }
     }
 }
 
@@ -156,7 +163,7 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Engine(inner) => engine_class(inner),
         LoadError::UnknownPath { .. } => "MissingColumnError",
         LoadError::NoSuchFormat { .. } | LoadError::ReservedColumn { .. } => "OptionError",
-        LoadError::DerivedColumn { .. } | LoadError::DerivedFrom { .. } => "OptionError",
+        LoadError::DerivedColumn { .. } | LoadError::DerivedFrom { .. } | LoadError::ImageFrom { .. } => "OptionError",
         LoadError::Columns(inner) => column_class(inner),
         LoadError::Packing(inner) => packing_class(inner),
         LoadError::NoSuchRow { .. } => "RowIndexError",

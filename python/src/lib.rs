@@ -15,6 +15,7 @@ mod load;
 mod logs;
 mod packing;
 mod panics;
+mod pixels;
 mod plan;
 mod providers;
 mod resume;
@@ -48,6 +49,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     journal::init(module)?;
     load::init(module)?;
     packing::init(module)?;
+    pixels::init(module)?;
     plan::init(module)?;
     resume::init(module)?;
     storage::init(module)?;

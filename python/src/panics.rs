@@ -12,7 +12,7 @@ pub(crate) fn silence_caught() {
     INSTALLED.call_once(|| {
         let previous = take_hook();
         set_hook(Box::new(move |panic| {
-            if !is_caught() && !shardmill_tokens::is_caught() {
+            if !is_caught() && !shardmill_tokens::is_caught() && !shardmill_pixels::is_caught() {
                 previous(panic);
             }
         }));

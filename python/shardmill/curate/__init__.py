@@ -14,12 +14,14 @@ from shardmill.curate._filters import (
     AspectRatioFilter,
     BlurFilter,
     ClipScoreFilter,
+    DamageFilter,
     Filter,
     ImageStage,
     ImageToTextRatioFilter,
     Map,
     QRCodeFilter,
     ReencodeImages,
+    SizeFilter,
 )
 from shardmill.curate._inspection import FileInspection, Inspection, inspect
 from shardmill.curate._pipeline import Pipeline
@@ -33,6 +35,7 @@ __all__ = [
     "AspectRatioFilter",
     "BlurFilter",
     "ClipScoreFilter",
+    "DamageFilter",
     "FileCheck",
     "FileInspection",
     "Filter",
@@ -47,6 +50,7 @@ __all__ = [
     "QRCodeFilter",
     "ReencodeImages",
     "Report",
+    "SizeFilter",
     "TableSource",
     "WebDatasetSink",
     "WebDatasetSource",

@@ -40,6 +40,82 @@ class AspectRatioFilter:
 
 
 @dataclass(frozen=True)
+class SizeFilter:
+    """Keep images that are neither too small nor too large, according to their headers.
+
+    Args:
+        min_side: minimum length of the shorter side, in pixels.
+        max_pixels: maximum of height times width.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+
+    Examples:
+        >>> from shardmill.curate import SizeFilter
+        >>> SizeFilter(min_side=150, max_pixels=20_000_000).min_side
+        150
+    """
+
+    _: KW_ONLY
+    min_side: int | None = None
+    max_pixels: int | None = None
+    drop_invalid_rows: bool = True
+
+    def __post_init__(self) -> None:
+        if self.min_side is None and self.max_pixels is None:
+            raise OptionError("a SizeFilter needs min_side or max_pixels")
+        for name in ("min_side", "max_pixels"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1, 2**32 - 1 if name == "min_side" else 2**63 - 1)
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        bounds = {"min_side": self.min_side, "max_pixels": self.max_pixels}
+        return {"size": bounds | {"drop_invalid_rows": self.drop_invalid_rows}}
+
+
+@dataclass(frozen=True)
+class BlurFilter:
+    """Keep images whose variance of the Laplacian is at least ``threshold``.
+
+    The variance is computed over the decoded 8-bit RGB pixels of all channels, as in NeMo Curator's blur filter. Images that cannot be
+    decoded completely are dropped.
+
+    Args:
+        threshold: minimum score to keep; a solid-color image has score 0.
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    threshold: float = 100.0
+    _: KW_ONLY
+    drop_invalid_rows: bool = True
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.threshold):
+            raise OptionError("threshold is not a number")
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        # JSON has no infinity; no variance of bytes comes near the largest double.
+        threshold = min(max(self.threshold, -1.7e308), 1.7e308)
+        return {"blur": {"threshold": threshold, "drop_invalid_rows": self.drop_invalid_rows}}
+
+
+@dataclass(frozen=True)
+class DamageFilter:
+    """Keep images that can be decoded completely.
+
+    Args:
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    _: KW_ONLY
+    drop_invalid_rows: bool = True
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        return {"damage": {"drop_invalid_rows": self.drop_invalid_rows}}
+
+
+@dataclass(frozen=True)
 class ImageToTextRatioFilter:
     """Keep samples with ``min <= images / words <= max``.
 
@@ -109,29 +185,6 @@ class ImageStage:
     def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
         """Return one verdict per image; ``texts[i]`` are the text rows of the sample of ``images[i]``."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class BlurFilter(ImageStage):
-    """Keep images whose variance of the Laplacian is at least ``threshold``.
-
-    The variance is computed over the decoded 8-bit RGB array, over all channels, in 64-bit floats (as in NeMo
-    Curator's blur filter). Images that cannot be decoded are dropped. Requires ``shardmill[images]``.
-
-    Args:
-        threshold: minimum score to keep; a solid-color image has score 0.
-        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
-    """
-
-    threshold: float = 100.0
-    _: KW_ONLY
-    drop_invalid_rows: bool = True
-    name: ClassVar[str] = "interleaved_blur_filter"
-
-    def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
-        """Return one verdict per image."""
-        arrays = map(pixels.decoded, images)
-        return [array is not None and pixels.sharpness(array) >= self.threshold for array in arrays]
 
 
 @dataclass(frozen=True)
@@ -291,7 +344,7 @@ class ReencodeImages:
         return pixels.reencoded(batch, self.codec, self.quality)
 
 
-NativeStage = AspectRatioFilter | ImageToTextRatioFilter | Filter
+NativeStage = AspectRatioFilter | SizeFilter | BlurFilter | DamageFilter | ImageToTextRatioFilter | Filter
 Stage = NativeStage | ImageStage | Map | ReencodeImages
 
 

@@ -1,4 +1,4 @@
-"""Decoded images, the input of the blur, QR code and CLIP filters.
+"""Decoded images, the input of the QR code and CLIP filters.
 
 Pillow and OpenCV are imported at the first image, since most pipelines never decode one. Several native threads call in at once: each call has
 its own images and its own detector, and shares only the loaded modules. Invariant: for intact images the array equals that of OpenCV's
@@ -65,15 +65,6 @@ def decoded(payload: bytes) -> np.ndarray | None:
 
     image = opened(payload)
     return None if image is None else np.asarray(image)
-
-
-def sharpness(array: np.ndarray) -> float:
-    """Return the variance of the Laplacian over all channels; 0 if it cannot be computed."""
-    cv2 = _opencv()
-    try:
-        return float(cv2.Laplacian(array, cv2.CV_64F).var())
-    except cv2.error:
-        return 0.0
 
 
 def qr_code_share(array: np.ndarray) -> float:

@@ -6,7 +6,7 @@ import json
 import operator
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, cast
 
@@ -20,7 +20,9 @@ from shardmill._unknown_options import DATASET, DATASET_ATTRIBUTES, ITERATE, exp
 from shardmill.data._arrow import ArrowRows, as_pyarrow
 from shardmill.data._decodings import Decoding, decoded, decodings_of
 from shardmill.data._error_policy import ErrorPolicy, error_policy
+from shardmill.data._images import Images, checked_images
 from shardmill.data._left_out import warn_of_left_out
+from shardmill.data._paths import paths_of
 from shardmill.data._shard_index import INDEX_NAME, directories_without_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._token_lengths import TokenCounts, TokenLengths
@@ -28,7 +30,6 @@ from shardmill.data._tokenize import Tokenize
 from shardmill.errors import FormatError, OptionError, RowIndexError
 from shardmill.expressions import Expression, Value, expression_of
 from shardmill.storage._configure import configure_all, pinned, still_needed
-from shardmill.storage._fsspec import is_file_system, located
 from shardmill.storage._paths import PathLike, served_path
 
 #: Supported formats; ``"json"`` is an alias of ``"jsonl"``.
@@ -99,6 +100,8 @@ class Dataset(ArrowRows):
         ignore_zeros: read WebDataset tars past the zeros that end an archive, like ``tar -i``, for archives concatenated with ``cat``.
             By default, bytes after the end raise an error.
         tokenize: computes tokens from texts or messages, whose columns are then not among the columns by default.
+        images: computes pixels from columns of encoded images, which they replace: one ``Images``, or a list of them. ``ds[0]`` has the
+            random crop and flip of seed 0, epoch 0.
         threads: number of reading threads; the number of cores by default.
 
     Raises:
@@ -122,6 +125,7 @@ class Dataset(ArrowRows):
 
     #: Tables of a catalog have no tokens.
     _tokenize: Tokenize | None = None
+    _images: Sequence[Images] = ()
 
     @explains(DATASET)
     def __init__(
@@ -139,6 +143,7 @@ class Dataset(ArrowRows):
         ignore_zeros: bool = False,
         max_decoded_bytes: int | str | None = None,
         tokenize: Tokenize | None = None,
+        images: Images | Sequence[Images] = (),
         threads: int | None = None,
     ) -> None:
         if pickles not in ("raise", "bytes"):
@@ -157,7 +162,7 @@ class Dataset(ArrowRows):
             raise OptionError(f"ignore_zeros must be True or False, not {ignore_zeros!r}")
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning must be None or 'hive', not {partitioning!r}")
-        self._paths, storage_options = _located(path, storage_options)
+        self._paths, storage_options = paths_of(path, storage_options)
         shown_options = configure_all(self._paths, storage_options)
         self._paths = [served_path(part) for part in self._paths]
         self._threads = checked_threads(threads)
@@ -187,7 +192,10 @@ class Dataset(ArrowRows):
             sources = names if tokenize._sources is None else tokenize._sources
             self._native = self._native.with_tokens(tokenize._native, self._numbers_of(sources))
             names = [name for name in names if tokenize._sources is None or name not in sources] + tokenize.outputs
-        self._columns = list(names) if columns is None else listed("columns", columns)
+        self._images = checked_images(images)
+        for one in self._images if self._native.files else ():
+            self._native = self._native.with_images(one._native)
+        self._columns = self._delivered(names if columns is None else listed("columns", columns))
         self._column_numbers = self._numbers_of(self._columns)
         if pickles != "bytes" and self._native.format == "mds":
             self._refuse_pickles(self._columns)
@@ -206,6 +214,7 @@ class Dataset(ArrowRows):
             "ignore_zeros": ignore_zeros,
             "max_decoded_bytes": max_decoded_bytes,
             "tokenize": tokenize,
+            "images": self._images,
             "threads": threads,
         }
         self._rows: _native.RowPlan | None = None
@@ -270,6 +279,20 @@ class Dataset(ArrowRows):
     def _tokenization(self) -> str | None:
         """Fingerprint of how tokens are computed, ``None`` if they are not."""
         return None if self._tokenize is None else self._tokenize.fingerprint
+
+    @property
+    def _image_settings(self) -> str | None:
+        """Fingerprint of how pixels are computed, ``None`` if they are not."""
+        return " ".join(one.fingerprint for one in self._images) or None
+
+    @property
+    def _bfloat16_columns(self) -> set[str]:
+        return {one.column for one in self._images if one.dtype == "bfloat16"}
+
+    def _delivered(self, columns: Sequence[str]) -> list[str]:
+        """Return these columns, each with what is computed with it."""
+        outputs = {one.column: one.outputs for one in self._images}
+        return list(dict.fromkeys(output for name in columns for output in outputs.get(name, [name])))
 
     @property
     def _label_pads(self) -> dict[str, int]:
@@ -478,19 +501,3 @@ def row_at(index: SupportsIndex, rows: int) -> int:
 def _reopened(arguments: dict[str, Any]) -> Dataset:
     options = still_needed(arguments["path"], arguments["storage_options"])
     return Dataset(arguments.pop("path"), **{**arguments, "storage_options": options})
-
-
-def _located(path: Any, storage_options: Any) -> tuple[list[str], Any]:
-    if hasattr(path, "__arrow_c_stream__") or hasattr(path, "__dataframe__"):
-        raise OptionError(
-            f"the path must be a string, a Path, or a list of these, not a {type(path).__name__}"
-            "\nhint: write data in memory to files first: sm.Writer(path).write_batch(data)"
-        )
-    is_list = isinstance(path, Iterable) and not isinstance(path, str) and not is_file_system(path)
-    paths = list(path) if is_list else [path]
-    if not all(isinstance(part, str | os.PathLike) or is_file_system(part) for part in paths):
-        raise OptionError(f"the path must be a string, a Path, or a list of these, not {path!r}")
-    paths, storage_options = located(paths, storage_options)
-    if not paths:
-        raise OptionError("no path was given")
-    return [part if isinstance(part, str) else str(Path(part)) for part in paths], storage_options

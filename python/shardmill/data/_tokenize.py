@@ -86,7 +86,9 @@ class Tokenize:
         invalid: what to do with invalid UTF-8: ``"raise"`` raises an error that names the file, the row and the offset; ``"replace"``
             substitutes U+FFFD.
         counts: directory for the token counts that packing needs. It may be in an object store, and data sets and processes share it. The
-            default is ``counts`` in ``SHARDMILL_CACHE_DIR`` or in the user's cache directory. Missing counts are recomputed.
+            default is ``counts`` in ``SHARDMILL_CACHE_DIR`` or in the user's cache directory. Missing counts are recomputed. Processes that
+            count at the same time count each block once, and take over what a dead one leaves; in object stores and other places without
+            file locks, a block may be counted several times.
         max_document_bytes: maximum size of a text, such as ``"256MiB"``. A larger text raises an error. A rendered conversation is also
             limited to 64 MiB.
 

@@ -13,20 +13,31 @@ from shardmill.data._arrow import as_pyarrow
 from shardmill.data._decodings import Decoding, decoded
 from shardmill.errors import OptionError
 from shardmill.load._columns import check_torch, split
-from shardmill.load._nested import map_tensors
+from shardmill.load._nested import Ragged, map_tensors
 
 #: A batch, its number of rows, and the number of rows of the epoch that are consumed with it.
 Delivery = tuple[Any, int, int]
 
 
-def cutter_of(output: str, *, decodings: Sequence[Decoding | None], pin_memory: bool, device: Any) -> Cutter:
-    """Return the cutter for an output kind. ``decodings`` are those of the selected columns.
+def cutter_of(
+    output: str, *, decodings: Sequence[Decoding | None], bfloat16: Sequence[str], pin_memory: bool, device: Any
+) -> Cutter:
+    """Return the cutter for an output kind.
+
+    Args:
+        output: the kind.
+        decodings: those of the selected columns.
+        bfloat16: columns whose numbers are the bits of this type.
+        pin_memory: use page-locked memory.
+        device: the device of the batches.
 
     Raises:
         ValueError: If memory options are given for an output without tensors.
     """
     if output == "torch":
-        return TorchCutter(pin_memory=pin_memory, device=device)
+        return TorchCutter(bfloat16=bfloat16, pin_memory=pin_memory, device=device)
+    if bfloat16:
+        raise OptionError(f"column {bfloat16[0]!r} has dtype='bfloat16', which requires output='torch', not {output!r}")
     for name, value in (("pin_memory", pin_memory), ("device", device)):
         if value:
             raise OptionError(f"{name} requires output='torch', not {output!r}")
@@ -123,9 +134,26 @@ class SuperbatchCutter(Cutter):
 class TorchCutter(Cutter):
     """Tensors, optionally in page-locked memory or on a device."""
 
-    def __init__(self, *, pin_memory: bool, device: Any) -> None:
+    def __init__(self, *, bfloat16: Sequence[str] = (), pin_memory: bool, device: Any) -> None:
         super().__init__("torch")
-        self.pin_memory, self.device = pin_memory, device
+        self.bfloat16, self.pin_memory, self.device = bfloat16, pin_memory, device
+
+    def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
+        """Yield the batches of a superbatch."""
+        batches = super().cut(content, sizes)
+        return map(self._viewed, batches) if self.bfloat16 else batches
+
+    def _viewed(self, batch: dict[str, Any]) -> dict[str, Any]:
+        import torch
+
+        view = partial(torch.Tensor.view, dtype=torch.bfloat16)
+        bits = {name: batch[name] for name in self.bfloat16}
+        return batch | {
+            name: Ragged(view(column.values), column.offsets, column.valid)
+            if isinstance(column, Ragged)
+            else view(column)
+            for name, column in bits.items()
+        }
 
     def check(self, converter: Any) -> None:
         """Check now what would otherwise fail at the first batch."""

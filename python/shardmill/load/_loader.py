@@ -160,7 +160,9 @@ class Loader(LoaderReports, ArrowRows):
         )
         if packing is not None:
             columns = packed_columns(packing, columns, output)
-        self._columns = self._dataset.columns if columns is None else listed("columns", columns)
+        self._columns = (
+            self._dataset.columns if columns is None else self._dataset._delivered(listed("columns", columns))
+        )
         if isinstance(self._dataset, Dataset) and self._dataset is not data:
             self._dataset._refuse_pickles(self._columns)
         self._batch_size = batch_size
@@ -171,7 +173,11 @@ class Loader(LoaderReports, ArrowRows):
         self._prefetch_bytes = int(runtime.prefetch_bytes)
         decodings = self._dataset._decodings_of(self._columns)
         self._cutter: Cutter = cutter_of(
-            output.kind, decodings=decodings, pin_memory=runtime.pin_memory, device=runtime.device
+            output.kind,
+            decodings=decodings,
+            bfloat16=[name for name in self._columns if name in self._dataset._bfloat16_columns],
+            pin_memory=runtime.pin_memory,
+            device=runtime.device,
         )
         self._ledger, self._is_audited = Ledger(errors.rows, errors.max_rows), runtime.audit
         self._audits: dict[int, Audit] = {}

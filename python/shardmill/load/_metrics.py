@@ -32,20 +32,26 @@ class LoaderMetrics:
         for native, start in list(self._running.values()):
             _add(sums, native.metrics())
             seconds += time.monotonic() - start
-        stages = (
+        counters = (
             "decode_seconds",
             "assemble_seconds",
+            "render_seconds",
             "convert_seconds",
             "wait_seconds",
             "blocks_decoded",
             "superbatches",
+            "tokens",
+            "text_bytes",
+            "tokenize_seconds",
+            "rows_without_labels",
+            "special_in_text",
         )
         return {
             "rows": self.rows,
             "batches": self.batches,
             "bytes_read": bytes_read,
             "elapsed_seconds": seconds,
-            **{stage: sums.get(stage, 0) for stage in stages},
+            **{counter: sums.get(counter, 0) for counter in counters},
         }
 
     def __getstate__(self) -> dict[str, Any]:

@@ -165,6 +165,21 @@ class Mixture:
         return None if not any(each) else hashlib.sha256(json.dumps(each).encode()).hexdigest()[:32]
 
     @property
+    def _image_settings(self) -> str | None:
+        """Fingerprint of how the sources compute pixels, ``None`` if none does."""
+        each = [source._image_settings for source in self.sources.values()]
+        return None if not any(each) else hashlib.sha256(json.dumps(each).encode()).hexdigest()[:32]
+
+    @property
+    def _bfloat16_columns(self) -> set[str]:
+        return {name for source in self._sources.values() for name in source._bfloat16_columns}
+
+    def _delivered(self, columns: Sequence[str]) -> list[str]:
+        """As ``Dataset._delivered``."""
+        added = [output for source in self._sources.values() for output in source._delivered(columns)]
+        return list(dict.fromkeys([*columns, *(name for name in added if name in self.columns)]))
+
+    @property
     def _label_pads(self) -> dict[str, int]:
         """Like ``Dataset._label_pads``; empty if the label columns or ``ignore_index`` differ between sources."""
         each = [source._label_pads for source in self.sources.values() if source._label_pads]

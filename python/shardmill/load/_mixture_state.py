@@ -18,7 +18,12 @@ _SHOWN_BYTES = 500
 def identity_of(dataset: Dataset | Mixture) -> dict[str, Any]:
     """Return what identifies a data set or a mixture, for ``OrderSettings``."""
     native = dataset._native
-    files = {"files": len(native.files), "dataset": native.fingerprint, "tokenize": dataset._tokenization}
+    files = {
+        "files": len(native.files),
+        "dataset": native.fingerprint,
+        "tokenize": dataset._tokenization,
+        "images": dataset._image_settings,
+    }
     if isinstance(dataset, Mixture):
         return {**files, **_settings_of(dataset)}
     digests = OrderSettings.digests_shown(native.file_digests)

@@ -74,8 +74,13 @@ class LoaderReports:
 
         Returns:
             ``rows`` and ``batches`` delivered; ``bytes_read`` from the files, footers included; ``elapsed_seconds``
-            of all passes; ``decode_seconds``, ``assemble_seconds`` and ``convert_seconds``, summed over threads;
+            of all passes; ``decode_seconds``, ``assemble_seconds``, ``render_seconds`` of images, and ``convert_seconds``, summed over threads;
             ``wait_seconds`` spent by the trainer waiting; ``blocks_decoded`` and ``superbatches``.
+
+            With ``tokenize``, for the blocks decoded: ``tokens``; ``text_bytes`` encoded, rendered conversations included;
+            ``tokenize_seconds``, summed over threads; ``rows_without_labels``, rows with tokens but no label; ``special_in_text``, special
+            tokens that are spelled out in texts, whatever becomes of them; for messages those of the template are included. For a
+            function there are only ``tokens`` and ``tokenize_seconds``. What ``plan="epoch"`` tokenizes to count it is not included.
         """
         return self._metrics.report(self._dataset._native.bytes_read)
 

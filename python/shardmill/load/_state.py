@@ -17,7 +17,7 @@ _FILES_NAMED = 100
 _FILTER_SHOWN = 500
 
 #: Settings that a state lacks if they are ``None``.
-_OPTIONAL = ("packing", "mixture", "tokenize")
+_OPTIONAL = ("packing", "mixture", "tokenize", "images")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ class OrderSettings:
     mixture: dict[str, Any] | None = None
     #: Fingerprints of the tokenizations of all sources, if tokens are computed.
     tokenize: str | None = None
+    #: Fingerprints of the images of all sources, if pixels are computed.
+    images: str | None = None
 
     @staticmethod
     def filter_text(filter: Any) -> str | None:
@@ -77,6 +79,7 @@ class OrderSettings:
                     f"the state was saved with {name}={saved!r}, this loader has {name}={current!r}"
                 )
         self._check_tokenize(state.get("tokenize"))
+        self._check_images(state.get("images"))
         self._check_packing(state.get("packing"))
         if state["files"] != self.files:
             raise CheckpointMismatchError(
@@ -103,6 +106,11 @@ class OrderSettings:
             raise CheckpointMismatchError(message)
         # The rows are the same.
         warnings.warn(f"{message}: the same rows have other tokens", stacklevel=4)
+
+    def _check_images(self, saved: Any) -> None:
+        if saved != self.images:
+            message = f"the state was saved with images={saved!r}, this loader has images={self.images!r}"
+            warnings.warn(f"{message}: the same rows have other pixels", stacklevel=4)
 
     def _check_packing(self, saved: Any) -> None:
         if (saved is None) != (self.packing is None):

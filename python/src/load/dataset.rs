@@ -4,6 +4,7 @@ use super::parsed;
 use super::tokenize::PyTokens;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
+use crate::pixels::PyImages;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PySchema};
@@ -108,6 +109,12 @@ impl PyDataset {
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn with_tokens(&self, tokens: PyRef<'_, PyTokens>, sources: Vec<usize>) -> PyShardmillResult<Self> {
         tokens.added_to(self, &sources)
+    }
+
+    /// The data set with pixels in place of a column of encoded images.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn with_images(&self, images: PyRef<'_, PyImages>) -> PyShardmillResult<Self> {
+        Ok(Self(Arc::new(self.0.with_images(&images.0)?)))
     }
 
     #[getter]

@@ -73,15 +73,33 @@ impl PyPass {
     }
 
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let MetricsReport { decode_seconds, assemble_seconds, convert_seconds, wait_seconds, blocks_decoded, superbatches } =
-            py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).metrics());
+        let MetricsReport {
+            decode_seconds,
+            assemble_seconds,
+            render_seconds,
+            convert_seconds,
+            wait_seconds,
+            blocks_decoded,
+            superbatches,
+            tokens,
+            text_bytes,
+            tokenize_seconds,
+            rows_without_labels,
+            special_in_text,
+        } = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).metrics());
         let report = PyDict::new(py);
         report.set_item("decode_seconds", decode_seconds)?;
         report.set_item("assemble_seconds", assemble_seconds)?;
+        report.set_item("render_seconds", render_seconds)?;
         report.set_item("convert_seconds", convert_seconds)?;
         report.set_item("wait_seconds", wait_seconds)?;
         report.set_item("blocks_decoded", blocks_decoded)?;
         report.set_item("superbatches", superbatches)?;
+        report.set_item("tokens", tokens)?;
+        report.set_item("text_bytes", text_bytes)?;
+        report.set_item("tokenize_seconds", tokenize_seconds)?;
+        report.set_item("rows_without_labels", rows_without_labels)?;
+        report.set_item("special_in_text", special_in_text)?;
         Ok(report)
     }
 }

@@ -1,0 +1,33 @@
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["AUGMENT_VERSION", "Images", "decode", "decode_all", "laplacian_variance", "phash", "resize"]
+
+AUGMENT_VERSION: int
+
+@final
+class Images:
+    def __new__(cls, settings: str) -> Images: ...
+    @property
+    def outputs(self) -> list[str]: ...
+    def geometry(
+        self, height: int, width: int, *, seed: int, epoch: int, row: int
+    ) -> tuple[tuple[int, int, int, int], tuple[int, int], bool]: ...
+
+def decode(
+    payload: bytes,
+    *,
+    channels: Literal["RGB", "L"] = "RGB",
+    background: tuple[int, int, int] | None = ...,
+    orientation: bool = True,
+    decoder: Literal["turbo", "rust"] = "turbo",
+    max_pixels: int = 89_478_485,
+    damaged: Literal["raise", "accept"] = "raise",
+    page: int = 0,
+) -> NDArray[np.uint8]: ...
+def resize(image: NDArray[np.uint8], height: int, width: int, filter: str) -> NDArray[np.uint8]: ...
+def laplacian_variance(image: NDArray[np.uint8]) -> float: ...
+def phash(payload: bytes) -> int: ...
+def decode_all(payloads: list[bytes], *, threads: int) -> int: ...

@@ -1,0 +1,32 @@
+"""The paths of a data set, as its user gives them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from shardmill.errors import OptionError
+from shardmill.storage._fsspec import is_file_system, located
+
+
+def paths_of(path: Any, storage_options: Any) -> tuple[list[str], Any]:
+    """Return the paths as strings, and the options of their store.
+
+    Raises:
+        ValueError: If there are none, or one is not a path.
+    """
+    if hasattr(path, "__arrow_c_stream__") or hasattr(path, "__dataframe__"):
+        raise OptionError(
+            f"the path must be a string, a Path, or a list of these, not a {type(path).__name__}"
+            "\nhint: write data in memory to files first: sm.Writer(path).write_batch(data)"
+        )
+    is_list = isinstance(path, Iterable) and not isinstance(path, str) and not is_file_system(path)
+    paths = list(path) if is_list else [path]
+    if not all(isinstance(part, str | os.PathLike) or is_file_system(part) for part in paths):
+        raise OptionError(f"the path must be a string, a Path, or a list of these, not {path!r}")
+    paths, storage_options = located(paths, storage_options)
+    if not paths:
+        raise OptionError("no path was given")
+    return [part if isinstance(part, str) else str(Path(part)) for part in paths], storage_options
