@@ -1,0 +1,261 @@
+"""Encoded images to batches of pixels: shardmill beside DataLoader with PIL, torchvision, OpenCV and SPDL, on the same photographs.
+
+Every system makes batches ``[64, 3, 224, 224]`` of uint8 from JPEG in memory or in the page cache: the shorter side is resized to 224,
+the center is cropped. Imports are not timed.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Metrics, Options, run_entry, status_bytes
+
+_SIDE = 224
+_BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions(Options):
+    """What is decoded.
+
+    Attributes:
+        data: Directory of the data set.
+        size: ``small`` or ``large``.
+        threads: Threads, or worker processes, of the tool.
+        mode: Mode of decoding.
+        epochs: Passes over the images; the fastest counts.
+    """
+
+    data: Path
+    size: str = "small"
+    threads: int = 2
+    mode: str = "exact"
+    epochs: int = 3
+
+    @property
+    def parquet(self) -> Path:
+        """The images as structs."""
+        return self.data / f"{self.size}.parquet"
+
+    def payloads(self) -> list[bytes]:
+        """The encoded images."""
+        import pyarrow.parquet as pq
+
+        return [row["bytes"] for row in pq.read_table(self.parquet)["image"].to_pylist()]
+
+
+def _passes(options: ImageOptions, one_pass: Any) -> Metrics:
+    """The rate of the fastest pass. A pass yields batches, which are touched as a trainer would."""
+    rates, cpu, images, total = [], [], 0, 0
+    peaks = []
+    for _ in range(options.epochs):
+        start, busy = time.perf_counter(), time.process_time()
+        images = total = 0
+        for batch in one_pass():
+            images += len(batch)
+            total += int(batch[:, :, ::32, ::32].sum())
+        rates.append(images / (time.perf_counter() - start))
+        cpu.append((time.process_time() - busy) / images * 1e3)
+        peaks.append(status_bytes("VmHWM") / 1e6)
+    return {"images": images, "images_per_s": max(rates), "core_ms": min(cpu), "touched": total, "epoch_peak_mb": peaks}
+
+
+def loader_shardmill(options: ImageOptions) -> Metrics:
+    """Parquet to torch batches, by the loader."""
+    import shardmill as sm
+    import torch  # noqa: F401 - imported by all systems before their clock starts
+
+    mode: Any = options.mode
+    images = sm.Images("image", size=_SIDE, mode=mode)
+    data = sm.Dataset(options.parquet, columns=["image"], images=images)
+    loader = sm.Loader(data, batch_size=_BATCH, runtime=sm.Runtime(threads=options.threads))
+    return _passes(options, lambda: (batch["image"] for batch in loader))
+
+
+def _pil(payload: bytes) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(payload)).convert("RGB")
+    width, height = image.size
+    short = min(width, height)
+    image = image.resize((_SIDE * width // short, _SIDE * height // short), Image.Resampling.BILINEAR)
+    left, top = round((image.width - _SIDE) / 2), round((image.height - _SIDE) / 2)
+    return np.asarray(image.crop((left, top, left + _SIDE, top + _SIDE))).transpose(2, 0, 1)
+
+
+def _pil_draft(payload: bytes) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(payload))
+    width, height = image.size
+    short = min(width, height)
+    target = (_SIDE * width // short, _SIDE * height // short)
+    image.draft("RGB", target)
+    image = image.resize(target, Image.Resampling.BILINEAR)
+    left, top = round((image.width - _SIDE) / 2), round((image.height - _SIDE) / 2)
+    return np.asarray(image.crop((left, top, left + _SIDE, top + _SIDE))).transpose(2, 0, 1)
+
+
+def loader_dataloader(options: ImageOptions) -> Metrics:
+    """A map-style data set with PIL in worker processes."""
+    import torch
+
+    class Photographs(torch.utils.data.Dataset[Any]):
+        def __init__(self) -> None:
+            self.payloads = options.payloads()
+
+        def __len__(self) -> int:
+            return len(self.payloads)
+
+        def __getitem__(self, index: int) -> Any:
+            return torch.from_numpy(_pil(self.payloads[index]).copy())
+
+    photographs = Photographs()
+    batches = torch.utils.data.DataLoader(photographs, batch_size=_BATCH, num_workers=options.threads)
+    return _passes(options, lambda: iter(batches))
+
+
+def _in_threads(options: ImageOptions, decode: Any) -> Metrics:
+    import numpy as np
+
+    payloads = options.payloads()
+
+    def one_pass() -> Iterator[Any]:
+        with ThreadPoolExecutor(options.threads) as pool:
+            decoded = pool.map(decode, payloads)
+            batch = []
+            for image in decoded:
+                batch.append(image)
+                if len(batch) == _BATCH:
+                    yield np.stack(batch)
+                    batch = []
+            if batch:
+                yield np.stack(batch)
+
+    return _passes(options, one_pass)
+
+
+def loader_pil(options: ImageOptions) -> Metrics:
+    """PIL in threads."""
+    return _in_threads(options, _pil_draft if options.mode == "draft" else _pil)
+
+
+def _torchvision(payload: bytes) -> Any:
+    import torch
+    from torchvision.io import ImageReadMode, decode_jpeg
+    from torchvision.transforms.v2 import functional
+
+    image = decode_jpeg(torch.frombuffer(bytearray(payload), dtype=torch.uint8), mode=ImageReadMode.RGB)
+    image = functional.resize(image, [_SIDE], antialias=True)
+    return functional.center_crop(image, [_SIDE])
+
+
+def loader_torchvision(options: ImageOptions) -> Metrics:
+    """``decode_jpeg`` and ``v2`` transforms in threads."""
+    import torch
+
+    torch.set_num_threads(1)
+    return _in_threads(options, lambda payload: _torchvision(payload).numpy())
+
+
+def loader_torchvision_workers(options: ImageOptions) -> Metrics:
+    """``decode_jpeg`` and ``v2`` transforms in the workers of a DataLoader."""
+    import torch
+
+    class Photographs(torch.utils.data.Dataset[Any]):
+        def __init__(self) -> None:
+            self.payloads = options.payloads()
+
+        def __len__(self) -> int:
+            return len(self.payloads)
+
+        def __getitem__(self, index: int) -> Any:
+            return _torchvision(self.payloads[index])
+
+    batches = torch.utils.data.DataLoader(Photographs(), batch_size=_BATCH, num_workers=options.threads)
+    return _passes(options, lambda: iter(batches))
+
+
+def loader_opencv(options: ImageOptions) -> Metrics:
+    """OpenCV in threads, with INTER_AREA."""
+    import cv2
+    import numpy as np
+
+    cv2.setNumThreads(1)
+
+    def decode(payload: bytes) -> Any:
+        image: Any = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR_RGB)
+        height, width = image.shape[:2]
+        short = min(width, height)
+        image = cv2.resize(image, (_SIDE * width // short, _SIDE * height // short), interpolation=cv2.INTER_AREA)
+        top, left = round((image.shape[0] - _SIDE) / 2), round((image.shape[1] - _SIDE) / 2)
+        return image[top : top + _SIDE, left : left + _SIDE].transpose(2, 0, 1)
+
+    return _in_threads(options, decode)
+
+
+def loader_spdl(options: ImageOptions) -> Metrics:
+    """SPDL's threads: decode, scale by FFmpeg, batch."""
+    import spdl.io  # pyright: ignore - of the peer
+    from spdl.pipeline import PipelineBuilder  # pyright: ignore - of the peer
+
+    payloads = options.payloads()
+    filter_desc = spdl.io.get_video_filter_desc(scale_width=_SIDE, scale_height=_SIDE, pix_fmt="rgb24")
+
+    def load(batch: list[bytes]) -> Any:
+        return spdl.io.to_numpy(spdl.io.load_image_batch(batch, width=None, height=None, filter_desc=filter_desc))
+
+    def one_pass() -> Iterator[Any]:
+        batches = [
+            payloads[at : at + _BATCH // options.threads] for at in range(0, len(payloads), _BATCH // options.threads)
+        ]
+        builder = PipelineBuilder().add_source(batches).pipe(load, concurrency=options.threads, output_order="input")
+        pipeline = builder.add_sink(4).build(num_threads=options.threads)
+        with pipeline.auto_stop():
+            for batch in pipeline:
+                yield batch.transpose(0, 3, 1, 2)
+
+    return _passes(options, one_pass)
+
+
+def limit_decoder(options: ImageOptions) -> Metrics:
+    """The decoder alone, into a buffer that is used again."""
+    from shardmill._native.pixels import decode_all
+
+    payloads = options.payloads()
+    images = len(payloads)
+    rates = []
+    for _ in range(options.epochs):
+        start = time.perf_counter()
+        decode_all(payloads, threads=options.threads)
+        rates.append(images / (time.perf_counter() - start))
+    return {"images": images, "images_per_s": max(rates)}
+
+
+SYSTEMS = {
+    "shardmill": loader_shardmill,
+    "dataloader": loader_dataloader,
+    "pil": loader_pil,
+    "torchvision": loader_torchvision,
+    "torchvision_workers": loader_torchvision_workers,
+    "opencv": loader_opencv,
+    "spdl": loader_spdl,
+    "decoder": limit_decoder,
+}
+
+
+def measure(options: ImageOptions) -> Metrics:
+    """Runs one system once."""
+    return SYSTEMS[options.system](options)
+
+
+if __name__ == "__main__":
+    run_entry(ImageOptions, measure)

@@ -1,0 +1,89 @@
+"""Photographs of the images benchmark: ``python -m benchmarks.images_data --out=DIR``.
+
+Crops of the photographs in the Debian packages lomiri-wallpapers-16.04 and -20.04, which apt downloads, as JPEG of quality 90 with subsampled
+color: many of 500 x 375, and some of 1920 x 1080. Each size lies there as Parquet with the structs of Hugging Face, and as one file an image.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.measure import Metrics, Options, make_set, read_options
+
+PACKAGES = ("lomiri-wallpapers-16.04", "lomiri-wallpapers-20.04")
+SIZES = {"small": (500, 375), "large": (1920, 1080)}
+_ROW_GROUP = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetOptions(Options):
+    """A data set.
+
+    Attributes:
+        small: Number of images of 500 x 375.
+    """
+
+    small: int = 4000
+
+    @property
+    def large(self) -> int:
+        """A tenth as many images are of 1920 x 1080."""
+        return max(self.small // 10, 4)
+
+
+def write_set(options: SetOptions, directory: Path) -> Metrics:
+    """Writes crops of both sizes."""
+    photographs = _photographs()
+    draw = random.Random(42)
+    for name, count in (("small", options.small), ("large", options.large)):
+        crops = [_crop(draw.choice(photographs), SIZES[name], draw) for _ in range(count)]
+        rows = [{"bytes": crop, "path": f"{number:05}.jpg"} for number, crop in enumerate(crops)]
+        table = pa.table({"image": rows, "label": pa.array(range(count), pa.int32())})
+        pq.write_table(table, directory / f"{name}.parquet", row_group_size=_ROW_GROUP, compression="none")
+        (directory / name).mkdir()
+        for row in rows:
+            (directory / name / row["path"]).write_bytes(row["bytes"])
+    return {"small": options.small, "large": options.large}
+
+
+def _photographs() -> list[Any]:
+    from PIL import Image
+
+    found = []
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run(["apt-get", "download", "--quiet", *PACKAGES], cwd=scratch, check=True, capture_output=True)
+        for package in sorted(Path(scratch).glob("*.deb")):
+            subprocess.run(["dpkg-deb", "--extract", package, scratch], check=True)
+        for path in sorted(Path(scratch).rglob("*.jpg")):
+            photograph = Image.open(path).convert("RGB")
+            # The sensor's noise of the largest ones is not that of a photograph of the wanted size.
+            photograph.thumbnail((4000, 4000))
+            if photograph.width >= 2000 and photograph.height >= 1200:
+                found.append(photograph)
+    return found
+
+
+def _crop(photograph: Any, size: tuple[int, int], draw: random.Random) -> bytes:
+    """A part of a photograph, at most twice as large as the result in each direction."""
+    scale = draw.uniform(1.0, min(2.0, photograph.width / size[0], photograph.height / size[1]))
+    width, height = int(size[0] * scale), int(size[1] * scale)
+    left, top = draw.randint(0, photograph.width - width), draw.randint(0, photograph.height - height)
+    content = io.BytesIO()
+    part = photograph.resize(size, box=(left, top, left + width, top + height), resample=1)
+    part.save(content, "JPEG", quality=90, subsampling="4:2:0")
+    return content.getvalue()
+
+
+if __name__ == "__main__":
+    chosen = read_options(SetOptions)
+    wanted = {"kind": "images", "small": chosen.small, "large": chosen.large}
+    make_set(chosen.out, wanted, lambda at: write_set(chosen, at))
