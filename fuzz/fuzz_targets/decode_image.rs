@@ -1,0 +1,43 @@
+//! Any payload, decoded by its magic number: pixels of the announced size or an error, the same from a used decoder as from a new one.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use shardmill_pixels::decode::{Channels, Damaged, DecodeOptions, Decoder, JpegDecoder};
+
+/// Small enough for many runs a second.
+const MAX_PIXELS: u64 = 1 << 18;
+
+thread_local! {
+    static USED: std::cell::RefCell<Decoder> = std::cell::RefCell::new(Decoder::new());
+}
+
+fuzz_target!(|input: (u8, &[u8])| {
+    let (flags, payload) = input;
+    let bit = |k: u8| flags >> k & 1 == 1;
+    let options = DecodeOptions {
+        channels: if bit(0) { Channels::Grey } else { Channels::Rgb },
+        background: bit(1).then_some([255, 0, 128]),
+        orientation: bit(2),
+        jpeg: if bit(3) { JpegDecoder::Rust } else { JpegDecoder::Turbo },
+        damaged: if bit(4) { Damaged::Accept } else { Damaged::Error },
+        max_pixels: MAX_PIXELS,
+        page: usize::from(bit(5)),
+    };
+    let denominator = if bit(6) { 4 } else { 1 };
+    let mut fresh = Decoder::new();
+    let once = fresh.decode(payload, &options, |_, _| denominator);
+    USED.with_borrow_mut(|used| {
+        let again = used.decode(payload, &options, |_, _| denominator);
+        match (once, again) {
+            (Ok(once), Ok(again)) => {
+                assert_eq!(once.pixels.len(), once.width as usize * once.height as usize * once.channels);
+                // Invented pixels may be whatever was in the buffer.
+                if !once.notes.accepted_damage {
+                    assert_eq!(once.pixels, again.pixels);
+                }
+            }
+            (Err(once), Err(again)) => assert_eq!(once.cause(), again.cause()),
+            (once, again) => panic!("{:?} {:?}", once.map(|image| image.stored), again.map(|image| image.stored)),
+        }
+    });
+});
