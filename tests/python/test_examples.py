@@ -218,3 +218,30 @@ def test_links_of_the_notebook_lead_somewhere(notebook):
     for cell in notebook.cells:
         for target in re.findall(r"\]\(([^)]+)\)", cell.source if cell.cell_type == "markdown" else ""):
             assert (EXAMPLES / target).exists(), target
+
+
+def test_training_on_images_is_killed_and_resumed_with_equal_pixels_and_losses(tmp_path):
+    pytest.importorskip("torch")
+    np, image_module = pytest.importorskip("numpy"), pytest.importorskip("PIL.Image")
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        rough = np.random.default_rng(number).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        image_module.fromarray(rough).resize((400, 300), 2).save(tmp_path / "photos" / f"{number}.jpg")
+    command = [sys.executable, EXAMPLES / "train_images.py", "--out", tmp_path / "out", "--photos", tmp_path / "photos"]
+    finished = subprocess.run([*command, "--crops", "160"], capture_output=True, text=True, timeout=600, check=False)
+    assert finished.returncode == 0, finished.stderr
+    steps = int(re.search(r"2 epochs: (\d+) steps", finished.stdout)[1])
+    killed, saved = map(
+        int, re.search(r"SIGKILL in step (\d+), the last checkpoint is of step (\d+)", finished.stdout).groups()
+    )
+    assert 0 < saved <= killed < steps == 20
+    assert "the sums of the pixels of all 320 images are those of the uninterrupted run" in finished.stdout
+    assert "which is rounding" in finished.stdout
+
+
+def test_training_on_images_needs_photographs(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, EXAMPLES / "train_images.py", "--out", tmp_path / "out", "--photos", tmp_path]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert finished.returncode == 1
+    assert "0 photographs" in finished.stderr and "hint: a directory with two or more" in finished.stderr

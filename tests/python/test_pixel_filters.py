@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +15,18 @@ Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("pyarrow")
 
 from documents import document, encoded, picture, rows, write_tar
-from shardmill.curate import BlurFilter, ClipScoreFilter, ParquetSink, Pipeline, QRCodeFilter, WebDatasetSource
+from shardmill._native.pixels import laplacian_variance, phash
+from shardmill.curate import (
+    BlurFilter,
+    ClipScoreFilter,
+    DamageFilter,
+    ImageStage,
+    ParquetSink,
+    Pipeline,
+    QRCodeFilter,
+    SizeFilter,
+    WebDatasetSource,
+)
 from shardmill.curate import _pixels as pixels
 from shardmill.errors import CurateError, OptionError
 
@@ -34,7 +48,12 @@ def with_codes(codes, width=600, height=400):
 
 
 def judged(stage, images, texts=None):
-    return stage.keep_images(images, texts or [[] for _ in images])
+    if isinstance(stage, ImageStage):
+        return stage.keep_images(images, texts or [[] for _ in images])
+    with tempfile.TemporaryDirectory() as directory:
+        _, kept = run(Path(directory), stage, images)
+    left = [row["binary_content"] for row in kept if row["modality"] == "image"]
+    return [image in left for image in images]
 
 
 def run(tmp_path, stage, images, **extra):
@@ -50,12 +69,12 @@ def test_score_is_the_variance_of_the_laplacian_over_pooled_channels():
     padded = np.pad(array, ((1, 1), (1, 1), (0, 0)), mode="reflect")
     neighbours = padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:]
 
-    assert pixels.sharpness(np.asarray(picture())) == pytest.approx((neighbours - 4 * array).var(), rel=1e-12)
+    assert laplacian_variance(np.asarray(picture())) == pytest.approx((neighbours - 4 * array).var(), rel=1e-12)
 
 
 def test_blur_threshold_is_inclusive_and_solid_images_score_zero():
     image = encoded(picture())
-    score = pixels.sharpness(np.asarray(picture()))
+    score = laplacian_variance(np.asarray(picture()))
 
     assert judged(BlurFilter(threshold=score), [image]) == [True]
     assert judged(BlurFilter(threshold=np.nextafter(score, np.inf)), [image]) == [False]
@@ -67,6 +86,7 @@ def test_undecodable_images_are_dropped_by_every_filter():
     broken = [b"", b"no image", encoded(picture())[:200], encoded(picture(), "JPEG")[:300]]
 
     assert judged(BlurFilter(threshold=0), broken) == [False] * 4
+    assert judged(DamageFilter(), broken) == [False] * 4
     assert judged(QRCodeFilter(threshold=1), broken) == [False] * 4
     assert judged(ClipScoreFilter(Colours(), min_score=-1), broken, [["red"]] * 4) == [False] * 4
 
@@ -210,6 +230,37 @@ def test_filters_of_pixels_in_a_row_each_drop_their_own(tmp_path):
     report = Pipeline(source=WebDatasetSource(tmp_path / "in"), stages=stages, sink=ParquetSink(tmp_path / "out")).run()
 
     assert report.rows_dropped == {"interleaved_blur_filter": 1, "interleaved_qrcode_filter": 1}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "CMYK", "P"])
+def test_blur_has_the_verdicts_of_opencv(mode):
+    format = {"CMYK": "JPEG", "RGBA": "PNG", "P": "PNG"}.get(mode, "JPEG")
+    images = [encoded(picture(seed=seed).resize((60 + seed, 50)).convert(mode), format) for seed in range(6)]
+    scores = [cv2.Laplacian(pixels.decoded(image), cv2.CV_64F).var() for image in images]
+    middle = float(np.median(scores))
+    assert judged(BlurFilter(middle), images) == [score >= middle for score in scores]
+
+
+def test_damage_filter_drops_what_decodes_only_in_part():
+    whole = encoded(picture(), "JPEG")
+    assert judged(DamageFilter(), [whole, encoded(solid()), whole[:-100]]) == [True, True, False]
+
+
+def test_size_filter_keeps_sizes_in_range_by_their_headers():
+    images = [encoded(solid(width, height)) for width, height in ((10, 40), (40, 10), (20, 20), (100, 100))]
+    assert judged(SizeFilter(min_side=20), images) == [False, False, True, True]
+    assert judged(SizeFilter(max_pixels=400), images) == [True, True, True, False]
+    for options in ({}, {"min_side": 0}, {"max_pixels": -1}):
+        with pytest.raises(OptionError):
+            SizeFilter(**options)
+
+
+def test_perceptual_hash_is_that_of_imagehash():
+    imagehash = pytest.importorskip("imagehash")
+    for seed in range(5):
+        image = picture(seed=seed)
+        payload = encoded(image)
+        assert phash(payload) == int(str(imagehash.phash(Image.open(io.BytesIO(payload)))), 16)
 
 
 def test_many_threads_give_the_verdicts_of_one():
