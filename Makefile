@@ -12,6 +12,10 @@ PEERS ?= $(CACHE)/peers
 TOOLS ?= $(CACHE)/tools
 DATA ?= $(CACHE)/data
 
+# libjpeg-turbo is built by CMake, which PyPI has where the system has none.
+CMAKE ?= $(or $(shell command -v cmake),$(TOOLS)/cmake/bin/cmake)
+export CMAKE
+
 # `release` is for wheels and benchmarks. `fast` is without link-time optimisation, and the module and the Rust tests share its dependencies.
 PROFILE ?= fast
 
@@ -43,16 +47,20 @@ prerequisites:
 	@rustc --version | awk '{ split($$2, v, "."); exit !(v[1] > 1 || v[2] >= 95) }' \
 		|| { echo "shardmill needs Rust 1.95 or newer, found: $$(rustc --version); update by: rustup update" >&2; exit 1; }
 	@command -v cc >/dev/null \
-		|| { echo "shardmill needs a C compiler as 'cc' for its compression codecs; on Debian: apt-get install gcc" >&2; exit 1; }
+		|| { echo "shardmill needs a C compiler as 'cc' for its codecs; on Debian: apt-get install gcc" >&2; exit 1; }
 
 # Several checkouts may share the build directory. Cargo tells their files apart by age alone, so the newcomer's are made new.
 .PHONY: own-target
-own-target: | prerequisites
+own-target: | prerequisites $(CMAKE)
 	@mkdir -p $(CARGO_TARGET_DIR)
 	@if [ "$$(cat $(CARGO_TARGET_DIR)/.checkout 2>/dev/null)" != "$(CURDIR)" ]; then \
 		find crates python/src tests/rust -name '*.rs' -exec touch {} +; \
 		echo "$(CURDIR)" > $(CARGO_TARGET_DIR)/.checkout; \
 	fi
+
+$(TOOLS)/cmake/bin/cmake: | prerequisites
+	@$(PYTHON) -m venv $(TOOLS)/cmake
+	@$(TOOLS)/cmake/bin/python -m pip install --quiet --disable-pip-version-check cmake==4.4.4
 
 # What builds and runs the demo comes first; what the tests need is added to the same environment.
 $(VENV)/.demo: requirements-demo.txt | prerequisites
@@ -76,6 +84,8 @@ $(PROFILE_MARK): | $(VENV)/.demo
 
 $(NATIVE): $(RUST_SOURCES) $(VENV)/.demo $(PROFILE_MARK) | own-target
 	@echo "building the native module (minutes the first time) …" >&2
+	@[ "$$(uname -m)" != x86_64 ] || command -v nasm >/dev/null \
+		|| echo "without nasm, JPEG decodes to the same pixels, but slower; on Debian: apt-get install nasm" >&2
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile $(PROFILE)
 	@touch $@
 
@@ -110,7 +120,7 @@ advisories: deny ## Known vulnerabilities of the crates; asks the network
 docs: build $(VENV)/.ready ## Build the documentation into build/site; a link that leads nowhere fails
 	$(BIN)/mkdocs build --strict
 
-$(TOOLS)/wheels/.ready: requirements-wheels.txt | prerequisites
+$(TOOLS)/wheels/.ready: requirements-wheels.txt | prerequisites $(CMAKE)
 	@$(PYTHON) -m venv $(TOOLS)/wheels
 	@$(TOOLS)/wheels/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-wheels.txt
 	@touch $@
@@ -191,6 +201,7 @@ bench-arrayrecord: export SHARDMILL_BENCH_RECORDS = 4096
 bench-arrayrecord: export SHARDMILL_BENCH_CALLS = 2000
 bench-arrayrecord: export SHARDMILL_BENCH_SLOW_CALLS = 500
 bench-tokens: export SHARDMILL_BENCH_TEXT = 2
+bench-images: export SHARDMILL_BENCH_IMAGES = 100
 bench-streaming: export SHARDMILL_BENCH_ROWS = 2000
 bench-streaming: export SHARDMILL_BENCH_PLAN = 100000
 bench-streaming: export SHARDMILL_BENCH_IMAGES = 20000000
@@ -231,6 +242,10 @@ bench-streaming: build-release $(VENV)/.ready ## The streaming report, beside Mo
 .PHONY: bench-tokens
 bench-tokens: build-release $(VENV)/.ready ## Text to tokens, beside tokenizers, tiktoken, datatrove; needs apt; QUICK=1 only tries
 	$(call bench,tokens,3,tokens)
+
+.PHONY: bench-images
+bench-images: build-release $(VENV)/.ready ## Images to pixels, beside PIL, torchvision, OpenCV, SPDL; needs apt; QUICK=1 only tries
+	$(call bench,images,3,images)
 
 .PHONY: bench-remote
 bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, beside its peers; needs Go; QUICK=1 only tries
