@@ -82,7 +82,7 @@ impl Settings {
             filter: filter(&self.resample)?,
             dtype: named("dtype", &self.dtype, &[("uint8", Dtype::U8), ("float32", Dtype::F32), ("bfloat16", Dtype::Bf16)])?,
             normalize: self.normalize.map(|(mean, std)| Normalize { mean: three(&mean), std: three(&std) }),
-            layout: named("layout", &self.layout, &[("CHW", Layout::Chw), ("HWC", Layout::Hwc)])?,
+            layout: named("layout", &self.layout, &[("CHW", Layout::Chw), ("HWC", Layout::Hwc), ("bytes", Layout::Hwc)])?,
             channels,
             background: self.background.unwrap_or([255; 3]),
             flip: self.flip,
@@ -102,7 +102,8 @@ impl Settings {
             "url" => ImageSource::Url,
             _ => ImageSource::Bytes,
         };
-        Ok(ImageOptions { column: self.column, source, decode, mode, spec, fills_bad: self.on_error.as_deref() == Some("null") })
+        let is_encoded = self.layout == "bytes";
+        Ok(ImageOptions { column: self.column, source, is_encoded, decode, mode, spec, fills_bad: self.on_error.as_deref() == Some("null") })
     }
 }
 

@@ -201,6 +201,18 @@ def test_resumed_run_has_the_same_pixels_on_any_ranks_and_threads(photographs, w
         np.testing.assert_array_equal(np.concatenate([part["image"] for part in parts]), expected)
 
 
+def test_bytes_come_with_the_geometry_of_the_pixels(photographs):
+    images = sm.Images("image", size=16, fit=sm.RandomCrop(scale=(0.2, 0.9)), flip=0.5, layout="bytes")
+    payloads = pq.read_table(photographs)["image"].to_pylist()
+    data = sm.Dataset(photographs, images=images)
+    for batch in sm.Loader(data, batch_size=8, shuffle=True, seed=SEED, output="numpy"):
+        for place, row in enumerate(batch["row"].tolist()):
+            assert batch["image"][place].tobytes() == payloads[row]
+            image = opened(payloads[row])
+            box, _, flip = images.geometry(image.height, image.width, seed=SEED, epoch=0, row=row)
+            assert batch["image__geometry"][place].tolist() == [image.height, image.width, *box, int(flip), 1]
+
+
 def test_epochs_and_seeds_have_crops_of_their_own(photographs):
     one = loader(photographs)
     first = {row: pixels for batch in one for row, pixels in zip(batch["row"].tolist(), batch["image"], strict=True)}
@@ -397,6 +409,7 @@ class TestPaths:
         ({"size": 16, "resample": "cubic"}, "resample must be one of"),
         ({"size": 16, "flip": 1.5}, "probability"),
         ({"size": 16, "normalize": "imagenet"}, "needs dtype"),
+        ({"size": 16, "layout": "bytes", "dtype": "float32"}, "encoded images"),
         ({"size": 16, "dtype": "float32", "normalize": (0.5, 0)}, "normalize must be"),
         ({"size": 16, "dtype": "float32", "channels": "L", "normalize": "clip"}, "three channels"),
         ({"size": 16, "background": "mauve"}, "background must be"),

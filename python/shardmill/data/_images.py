@@ -23,7 +23,7 @@ FitName = Literal["crop", "stretch", "pad", "longest", "keep"]
 Resample = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
 DecodeMode = Literal["exact", "fast", "draft"]
 PixelType = Literal["uint8", "float32", "bfloat16"]
-Layout = Literal["CHW", "HWC"]
+Layout = Literal["CHW", "HWC", "bytes"]
 Channels = Literal["RGB", "L"]
 JpegDecoder = Literal["turbo", "rust"]
 DamagedImages = Literal["raise", "accept"]
@@ -106,7 +106,9 @@ class Images:
         dtype: type of the pixels. ``"bfloat16"`` is for torch batches.
         normalize: mean and standard deviation to normalize floats with: ``"imagenet"``, ``"clip"``, ``"siglip"``, or ``(mean, std)``, each a
             number or one for each channel. Without it, floats are from 0 to 1.
-        layout: order of the dimensions of an image.
+        layout: order of the dimensions of an image. ``"bytes"`` decodes nothing: the column is a ``Ragged`` of the encoded bytes, and
+            ``<name>__geometry``, int32, has eight numbers for each image: its oriented height and width, top, left, height and width of the
+            part that is taken, whether it is flipped, and its orientation. So a decoder on a GPU can follow the same plan.
         channels: ``"RGB"``, or ``"L"`` for one channel of grey.
         background: color under transparent pixels and around padded images: a name, three numbers, or ``None`` to drop alpha as Pillow's
             ``convert`` does.
@@ -202,6 +204,8 @@ class Images:
             raise OptionError(f"flip must be a probability from 0 to 1, not {flip!r}")
         if normalize is not None and dtype == "uint8":
             raise OptionError("normalize needs dtype='float32' or 'bfloat16'")
+        if layout == "bytes" and (dtype != "uint8" or normalize is not None):
+            raise OptionError("layout='bytes' delivers encoded images, which have no dtype and no normalize")
         if root is not None and source != "path":
             raise OptionError("root is the directory of paths, so it needs source='path'")
         values = {

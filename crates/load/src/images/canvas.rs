@@ -8,14 +8,20 @@ use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array, UInt16Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
+use shardmill_images::image_size;
 use shardmill_pixels::{Dtype, Renderer, Sides};
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 thread_local! {
     /// Keeps its buffers from image to image, and from superbatch to superbatch.
     static RENDERER: RefCell<Renderer> = RefCell::new(Renderer::default());
 }
+
+/// A larger image is decoded by one thread at a time, so that a file of 89 megapixels costs its memory once.
+const LARGE_PIXELS: u64 = 16_000_000;
+
+static LARGE: Mutex<()> = Mutex::new(());
 
 /// Pixels of one column.
 #[derive(Debug)]
@@ -24,8 +30,8 @@ pub(crate) struct Canvas {
     pixels: Pixels,
     /// Number of values up to the end of each row.
     ends: Vec<usize>,
-    /// Height and width of each row.
-    shapes: Vec<i32>,
+    /// [`Images::numbers`] of each row: its height and width, or its geometry.
+    numbers: Vec<i32>,
     /// Rows whose cell is not null.
     present: Vec<bool>,
     /// Rows whose image was decoded.
@@ -48,8 +54,8 @@ impl Canvas {
             Dtype::Bf16 => Pixels::U16(Vec::with_capacity(values)),
             Dtype::F32 => Pixels::F32(Vec::with_capacity(values)),
         };
-        let (ends, shapes) = (Vec::with_capacity(rows), Vec::new());
-        Self { images: Arc::clone(images), pixels, ends, shapes, present: Vec::with_capacity(rows), valid: Vec::with_capacity(rows) }
+        let (ends, numbers) = (Vec::with_capacity(rows), Vec::new());
+        Self { images: Arc::clone(images), pixels, ends, numbers, present: Vec::with_capacity(rows), valid: Vec::with_capacity(rows) }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -70,8 +76,13 @@ impl Canvas {
                 return Ok(());
             }
         };
+        if images.options().is_encoded {
+            return self.add_encoded(images, &payload, place, seeds);
+        }
         let before = self.pixels.len();
         let mut shape = None;
+        let size = image_size(&payload).ok().filter(|size| u64::from(size.width) * u64::from(size.height) > LARGE_PIXELS);
+        let _permit = size.map(|_| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
         let rendered = RENDERER.with_borrow_mut(|renderer| {
             renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
                 shape = Some(sides);
@@ -88,6 +99,20 @@ impl Canvas {
                 }
                 self.add_blank(true, false);
             }
+        }
+        Ok(())
+    }
+
+    /// Adds the bytes of an image.
+    fn add_encoded(&mut self, images: &Images, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Arc<str>> {
+        match images.geometry(payload, place, seeds) {
+            Ok(geometry) => {
+                self.pixels.grow(payload.len()).copy_from_slice(payload);
+                self.numbers.extend(geometry);
+                self.mark_row(true, true);
+            }
+            Err(cause) if !images.options().fills_bad => return Err(cause.into()),
+            Err(_) => self.add_blank(true, false),
         }
         Ok(())
     }
@@ -110,19 +135,23 @@ impl Canvas {
     }
 
     fn end_row(&mut self, sides: Sides, is_present: bool, is_valid: bool) {
+        let sides = [sides.height, sides.width].map(|side| i32::try_from(side).unwrap_or(i32::MAX));
+        // A geometry that is not there is all zeros.
+        self.numbers.extend(sides.into_iter().chain(std::iter::repeat(0)).take(self.images.numbers()));
+        self.mark_row(is_present, is_valid);
+    }
+
+    fn mark_row(&mut self, is_present: bool, is_valid: bool) {
         self.ends.push(self.pixels.len());
         self.present.push(is_present);
         self.valid.push(is_valid);
-        if self.images.fixed_len().is_none() {
-            self.shapes.extend([sides.height, sides.width].map(|side| i32::try_from(side).unwrap_or(i32::MAX)));
-        }
     }
 
     /// Adds the rows of `other`.
     pub(crate) fn append(&mut self, other: Self) {
         let before = self.pixels.len();
         self.ends.extend(other.ends.into_iter().map(|end| before + end));
-        self.shapes.extend(other.shapes);
+        self.numbers.extend(other.numbers);
         self.present.extend(other.present);
         self.valid.extend(other.valid);
         match (&mut self.pixels, other.pixels) {
@@ -137,13 +166,13 @@ impl Canvas {
         self.ends.truncate(rows);
         self.present.truncate(rows);
         self.valid.truncate(rows);
-        self.shapes.truncate(rows * 2);
+        self.numbers.truncate(rows * self.images.numbers());
         self.pixels.truncate(self.ends.last().copied().unwrap_or_default());
     }
 
     /// The outputs of [`Images::outputs`], with their fields.
     pub(crate) fn finish(self) -> Result<Vec<(Field, ArrayRef)>> {
-        let Self { images, pixels, ends, shapes, present, valid } = self;
+        let Self { images, pixels, ends, numbers, present, valid } = self;
         let rows = ends.len();
         let nulls = present.contains(&false).then(|| NullBuffer::from(BooleanBuffer::from(present)));
         let values: ArrayRef = match pixels {
@@ -167,7 +196,7 @@ impl Canvas {
                     )
                 }
                 DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Int32 => {
-                    nested(field.data_type(), Arc::new(Int32Array::from(shapes.clone())), rows, None)?
+                    nested(field.data_type(), Arc::new(Int32Array::from(numbers.clone())), rows, None)?
                 }
                 other => nested(other, Arc::clone(&values), rows, nulls.clone())?,
             };

@@ -11,12 +11,16 @@ pub(crate) use self::rendering::{Rendering, RowPlace};
 pub use self::source::ImageSource;
 
 use arrow_schema::{DataType, Field, FieldRef};
+use shardmill_images::image_facts;
 use shardmill_pixels::decode::{DecodeOptions, Mode};
 use shardmill_pixels::{Draw, Draws, Dtype, Fit, Layout, Rendering as Renders, Sides, Spec, Transform};
 use std::sync::Arc;
 
 /// Mean number of pixels of an image whose size is its own, for budgets.
 const TYPICAL_PIXELS: usize = 512 * 512;
+
+/// Height and width of the image, top, left, height and width of the part that is taken, whether it is flipped, and the orientation.
+const GEOMETRY_NUMBERS: usize = 8;
 
 /// How the images of a column become pixels.
 #[derive(Debug, Clone)]
@@ -26,6 +30,8 @@ pub struct ImageOptions {
     pub decode: DecodeOptions,
     pub mode: Mode,
     pub spec: Spec,
+    /// Deliver the encoded bytes and their geometry, for a decoder elsewhere.
+    pub is_encoded: bool,
     /// A bad image is filled with the background and marked, in place of the policy for bad rows.
     pub fills_bad: bool,
 }
@@ -35,7 +41,7 @@ pub struct ImageOptions {
 pub struct Images {
     options: ImageOptions,
     transform: Transform,
-    /// The pixels, then their shapes if sizes vary, then the marks of bad images.
+    /// The pixels or bytes, then the shapes or geometries where rows differ, then the marks of bad images.
     outputs: Vec<FieldRef>,
 }
 
@@ -73,7 +79,7 @@ impl Images {
             let list = |inner: DataType, side: &usize| DataType::FixedSizeList(item(inner), i32::try_from(*side).unwrap_or(i32::MAX));
             sides.iter().rev().fold(element, list)
         };
-        let shape = fixed_shape(&options.spec);
+        let shape = fixed_shape(&options);
         let pixels = match shape {
             Some(shape) => nested(element, &shape),
             None => DataType::List(item(element)),
@@ -81,7 +87,8 @@ impl Images {
         // A null cell stays null, and the policy for nulls decides.
         let mut outputs = vec![Arc::new(Field::new(name, pixels, !options.fills_bad))];
         if shape.is_none() {
-            outputs.push(Arc::new(Field::new(format!("{name}__shape"), nested(DataType::Int32, &[2]), false)));
+            let (suffix, numbers) = if options.is_encoded { ("geometry", GEOMETRY_NUMBERS) } else { ("shape", 2) };
+            outputs.push(Arc::new(Field::new(format!("{name}__{suffix}"), nested(DataType::Int32, &[numbers]), false)));
         }
         if options.fills_bad {
             outputs.push(Arc::new(Field::new(format!("{name}__valid"), DataType::Boolean, false)));
@@ -132,13 +139,38 @@ impl Images {
         self.draw_of(seeds.seed, place.source, place.row, seeds.epoch, place.round)
     }
 
+    /// What a decoder elsewhere does with an image, or why it is bad.
+    fn geometry(&self, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> Result<[i32; GEOMETRY_NUMBERS], String> {
+        let facts = image_facts(payload).map_err(|error| error.to_string())?;
+        let options = &self.options.decode;
+        let (size, orientation) = if options.orientation { (facts.oriented, facts.orientation) } else { (facts.stored, 1) };
+        if u64::from(size.width) * u64::from(size.height) > options.max_pixels {
+            return Err(format!("limit (image of `{}` x `{}` has more than `{}` pixels)", size.width, size.height, options.max_pixels));
+        }
+        let sides = Sides { height: size.height as usize, width: size.width as usize };
+        let geometry = self.transform.geometry(sides, self.draw(place, seeds)).map_err(|error| error.to_string())?;
+        let region = geometry.region;
+        let numbers =
+            [sides.height, sides.width, region.top, region.left, region.height, region.width, usize::from(geometry.flip), orientation.into()];
+        Ok(numbers.map(|number| i32::try_from(number).unwrap_or(i32::MAX)))
+    }
+
+    /// Numbers of a row beside its values.
+    fn numbers(&self) -> usize {
+        match (self.options.is_encoded, self.fixed_len()) {
+            (true, _) => GEOMETRY_NUMBERS,
+            (false, None) => 2,
+            (false, Some(_)) => 0,
+        }
+    }
+
     fn rendering(&self) -> Renders<'_> {
         Renders { decode: &self.options.decode, mode: self.options.mode, transform: &self.transform }
     }
 
     /// Number of values of each image, if all are equally large.
     fn fixed_len(&self) -> Option<usize> {
-        fixed_shape(&self.options.spec).map(|shape| shape.iter().product())
+        fixed_shape(&self.options).map(|shape| shape.iter().product())
     }
 
     fn values_of(&self, sides: Sides) -> usize {
@@ -147,7 +179,7 @@ impl Images {
 
     /// Of an image that is not there.
     fn blank_sides(&self) -> Sides {
-        match fixed_shape(&self.options.spec) {
+        match fixed_shape(&self.options) {
             Some(_) => self.options.spec.size.unwrap_or(Sides { height: 0, width: 0 }),
             None => Sides { height: 0, width: 0 },
         }
@@ -159,8 +191,10 @@ impl Images {
 }
 
 /// Shape of each image, if all have the same.
-fn fixed_shape(spec: &Spec) -> Option<[usize; 3]> {
+fn fixed_shape(options: &ImageOptions) -> Option<[usize; 3]> {
+    let spec = &options.spec;
     let Sides { height, width } = match spec.fit {
+        _ if options.is_encoded => return None,
         Fit::Keep | Fit::Longest => return None,
         Fit::Crop | Fit::Stretch | Fit::Pad | Fit::RandomCrop { .. } => spec.size?,
     };
