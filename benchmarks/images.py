@@ -150,8 +150,8 @@ def loader_pil(options: ImageOptions) -> Metrics:
 
 def _torchvision(payload: bytes) -> Any:
     import torch
-    from torchvision.io import ImageReadMode, decode_jpeg
-    from torchvision.transforms.v2 import functional
+    from torchvision.io import ImageReadMode, decode_jpeg  # pyright: ignore - of the peer
+    from torchvision.transforms.v2 import functional  # pyright: ignore - of the peer
 
     image = decode_jpeg(torch.frombuffer(bytearray(payload), dtype=torch.uint8), mode=ImageReadMode.RGB)
     image = functional.resize(image, [_SIDE], antialias=True)
