@@ -226,8 +226,8 @@ fn text_without_spaces_is_cut_and_has_the_ids_of_the_whole_in_every_grammar() {
     let letters = ["a", "b", "C", "é", "中", "か", "ʰ"];
     let others = [".", ",", "\n", "'", "s", "1", "-", "\u{301}", "\r", "\t", "<eos>", "tool"];
     let text = without_spaces(&[&letters[..], &letters, &others].concat());
-    for tokenizer in tokenizers {
-        assert!(tokenizer.pieces(&text).len() > 2);
+    for (number, tokenizer) in tokenizers.into_iter().enumerate() {
+        assert!(tokenizer.pieces(&text).len() > 2, "tokenizer {number}");
         for special in [SpecialInText::Id, SpecialInText::Text] {
             let mut whole = Vec::new();
             let spelled = tokenizer.encode_traced(&text, special, &mut whole, &mut Vec::new()).unwrap();

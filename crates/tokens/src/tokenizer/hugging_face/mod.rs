@@ -392,6 +392,8 @@ impl Splitter {
         match self {
             Self::Native(PipelinePreTokenizer::Split(split)) => split.grammar().is_some(),
             Self::Native(PipelinePreTokenizer::Sequence(sequence)) => sequence.is_deepseek(),
+            // The others see one match of it at a time.
+            Self::Sequence(members) => members.first().is_some_and(Self::is_grammar),
             _ => false,
         }
     }
