@@ -78,7 +78,9 @@ pub enum Error {
     DerivedColumn { column: String },
     #[error("Column `{column}` is {data_type}, but texts are strings or bytes, and messages are lists of structs or JSON strings")]
     DerivedFrom { column: String, data_type: DataType },
-    #[error("Column `{column}` is {data_type}, but images are bytes, structs with a field `bytes`, or paths with source=\"path\"")]
+    #[error(
+        "Column `{column}` is {data_type}, but images are bytes, structs with a field `bytes`, or strings with source=\"path\" or source=\"url\""
+    )]
     ImageFrom { column: String, data_type: DataType },
     /// An image that cannot be decoded.
     #[error("Row {row} of `{path}`: the image in column `{column}` is bad: {reason}")]

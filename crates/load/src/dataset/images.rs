@@ -1,8 +1,8 @@
 //! Columns of images, which are read as encoded bytes and become pixels when their rows are delivered.
 //!
 //! An image column replaces its source, so everything that goes by the number of a column needs to know nothing about it. Blocks, windows and gathered
-//! rows hold the encoded bytes, which are a fraction of the pixels. The invariant: the pixels of a row depend on its bytes, its number in its data set
-//! and the seed of the order alone.
+//! rows hold the encoded bytes, which are a fraction of the pixels. The invariant: the pixels of a row depend only on its bytes, the
+//! options, its number in its data set, and the seed, source, epoch and round of its draw.
 
 use super::{Dataset, OpenFile, Origin};
 use crate::images::{ImagePlace, Images};

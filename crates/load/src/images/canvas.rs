@@ -1,6 +1,6 @@
 //! The pixels of the rows of a superbatch, row after row, in the buffer that is delivered.
 //!
-//! The invariant: after a row that failed, the canvas is as before it.
+//! The invariant: a row that fails leaves the canvas unchanged.
 
 use super::source::Encoded;
 use super::{ImagePlace, Images, Seeds};

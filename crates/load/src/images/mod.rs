@@ -1,6 +1,6 @@
 //! Pixels of encoded images, as columns of a data set.
 //!
-//! The invariant: the pixels of an image depend on its bytes, the options, and a draw that follows from the seed, the epoch and the row.
+//! The invariant: the pixels of an image depend only on its bytes, the options and its [`Draw`].
 
 mod canvas;
 mod rendering;

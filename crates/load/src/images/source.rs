@@ -1,7 +1,7 @@
 //! Where the bytes of an image come from: the cell itself, or a file that it names.
 //!
-//! A path in a row was written by the author of the file, so it is followed only when the user asks for it, and only below a root. The invariant: no
-//! path leads outside, through links neither.
+//! The author of the file wrote the paths in its rows, so they are followed only if the user asks for it, and only below a root. The invariant: no
+//! path leads out of the root, not even through links.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, StructArray};

@@ -135,6 +135,9 @@ impl<T: Send + 'static> Pass<T> {
         let superbatch_bytes = (places_of_rank.saturating_mul(row_bytes) / superbatches).max(LEAST_SUPERBATCH_BYTES).min(most_bytes);
         let superbatch_rows = (superbatch_bytes / row_bytes.max(1)).clamp(1, MAX_SUPERBATCH_ROWS);
         let mut planner = Planner::new(Arc::clone(&options.order), options.steps, options.rank, options.consumed, options.stride, superbatch_rows);
+        if pixels > 0 {
+            planner = planner.by_size();
+        }
         if let Some(packs) = &packs {
             planner = planner.of_packs(Dealt::of(&packs.source, cancel));
         }

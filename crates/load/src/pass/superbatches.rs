@@ -133,6 +133,11 @@ impl Planner {
         planner
     }
 
+    /// Plans superbatches by their size alone: their rows become much larger than those of a block.
+    pub(super) fn by_size(self) -> Self {
+        Self { is_aligned: false, ..self }
+    }
+
     /// Plans steps of packs.
     pub(super) fn of_packs(self, packs: Dealt) -> Self {
         match &packs {
