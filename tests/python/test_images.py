@@ -234,6 +234,29 @@ def test_repeated_draws_of_a_mixture_have_crops_of_their_own(photographs):
     assert all(np.array_equal(draws, again) for draws, again in zip(seen.values(), run().values(), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("size", 8), ("dtype", "float32"), ("layout", "HWC"), ("channels", "L"), ("on_error", "null"), ("fit", "keep")],
+)
+def test_sources_whose_images_differ_in_form_are_refused(photographs, option, value):
+    options = {"size": 16} | {option: value}
+    if value == "keep":
+        del options["size"]
+    sources = [sm.Dataset(photographs, images=sm.Images("image", **one)) for one in ({"size": 16}, options)]
+    with pytest.raises(sm.OptionError, match="in source '0', and .* in source '1'"):
+        sm.Mixture(sources)
+
+
+def test_pixels_in_file_order_come_in_superbatches_of_a_bounded_size(tmp_path):
+    path = written(tmp_path / "one_group.parquet", [encoded(picture(number)) for number in range(120)], rows=120)
+    data = sm.Dataset(path, images=sm.Images("image", size=512, dtype="float32"))
+    batches = iter(sm.Loader(data, batch_size=4, output="numpy", runtime=sm.Runtime(threads=1)))
+    first, second = next(batches)["image"], next(batches)["image"]
+    assert first.shape == second.shape == (4, 3, 512, 512)
+    # A superbatch ends with the batch that reaches 16 MiB.
+    assert second.base.nbytes <= (16 << 20) + first.nbytes
+
+
 def test_row_keeps_its_pixels_under_a_filter(photographs):
     kept = augmented(photographs, filter="row >= 25")
     whole = {

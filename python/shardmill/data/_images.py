@@ -46,7 +46,7 @@ _STATISTICS = {
 class RandomCrop:
     """A random part of each image, resized to ``size``, as ``RandomResizedCrop`` of torchvision chooses it.
 
-    The part follows from the seed, the epoch and the row alone, so it is the same on any number of ranks and threads, and after a resume.
+    The part does not depend on the number of ranks and threads, and does not change after a resume.
 
     Attributes:
         scale: least and largest area of the part, as fractions of the area of the image.
@@ -88,7 +88,7 @@ class Images:
 
     The pixels replace the column. They are computed by the threads of the loader, for the rows of a batch only, and equal those of Pillow 13:
     ``open``, ``exif_transpose``, alpha composited on ``background``, ``convert``, ``resize``, crop. JPEG, PNG, WebP, GIF, BMP and TIFF are
-    decoded; the first bytes tell the format.
+    decoded; the format is detected from the first bytes.
 
     With a fixed size, the column is an array ``[rows, 3, height, width]``. With ``fit="longest"`` or ``"keep"`` the sizes vary: the column is
     a ``Ragged`` of flat pixels, and ``<name>__shape`` has height and width of each image.
@@ -96,33 +96,33 @@ class Images:
     Args:
         column: a column of bytes, of structs with a field ``bytes``, as Hugging Face data sets have, or of strings with ``source``.
         size: side of the result in pixels, or ``(height, width)``. Not for ``fit="keep"``.
-        fit: ``"crop"`` resizes the shorter side to ``size`` and crops the centre, as ``Resize`` and ``CenterCrop`` of torchvision do;
-            ``"stretch"`` resizes both sides; ``"pad"`` resizes the longer side, and centres the image on ``background``; ``"longest"``
+        fit: ``"crop"`` resizes the shorter side to ``size`` and crops the center, as ``Resize`` and ``CenterCrop`` of torchvision do;
+            ``"stretch"`` resizes both sides; ``"pad"`` resizes the longer side, and centers the image on ``background``; ``"longest"``
             resizes the longer side; ``"keep"`` does not resize. A ``RandomCrop`` takes a random part.
-        resample: the filter of Pillow, always antialiased.
-        mode: ``"exact"`` equals Pillow. ``"fast"`` and ``"draft"`` decode JPEG at a fraction of its size where the result is smaller;
-            ``"draft"`` is what ``Image.draft`` of Pillow gives.
+        resample: the Pillow filter. All filters except ``"nearest"`` are antialiased.
+        mode: ``"exact"`` equals Pillow. ``"fast"`` and ``"draft"`` decode JPEG at 1/2, 1/4 or 1/8 of its size if the result is small enough;
+            ``"draft"`` uses the scale that ``Image.draft`` of Pillow chooses.
         flip: probability of a horizontal flip.
         dtype: type of the pixels. ``"bfloat16"`` is for torch batches.
         normalize: mean and standard deviation to normalize floats with: ``"imagenet"``, ``"clip"``, ``"siglip"``, or ``(mean, std)``, each a
             number or one for each channel. Without it, floats are from 0 to 1.
-        layout: order of the dimensions of an image. ``"bytes"`` decodes nothing: the column is a ``Ragged`` of the encoded bytes, and
-            ``<name>__geometry``, int32, has eight numbers for each image: its oriented height and width, top, left, height and width of the
-            part that is taken, whether it is flipped, and its orientation. So a decoder on a GPU can follow the same plan.
-        channels: ``"RGB"``, or ``"L"`` for one channel of grey.
-        background: color under transparent pixels and around padded images: a name, three numbers, or ``None`` to drop alpha as Pillow's
-            ``convert`` does.
+        layout: order of the dimensions of an image. ``"bytes"`` decodes nothing, for decoding on a GPU: the column is a ``Ragged`` of the
+            encoded bytes. The int32 column ``<name>__geometry`` has eight numbers per image: oriented height and width; top, left, height
+            and width of the region to resize; 1 if the image is flipped, else 0; and the orientation.
+        channels: ``"RGB"``, or ``"L"`` for one gray channel.
+        background: color under transparent pixels and around padded images: ``"white"``, ``"black"`` or ``"gray"``, three numbers,
+            or ``None`` to drop alpha as Pillow's ``convert`` does; padding is then white.
         orientation: apply the orientation in EXIF or XMP.
         decoder: decoder of JPEG. ``"turbo"`` is libjpeg-turbo; ``"rust"`` is written in Rust, and its pixels differ slightly.
-        source: where images come from whose bytes are not in the data. ``"path"`` reads files by their paths, which are a column of strings or
-            the field ``path`` of a struct with null ``bytes``. ``"url"`` reads URLs, with the options and the cache of their stores; ask for it
-            only if you trust the authors of the data.
-        root: directory that paths are relative to; that of the data set by default. Absolute paths, ``..``, and links that lead out of it are
-            refused.
-        max_pixels: larger images are bad; checked before memory is allocated.
-        damaged: ``"raise"`` treats images that the decoder patches up, such as truncated JPEG data, as bad. ``"accept"`` returns them, as
-            Pillow does.
-        on_error: what a bad image does. By default the policy of the loader for bad rows applies. ``"null"`` fills the image with
+        source: where to read images whose bytes are not in the data. ``"path"`` reads files; the paths are a column of strings, or the field
+            ``path`` of structs whose ``bytes`` are null. ``"url"`` reads URLs, with the options and the cache of their stores; use it only
+            if you trust the authors of the data.
+        root: directory that paths are relative to; by default, that of the data set. Absolute paths, ``..``, and links that leave the
+            directory are rejected.
+        max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated.
+        damaged: ``"raise"`` treats images that the decoder patches up, such as JPEG data with bad codes, as bad. ``"accept"`` returns them,
+            as Pillow does. A truncated file is bad in both cases, as in Pillow.
+        on_error: how to handle a bad image. By default, the error policy of the loader applies. ``"null"`` fills the image with
             ``background`` and adds a boolean column ``<name>__valid``.
 
     Raises:
@@ -237,17 +237,26 @@ class Images:
         return self._native.outputs
 
     @property
+    def _form(self) -> dict[str, Any]:
+        """The options that decide what the rows of a batch look like."""
+        form = {"dtype": self.dtype, "layout": self.layout, "channels": self.channels, "on_error": self.on_error}
+        varies = self.layout == "bytes" or self.fit in ("longest", "keep")
+        return form | {"size": None if varies else self.size}
+
+    @property
     def fingerprint(self) -> str:
         """Hexadecimal digest of the options that decide the pixels."""
         return hashlib.sha256(json.dumps([_native.AUGMENT_VERSION, self._settings]).encode()).hexdigest()[:32]
 
     def geometry(self, height: int, width: int, *, seed: int = 0, epoch: int = 0, row: int = 0) -> Geometry:
-        """Return which part of an image is taken, without reading it.
+        """Return the region of an image that is resized, and whether it is flipped, without reading the image.
+
+        The result is that of a data set outside a mixture.
 
         Args:
             height: height of the oriented image in pixels.
             width: width of the oriented image in pixels.
-            seed: the seed of the loader.
+            seed: the seed of the loader. For a mixture, this is the geometry of its first source.
             epoch: the epoch.
             row: number of the row in the files of the data set, counted from 0.
         """

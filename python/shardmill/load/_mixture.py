@@ -100,6 +100,7 @@ class Mixture:
             outer, [part._blend if isinstance(part, Mixture) else None for part in parts.values()]
         )
         self._source_column = source_column
+        self._check_images()
         self._native = _native.Dataset.mixed(
             [(name, source._native, source._column_numbers) for name, source in self._sources.items()],
             number_column=source_column,
@@ -206,6 +207,19 @@ class Mixture:
 
     def _numbers_of(self, names: list[str]) -> list[int]:
         return self._native.column_numbers(names) if self._native.files else []
+
+    def _check_images(self) -> None:
+        """Check that the images of a column look alike in all sources."""
+        first: dict[str, tuple[str, dict[str, Any]]] = {}
+        for name, source in self._sources.items():
+            for images in source._images:
+                other, form = first.setdefault(images.column, (name, images._form))
+                for option, value in images._form.items():
+                    if form[option] != value:
+                        raise OptionError(
+                            f"the images of column {images.column!r} have {option}={form[option]!r} in source {other!r}, "
+                            f"and {option}={value!r} in source {name!r}\nhint: give the sources the same {option}"
+                        )
 
     def _check_sources(self) -> None:
         for number, (name, source) in enumerate(self._sources.items()):
