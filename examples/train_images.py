@@ -6,8 +6,8 @@
 The encoded crops are a column of a Parquet file; the label of a crop is the photograph that it was cut from. The loader decodes, crops and flips while it
 trains. It runs three trainings on the same crops: an uninterrupted one on two ranks; one on two ranks that saves every few steps and is killed
 (SIGKILL) in the middle; and one on a single rank, with twice the batch size, that resumes from the last checkpoint. Each rank writes down the sum of
-the pixels of each image, and the loss of each step. What the resumed model was trained on is then compared with the uninterrupted run. The last line
-of stdout is the picture of the loss.
+the pixels of each image, and the loss of each step. The sums and losses of the interrupted training are then compared with those of the uninterrupted
+run. If Matplotlib is installed, the last line of stdout is the path of a plot of the loss.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-//! Parts of one job on the threads of a run that have nothing else to do.
+//! Runs the parts of one job on idle threads of a run.
 //!
-//! The threads of a run are its crew. A job that is large, and without which nothing can be delivered, is taken apart by [`spread`]: the thread that
-//! has it works on its parts, and for each thread of the crew that is idle, one of the pool helps, until that thread has work again. The invariant: at
-//! most as many threads work as the run was given, up to a part each; the owner only waits for parts that another thread is working on, so it never
-//! waits for a thread that could not be had.
+//! The threads of a run are its crew. [`spread`] splits a large job that blocks delivery into parts. The thread that owns the job works on the parts.
+//! For each idle thread of the crew, a thread of the pool helps until the crew is busy again. The invariant: no more threads work than the run was
+//! given, except while a helper finishes its part. The owner waits only for parts that another thread has started, so it never waits for a thread
+//! that could not be started.
 
 use crate::ordered::caught;
 use crate::{Pool, Result};

@@ -1,4 +1,4 @@
-//! Random numbers for augmentation: a pure function of what is drawn for, so ranks, threads, batch sizes and resume do not matter.
+//! Random numbers for augmentation: a pure function of the image and the purpose, independent of ranks, threads, batch sizes and resumes.
 //!
 //! A seed, a source and a column make [`Draws`]; a row, an epoch and a round make a [`Draw`] of it; a purpose makes a [`Stream`] of numbers. The
 //! generator is Philox 4x32-10. Invariant: numbers of a given [`AUGMENT_VERSION`] never change.

@@ -14,7 +14,7 @@ pub enum Error {
     #[error("Payload of `{payload_len}` bytes is not a recognized image")]
     UnknownFormat { payload_len: usize },
     /// The header contains no usable size.
-    #[error("Header of the `{}` image: {source}", .format.mime())]
+    #[error("Header of the `{}` image is not valid: {source}", .format.mime())]
     Header {
         format: ImageFormat,
         #[source]
@@ -23,11 +23,11 @@ pub enum Error {
     /// The header states more pixels than are allowed.
     #[error("Image of `{width}` x `{height}` has more than `{max_pixels}` pixels")]
     TooManyPixels { width: u32, height: u32, max_pixels: u64 },
-    /// A side is longer than any supported format allows.
-    #[error("Image of `{width}` x `{height}` has a side above 65535")]
+    /// A side is longer than the limit of 65,535 pixels.
+    #[error("Image of `{width}` x `{height}` has a side of more than 65,535 pixels")]
     SideTooLong { width: u32, height: u32 },
     /// The decoder asked for more memory, scans or chunks than it is given.
-    #[error("Limit of the `{}` decoder: {message}", .format.mime())]
+    #[error("Limit of the `{}` decoder exceeded: {message}", .format.mime())]
     DecoderLimit { format: ImageFormat, message: String },
     /// The payload ends before its pixels do.
     #[error("Truncated `{}` image: {message}", .format.mime())]
@@ -44,11 +44,11 @@ pub enum Error {
     /// The decoder panicked.
     #[error("Decoder of `{}` panicked: {message}", .format.mime())]
     Panicked { format: ImageFormat, message: String },
-    /// The decoder could not be created, or reported something that is none of the payload's faults.
+    /// The decoder could not be created, or failed for a reason other than the payload.
     #[error("Decoder of `{}` failed: {message}", .format.mime())]
     Decoder { format: ImageFormat, message: String },
     /// The decoder found another size than the header states.
-    #[error("Header states `{}` x `{}`, the decoder found `{}` x `{}`", .stated.width, .stated.height, .decoded.width, .decoded.height)]
+    #[error("Header states a size of `{}` x `{}`, but the decoder found `{}` x `{}`", .stated.width, .stated.height, .decoded.width, .decoded.height)]
     SizeDiffers { stated: ImageSize, decoded: ImageSize },
     /// The image and what is asked for do not go together.
     #[error(transparent)]

@@ -1,7 +1,7 @@
 //! Which part of an image becomes which part of the output: decided from sizes alone, before a pixel is decoded.
 //!
-//! The oriented size of an image, a size option, a [`Fit`] and a [`Draw`] enter, a [`Geometry`] leaves. Invariant: equal inputs give an equal
-//! geometry; where torchvision or Pillow has the fit, sizes and offsets are theirs.
+//! [`Geometry::new`] takes the oriented size of an image, the size option, a [`Fit`] and a [`Draw`]. Invariant: equal inputs give equal geometries.
+//! For each fit that torchvision or Pillow has, sizes and offsets are equal to theirs.
 
 use crate::augment::{Draw, Purpose};
 use crate::raster::{Region, ShapeError, Sides};

@@ -1,4 +1,4 @@
-//! Bytes of an image in, pixels for a batch out: decode, colour, resize, crop, flip, normalize.
+//! Turns encoded images into pixels of a batch: decode, convert colors, resize, crop, flip, normalize.
 //!
 //! Everything is a pure function of the bytes and the options, so a batch is the same on every thread, rank and machine. The reference is Pillow 13:
 //! integer arithmetic that is equal on every CPU. Nothing here opens a file, and no size that a header states is trusted before it was checked.

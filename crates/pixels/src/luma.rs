@@ -1,6 +1,6 @@
-//! Grey of colour as Pillow's `convert("L")` computes it.
+//! Converts RGB to gray as Pillow's `convert("L")` does.
 //!
-//! RGB enters, grey leaves. Invariant: the weights add up to 2^16, so grey pixels keep their value.
+//! Invariant: the weights add up to 2^16, so gray pixels keep their value.
 
 use crate::raster::{Raster, ShapeError};
 

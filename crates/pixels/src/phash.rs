@@ -2,7 +2,7 @@
 //!
 //! Pixels enter, 64 bits leave: grey, Lanczos to 32 x 32, a cosine transform along both axes, and which of the 8 x 8 low frequencies exceed their
 //! median. Invariant: floating-point operations have the order of pocketfft, which SciPy runs, because in flat or symmetric images the frequencies
-//! are rounding errors, and the bits their signs.
+//! are only rounding errors, whose signs decide the bits.
 #![expect(clippy::indexing_slicing, reason = "arrays of 32, with positions that follow from constants")]
 #![expect(clippy::approx_constant, reason = "the twiddles are those of pocketfft, to the last bit")]
 

@@ -1,4 +1,4 @@
-//! From decoded pixels to one output of a batch: region, grey, resize, write.
+//! From decoded pixels to one output of a batch: crop, convert to gray, resize, write.
 //!
 //! A [`Spec`] makes a [`Transform`], which all threads share; a [`Scratch`] belongs to one thread. The loader asks for the geometry first, so that a
 //! decoder can scale and a batch can be laid out, and then for the pixels. Invariant: the output is a function of pixels, spec and draw.

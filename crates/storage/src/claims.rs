@@ -1,7 +1,7 @@
 //! Claims of threads and processes on work that they share through a directory.
 //!
-//! A claim is the lock of a file, so it ends with the process that holds it, however that dies. Object stores, directories that cannot be written and
-//! some file systems have no locks: processes that share work through them do some of it twice.
+//! A claim is a lock on a file, so it ends when the process that holds it ends, even after a crash. Object stores, read-only directories and some
+//! file systems have no locks: processes that share work through them do some of it twice.
 
 use crate::local::NO_WAIT;
 use crate::local_path;
