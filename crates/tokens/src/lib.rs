@@ -13,4 +13,4 @@ mod tokenizer;
 pub use caught::is_caught;
 pub use chat::{ChatTemplate, Conversation, Rendered};
 pub use error::{Error, Result};
-pub use tokenizer::{MAX_FILE_BYTES, Options, Sources, SpecialInText, Tokenizer};
+pub use tokenizer::{MAX_FILE_BYTES, Options, Sources, SpecialInText, Tokenizer, reserve_ids};

@@ -108,7 +108,16 @@ impl Tokenizer {
     /// When the engine refuses the text, and when it spells a special token and `special` is [`SpecialInText::Error`].
     pub fn encode_into(&self, text: &str, special: SpecialInText, out: &mut Vec<u32>) -> Result<usize> {
         self.check_special(text, special)?;
-        pieces::pieces(text, self.cut).into_iter().map(|piece| self.encode_piece(text, piece, special, out)).sum()
+        let (mut spelled, start) = (0, out.len());
+        for piece in pieces::pieces(text, self.cut) {
+            let end = piece.end;
+            let is_first = piece.start == 0;
+            spelled += self.encode_piece(text, piece, special, out)?;
+            if is_first {
+                reserve_ids(out, out.len() - start, end, text.len() - end);
+            }
+        }
+        Ok(spelled)
     }
 
     /// The ranges of a long text that can be encoded apart from each other; a text of up to 1 MiB is one.
@@ -296,6 +305,13 @@ impl Tokenizer {
     pub fn path(&self) -> &str {
         &self.path
     }
+}
+
+/// Makes room for the ids of `left` bytes, if `bytes` have `ids`. Memory that is reserved and not used costs nothing, and a vector that grows is copied.
+pub fn reserve_ids(out: &mut Vec<u32>, ids: usize, bytes: usize, left: usize) {
+    let expected = (ids as u128 * left as u128).div_ceil(bytes.max(1) as u128);
+    // Other parts of a text may have more.
+    out.reserve(usize::try_from(expected + expected / 4).unwrap_or_default());
 }
 
 impl Options {

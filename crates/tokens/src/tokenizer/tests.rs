@@ -227,7 +227,7 @@ fn text_without_spaces_is_cut_and_has_the_ids_of_the_whole_in_every_grammar() {
     let others = [".", ",", "\n", "'", "s", "1", "-", "\u{301}", "\r", "\t", "<eos>", "tool"];
     let text = without_spaces(&[&letters[..], &letters, &others].concat());
     for (number, tokenizer) in tokenizers.into_iter().enumerate() {
-        assert!(tokenizer.pieces(&text).len() > 2, "tokenizer {number}");
+        assert!(tokenizer.pieces(&text).len() > 2, "grammar {number}");
         for special in [SpecialInText::Id, SpecialInText::Text] {
             let mut whole = Vec::new();
             let spelled = tokenizer.encode_traced(&text, special, &mut whole, &mut Vec::new()).unwrap();
