@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import socket
 
 import numpy as np
 import pyarrow as pa
@@ -409,6 +410,20 @@ class TestPaths:
     def test_null_bytes_beside_a_path_say_what_to_do(self, photos):
         with pytest.raises(sm.FormatError, match='names the file "photos/1.jpg"; source="path" reads it'):
             batches_of(self.data_of(photos, ["photos/1.jpg"], as_struct=True))
+
+    def test_root_that_does_not_exist_is_an_error_at_once(self, photos):
+        with pytest.raises(FileNotFoundError, match="is not a directory"):
+            sm.Images("image", size=16, source="path", root=photos / "none")
+
+    @pytest.mark.parametrize("on_error", [None, "null"])
+    def test_store_that_is_out_of_reach_makes_no_row_bad(self, photos, on_error):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            server = f"http://127.0.0.1:{unused.getsockname()[1]}"
+            sm.storage.configure(server, {"retry_timeout": 1})
+            data = self.data_of(photos, [f"{server}/photo.jpg"], as_struct=False, source="url", on_error=on_error)
+            with pytest.raises(OSError):
+                batches_of(data, errors=sm.ErrorPolicy(rows="skip"))
 
     def test_missing_file_is_a_bad_image(self, photos):
         loader = sm.Loader(

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+/// With more results that the owner has not taken, it gets no help: they use memory.
+const MOST_AHEAD: usize = 8;
+
 thread_local! {
     static CREW: RefCell<Option<Crew>> = const { RefCell::new(None) };
     static IS_BUSY: Cell<bool> = const { Cell::new(false) };
@@ -166,6 +169,7 @@ impl<T, F: Fn(usize) -> T> Spread<T, F> {
 
     fn help(&self, crew: &Crew) {
         while !crew.is_crowded()
+            && self.lock().len() < MOST_AHEAD
             && let Some(part) = self.take()
         {
             self.run(part);

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from shardmill._choices import check_choice
 from shardmill._native import pixels as _native
 from shardmill._option_values import index_of, whole
 from shardmill._unknown_options import IMAGES, explains
-from shardmill.errors import OptionError
+from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._paths import PathLike
 
 FitName = Literal["crop", "stretch", "pad", "longest", "keep"]
@@ -208,6 +209,8 @@ class Images:
             raise OptionError("layout='bytes' delivers encoded images, which have no dtype and no normalize")
         if root is not None and source != "path":
             raise OptionError("root is the directory of paths, so it needs source='path'")
+        if root is not None and "://" not in os.fspath(root) and not Path(root).is_dir():
+            raise NotFoundError(f"root {os.fspath(root)!r} is not a directory")
         values = {
             "column": column,
             "size": _checked_size(size, fit),

@@ -2,7 +2,7 @@
 //!
 //! The invariant: a row that fails leaves the canvas unchanged.
 
-use super::source::Encoded;
+use super::source::{Encoded, Fault};
 use super::{ImagePlace, Images, Seeds};
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array, UInt16Array};
@@ -66,11 +66,11 @@ impl Canvas {
     ///
     /// # Errors
     /// Why the image is bad; nothing is added.
-    pub(crate) fn add(&mut self, images: &Images, cell: Encoded<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Arc<str>> {
+    pub(crate) fn add(&mut self, images: &Images, cell: Encoded<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
         let fills = images.options().fills_bad;
         let payload = match images.options().source.payload(cell, place.file, place.relative) {
             Ok(Some(payload)) => payload,
-            Err(cause) if !fills => return Err(cause.into()),
+            Err(fault) if !fills || matches!(fault, Fault::Store(_)) => return Err(fault),
             Ok(None) | Err(_) => {
                 self.add_blank(fills, false);
                 return Ok(());
@@ -104,7 +104,7 @@ impl Canvas {
     }
 
     /// Adds the bytes of an image.
-    fn add_encoded(&mut self, images: &Images, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Arc<str>> {
+    fn add_encoded(&mut self, images: &Images, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
         match images.geometry(payload, place, seeds) {
             Ok(geometry) => {
                 self.pixels.grow(payload.len()).copy_from_slice(payload);

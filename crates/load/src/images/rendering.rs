@@ -2,7 +2,7 @@
 //!
 //! The invariant: all image columns hold the same rows. A row with a bad image is in none of them.
 
-use super::source::Encoded;
+use super::source::{Encoded, Fault};
 use super::{Canvas, Seeds};
 use crate::{Dataset, Error, Result};
 use arrow_array::cast::AsArray;
@@ -40,7 +40,7 @@ pub(crate) struct RowPlace {
 #[derive(Debug)]
 pub(crate) struct BadImage {
     pub(crate) column: String,
-    pub(crate) cause: Arc<str>,
+    pub(crate) fault: Fault,
 }
 
 impl Rendering {
@@ -79,8 +79,8 @@ impl Rendering {
                     Ok(())
                 }
             };
-            if let Err(cause) = added {
-                failure = Some(BadImage { column: group.name.clone(), cause });
+            if let Err(fault) = added {
+                failure = Some(BadImage { column: group.name.clone(), fault });
                 break;
             }
         }
@@ -120,6 +120,9 @@ impl Rendering {
 
 impl BadImage {
     pub(crate) fn into_error(self, path: String, row: u64) -> Error {
-        Error::BadImage { path, row, column: self.column, reason: self.cause }
+        match self.fault {
+            Fault::Bad(reason) => Error::BadImage { path, row, column: self.column, reason },
+            Fault::Store(error) => Error::Storage(error),
+        }
     }
 }

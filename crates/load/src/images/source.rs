@@ -5,8 +5,9 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, StructArray};
-use shardmill_storage::{Roots, is_remote, store_of};
+use shardmill_storage::{Error as StorageError, Roots, is_remote, store_of};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// No image file that is decoded here comes near it.
 const MAX_FILE_BYTES: usize = 1 << 30;
@@ -20,6 +21,27 @@ pub enum ImageSource {
         root: Option<String>,
     },
     Url,
+}
+
+/// Why there are no pixels.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// The image or its path is bad, whenever it is read.
+    Bad(Arc<str>),
+    /// The store did not respond, which says nothing about the image.
+    Store(Arc<StorageError>),
+}
+
+impl From<String> for Fault {
+    fn from(cause: String) -> Self {
+        Self::Bad(cause.into())
+    }
+}
+
+impl From<StorageError> for Fault {
+    fn from(error: StorageError) -> Self {
+        if error.is_outage() { Self::Store(Arc::new(error)) } else { Self::Bad(error.to_string().into()) }
+    }
 }
 
 /// A cell of an image column.
@@ -40,29 +62,29 @@ impl<'a> Encoded<'a> {
 
 impl ImageSource {
     /// The bytes of a cell; `None` if the cell is null. `file` and `relative` are the path of its file, and that path below the root of the data set.
-    pub(super) fn payload<'a>(&self, cell: Encoded<'a>, file: &str, relative: &str) -> Result<Option<Cow<'a, [u8]>>, String> {
+    pub(super) fn payload<'a>(&self, cell: Encoded<'a>, file: &str, relative: &str) -> Result<Option<Cow<'a, [u8]>>, Fault> {
         let path = match (cell.bytes, cell.path) {
             (Some(bytes), _) => return Ok(Some(Cow::Borrowed(bytes))),
             (None, None) => return Ok(None),
             (None, Some(path)) => path,
         };
         let opened = match self {
-            Self::Bytes => return Err(format!("its bytes are null, and it names the file {path:?}; source=\"path\" reads it")),
+            Self::Bytes => return Err(format!("its bytes are null, and it names the file {path:?}; source=\"path\" reads it").into()),
             Self::Path { root } => {
                 if path.starts_with(['/', '\\']) || path.contains("://") || path.split(['/', '\\']).any(|part| part == "..") {
-                    return Err(format!("the path {path:?} leads out of the root"));
+                    return Err(format!("the path {path:?} leads out of the root").into());
                 }
                 let root = root.as_deref().unwrap_or_else(|| file.strip_suffix(relative).unwrap_or_default().trim_end_matches('/'));
                 let root = if root.is_empty() { "." } else { root };
                 Roots::new(&[], &[root.to_owned()]).open(&format!("{root}/{path}"))
             }
             Self::Url if is_remote(path) => store_of(path).and_then(|store| store.open(path)),
-            Self::Url => return Err(format!("{path:?} is not a URL")),
+            Self::Url => return Err(format!("{path:?} is not a URL").into()),
         };
-        let file = opened.map_err(|error| error.to_string())?;
+        let file = opened?;
         let len = usize::try_from(file.size()).ok().filter(|len| *len <= MAX_FILE_BYTES);
         let mut payload = vec![0; len.ok_or_else(|| format!("the file {path:?} has {} bytes, more than an image", file.size()))?];
-        file.read_at(0, &mut payload).map_err(|error| error.to_string())?;
+        file.read_at(0, &mut payload)?;
         Ok(Some(Cow::Owned(payload)))
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn count_together(
         let before = left.len();
         let work = Counting { dataset: Arc::clone(dataset), source, is_patient, cancel: Cancel::default(), looked: Arc::default() };
         let counted = work.run(left, threads, cancel);
-        // Also after a failure: no process may wait for one that counts no more.
+        // Also after a failure: other processes must not wait for one that counts no more.
         distinct.iter().for_each(|counts| counts.publish());
         left = counted?;
         for counts in &distinct {
@@ -143,7 +143,7 @@ impl Counting {
             Claimed::Held(claim) => Some(claim),
             Claimed::Busy | Claimed::Unsupported => None,
         };
-        // The process that held the claim before has published.
+        // A process that held the claim before has published.
         if claim.is_some() || self.is_time_to_look() {
             group.counts.refresh(&self.cancel)?;
         }

@@ -84,8 +84,9 @@ pub(super) fn cause_of(parts: &BadParts, row: u64) -> Option<&Arc<str>> {
 
 /// Whether the data is the cause. A disk failure or a cancelled pass says nothing about a row.
 pub(super) fn is_of_data(error: &Error) -> bool {
-    use Error::{Assemble, Cast, Inexact, Storage, Table, Underivable};
-    matches!(error, Storage(_) | Table(_) | Cast { .. } | Inexact { .. } | Assemble { .. } | Underivable { .. }) && error.of_store().is_none()
+    use Error::{Assemble, BadImage, Cast, Inexact, Storage, Table, Underivable};
+    matches!(error, BadImage { .. } | Storage(_) | Table(_) | Cast { .. } | Inexact { .. } | Assemble { .. } | Underivable { .. })
+        && error.of_store().is_none()
 }
 
 /// `schema` with nullable fields, for bad rows.

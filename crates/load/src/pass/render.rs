@@ -4,7 +4,7 @@
 //! the epoch, as for rows that cannot be read.
 
 use super::Work;
-use super::bad_rows::{BadRow, OnBadRows};
+use super::bad_rows::{BadRow, OnBadRows, is_of_data};
 use super::delivered::Delivered;
 use super::superbatches::{BatchRows, SuperbatchPlan};
 use crate::images::{Rendering, RowPlace, Seeds};
@@ -78,7 +78,7 @@ impl Work {
             };
             let (path, number) = self.rows.path_and_row(&self.dataset, placed.block, placed.row).unwrap_or_default();
             let error = bad.into_error(path.clone(), number);
-            if self.policy.on_bad_rows == OnBadRows::Raise {
+            if self.policy.on_bad_rows == OnBadRows::Raise || !is_of_data(&error) {
                 return Err(error);
             }
             out.bad.push((row, BadRow { path, row: number, cause: error.to_string().into() }));

@@ -4,8 +4,8 @@
 //! invariant: the files are a cache. What cannot be read is counted again, what cannot be written is kept in memory, and each row that is delivered
 //! is compared with its count by [`crate::packing`].
 //!
-//! Processes that count at the same time share the work by groups of blocks. The process that holds the claim of a group counts those of its blocks that none
-//! has published, and gives the claim up once they are published.
+//! Processes that count at the same time share the work by groups of blocks. The process that holds the claim of a group counts those of its blocks that are
+//! not published, and gives the claim up once they are.
 
 use crate::dataset::{BlockOf, OpenFile};
 use crate::{Dataset, DatasetOptions, Error, Format, Result};

@@ -6,7 +6,7 @@ use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef};
 use std::sync::Arc;
 
-/// This many ids become an array in place. Fewer are copied to memory of their size.
+/// From this number on, tokens become an array in place. Fewer are copied to memory of their size.
 const MANY_TOKENS: usize = 4 << 20;
 
 /// Tokens row after row. The invariant: there are as many labels as tokens, or none at all.

@@ -2,15 +2,12 @@
 
 use super::input::SharedText;
 use shardmill_engine::{crew_size, spread};
-use shardmill_tokens::{Error, Result, SpecialInText, Tokenizer};
+use shardmill_tokens::{Error, Result, SpecialInText, Tokenizer, reserve_ids};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Shorter texts are encoded by the thread that has them.
 const LONG_BYTES: usize = 4 << 20;
-
-/// Bytes of a token, as a bound below. Memory that is reserved and not used costs nothing, and growing would copy.
-const LEAST_BYTES: usize = 2;
 
 /// Appends the ids of `text`, and returns the number of special tokens that it spells, and the nanoseconds of other threads. `shared` is the same text.
 pub(super) fn encode(
@@ -20,15 +17,13 @@ pub(super) fn encode(
     special: SpecialInText,
     out: &mut Vec<u32>,
 ) -> Result<(usize, u64)> {
-    if text.len() >= LONG_BYTES {
-        out.reserve(text.len() / LEAST_BYTES);
-    }
     let pieces = if text.len() < LONG_BYTES || crew_size() < 2 { Vec::new() } else { tokenizer.pieces(text) };
     if pieces.len() < 2 {
         return Ok((tokenizer.encode_into(text, special, out)?, 0));
     }
     tokenizer.check_special(text, special)?;
-    let (count, owner, text, tokenizer) = (pieces.len(), std::thread::current().id(), shared(), Arc::clone(tokenizer));
+    let (count, owner, bytes, first) = (pieces.len(), std::thread::current().id(), text.len(), pieces.first().map_or(0, |piece| piece.end));
+    let (text, tokenizer) = (shared(), Arc::clone(tokenizer));
     let encode = move |number: usize| -> Result<(Vec<u32>, usize, u64)> {
         let start = Instant::now();
         let mut ids = Vec::new();
@@ -37,9 +32,12 @@ pub(super) fn encode(
         let nanoseconds = if std::thread::current().id() == owner { 0 } else { u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) };
         Ok((ids, spelled, nanoseconds))
     };
-    let mut sums = Ok((0, 0));
+    let (mut sums, mut is_first) = (Ok((0, 0)), true);
     let add = |part: Result<(Vec<u32>, usize, u64)>| match (&mut sums, part) {
         (Ok((spelled, nanoseconds)), Ok((ids, of_piece, elsewhere))) => {
+            if std::mem::take(&mut is_first) {
+                reserve_ids(out, ids.len(), first, bytes);
+            }
             out.extend_from_slice(&ids);
             *spelled += of_piece;
             *nanoseconds += elsewhere;

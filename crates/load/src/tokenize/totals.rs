@@ -4,7 +4,7 @@
 //! a text --Tokens--> sums of a batch --add--> sums of the thread --totals_of--> sums of the block --> metrics of the pass
 //! ```
 //!
-//! So a text costs no atomic operation, and the counters belong to the pass that decodes the block, whichever other passes read the data set.
+//! So a text costs no atomic operation, and the counters belong to the pass that decodes the block, also if others read the data set.
 
 use std::cell::Cell;
 
