@@ -247,8 +247,10 @@ def test_model_gives_the_ids_of_sentencepiece(options: dict[str, object], tmp_pa
     different = [(ours, theirs) for ours, theirs in pairs if ours != theirs]
     assert options["model_type"] == "unigram" or different == []
     for ours, theirs in different:
+        # The same pieces in another order have the same score.
         assert sorted(ours) == sorted(theirs)
-    assert len(different) <= 1
+    # The corpus is the documentation, so the number of such texts changes with it.
+    assert len(different) <= len(DOCUMENTS) // 20
 
 
 def test_models_of_mistral_give_the_ids_of_sentencepiece() -> None:
