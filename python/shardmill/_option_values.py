@@ -36,6 +36,18 @@ def whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     return number
 
 
+def checked_seed(seed: Any) -> int:
+    """Return the seed of an order as an ``int``.
+
+    Raises:
+        ValueError: If it is not a 64-bit integer.
+    """
+    number = index_of(seed)
+    if number is None or not -(2**63) <= number < 2**63:
+        raise OptionError(f"seed must be a 64-bit integer, not {seed!r}")
+    return number
+
+
 def checked_schema(name: str, schema: Any) -> Any:
     """Return ``schema`` if it is ``None`` or an Arrow schema.
 

@@ -58,10 +58,10 @@ impl PyImages {
         self.0.outputs().iter().map(|field| field.name().clone()).collect()
     }
 
-    #[pyo3(signature = (height, width, *, seed, epoch, row))]
-    fn geometry(&self, height: usize, width: usize, seed: i64, epoch: u64, row: u64) -> PyResult<PyGeometry> {
+    #[pyo3(signature = (height, width, *, seed, epoch, row, item))]
+    fn geometry(&self, height: usize, width: usize, seed: i64, epoch: u64, row: u64, item: u64) -> PyResult<PyGeometry> {
         // Without a mixture, all rows are drawn once an epoch.
-        let draw = self.0.draw_of(seed, 0, row, epoch, epoch);
+        let draw = self.0.draw_of(seed, 0, row, epoch, epoch).of_item(item);
         let geometry = self.0.transform().geometry(Sides { height, width }, draw).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let region = geometry.region;
         Ok(((region.top, region.left, region.height, region.width), (geometry.canvas.height, geometry.canvas.width), geometry.flip))

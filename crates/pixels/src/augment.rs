@@ -54,6 +54,12 @@ pub struct Draw {
 }
 
 impl Draw {
+    /// Returns the draw of an image in a list of the row. That of the first is the draw of the row.
+    #[must_use]
+    pub fn of_item(self, item: u64) -> Self {
+        if item == 0 { self } else { Self { base: absorb(self.base, item), ..self } }
+    }
+
     /// Returns the numbers for one purpose, from the first on.
     pub fn stream(self, purpose: Purpose) -> Stream {
         let key = halves(absorb(self.base, purpose as u64));

@@ -13,7 +13,7 @@ class Images:
     @property
     def outputs(self) -> list[str]: ...
     def geometry(
-        self, height: int, width: int, *, seed: int, epoch: int, row: int
+        self, height: int, width: int, *, seed: int, epoch: int, row: int, item: int
     ) -> tuple[tuple[int, int, int, int], tuple[int, int], bool]: ...
 
 def decode(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, cast
 
 from shardmill._native import load as _native
 from shardmill._native.columns import rows_of
-from shardmill._option_values import checked_schema, index_of, listed, whole
+from shardmill._option_values import checked_schema, checked_seed, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill._threads import checked_threads
@@ -43,18 +43,6 @@ DEFAULT_WINDOW_BYTES = 64 << 20
 
 #: Default limit of decoded bytes that wait for the consumer.
 DEFAULT_PREFETCH_BYTES = 192 << 20
-
-
-def checked_seed(seed: Any) -> int:
-    """Return the seed of an order as an ``int``.
-
-    Raises:
-        ValueError: If it is not a 64-bit integer.
-    """
-    number = index_of(seed)
-    if number is None or not -(2**63) <= number < 2**63:
-        raise OptionError(f"seed must be a 64-bit integer, not {seed!r}")
-    return number
 
 
 class Dataset(ArrowRows):
@@ -195,6 +183,8 @@ class Dataset(ArrowRows):
         self._images = checked_images(images)
         for one in self._images if self._native.files else ():
             self._native = self._native.with_images(one._native)
+        # A path into a struct becomes a column beside the struct.
+        names = [*names, *(one.column for one in self._images if self._native.files and one.column not in names)]
         self._columns = self._delivered(names if columns is None else listed("columns", columns))
         self._column_numbers = self._numbers_of(self._columns)
         if pickles != "bytes" and self._native.format == "mds":

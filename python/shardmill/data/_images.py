@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from shardmill._choices import check_choice
 from shardmill._native import pixels as _native
-from shardmill._option_values import index_of, whole
+from shardmill._option_values import checked_seed, index_of, whole
 from shardmill._unknown_options import IMAGES, explains
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._paths import PathLike
@@ -94,8 +94,12 @@ class Images:
     With a fixed size, the column is an array ``[rows, 3, height, width]``. With ``fit="longest"`` or ``"keep"`` the sizes vary: the column is
     a ``Ragged`` of flat pixels, and ``<name>__shape`` has height and width of each image.
 
+    The images of a column of lists are a ``Ragged`` by row, and each has a random crop and a flip of its own. One bad image in a list makes the
+    row bad.
+
     Args:
-        column: a column of bytes, of structs with a field ``bytes``, as Hugging Face data sets have, or of strings with ``source``.
+        column: a column of bytes, of structs with a field ``bytes``, as Hugging Face data sets have, of strings with ``source``, or of lists
+            of these. May be a path into structs, such as ``"meta.photo"``.
         size: side of the result in pixels, or ``(height, width)``. Not for ``fit="keep"``.
         fit: ``"crop"`` resizes the shorter side to ``size`` and crops the center, as ``Resize`` and ``CenterCrop`` of torchvision do;
             ``"stretch"`` resizes both sides; ``"pad"`` resizes the longer side, and centers the image on ``background``; ``"longest"``
@@ -251,7 +255,9 @@ class Images:
         """Hexadecimal digest of the options that decide the pixels."""
         return hashlib.sha256(json.dumps([_native.AUGMENT_VERSION, self._settings]).encode()).hexdigest()[:32]
 
-    def geometry(self, height: int, width: int, *, seed: int = 0, epoch: int = 0, row: int = 0) -> Geometry:
+    def geometry(
+        self, height: int, width: int, *, seed: int = 0, epoch: int = 0, row: int = 0, item: int = 0
+    ) -> Geometry:
         """Return the region of an image that is resized, and whether it is flipped, without reading the image.
 
         The result is that of a data set outside a mixture.
@@ -262,9 +268,14 @@ class Images:
             seed: the seed of the loader. For a mixture, this is the geometry of its first source.
             epoch: the epoch.
             row: number of the row in the files of the data set, counted from 0.
+            item: number of the image in the list of the row, counted from 0.
+
+        Raises:
+            ValueError: If a number is negative or too large.
         """
         sides = whole("height", height, 1, 65_535), whole("width", width, 1, 65_535)
-        box, target, flip = self._native.geometry(*sides, seed=seed, epoch=epoch, row=row)
+        draw = {name: whole(name, value, 0) for name, value in (("epoch", epoch), ("row", row), ("item", item))}
+        box, target, flip = self._native.geometry(*sides, seed=checked_seed(seed), **draw)
         return Geometry(box, target, flip)
 
     @property

@@ -11,12 +11,12 @@ from typing import Any
 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
-from shardmill._option_values import listed
+from shardmill._option_values import checked_seed, listed
 from shardmill._stall import checked_stall_seconds, warn_of_stall
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import LOADER, explains
 from shardmill.data._arrow import ArrowRows
-from shardmill.data._dataset import Dataset, checked_seed
+from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy, error_policy
 from shardmill.errors import CheckpointMismatchError, OptionError
 from shardmill.expressions import Expression, Value

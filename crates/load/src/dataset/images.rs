@@ -7,7 +7,11 @@
 use super::{Dataset, OpenFile, Origin};
 use crate::images::{ImagePlace, Images};
 use crate::{Error, Result};
-use arrow_schema::{DataType, Field, Fields, Schema};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, StructArray, new_null_array};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
+use arrow_select::nullif::nullif;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -49,6 +53,7 @@ impl Dataset {
         let Some(column) = self.columns(&[images.column().to_owned()])?.first().copied() else { return Ok(self.clone()) };
         let Some(field) = self.schema.fields().get(column) else { return Ok(self.clone()) };
         let encoded = self.encoded_columns(column, field, images)?;
+        let images = if list_item(field.data_type()).is_some() { &Arc::new(images.of_lists()) } else { images };
         let outputs = images.outputs();
         if let Some(taken) = outputs.iter().skip(1).find(|field| self.schema.index_of(field.name()).is_ok()) {
             return Err(Error::DerivedColumn { column: taken.name().clone() });
@@ -91,9 +96,20 @@ impl Dataset {
         let found = match field.data_type() {
             data_type if is_binary(data_type) => EncodedColumns { bytes: Some(column), path: None },
             data_type if is_string(data_type) && images.reads_files() => EncodedColumns { bytes: None, path: Some(column) },
+            // Lists are taken apart when they are read.
+            data_type if list_item(data_type).is_some_and(|item| holds_images(item.data_type(), images)) => {
+                EncodedColumns { bytes: Some(column), path: None }
+            }
             _ => EncodedColumns { bytes: inner("bytes", is_binary), path: inner("path", is_string) },
         };
         if found.bytes.is_some() || (found.path.is_some() && images.reads_files()) { Ok(found) } else { Err(refused()) }
+    }
+
+    /// The type in which a column of encoded images is read.
+    pub(super) fn encoded_type(&self, column: usize) -> DataType {
+        let image = DataType::Struct(encoded_fields());
+        let is_list = self.images_of(column).is_some_and(|images| images.is_list());
+        if is_list { DataType::List(Arc::new(Field::new("item", image, true))) } else { image }
     }
 
     /// Whether [`Dataset::read`] returns encoded images for a column.
@@ -112,7 +128,10 @@ impl Dataset {
     pub(crate) fn image_place(&self, column: usize, file: usize, row: u64, round: u64) -> Option<(&Arc<Images>, ImagePlace<'_>)> {
         let file = self.files.get(file)?;
         let Some(Origin::Image(origin)) = file.columns.get(column) else { return None };
-        Some((&origin.images, ImagePlace { file: &file.path, relative: &file.relative, source: origin.source, row: origin.first_row + row, round }))
+        Some((
+            &origin.images,
+            ImagePlace { file: &file.path, relative: &file.relative, source: origin.source, row: origin.first_row + row, round, item: 0 },
+        ))
     }
 
     /// The images of a column in the first file that has them.
@@ -122,6 +141,65 @@ impl Dataset {
             _ => None,
         })
     }
+}
+
+/// The items of lists.
+fn list_item(data_type: &DataType) -> Option<&Field> {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item),
+        _ => None,
+    }
+}
+
+/// Whether the items of a list are images, as cells are.
+fn holds_images(item: &DataType, images: &Images) -> bool {
+    let names_file = |data_type: &DataType| is_string(data_type) && images.reads_files();
+    let is_field = |field: &Field| match field.name().as_str() {
+        "bytes" => is_binary(field.data_type()),
+        "path" => names_file(field.data_type()),
+        _ => false,
+    };
+    match item {
+        DataType::Struct(fields) => fields.iter().any(|field| is_field(field)),
+        other => is_binary(other) || names_file(other),
+    }
+}
+
+/// Lists of encoded images in the type in which they are read.
+pub(super) fn encoded_lists(array: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    let array = match array.data_type() {
+        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => &cast(array, &DataType::List(Arc::clone(item)))?,
+        _ => array,
+    };
+    let Some(lists) = array.as_list_opt::<i32>() else {
+        return Err(ArrowError::CastError(format!("{} is not a list", array.data_type())));
+    };
+    let (_, offsets, items, nulls) = lists.clone().into_parts();
+    let images = Arc::new(encoded_items(&items)?);
+    let item = Arc::new(Field::new("item", DataType::Struct(encoded_fields()), true));
+    Ok(Arc::new(ListArray::try_new(item, offsets, images, nulls)?))
+}
+
+fn encoded_items(items: &ArrayRef) -> std::result::Result<StructArray, ArrowError> {
+    let (bytes, path) = match items.as_struct_opt() {
+        Some(fields) => {
+            let is_null = items.nulls().map(|nulls| BooleanArray::new(!nulls.inner(), None));
+            let field = |name: &str, is_wanted: fn(&DataType) -> bool| match fields.column_by_name(name).filter(|field| is_wanted(field.data_type()))
+            {
+                Some(field) => is_null.as_ref().map_or_else(|| Ok(Arc::clone(field)), |is_null| nullif(field, is_null)).map(Some),
+                None => Ok(None),
+            };
+            (field("bytes", is_binary)?, field("path", is_string)?)
+        }
+        None if is_string(items.data_type()) => (None, Some(Arc::clone(items))),
+        None => (Some(Arc::clone(items)), None),
+    };
+    let part = |array: Option<ArrayRef>, data_type: DataType| match array {
+        Some(array) => cast(&array, &data_type),
+        None => Ok(new_null_array(&data_type, items.len())),
+    };
+    let parts = vec![part(bytes, DataType::BinaryView)?, part(path, DataType::Utf8View)?];
+    StructArray::try_new_with_length(encoded_fields(), parts, None, items.len())
 }
 
 fn is_binary(data_type: &DataType) -> bool {

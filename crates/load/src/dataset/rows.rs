@@ -1,7 +1,7 @@
 //! Reads blocks of any file with the types of the data set.
 
 use super::derived::Derivation;
-use super::images::encoded_fields;
+use super::images::{encoded_fields, encoded_lists};
 use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::types::exactly;
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ impl Dataset {
     pub fn view_schema(&self, columns: &[usize]) -> SchemaRef {
         let fields = columns.iter().filter_map(|column| Some((*column, self.schema.fields().get(*column)?)));
         let view = |(column, field): (usize, &Arc<Field>)| match self.has_images(column) {
-            true => Field::new(field.name(), DataType::Struct(encoded_fields()), true),
+            true => Field::new(field.name(), self.encoded_type(column), true),
             false => Field::clone(field).with_data_type(as_view(field.data_type())),
         };
         Arc::new(Schema::new(fields.map(view).collect::<Vec<_>>()))
@@ -157,6 +157,13 @@ impl OpenFile {
                 Some(Origin::Derived { by, output }) => {
                     let outputs = computed.iter().find(|(computed, _)| Arc::ptr_eq(computed, by)).and_then(|(_, outputs)| outputs.get(*output));
                     outputs.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |array| self.in_type(array, field, place))?
+                }
+                Some(Origin::Image(image)) if image.images.is_list() => {
+                    let lists = match &image.encoded.bytes {
+                        Origin::File(column) => own.places.get(column).and_then(|place| batch.columns().get(*place)),
+                        _ => None,
+                    };
+                    lists.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |lists| encoded_lists(lists).map_err(Error::assemble))?
                 }
                 Some(Origin::Image(image)) => {
                     let part = |origin, data_type| array_of(Some(origin), &Field::new(field.name(), data_type, true));

@@ -2,7 +2,7 @@
 //!
 //! The invariant: a row that fails leaves the canvas unchanged.
 
-use super::source::{Encoded, Fault};
+use super::source::{Cell, Encoded, Fault};
 use super::{ImagePlace, Images, Seeds};
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array, UInt16Array};
@@ -28,14 +28,25 @@ static LARGE: Mutex<()> = Mutex::new(());
 pub(crate) struct Canvas {
     images: Arc<Images>,
     pixels: Pixels,
-    /// Number of values up to the end of each row.
+    /// Number of values up to the end of each image.
     ends: Vec<usize>,
-    /// [`Images::numbers`] of each row: its height and width, or its geometry.
+    /// [`Images::numbers`] of each image: its height and width, or its geometry.
     numbers: Vec<i32>,
-    /// Rows whose cell is not null.
+    /// Images that are not null.
     present: Vec<bool>,
-    /// Rows whose image was decoded.
+    /// Images that were decoded.
     valid: Vec<bool>,
+    /// Where each row is a list of images.
+    lists: Option<Lists>,
+}
+
+/// Lists of images.
+#[derive(Debug, Default)]
+struct Lists {
+    /// Number of images up to the end of each row.
+    ends: Vec<usize>,
+    /// Rows whose list is not null.
+    present: Vec<bool>,
 }
 
 /// Values in the alignment of their type, so that they are delivered without a copy.
@@ -55,18 +66,45 @@ impl Canvas {
             Dtype::F32 => Pixels::F32(Vec::with_capacity(values)),
         };
         let (ends, numbers) = (Vec::with_capacity(rows), Vec::new());
-        Self { images: Arc::clone(images), pixels, ends, numbers, present: Vec::with_capacity(rows), valid: Vec::with_capacity(rows) }
+        let (present, valid) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        Self { images: Arc::clone(images), pixels, ends, numbers, present, valid, lists: images.is_list().then(Lists::default) }
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.ends.len()
+        self.lists.as_ref().map_or(self.ends.len(), |lists| lists.ends.len())
     }
 
-    /// Adds the image of a row, or a null cell.
+    /// Adds the image or the images of a row, or a null cell.
     ///
     /// # Errors
-    /// Why the image is bad; nothing is added.
-    pub(crate) fn add(&mut self, images: &Images, cell: Encoded<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
+    /// Why an image is bad; nothing is added.
+    pub(crate) fn add(&mut self, images: &Images, cell: Cell<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
+        let list = match cell {
+            Cell::Image(encoded) => return self.add_image(images, encoded, place, seeds),
+            Cell::List(list) => list,
+        };
+        let before = self.ends.len();
+        let (cells, start, end) = list.map_or((None, 0, 0), |(cells, start, end)| (Some(cells), start, end));
+        for (item, number) in (0..).zip(start..end) {
+            let encoded = cells.map(|cells| Encoded::at(cells, number)).unwrap_or_default();
+            if let Err(fault) = self.add_image(images, encoded, ImagePlace { item, ..place }, seeds) {
+                self.truncate_images(before);
+                return Err(fault.of_item(item));
+            }
+        }
+        self.end_list(list.is_some());
+        Ok(())
+    }
+
+    fn end_list(&mut self, is_present: bool) {
+        let images = self.ends.len();
+        if let Some(lists) = &mut self.lists {
+            lists.ends.push(images);
+            lists.present.push(is_present);
+        }
+    }
+
+    fn add_image(&mut self, images: &Images, cell: Encoded<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
         let fills = images.options().fills_bad;
         let payload = match images.options().source.payload(cell, place.file, place.relative) {
             Ok(Some(payload)) => payload,
@@ -119,11 +157,14 @@ impl Canvas {
 
     /// Adds a row of a file that lacks the column.
     pub(crate) fn add_missing(&mut self) {
+        if self.lists.is_some() {
+            return self.end_list(false);
+        }
         let fills = self.images.options().fills_bad;
         self.add_blank(fills, false);
     }
 
-    /// A row of the background, or of zeros under a null.
+    /// An image of the background, or of zeros under a null.
     fn add_blank(&mut self, is_present: bool, is_valid: bool) {
         let images = Arc::clone(&self.images);
         let sides = images.blank_sides();
@@ -149,6 +190,11 @@ impl Canvas {
 
     /// Adds the rows of `other`.
     pub(crate) fn append(&mut self, other: Self) {
+        let before = self.ends.len();
+        if let (Some(lists), Some(more)) = (&mut self.lists, other.lists) {
+            lists.ends.extend(more.ends.into_iter().map(|end| before + end));
+            lists.present.extend(more.present);
+        }
         let before = self.pixels.len();
         self.ends.extend(other.ends.into_iter().map(|end| before + end));
         self.numbers.extend(other.numbers);
@@ -163,17 +209,30 @@ impl Canvas {
     }
 
     pub(crate) fn truncate(&mut self, rows: usize) {
-        self.ends.truncate(rows);
-        self.present.truncate(rows);
-        self.valid.truncate(rows);
-        self.numbers.truncate(rows * self.images.numbers());
+        let images = match &mut self.lists {
+            None => rows,
+            Some(lists) => {
+                lists.ends.truncate(rows);
+                lists.present.truncate(rows);
+                lists.ends.last().copied().unwrap_or_default()
+            }
+        };
+        self.truncate_images(images);
+    }
+
+    fn truncate_images(&mut self, images: usize) {
+        self.ends.truncate(images);
+        self.present.truncate(images);
+        self.valid.truncate(images);
+        self.numbers.truncate(images * self.images.numbers());
         self.pixels.truncate(self.ends.last().copied().unwrap_or_default());
     }
 
     /// The outputs of [`Images::outputs`], with their fields.
     pub(crate) fn finish(self) -> Result<Vec<(Field, ArrayRef)>> {
-        let Self { images, pixels, ends, numbers, present, valid } = self;
+        let Self { images, pixels, ends, numbers, present, valid, lists } = self;
         let rows = ends.len();
+        let too_many = || Error::TooManyPixels { column: images.column().to_owned() };
         let nulls = present.contains(&false).then(|| NullBuffer::from(BooleanBuffer::from(present)));
         let values: ArrayRef = match pixels {
             Pixels::U8(values) => Arc::new(UInt8Array::from(values)),
@@ -181,29 +240,41 @@ impl Canvas {
             Pixels::F32(values) => Arc::new(Float32Array::from(values)),
         };
         let mut arrays = Vec::with_capacity(images.outputs().len());
-        for field in images.outputs() {
-            let array: ArrayRef = match field.data_type() {
+        for (number, field) in images.outputs().iter().enumerate() {
+            let of_one = match field.data_type() {
+                DataType::List(item) if lists.is_some() => item.data_type(),
+                data_type => data_type,
+            };
+            let array: ArrayRef = match of_one {
                 DataType::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::from(valid.clone()), None)),
                 DataType::List(item) => {
-                    let mut offsets = Vec::with_capacity(rows + 1);
-                    offsets.push(0);
-                    for end in &ends {
-                        offsets.push(i32::try_from(*end).map_err(|_| Error::TooManyPixels { column: images.column().to_owned() })?);
-                    }
-                    Arc::new(
-                        ListArray::try_new(Arc::clone(item), OffsetBuffer::new(offsets.into()), Arc::clone(&values), nulls.clone())
-                            .map_err(Error::assemble)?,
-                    )
+                    let offsets = offsets(&ends).ok_or_else(too_many)?;
+                    Arc::new(ListArray::try_new(Arc::clone(item), offsets, Arc::clone(&values), nulls.clone()).map_err(Error::assemble)?)
                 }
                 DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Int32 => {
-                    nested(field.data_type(), Arc::new(Int32Array::from(numbers.clone())), rows, None)?
+                    nested(of_one, Arc::new(Int32Array::from(numbers.clone())), rows, None)?
                 }
                 other => nested(other, Arc::clone(&values), rows, nulls.clone())?,
+            };
+            let array = match (&lists, field.data_type()) {
+                (Some(Lists { ends, present }), DataType::List(item)) => {
+                    let is_null = number == 0 && present.contains(&false);
+                    let nulls = is_null.then(|| NullBuffer::from(BooleanBuffer::from(present.clone())));
+                    let offsets = offsets(ends).ok_or_else(too_many)?;
+                    Arc::new(ListArray::try_new(Arc::clone(item), offsets, array, nulls).map_err(Error::assemble)?)
+                }
+                _ => array,
             };
             arrays.push((Field::clone(field), array));
         }
         Ok(arrays)
     }
+}
+
+/// `None` if there are more items than Arrow counts.
+fn offsets(ends: &[usize]) -> Option<OffsetBuffer<i32>> {
+    let offsets = std::iter::once(Some(0)).chain(ends.iter().map(|end| i32::try_from(*end).ok()));
+    Some(OffsetBuffer::new(offsets.collect::<Option<Vec<i32>>>()?.into()))
 }
 
 /// Fixed-size lists around values.

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Mean number of pixels of an image whose size is its own, for budgets.
 const TYPICAL_PIXELS: usize = 512 * 512;
 
+/// Mean number of images of a list, for budgets.
+const TYPICAL_IMAGES: usize = 4;
+
 /// Height and width of the image, top, left, height and width of the part that is taken, whether it is flipped, and the orientation.
 const GEOMETRY_NUMBERS: usize = 8;
 
@@ -41,6 +44,8 @@ pub struct ImageOptions {
 pub struct Images {
     options: ImageOptions,
     transform: Transform,
+    /// Whether a cell is a list of images.
+    is_list: bool,
     /// The pixels or bytes, then the shapes or geometries where rows differ, then the marks of bad images.
     outputs: Vec<FieldRef>,
 }
@@ -55,6 +60,8 @@ pub(crate) struct ImagePlace<'a> {
     /// Number in the files of its data set.
     pub(crate) row: u64,
     pub(crate) round: u64,
+    /// Number in the list of the row.
+    pub(crate) item: u64,
 }
 
 /// What the draws of an epoch depend on, beside the row.
@@ -94,7 +101,25 @@ impl Images {
             outputs.push(Arc::new(Field::new(format!("{name}__valid"), DataType::Boolean, false)));
         }
         let transform = Transform::new(options.spec.clone());
-        Self { options, transform, outputs }
+        Self { options, transform, is_list: false, outputs }
+    }
+
+    /// The same for a column of lists of images.
+    #[must_use]
+    pub fn of_lists(&self) -> Self {
+        let listed = |(number, field): (usize, &FieldRef)| {
+            let item = Field::new("item", field.data_type().clone(), field.is_nullable());
+            // A null list stays null, as a null cell does, but shapes and marks of no image are an empty list.
+            Arc::new(Field::new(field.name(), DataType::List(Arc::new(item)), number == 0))
+        };
+        let outputs = self.outputs.iter().enumerate().map(listed).collect();
+        Self { options: self.options.clone(), transform: self.transform.clone(), is_list: true, outputs }
+    }
+
+    /// Whether a cell is a list of images.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        self.is_list
     }
 
     #[must_use]
@@ -132,11 +157,12 @@ impl Images {
 
     pub(crate) fn row_bytes(&self) -> u64 {
         let values = self.fixed_len().unwrap_or(TYPICAL_PIXELS * self.options.spec.channels.count());
-        (values * self.options.spec.dtype.bytes()) as u64
+        let images = if self.is_list { TYPICAL_IMAGES } else { 1 };
+        (values * self.options.spec.dtype.bytes() * images) as u64
     }
 
     fn draw(&self, place: ImagePlace<'_>, seeds: Seeds) -> Draw {
-        self.draw_of(seeds.seed, place.source, place.row, seeds.epoch, place.round)
+        self.draw_of(seeds.seed, place.source, place.row, seeds.epoch, place.round).of_item(place.item)
     }
 
     /// What a decoder elsewhere does with an image, or why it is bad.

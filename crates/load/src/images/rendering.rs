@@ -2,10 +2,9 @@
 //!
 //! The invariant: all image columns hold the same rows. A row with a bad image is in none of them.
 
-use super::source::{Encoded, Fault};
+use super::source::{Cell, Fault};
 use super::{Canvas, Seeds};
 use crate::{Dataset, Error, Result};
-use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, FieldRef, Schema};
 use std::sync::Arc;
@@ -71,9 +70,9 @@ impl Rendering {
         let mut failure = None;
         let before = self.groups.first().map_or(0, |group| group.canvas.rows());
         for group in &mut self.groups {
-            let encoded = group.places.first().and_then(|(place, _)| rows.columns().get(*place)).and_then(|array| array.as_struct_opt());
+            let encoded = group.places.first().and_then(|(place, _)| rows.columns().get(*place));
             let added = match dataset.image_place(group.column, place.file, place.row, place.round) {
-                Some((images, place)) => group.canvas.add(images, Encoded::at(encoded, row), place, self.seeds),
+                Some((images, place)) => group.canvas.add(images, Cell::at(encoded, row), place, self.seeds),
                 None => {
                     group.canvas.add_missing();
                     Ok(())

@@ -4,7 +4,7 @@
 //! path leads out of the root, not even through links.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, StructArray};
+use arrow_array::{Array, ArrayRef, ListArray, StructArray};
 use shardmill_storage::{Error as StorageError, Roots, is_remote, store_of};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,6 +32,16 @@ pub(crate) enum Fault {
     Store(Arc<StorageError>),
 }
 
+impl Fault {
+    /// Names the image in the list of its row.
+    pub(super) fn of_item(self, item: u64) -> Self {
+        match self {
+            Self::Bad(cause) => Self::Bad(format!("image {item} of the list: {cause}").into()),
+            store @ Self::Store(_) => store,
+        }
+    }
+}
+
 impl From<String> for Fault {
     fn from(cause: String) -> Self {
         Self::Bad(cause.into())
@@ -51,9 +61,31 @@ pub(crate) struct Encoded<'a> {
     pub(crate) path: Option<&'a str>,
 }
 
+/// The cell of a row, which is an image or a list of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cell<'a> {
+    Image(Encoded<'a>),
+    /// The images of all rows, and those of this one; `None` if its list is null.
+    List(Option<(&'a StructArray, usize, usize)>),
+}
+
+impl<'a> Cell<'a> {
+    pub(crate) fn at(cells: Option<&'a ArrayRef>, row: usize) -> Self {
+        let Some(lists) = cells.and_then(|cells| cells.as_list_opt::<i32>()) else {
+            return Self::Image(cells.and_then(|cells| cells.as_struct_opt()).map(|cells| Encoded::at(cells, row)).unwrap_or_default());
+        };
+        Self::List(range(lists, row).zip(lists.values().as_struct_opt()).map(|((start, end), images)| (images, start, end)))
+    }
+}
+
+/// Start and end of a list that is not null.
+fn range(lists: &ListArray, row: usize) -> Option<(usize, usize)> {
+    let bound = |place: usize| lists.value_offsets().get(place).and_then(|offset| usize::try_from(*offset).ok());
+    if lists.is_null(row) { None } else { bound(row).zip(bound(row + 1)) }
+}
+
 impl<'a> Encoded<'a> {
-    pub(crate) fn at(cells: Option<&'a StructArray>, row: usize) -> Self {
-        let Some(cells) = cells else { return Self::default() };
+    pub(crate) fn at(cells: &'a StructArray, row: usize) -> Self {
         let bytes = cells.columns().first().and_then(|array| array.as_binary_view_opt()).filter(|array| array.is_valid(row));
         let path = cells.columns().get(1).and_then(|array| array.as_string_view_opt()).filter(|array| array.is_valid(row));
         Self { bytes: bytes.map(|array| array.value(row)), path: path.map(|array| array.value(row)) }
