@@ -120,12 +120,17 @@ impl Canvas {
         let before = self.pixels.len();
         let mut shape = None;
         let size = image_size(&payload).ok().filter(|size| u64::from(size.width) * u64::from(size.height) > LARGE_PIXELS);
-        let _permit = size.map(|_| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
+        let permit = size.map(|_| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
         let rendered = RENDERER.with_borrow_mut(|renderer| {
-            renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
+            let rendered = renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
                 shape = Some(sides);
                 self.pixels.grow(images.values_of(sides))
-            })
+            });
+            // Each thread would keep the memory of the largest image that it met.
+            if permit.is_some() {
+                *renderer = Renderer::default();
+            }
+            rendered
         });
         match (rendered, shape) {
             (Ok(()), Some(sides)) => self.end_row(sides, true, true),
