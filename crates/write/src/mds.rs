@@ -6,7 +6,7 @@ use crate::place::Place;
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
-use shardmill_formats::mds::{Columns, EncodedShard, ShardEncoder, ShardOptions, UnsealedShard, index_json};
+use shardmill_formats::mds::{Columns, ShardEncoder, ShardOptions, ShardPieces, UnsealedShard, index_json};
 use std::collections::VecDeque;
 use std::io::Write;
 
@@ -74,10 +74,10 @@ impl MdsFiles {
 }
 
 fn written(shard: UnsealedShard, directory: &str) -> Result<Finished> {
-    let EncodedShard { basename, bytes, entry } = shard.seal()?;
+    let ShardPieces { basename, pieces, entry } = shard.seal_in_pieces()?;
     let path = format!("{}/{basename}", directory.trim_end_matches('/'));
     let mut file = StagedFile::create(&path)?;
-    file.write_all(&bytes).map_err(|source| StagedFile::failed(&path, source))?;
+    pieces.iter().try_for_each(|piece| file.write_all(piece)).map_err(|source| StagedFile::failed(&path, source))?;
     let mut finished = file.finish(entry.samples)?;
     finished.summary.entry = Some(index_json(&[entry]));
     Ok(finished)

@@ -5,9 +5,7 @@ Objects of obstore belong to its own build of the client, so their settings are 
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -96,7 +94,10 @@ class Provider:
     def fetch(self) -> tuple[dict[str, str], float | None]:
         """Return the credentials by name, and when they expire."""
         given = self._provider()
-        if inspect.isawaitable(given):
+        if isinstance(given, Awaitable):
+            # Imports more modules than a process that writes local files.
+            import asyncio
+
             given = asyncio.run(_result(given))
         if not isinstance(given, Mapping):
             raise TypeError(f"it returned {type(given).__name__}, not a dict")

@@ -96,12 +96,17 @@ struct Booleans(BooleanBuilder);
 struct Integers<T: ArrowPrimitiveType>(PrimitiveBuilder<T>);
 struct Singles(PrimitiveBuilder<Float32Type>);
 struct Doubles(PrimitiveBuilder<Float64Type>);
-struct Texts<T: ByteArrayType>(GenericByteBuilder<T>, usize);
+struct Texts<T: ByteArrayType> {
+    builder: GenericByteBuilder<T>,
+    bytes: usize,
+    /// Whether a text was not ASCII. Python caches the UTF-8 of such a text in the text itself, which takes as much memory again.
+    is_encoded: bool,
+}
 struct Binaries<T: ByteArrayType>(GenericByteBuilder<T>, usize);
 
 impl<T: ByteArrayType> Default for Texts<T> {
     fn default() -> Self {
-        Self(GenericByteBuilder::new(), 0)
+        Self { builder: GenericByteBuilder::new(), bytes: 0, is_encoded: false }
     }
 }
 
@@ -180,13 +185,27 @@ impl Plain for Doubles {
 impl<T: ByteArrayType<Native = str>> Plain for Texts<T> {
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
         let text = value.cast_exact::<PyString>().ok()?;
-        let text = text.to_str().ok()?;
-        self.1 = self.1.checked_add(text.len()).filter(|bytes| *bytes < MAX_TEXT_BYTES)?;
-        self.0.append_value(text);
+        let encoded;
+        let text = if self.is_encoded {
+            encoded = text.encode_utf8().ok()?;
+            std::str::from_utf8(encoded.as_bytes()).ok()?
+        } else {
+            let plain = text.to_str().ok()?;
+            self.is_encoded = !plain.is_ascii();
+            plain
+        };
+        self.bytes = self.bytes.checked_add(text.len()).filter(|bytes| *bytes < MAX_TEXT_BYTES)?;
+        self.builder.append_value(text);
         Some(text.len() + 4)
     }
 
-    builder!();
+    fn append_null(&mut self) {
+        self.builder.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.builder.finish())
+    }
 }
 
 impl<T: ByteArrayType<Native = [u8]>> Plain for Binaries<T> {

@@ -56,8 +56,13 @@ impl HashAlgorithm {
     /// The digest of `bytes` in hexadecimal digits.
     #[must_use]
     pub fn hex(self, bytes: &[u8]) -> String {
+        self.hex_of(&[bytes])
+    }
+
+    /// As [`HashAlgorithm::hex`], of pieces one after another.
+    pub(super) fn hex_of(self, pieces: &[impl AsRef<[u8]>]) -> String {
         let mut hasher = Hasher::new(self);
-        hasher.update(bytes);
+        pieces.iter().for_each(|piece| hasher.update(piece.as_ref()));
         hasher.hex()
     }
 }

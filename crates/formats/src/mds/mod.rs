@@ -24,7 +24,7 @@ pub use hashing::HashAlgorithm;
 pub use index::{FileEntry, INDEX_NAME, Index, ShardEntry, index_json};
 pub use number::Number;
 pub use read::{ArrayTypes, MdsFile, MdsOptions, RebuiltShard, check_file_hashes, rebuild_shard};
-pub use write::{EncodedShard, ShardEncoder, ShardOptions, UnsealedShard};
+pub use write::{EncodedShard, ShardEncoder, ShardOptions, ShardPieces, UnsealedShard};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ use values::Values;
 
 /// The default of MosaicML's writer.
 const DEFAULT_SIZE_LIMIT: u32 = 1 << 26;
+/// Samples are collected in pieces of about this size: one that grew with the shard would be copied, in fresh memory each time.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// How shards are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,14 @@ pub struct EncodedShard {
     pub entry: ShardEntry,
 }
 
+/// As [`EncodedShard`], with the content in pieces, so that samples are not copied once more.
+#[derive(Debug)]
+pub struct ShardPieces {
+    pub basename: String,
+    pub pieces: Vec<Vec<u8>>,
+    pub entry: ShardEntry,
+}
+
 /// A complete shard that is neither compressed nor hashed yet, which any thread may do.
 #[derive(Debug)]
 pub struct UnsealedShard {
@@ -68,7 +78,7 @@ pub struct UnsealedShard {
     hashes: Vec<HashAlgorithm>,
     config_text: String,
     sizes: Vec<u32>,
-    samples: Vec<u8>,
+    samples: Vec<Vec<u8>>,
 }
 
 /// Collects samples and splits them into shards. After an error it must be discarded.
@@ -83,7 +93,7 @@ pub struct ShardEncoder {
     /// Exact size of the file for the samples so far.
     running: u64,
     sizes: Vec<u32>,
-    samples: Vec<u8>,
+    samples: Vec<Vec<u8>>,
 }
 
 impl ShardEncoder {
@@ -147,15 +157,22 @@ impl ShardEncoder {
         }
         let mut full = Vec::new();
         for row in 0..batch.num_rows() {
-            let start = self.samples.len();
-            append_sample(&values, self.variable, row, self.rows, &mut self.samples)?;
-            let bytes = (self.samples.len() - start) as u64;
+            let mut piece = self.samples.pop().unwrap_or_default();
+            if piece.capacity() == 0 || piece.len() >= PIECE_BYTES {
+                self.samples.extend((!piece.is_empty()).then_some(piece));
+                piece = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
+            }
+            let start = piece.len();
+            append_sample(&values, self.variable, row, self.rows, &mut piece)?;
+            let bytes = (piece.len() - start) as u64;
             let limit = self.config.size_limit;
             if limit.is_some_and(|limit| limit < self.running.saturating_add(bytes).saturating_add(4)) {
-                let tail = self.samples.split_off(start);
+                let tail = piece.split_off(start);
+                self.samples.push(piece);
                 full.push(self.cut());
-                self.samples = tail;
+                piece = tail;
             }
+            self.samples.push(piece);
             self.running = self.running.saturating_add(bytes).saturating_add(4);
             let too_large = |_above| Error::ShardTooLarge { row: self.rows, bytes: self.running };
             u32::try_from(self.running).map_err(too_large)?;
@@ -235,39 +252,49 @@ impl UnsealedShard {
     /// # Errors
     /// When it cannot be compressed.
     pub fn seal(self) -> Result<EncodedShard, Error> {
+        let ShardPieces { basename, pieces, entry } = self.seal_in_pieces()?;
+        Ok(EncodedShard { basename, bytes: pieces.concat(), entry })
+    }
+
+    /// As [`UnsealedShard::seal`], without a copy of the samples where they are not compressed.
+    ///
+    /// # Errors
+    /// When it cannot be compressed.
+    pub fn seal_in_pieces(mut self) -> Result<ShardPieces, Error> {
         let samples = self.sizes.len() as u64;
         let basename = format!("shard.{:05}.mds", self.number);
-        let raw = self.lay_out();
-        let entry_of = |basename: &str, bytes: &[u8]| FileEntry {
+        let mut raw = vec![self.head()];
+        raw.append(&mut self.samples);
+        let entry_of = |basename: &str, pieces: &[Vec<u8>]| FileEntry {
             basename: basename.to_owned(),
-            bytes: bytes.len() as u64,
-            hashes: self.hashes.iter().map(|algorithm| (algorithm.name().to_owned(), algorithm.hex(bytes))).collect(),
+            bytes: pieces.iter().map(|piece| piece.len() as u64).sum(),
+            hashes: self.hashes.iter().map(|algorithm| (algorithm.name().to_owned(), algorithm.hex_of(pieces))).collect(),
         };
         let raw_data = entry_of(&basename, &raw);
         let Some(compression) = &self.config.compression else {
-            return Ok(EncodedShard { basename, bytes: raw, entry: ShardEntry { config: self.config, raw_data, zip_data: None, samples } });
+            return Ok(ShardPieces { basename, pieces: raw, entry: ShardEntry { config: self.config, raw_data, zip_data: None, samples } });
         };
         let failed = |source| Error::Compress { basename: basename.clone(), compression: compression.name().to_owned(), source };
-        let bytes = compression.compress(&raw).map_err(failed)?;
+        let pieces = vec![compression.compress(&raw.concat()).map_err(failed)?];
         let basename = format!("{basename}.{}", compression.extension());
-        let zip_data = Some(entry_of(&basename, &bytes));
-        Ok(EncodedShard { basename, bytes, entry: ShardEntry { config: self.config, raw_data, zip_data, samples } })
+        let zip_data = Some(entry_of(&basename, &pieces));
+        Ok(ShardPieces { basename, pieces, entry: ShardEntry { config: self.config, raw_data, zip_data, samples } })
     }
 
-    fn lay_out(&self) -> Vec<u8> {
-        let head = 4 * (self.sizes.len() + 2) + self.config_text.len();
-        let mut file = Vec::with_capacity(head + self.samples.len());
+    /// What comes before the samples.
+    fn head(&self) -> Vec<u8> {
+        let len = 4 * (self.sizes.len() + 2) + self.config_text.len();
+        let mut head = Vec::with_capacity(len);
         // The total was checked against 32 bits for every sample.
         let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        file.extend_from_slice(&word(self.sizes.len()).to_le_bytes());
-        let mut offset = word(head);
-        file.extend_from_slice(&offset.to_le_bytes());
+        head.extend_from_slice(&word(self.sizes.len()).to_le_bytes());
+        let mut offset = word(len);
+        head.extend_from_slice(&offset.to_le_bytes());
         for size in &self.sizes {
             offset = offset.saturating_add(*size);
-            file.extend_from_slice(&offset.to_le_bytes());
+            head.extend_from_slice(&offset.to_le_bytes());
         }
-        file.extend_from_slice(self.config_text.as_bytes());
-        file.extend_from_slice(&self.samples);
-        file
+        head.extend_from_slice(self.config_text.as_bytes());
+        head
     }
 }
