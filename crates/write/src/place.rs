@@ -6,6 +6,9 @@ use crate::{Error, FileSummary, Result};
 use shardmill_storage::{AnyDisk, Disk, Replace, remove_stale_staging, store_of, sync_names};
 use std::collections::VecDeque;
 
+/// Number of files that may wait for their sync beyond those that threads work on.
+const SYNCING_FILES: usize = 4;
+
 /// The destination of rows.
 #[derive(Debug, Clone)]
 pub enum Target {
@@ -110,8 +113,8 @@ impl Place {
     /// Adds a file that ends now.
     pub(crate) fn keep(&mut self, file: Outcome<Finished>) -> Result<()> {
         self.finishing.push_back(file);
-        // A small number of concurrent files bounds memory and disk space.
-        while self.finishing.len() > self.threads.max(1) {
+        // A small number of concurrent files bounds memory. Most of them only wait for the disk.
+        while self.finishing.len() > self.threads.max(1) + SYNCING_FILES {
             self.settle_one()?;
         }
         Ok(())
