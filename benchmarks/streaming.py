@@ -1,11 +1,14 @@
 """The rows of the streaming report, by MosaicML Streaming, ChiniDataset and shardmill.
 
-``verbatim`` is what the report did, ``fair`` what says what a system can do, ``mds`` reads the files of MosaicML's writer. A figure
+``verbatim`` is what the report did, ``fair`` what says what a system can do, ``first_use`` what the first write of a process costs, ``mds``
+reads the files of MosaicML's writer. A figure
 whose rows are not those of the source is an error.
 """
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -186,6 +189,21 @@ def _write_parts(source: Source, out: Path, system: System) -> None:
     system.merge(out, directories)
 
 
+def first_use(options: StreamingOptions, system: System) -> Metrics:
+    """Writes of a fresh process, the source becoming Python objects inside of the clock: the first one imports and touches memory."""
+    source, figures = options.source, {}
+    for name in ("first write", "second write", "third write"):
+        # What earlier writes left to the disk is not part of this one.
+        os.sync()
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        figure = timed_rows(len(source), lambda out=options.scratch / name: system.write(source, out, None))
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        figures[name] = {**figure, "cpu_s": cpu, "page_faults": after.ru_minflt - before.ru_minflt}
+    options.check(system.rows(options.scratch / "first write", False), in_order=True)
+    return {"figures": figures}
+
+
 def mds(options: StreamingOptions, system: System) -> Metrics:
     """The MDS shards that MosaicML wrote, each after a warm-up."""
     directory, figures = options.mds, {}
@@ -200,7 +218,7 @@ def mds(options: StreamingOptions, system: System) -> Metrics:
 
 
 #: The rest is what no peer does.
-SCENARIOS = {"verbatim": verbatim, "fair": fair, "mds": mds}
+SCENARIOS = {"verbatim": verbatim, "fair": fair, "first_use": first_use, "mds": mds}
 
 
 def measure(options: StreamingOptions) -> Metrics:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.measure import Metrics, prepare_caches, status_bytes, timed_rows
 from benchmarks.streaming import BATCH_SIZE, Rows, StreamingOptions, System
@@ -22,15 +22,15 @@ _BATCH_ROWS, _ROW_GROUP = 1_024, 2_500
 _PLAN_RANKS, _PLAN_TRIES, _PLAN_FILES, _IMAGE_BYTES, _IMAGE_GROUPS = 64, 5, 100, 100_000, 100
 
 
-def shardmill() -> System:
-    """The public API, as Parquet; values are not compressed, as those of the others are not."""
+def shardmill(format: Literal["parquet", "mds"] = "parquet") -> System:
+    """The public API; values are not compressed, as those of the others are not."""
     import pyarrow as pa
     import shardmill as sm
 
-    columns = {"text": "str", "label": "int32"}
+    columns = {"text": "str", "label": "int32" if format == "parquet" else "int"}
 
     def writer(out: Path, size_limit: int | None) -> Any:
-        return sm.Writer(str(out), columns=columns, format="parquet", compression="none", shard_bytes=size_limit)
+        return sm.Writer(str(out), columns=columns, format=format, compression="none", shard_bytes=size_limit)
 
     def write(rows: Rows, out: Path, size_limit: int | None) -> None:
         with writer(out, size_limit) as target:
@@ -195,5 +195,5 @@ def plan(options: StreamingOptions, _: System) -> Metrics:
     }
 
 
-SYSTEMS = {"shardmill": shardmill, "pyarrow": shardmill}
+SYSTEMS = {"shardmill": shardmill, "shardmill_mds": lambda: shardmill("mds"), "pyarrow": shardmill}
 SCENARIOS = {"ceiling": ceiling, "plan": plan}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardmill.errors import OptionError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _SHOWN = 4
 
@@ -44,6 +46,8 @@ def warn_of_stall(seconds: float, activities: Sequence[tuple[str, float, str | N
 
 def result_of(future: Future[Any], stall_seconds: float) -> Any:
     """Return the result of a transform in another process, and warn each time it is late."""
+    from concurrent.futures import wait
+
     waited, patience = 0.0, stall_seconds
     while patience != float("inf"):
         # Do not rely on the timeout exception: a transform may raise the same class, or return at that moment.

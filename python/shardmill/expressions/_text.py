@@ -20,7 +20,6 @@ comparisons, then ``not``, ``and``, ``or``.
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -262,7 +261,9 @@ class _Parser:
     def _call(self, name: str, place: int) -> Expression | Value:
         function = name.lower()
         if function not in _FUNCTIONS:
-            near = difflib.get_close_matches(function, _FUNCTIONS, 1)
+            from difflib import get_close_matches
+
+            near = get_close_matches(function, _FUNCTIONS, 1)
             hint = f"; did you mean `{near[0]}`?" if near else f"; there are {', '.join(_FUNCTIONS)}"
             self._fail(f"there is no function `{name}`{hint}", place)
         self._take("(")

@@ -6,7 +6,6 @@ import datetime
 import decimal
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from shardmill._literals import literal_of
@@ -111,6 +110,8 @@ class Value(Condition):
         return self.text
 
     def __getattr__(self, name: str) -> NoReturn:
+        from difflib import get_close_matches
+
         known = [method for method in dir(Value) if method[0] != "_" and callable(getattr(Value, method))]
         close = _NAMES_ELSEWHERE.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
         hint = f"did you mean {close!r}?" if close else f"the methods are {', '.join(known)}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardmill._stall import result_of
 from shardmill.load._batches import Delivery, close
 from shardmill.load._options import Transform
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 #: Describes a batch by the number of rows of the epoch that are consumed with it.
 Place = Callable[[int], str]
@@ -44,6 +45,10 @@ class Transforming:
             close(batches)
 
     def _elsewhere(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
+        # A loader without workers does not need these imports.
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
         # This process already runs threads: a forked child could inherit a lock that is never released.
         context = multiprocessing.get_context(
             "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"

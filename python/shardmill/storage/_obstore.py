@@ -95,7 +95,7 @@ class Provider:
         """Return the credentials by name, and when they expire."""
         given = self._provider()
         if isinstance(given, Awaitable):
-            # Imports more modules than a process that writes local files.
+            # Its import takes longer than all others of a local writer.
             import asyncio
 
             given = asyncio.run(_result(given))
