@@ -242,3 +242,15 @@ def test_import_is_quick_and_pulls_in_nothing_heavy() -> None:
     runs = [subprocess.check_output([sys.executable, "-c", code], text=True).splitlines() for _ in range(5)]
     assert {loaded for _, loaded in runs} == {"[]"}
     assert min(float(seconds) for seconds, _ in runs) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "unneeded"),
+    [
+        ("Writer", ["asyncio", "concurrent.futures", "difflib", "numpy", "pyarrow"]),
+        ("Loader", ["asyncio", "concurrent.futures", "multiprocessing", "pyarrow", "torch"]),
+    ],
+)
+def test_writer_and_loader_import_only_what_they_need(name: str, unneeded: list[str]) -> None:
+    code = f"import sys, shardmill; shardmill.{name}; print([name for name in {unneeded} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"

@@ -351,6 +351,19 @@ def test_row_that_is_changed_after_it_was_written_is_written_as_it_was(tmp_path:
     assert pq.read_table(tmp_path / "a.parquet").column("x").to_pylist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("format", ["parquet", "mds"])
+def test_texts_are_written_without_growing_in_memory(tmp_path: Path, format: str) -> None:
+    kinds = ["ascii", "naïve", "読む", "🦀 rust", ""]
+    texts = [f"{kind}{row}" for row, kind in enumerate(kinds * 20)]
+    sizes = [sys.getsizeof(text) for text in texts]
+    with sm.Writer(tmp_path / "out", format=format, columns={"text": "str"}) as writer:
+        for text in texts:
+            writer.write({"text": text})
+    assert [row["text"] for row in sm.Dataset(tmp_path / "out")] == texts
+    # Python keeps the UTF-8 of a text that is asked for it; the first one is, to find out.
+    assert sum(sys.getsizeof(text) > size for text, size in zip(texts, sizes, strict=True)) <= 1
+
+
 def test_batch_that_fails_in_the_middle_closes_the_writer(tmp_path: Path) -> None:
     with sm.Writer(tmp_path / "a.array_record") as writer:
         with pytest.raises(ValueError, match="row 1 has a null"):

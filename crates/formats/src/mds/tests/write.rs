@@ -270,3 +270,27 @@ fn schema_decides_about_encodings() {
     let schema = Schema::new(vec![Field::new("x", DataType::Date32, true)]);
     assert!(matches!(Columns::of_schema(&schema), Err(Error::NoEncoding { .. })));
 }
+
+#[test]
+fn shards_of_several_pieces_have_the_layout_of_the_format() {
+    // Rows of odd sizes, so that neither pieces nor shards end at a multiple of anything.
+    let texts: Vec<String> = (0..40_usize).map(|row| char::from(b'a' + row as u8 % 26).to_string().repeat(190_001 + 977 * row)).collect();
+    let rows = batch(vec![("text", Arc::new(StringArray::from(texts.clone())))]);
+    let options = ShardOptions { size_limit: Some(5_000_000), ..ShardOptions::default() };
+    let shards = shards(&[("text", "str")], options, &[rows.slice(0, 17), rows.slice(17, 23)]).unwrap();
+    assert!(shards.len() > 1);
+    let mut texts = texts.iter();
+    for shard in &shards {
+        let word = |at: usize| u32::from_le_bytes(shard.bytes[at..at + 4].try_into().unwrap()) as usize;
+        assert!(shard.bytes.len() <= 5_000_000);
+        assert_eq!(shard.entry.raw_data.bytes, shard.bytes.len() as u64);
+        for row in 0..word(0) {
+            let sample = &shard.bytes[word(4 + 4 * row)..word(8 + 4 * row)];
+            let text = texts.next().unwrap();
+            assert_eq!(sample[..4], u32::try_from(text.len()).unwrap().to_le_bytes());
+            assert!(&sample[4..] == text.as_bytes(), "row {row} of {}", shard.basename);
+        }
+        assert_eq!(word(4 + 4 * word(0)), shard.bytes.len());
+    }
+    assert_eq!(texts.next(), None);
+}
