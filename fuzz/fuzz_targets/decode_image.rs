@@ -15,7 +15,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     let (flags, payload) = input;
     let bit = |k: u8| flags >> k & 1 == 1;
     let options = DecodeOptions {
-        channels: if bit(0) { Channels::Grey } else { Channels::Rgb },
+        channels: if bit(0) { Channels::Gray } else { Channels::Rgb },
         background: bit(1).then_some([255, 0, 128]),
         orientation: bit(2),
         jpeg: if bit(3) { JpegDecoder::Rust } else { JpegDecoder::Turbo },

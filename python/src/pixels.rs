@@ -70,7 +70,7 @@ impl PyImages {
 
 impl Settings {
     fn options(self) -> PyResult<ImageOptions> {
-        let channels = named("channels", &self.channels, &[("RGB", Channels::Rgb), ("L", Channels::Grey)])?;
+        let channels = named("channels", &self.channels, &[("RGB", Channels::Rgb), ("L", Channels::Gray)])?;
         let names = [("crop", Fit::Crop), ("stretch", Fit::Stretch), ("pad", Fit::Pad), ("longest", Fit::Longest), ("keep", Fit::Keep)];
         let fit = match (self.scale, self.ratio) {
             (Some(scale), Some(ratio)) => Fit::RandomCrop { scale, ratio },
@@ -154,7 +154,7 @@ fn decode<'py>(
     page: usize,
 ) -> PyResult<Bound<'py, PyArray3<u8>>> {
     let options = DecodeOptions {
-        channels: named("channels", channels, &[("RGB", Channels::Rgb), ("L", Channels::Grey)])?,
+        channels: named("channels", channels, &[("RGB", Channels::Rgb), ("L", Channels::Gray)])?,
         background,
         orientation,
         jpeg: self::decoder(decoder)?,
@@ -204,7 +204,7 @@ fn laplacian_variance(image: PyReadonlyArray3<'_, u8>) -> PyResult<f64> {
 #[pyfunction]
 fn phash(py: Python<'_>, payload: &[u8]) -> PyShardmillResult<u64> {
     let hash = py.detach(|| {
-        let options = DecodeOptions { channels: Channels::Grey, background: None, orientation: false, ..DecodeOptions::default() };
+        let options = DecodeOptions { channels: Channels::Gray, background: None, orientation: false, ..DecodeOptions::default() };
         let mut decoder = Decoder::new();
         let decoded = decoder.decode(payload, &options, |_, _| 1)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };

@@ -68,6 +68,20 @@ pub fn sniff(prefix: &[u8]) -> Option<ImageFormat> {
     }
 }
 
+/// The name of a format of which only the size is read; `None` for formats that are decoded, and for less common ones.
+#[must_use]
+pub fn unsupported_name(prefix: &[u8]) -> Option<&'static str> {
+    match sniff(prefix)? {
+        ImageFormat::Avif => Some("AVIF"),
+        ImageFormat::Other if prefix.starts_with(b"\xff\x0a") || prefix.starts_with(b"\0\0\0\x0cJXL ") => Some("JPEG XL"),
+        ImageFormat::Other if prefix.get(4..8) == Some(b"ftyp") => Some("HEIC"),
+        ImageFormat::Other if prefix.starts_with(b"8BPS") => Some("PSD"),
+        ImageFormat::Other if prefix.starts_with(b"\0\0\x01\0") => Some("ICO"),
+        ImageFormat::Other if matches!(prefix.first_chunk(), Some([b'P', b'1'..=b'7'])) => Some("PNM"),
+        _ => None,
+    }
+}
+
 /// Many texts begin with `BM`; the size of the second header has few possible values.
 fn has_bmp_header(prefix: &[u8]) -> bool {
     prefix
@@ -101,6 +115,14 @@ mod tests {
         ] {
             assert_eq!(sniff(bytes), Some(format), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn formats_without_a_decoder_have_a_name() {
+        assert_eq!(unsupported_name(b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"), Some("AVIF"));
+        assert_eq!(unsupported_name(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"), Some("HEIC"));
+        assert_eq!(unsupported_name(b"\xff\x0a\0\0\0\0\0\0\0\0\0\0"), Some("JPEG XL"));
+        assert_eq!(unsupported_name(b"\xff\xd8\xff\xe0"), None);
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub enum Error {
     /// The decoder could not be created, or failed for a reason other than the payload.
     #[error("Decoder of `{}` failed: {message}", .format.mime())]
     Decoder { format: ImageFormat, message: String },
+    /// The pixels cannot be stored in a format.
+    #[error("Image cannot be encoded as `{}`: {message}", .format.mime())]
+    Encoder { format: ImageFormat, message: String },
     /// The decoder found another size than the header states.
     #[error("Header states a size of `{}` x `{}`, but the decoder found `{}` x `{}`", .stated.width, .stated.height, .decoded.width, .decoded.height)]
     SizeDiffers { stated: ImageSize, decoded: ImageSize },
@@ -106,7 +109,7 @@ impl Error {
             }
             Self::Header { .. } | Self::Damaged { .. } | Self::NoSuchPage { .. } => Cause::Damaged,
             Self::Unsupported { .. } => Cause::Unsupported,
-            Self::Panicked { .. } | Self::Decoder { .. } => Cause::Decoder,
+            Self::Panicked { .. } | Self::Decoder { .. } | Self::Encoder { .. } => Cause::Decoder,
             Self::SizeDiffers { .. } | Self::Shape(_) => Cause::Size,
         }
     }
@@ -144,6 +147,10 @@ impl Error {
 
     pub(crate) fn limit(format: ImageFormat, message: impl Into<Text>) -> Self {
         Self::DecoderLimit { format, message: message.into().0 }
+    }
+
+    pub(crate) fn encoder(format: ImageFormat, message: impl Into<Text>) -> Self {
+        Self::Encoder { format, message: message.into().0 }
     }
 
     pub(crate) fn decoder(format: ImageFormat, message: impl Into<Text>) -> Self {

@@ -287,6 +287,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn reduction_with_headroom_keeps_twice_the_target() {
+        // (height, width), target, scale without and with headroom.
+        let cases =
+            [((1080, 1920), (224, 398), 4, 2), ((1792, 1791), (224, 224), 4, 2), ((1792, 1792), (224, 224), 8, 4), ((375, 500), (224, 224), 1, 1)];
+        for ((height, width), (to_height, to_width), draft, fast) in cases {
+            let stretched = geometry(sides(height, width), sides(to_height, to_width), Fit::Stretch);
+            assert_eq!((stretched.reduction(1), stretched.reduction(2)), (draft, fast));
+        }
+    }
+
     proptest! {
         #[test]
         fn every_part_lies_in_its_whole(

@@ -11,7 +11,7 @@ pub fn laplacian_variance(image: Raster<'_>) -> f64 {
     let last = image.sides().height - 1;
     let mut total = Sums::default();
     for y in 0..=last {
-        // Above the first row comes the second, and below the last the one before it; a single row is its own neighbour.
+        // Above the first row comes the second, and below the last the one before it; a single row is its own neighbor.
         let above = image.row(if y == 0 { last.min(1) } else { y - 1 });
         let below = image.row(if y == last { last.saturating_sub(1) } else { y + 1 });
         match image.channels() {
@@ -37,7 +37,7 @@ impl Sums {
     fn add_row<const CHANNELS: usize>(&mut self, above: &[u8], row: &[u8], below: &[u8]) {
         let pixels = row.as_chunks::<CHANNELS>().0;
         let last = pixels.len() - 1;
-        // The first and the last column, whose outer neighbour is the inner one.
+        // The first and the last column, whose outer neighbor is the inner one.
         for (x, inner) in [(0, last.min(1)), (last, last.saturating_sub(1))].into_iter().take(pixels.len()) {
             for channel in 0..CHANNELS {
                 let at = |row: &[u8], x: usize| row.get(x * CHANNELS + channel).copied().unwrap_or(0);
@@ -69,8 +69,8 @@ fn runs(row: &[u8], skip: usize, len: usize) -> std::slice::Chunks<'_, u8> {
     row.get(skip..skip + len).unwrap_or_default().chunks(RUN)
 }
 
-fn laplacian(center: u8, neighbours: [u8; 4]) -> i32 {
-    neighbours.into_iter().map(i32::from).sum::<i32>() - 4 * i32::from(center)
+fn laplacian(center: u8, neighbors: [u8; 4]) -> i32 {
+    neighbors.into_iter().map(i32::from).sum::<i32>() - 4 * i32::from(center)
 }
 
 #[cfg(test)]

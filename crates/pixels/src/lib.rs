@@ -4,8 +4,10 @@
 //! integer arithmetic that is equal on every CPU. Nothing here opens a file, and no size that a header states is trusted before it was checked.
 
 mod augment;
+mod build_info;
 mod caught;
 pub mod decode;
+mod encode;
 mod error;
 mod geometry;
 mod laplacian;
@@ -13,19 +15,23 @@ mod luma;
 mod output;
 mod phash;
 mod raster;
+mod reencoder;
 mod renderer;
 mod resize;
 mod transform;
 
 pub use augment::{AUGMENT_VERSION, Draw, Draws};
+pub use build_info::{BuildInfo, build_info};
 pub use caught::is_caught;
 pub use decode::Channels;
+pub use encode::Codec;
 pub use error::{Cause, Error, Result};
 pub use geometry::{Fit, Geometry};
 pub use laplacian::laplacian_variance;
 pub use output::{Dtype, Layout, Normalize};
 pub use phash::phash;
 pub use raster::{Raster, Region, ShapeError, Sides};
+pub use reencoder::{Reencode, Reencoder};
 pub use renderer::{Renderer, Rendering};
 pub use resize::{Filter, Resizer};
 pub use transform::{Scratch, Spec, Transform};

@@ -37,7 +37,7 @@ pub enum Layout {
     Hwc,
 }
 
-/// Mean and standard deviation of each channel, for pixels of [0, 1]. A grey output uses those of the first.
+/// Mean and standard deviation of each channel, for pixels of [0, 1]. A gray output uses those of the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
     pub mean: [f64; 3],
@@ -176,7 +176,7 @@ impl Output {
     fn background_of<const BYTES: usize>(&self, lookup: &impl Lookup<BYTES>) -> [[u8; BYTES]; 3] {
         let [red, green, blue] = match self.channels {
             Channels::Rgb => self.background,
-            Channels::Grey => [crate::luma::luma(self.background); 3],
+            Channels::Gray => [crate::luma::luma(self.background); 3],
         };
         [lookup.value(0, red), lookup.value(1, green), lookup.value(2, blue)]
     }

@@ -1,6 +1,6 @@
 //! `imagehash.phash` of a raster, bit for bit.
 //!
-//! Pixels enter, 64 bits leave: grey, Lanczos to 32 x 32, a cosine transform along both axes, and which of the 8 x 8 low frequencies exceed their
+//! Pixels enter, 64 bits leave: gray, Lanczos to 32 x 32, a cosine transform along both axes, and which of the 8 x 8 low frequencies exceed their
 //! median. Invariant: floating-point operations have the order of pocketfft, which SciPy runs, because in flat or symmetric images the frequencies
 //! are only rounding errors, whose signs decide the bits.
 #![expect(clippy::indexing_slicing, reason = "arrays of 32, with positions that follow from constants")]
@@ -67,9 +67,9 @@ const TURNS: [f64; SIDE - 1] = [
 /// None for a raster that exists.
 pub fn phash(image: Raster<'_>, resizer: &mut Resizer) -> Result<u64, ShapeError> {
     let mut buffer = Vec::new();
-    let grey = luma::grey(image, &mut buffer)?;
+    let gray = luma::gray(image, &mut buffer)?;
     let small = Sides { height: SIDE, width: SIDE };
-    let small = resizer.resize(grey, small, small.whole(), Filter::Lanczos)?;
+    let small = resizer.resize(gray, small, small.whole(), Filter::Lanczos)?;
     let mut columns = [[0.0; SIDE]; SIDE];
     for (y, row) in small.rows().enumerate() {
         for (column, value) in columns.iter_mut().zip(row) {

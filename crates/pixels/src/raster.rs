@@ -3,6 +3,8 @@
 //! Decoders and the scratch of the resize make a [`Raster`]; resize, output and statistics read it. Invariant: each of the `height` rows, `stride`
 //! bytes apart, has `width * channels` bytes inside of the slice.
 
+use std::borrow::Cow;
+
 /// What is wrong with sizes or lengths that were given together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -13,7 +15,7 @@ pub enum ShapeError {
     /// A side is zero, or too large to compute with.
     #[error("a size of {height} x {width} is not possible")]
     Sides { height: usize, width: usize },
-    /// Only grey and RGB are pixels here.
+    /// Only gray and RGB are pixels here.
     #[error("{0} channels, but pixels have 1 or 3")]
     Channels(usize),
     /// A region reaches out of what it is a part of.
@@ -75,7 +77,7 @@ impl Region {
     }
 }
 
-/// Borrowed pixels, grey (1 channel) or RGB (3).
+/// Borrowed pixels, gray (1 channel) or RGB (3).
 #[derive(Debug, Clone, Copy)]
 pub struct Raster<'a> {
     pixels: &'a [u8],
@@ -154,6 +156,15 @@ impl<'a> Raster<'a> {
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn bytes(&self) -> (&'a [u8], usize) {
         (self.pixels, self.stride)
+    }
+
+    /// The rows without gaps.
+    pub(crate) fn packed(&self) -> Cow<'a, [u8]> {
+        let len = self.row_len();
+        if self.stride == len {
+            return Cow::Borrowed(self.pixels.get(..len * self.sides.height).unwrap_or_default());
+        }
+        Cow::Owned(self.rows().flatten().copied().collect())
     }
 
     pub(crate) fn row_len(&self) -> usize {

@@ -46,7 +46,7 @@ impl Default for Spec {
 #[derive(Debug, Default)]
 pub struct Scratch {
     resizer: Resizer,
-    grey: Vec<u8>,
+    gray: Vec<u8>,
 }
 
 /// Makes outputs of one [`Spec`].
@@ -90,8 +90,8 @@ impl Transform {
     /// If the region is not inside of the image, or `out` has another length than [`Transform::output_len`].
     pub fn write(&self, image: Raster<'_>, geometry: &Geometry, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), ShapeError> {
         let mut region = image.crop(geometry.region)?;
-        if self.spec.channels == Channels::Grey {
-            region = luma::grey(region, &mut scratch.grey)?;
+        if self.spec.channels == Channels::Gray {
+            region = luma::gray(region, &mut scratch.gray)?;
         }
         let window = scratch.resizer.resize(region, geometry.target, geometry.window, self.spec.filter)?;
         self.output.write(window, geometry, out)
@@ -117,22 +117,22 @@ mod tests {
         let image = Raster::new(&pixels, Sides { height: 90, width: 70 }, 3).unwrap();
         let fits = [Fit::Crop, Fit::Pad, Fit::Longest, Fit::Keep, Fit::RandomCrop { scale: (0.08, 1.0), ratio: (0.75, 1.25) }];
         let mut used = Scratch::default();
-        for (fit, channels) in fits.into_iter().flat_map(|fit| [(fit, Channels::Rgb), (fit, Channels::Grey)]) {
+        for (fit, channels) in fits.into_iter().flat_map(|fit| [(fit, Channels::Rgb), (fit, Channels::Gray)]) {
             let spec = Spec { size: Some(Sides { height: 40, width: 33 }), fit, channels, dtype: Dtype::F32, ..Spec::default() };
             assert_eq!(made(spec.clone(), image, &mut used), made(spec, image, &mut Scratch::default()));
         }
     }
 
     #[test]
-    fn grey_is_the_same_before_and_after_the_resize() {
-        let grey = crate::test_pixels(50 * 40);
-        let colour: Vec<u8> = grey.iter().flat_map(|value| [*value; 3]).collect();
+    fn gray_is_the_same_before_and_after_the_resize() {
+        let gray = crate::test_pixels(50 * 40);
+        let color: Vec<u8> = gray.iter().flat_map(|value| [*value; 3]).collect();
         let sides = Sides { height: 50, width: 40 };
         let mut scratch = Scratch::default();
-        for channels in [Channels::Rgb, Channels::Grey] {
+        for channels in [Channels::Rgb, Channels::Gray] {
             let spec = Spec { size: Some(Sides { height: 20, width: 20 }), channels, ..Spec::default() };
-            let of_grey = made(spec.clone(), Raster::new(&grey, sides, 1).unwrap(), &mut scratch);
-            assert_eq!(of_grey, made(spec, Raster::new(&colour, sides, 3).unwrap(), &mut scratch));
+            let of_gray = made(spec.clone(), Raster::new(&gray, sides, 1).unwrap(), &mut scratch);
+            assert_eq!(of_gray, made(spec, Raster::new(&color, sides, 3).unwrap(), &mut scratch));
         }
     }
 }

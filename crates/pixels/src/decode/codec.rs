@@ -14,7 +14,7 @@ const MAX_SIDE: u32 = 65_535;
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Notes {
-    /// Stray bytes between segments, unknown revisions, unknown colour transforms.
+    /// Stray bytes between segments, unknown revisions, unknown color transforms.
     pub oddities: usize,
     /// Some pixels are invented, which [`Damaged::Accept`] allows.
     pub accepted_damage: bool,

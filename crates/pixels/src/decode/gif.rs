@@ -1,6 +1,6 @@
 //! The first frame of a GIF, on its canvas.
 //!
-//! Blocks are walked here, because Pillow also takes files without a colour table and frames beyond the screen. Invariant: the
+//! Blocks are walked here, because Pillow also takes files without a color table and frames beyond the screen. Invariant: the
 //! canvas was checked before it is allocated.
 
 use shardmill_images::ImageFormat;
@@ -94,13 +94,13 @@ impl First {
     }
 }
 
-/// The colour table that `flags` announce, and what follows it. Without one, indices are greys.
+/// The color table that `flags` announce, and what follows it. Without one, indices are grays.
 fn table(flags: u8, rest: &[u8]) -> Option<(Palette, &[u8])> {
     if flags & 0x80 == 0 {
-        return Some((Palette::grey(), rest));
+        return Some((Palette::gray(), rest));
     }
-    let (colours, rest) = rest.split_at_checked(3 << ((flags & 7) + 1))?;
-    Some((Palette::stated(colours.as_chunks().0.iter().copied()), rest))
+    let (colors, rest) = rest.split_at_checked(3 << ((flags & 7) + 1))?;
+    Some((Palette::stated(colors.as_chunks().0.iter().copied()), rest))
 }
 
 fn skip_blocks(mut rest: &[u8]) -> Option<&[u8]> {

@@ -5,7 +5,7 @@
 
 mod bmp;
 mod codec;
-mod colour;
+mod color;
 mod gif;
 mod jpeg;
 mod options;
@@ -13,24 +13,22 @@ mod orient;
 mod palette;
 mod png;
 mod raster;
-mod scale;
 #[cfg(test)]
 mod tests;
 mod tiff;
 mod webp;
 
-use shardmill_images::{ImageFormat, ImageSize, page_facts, sniff};
+use shardmill_images::{ImageFormat, ImageSize, page_facts, sniff, unsupported_name};
 
 use crate::caught::caught;
 use crate::error::{Error, Result};
 
 use codec::{Buffers, Target, check_limits};
-use colour::Wanted;
+use color::Wanted;
 use raster::{Raster, reserve};
 
 pub use codec::Notes;
-pub use options::{Channels, Damaged, DecodeOptions, JpegDecoder};
-pub use scale::{Mode, scale_denominator};
+pub use options::{Channels, Damaged, DecodeOptions, JpegDecoder, Mode};
 
 /// A buffer that once held a larger image is given back when a smaller one comes.
 const KEPT_BYTES: usize = 48 << 20;
@@ -48,7 +46,7 @@ pub struct Decoder {
 pub struct Decoded<'a> {
     pub width: u32,
     pub height: u32,
-    /// 1 or 3. A grey image has 1, also where [`Channels::Rgb`] was asked for.
+    /// 1 or 3. A gray image has 1, also where [`Channels::Rgb`] was asked for.
     pub channels: usize,
     /// Rows from the top, pixels from the left, channels innermost.
     pub pixels: &'a [u8],
@@ -93,14 +91,13 @@ impl Decoder {
             ImageFormat::Gif => gif::decode(payload, &mut target),
             ImageFormat::Bmp => bmp::decode(payload, &mut target),
             ImageFormat::Tiff => tiff::decode(payload, &mut target),
-            ImageFormat::Avif => Err(Error::unsupported(format, "AVIF is not built in, only its size is read")),
-            _ => Err(Error::unsupported(format, "only its size is read")),
+            _ => Err(Error::unsupported(format, not_decoded(payload, facts.stored))),
         });
         let (notes, denominator) = (target.notes, target.denominator);
         let raster = raster?;
 
         let wanted = Wanted { channels: options.channels, background: options.background };
-        let channels = colour::convert(raster, &mut self.pixels, wanted);
+        let channels = color::convert(raster, &mut self.pixels, wanted);
         let pixels = self.turn(raster, channels, orientation, format)?;
         let (width, height) = oriented((raster.size.width, raster.size.height), orientation);
         Ok(Decoded { width, height, channels, pixels, format, stored: facts.stored, orientation, denominator, notes })
@@ -130,6 +127,12 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Says which format it is that is recognized, but not decoded.
+fn not_decoded(payload: &[u8], size: ImageSize) -> String {
+    let name = unsupported_name(payload).unwrap_or("this format");
+    format!("{name} is not supported (the size is {} x {})", size.width, size.height)
 }
 
 fn oriented((width, height): (u32, u32), orientation: u8) -> (u32, u32) {

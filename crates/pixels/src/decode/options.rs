@@ -5,11 +5,11 @@
 /// The channels of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Channels {
-    /// Three channels; an image that is grey keeps its single one, which costs a third and is replicated on delivery.
+    /// Three channels; an image that is gray keeps its single one, which costs a third and is replicated on delivery.
     #[default]
     Rgb,
     /// One channel: the luma of Pillow's mode `L`.
-    Grey,
+    Gray,
 }
 
 impl Channels {
@@ -18,7 +18,7 @@ impl Channels {
     pub fn count(self) -> usize {
         match self {
             Self::Rgb => 3,
-            Self::Grey => 1,
+            Self::Gray => 1,
         }
     }
 }
@@ -31,6 +31,18 @@ pub enum JpegDecoder {
     Turbo,
     /// zune-jpeg: no C code, other pixels.
     Rust,
+}
+
+/// How many pixels of a JPEG may be left out before the resize.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// All pixels are decoded: equal to Pillow.
+    #[default]
+    Exact,
+    /// The decoded sides are at least twice the target's.
+    Fast,
+    /// The decoded sides are at least the target's, as `Image.draft` gives them.
+    Draft,
 }
 
 /// What happens with an image whose pixels are partly invented.
@@ -47,7 +59,7 @@ pub enum Damaged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeOptions {
     pub channels: Channels,
-    /// The colour under transparent pixels; `None` drops alpha and shows whatever colour is stored.
+    /// The color under transparent pixels; `None` drops alpha and shows whatever color is stored.
     pub background: Option<[u8; 3]>,
     /// Whether the image is turned as its EXIF or XMP says.
     pub orientation: bool,

@@ -1,4 +1,4 @@
-//! Colours of indices, and samples of fewer than eight bits.
+//! Colors of indices, and samples of fewer than eight bits.
 //!
 //! Invariant: a palette has 256 entries. Those that a file does not state are black, as in Pillow.
 
@@ -9,19 +9,19 @@ use crate::decode::raster::Layout;
 pub(crate) struct Palette([[u8; 4]; 256]);
 
 impl Palette {
-    /// Index `k` is grey `k`.
-    pub(crate) fn grey() -> Self {
-        let mut colours = [[0, 0, 0, 255]; 256];
-        for (value, colour) in (0..=255_u8).zip(&mut colours) {
-            *colour = [value, value, value, 255];
+    /// Index `k` is gray `k`.
+    pub(crate) fn gray() -> Self {
+        let mut colors = [[0, 0, 0, 255]; 256];
+        for (value, color) in (0..=255_u8).zip(&mut colors) {
+            *color = [value, value, value, 255];
         }
-        Self(colours)
+        Self(colors)
     }
 
-    /// The stated colours, then black.
-    pub(crate) fn stated(colours: impl Iterator<Item = [u8; 3]>) -> Self {
+    /// The stated colors, then black.
+    pub(crate) fn stated(colors: impl Iterator<Item = [u8; 3]>) -> Self {
         let mut palette = Self([[0, 0, 0, 255]; 256]);
-        for (entry, [red, green, blue]) in palette.0.iter_mut().zip(colours) {
+        for (entry, [red, green, blue]) in palette.0.iter_mut().zip(colors) {
             *entry = [red, green, blue, 255];
         }
         palette
@@ -38,13 +38,13 @@ impl Palette {
         if keeps_alpha && self.0.iter().any(|[_, _, _, alpha]| *alpha != 255) {
             Layout::Rgba
         } else if self.0.iter().all(|[red, green, blue, _]| red == green && green == blue) {
-            Layout::Grey
+            Layout::Gray
         } else {
             Layout::Rgb
         }
     }
 
-    pub(crate) fn colour(&self, index: u8) -> [u8; 4] {
+    pub(crate) fn color(&self, index: u8) -> [u8; 4] {
         self.0.get(usize::from(index)).copied().unwrap_or_default()
     }
 
@@ -52,8 +52,8 @@ impl Palette {
     pub(crate) fn expand(&self, indices: impl Iterator<Item = u8>, layout: Layout, pixels: &mut [u8]) {
         let samples = layout.samples();
         for (index, pixel) in indices.zip(pixels.chunks_exact_mut(samples)) {
-            if let Some(colour) = self.colour(index).get(..samples) {
-                pixel.copy_from_slice(colour);
+            if let Some(color) = self.color(index).get(..samples) {
+                pixel.copy_from_slice(color);
             }
         }
     }
@@ -89,11 +89,11 @@ mod tests {
     }
 
     #[test]
-    fn grey_palette_is_one_channel_until_a_colour_or_alpha_is_set() {
-        let mut palette = Palette::grey();
-        assert_eq!(palette.layout(true), Layout::Grey);
+    fn gray_palette_is_one_channel_until_a_color_or_alpha_is_set() {
+        let mut palette = Palette::gray();
+        assert_eq!(palette.layout(true), Layout::Gray);
         palette.set_alpha(3, 0);
-        assert_eq!((palette.layout(true), palette.layout(false)), (Layout::Rgba, Layout::Grey));
+        assert_eq!((palette.layout(true), palette.layout(false)), (Layout::Rgba, Layout::Gray));
         assert_eq!(Palette::stated([[1, 2, 3]].into_iter()).layout(true), Layout::Rgb);
     }
 }

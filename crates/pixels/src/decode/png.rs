@@ -1,4 +1,4 @@
-//! PNG: all depths and colour types, the default image of an animation.
+//! PNG: all depths and color types, the default image of an animation.
 //!
 //! The crate decodes to samples as stored; they are brought to eight bits here, as Pillow does. Invariant: memory is taken only for as many bytes as the
 //! payload can inflate to.
@@ -38,9 +38,9 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     }
     let (color, depth) = (info.color_type, info.bit_depth);
     let direct = match (color, depth, info.trns.is_some() && target.keeps_alpha) {
-        (ColorType::Grayscale, BitDepth::Eight, false) => Some(Layout::Grey),
+        (ColorType::Grayscale, BitDepth::Eight, false) => Some(Layout::Gray),
         (ColorType::Rgb, BitDepth::Eight, false) => Some(Layout::Rgb),
-        (ColorType::GrayscaleAlpha, BitDepth::Eight, _) => Some(Layout::GreyAlpha),
+        (ColorType::GrayscaleAlpha, BitDepth::Eight, _) => Some(Layout::GrayAlpha),
         (ColorType::Rgba, BitDepth::Eight, _) => Some(Layout::Rgba),
         _ => None,
     };
@@ -62,7 +62,7 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
         (ColorType::Grayscale, BitDepth::Sixteen) | (ColorType::GrayscaleAlpha | ColorType::Rgb | ColorType::Rgba, _) => {
             rows.deep(target.keeps_alpha, pixels)
         }
-        (ColorType::Grayscale, _) => rows.grey(target.keeps_alpha, pixels),
+        (ColorType::Grayscale, _) => rows.gray(target.keeps_alpha, pixels),
     }
 }
 
@@ -95,15 +95,15 @@ impl Rows<'_> {
     }
 
     fn indexed(&self, keeps_alpha: bool, pixels: &mut Vec<u8>) -> Result<Raster> {
-        let colours = self.info.palette.as_deref().unwrap_or_default();
-        let mut palette = Palette::stated(colours.as_chunks().0.iter().copied());
+        let colors = self.info.palette.as_deref().unwrap_or_default();
+        let mut palette = Palette::stated(colors.as_chunks().0.iter().copied());
         for (index, alpha) in (0..=255).zip(self.info.trns.as_deref().unwrap_or_default()) {
             palette.set_alpha(index, *alpha);
         }
         self.expand(&palette, keeps_alpha, pixels)
     }
 
-    fn grey(&self, keeps_alpha: bool, pixels: &mut Vec<u8>) -> Result<Raster> {
+    fn gray(&self, keeps_alpha: bool, pixels: &mut Vec<u8>) -> Result<Raster> {
         let depth = self.depth();
         let mut palette = Palette::stated((0..=255_u8).map(|value| [value.wrapping_mul(spread(depth)); 3]));
         // The transparent sample is stated as it is stored, but Pillow compares it with the spread samples of two and four bits.
@@ -114,14 +114,14 @@ impl Rows<'_> {
         self.expand(&palette, keeps_alpha, pixels)
     }
 
-    /// Sixteen bits, and eight bits with a transparent colour.
+    /// Sixteen bits, and eight bits with a transparent color.
     fn deep(&self, keeps_alpha: bool, pixels: &mut Vec<u8>) -> Result<Raster> {
         let trns = self.info.trns.as_deref().filter(|_| keeps_alpha);
         let bytes = usize::from(self.depth() / 8);
         let (layout, samples) = match (self.info.color_type, trns) {
-            (ColorType::Grayscale, None) => (Layout::Grey, 1),
-            (ColorType::Grayscale, Some(_)) => (Layout::GreyAlpha, 1),
-            (ColorType::GrayscaleAlpha, _) => (Layout::GreyAlpha, 2),
+            (ColorType::Grayscale, None) => (Layout::Gray, 1),
+            (ColorType::Grayscale, Some(_)) => (Layout::GrayAlpha, 1),
+            (ColorType::GrayscaleAlpha, _) => (Layout::GrayAlpha, 2),
             (ColorType::Rgb, None) => (Layout::Rgb, 3),
             (ColorType::Rgb, Some(_)) => (Layout::Rgba, 3),
             (ColorType::Rgba | ColorType::Indexed, _) => (Layout::Rgba, 4),

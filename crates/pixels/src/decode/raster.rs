@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// The meaning of the samples of a pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    Grey,
-    GreyAlpha,
+    Gray,
+    GrayAlpha,
     Rgb,
     Rgba,
     /// 255 is full ink.
@@ -20,8 +20,8 @@ pub(crate) enum Layout {
 impl Layout {
     pub(crate) fn samples(self) -> usize {
         match self {
-            Self::Grey => 1,
-            Self::GreyAlpha => 2,
+            Self::Gray => 1,
+            Self::GrayAlpha => 2,
             Self::Rgb => 3,
             Self::Rgba | Self::Cmyk => 4,
         }

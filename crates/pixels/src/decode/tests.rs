@@ -40,7 +40,7 @@ fn bmp(width: i32, height: i32, bits: u16, pixels: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Two blocks of grey by libjpeg-turbo, as a JPEG.
+/// Two blocks of gray by libjpeg-turbo, as a JPEG.
 fn jpeg(width: usize, height: usize) -> Vec<u8> {
     let pixels: Vec<u8> = (0..width * height * 3).map(|k| (k * 7 % 251) as u8).collect();
     let image = turbojpeg::Image { pixels: &pixels[..], width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
@@ -111,11 +111,11 @@ fn sixteen_bits_of_bmp_are_spread() {
 }
 
 #[test]
-fn grey_has_one_channel_and_rgb_three() {
+fn gray_has_one_channel_and_rgb_three() {
     let payload = bmp(1, 1, 24, &[0, 0, 255, 0]);
     assert_eq!(decode(&payload, &DecodeOptions::default()).map(|image| image.3), Ok(vec![255, 0, 0]));
-    let grey = DecodeOptions { channels: Channels::Grey, ..DecodeOptions::default() };
-    assert_eq!(decode(&payload, &grey).map(|image| (image.2, image.3)), Ok((1, vec![76])));
+    let gray = DecodeOptions { channels: Channels::Gray, ..DecodeOptions::default() };
+    assert_eq!(decode(&payload, &gray).map(|image| (image.2, image.3)), Ok((1, vec![76])));
 }
 
 #[test]

@@ -36,8 +36,9 @@ impl Resizer {
     }
 
     /// A resizer that uses no SIMD kernel, to compare with.
-    #[cfg(test)]
-    fn scalar() -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn scalar() -> Self {
         Self { kernel: Kernel::scalar(), ..Self::default() }
     }
 
@@ -88,6 +89,14 @@ impl Resizer {
         }
         Raster::new(out, window.sides(), channels)
     }
+}
+
+/// Whether this CPU runs a SIMD kernel.
+pub(crate) fn is_vectorized() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return x86::is_supported();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// Whether the vertical pass comes first, as in Pillow since 13.0 when more than twice as many rows as columns go; the passes round, so it shows.

@@ -31,10 +31,10 @@ proptest! {
     #[test]
     fn the_kernel_is_equal_to_the_scalar_passes(
         (height, width, to_height, to_width) in (side(), side(), side(), side()),
-        (grey, filter, seed) in (any::<bool>(), 1_usize..6, any::<u64>()),
+        (gray, filter, seed) in (any::<bool>(), 1_usize..6, any::<u64>()),
         (right, below) in (0_usize..3, 0_usize..3),
     ) {
-        let channels = if grey { 1 } else { 3 };
+        let channels = if gray { 1 } else { 3 };
         // A part of a larger image, so that bytes follow the rows, or not.
         let outer = Sides { height: height + below, width: width + right };
         let pixels = noise(outer.height * outer.width * channels, seed);
@@ -49,9 +49,9 @@ proptest! {
     fn a_window_is_a_crop_of_the_whole(
         (height, width, to_height, to_width) in (1_usize..60, 1_usize..60, 1_usize..60, 1_usize..60),
         corner in (0_usize..60, 0_usize..60, 0_usize..60, 0_usize..60),
-        (grey, filter, seed) in (any::<bool>(), 0_usize..6, any::<u64>()),
+        (gray, filter, seed) in (any::<bool>(), 0_usize..6, any::<u64>()),
     ) {
-        let channels = if grey { 1 } else { 3 };
+        let channels = if gray { 1 } else { 3 };
         let pixels = noise(height * width * channels, seed);
         let source = Raster::new(&pixels, Sides { height, width }, channels).unwrap();
         let target = Sides { height: to_height, width: to_width };

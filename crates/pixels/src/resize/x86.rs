@@ -13,7 +13,7 @@ use crate::raster::Raster;
 
 /// Taps in a group of packed weights.
 const RGB_GROUP: usize = 4;
-const GREY_GROUP: usize = 8;
+const GRAY_GROUP: usize = 8;
 pub(super) const ROW_GROUP: usize = 2;
 
 /// Rows that the horizontal pass works on at once, so that weights are loaded once for all of them.
@@ -31,7 +31,7 @@ pub(super) fn is_supported() -> bool {
 
 /// Taps in a group of the horizontal pass.
 pub(super) fn group(channels: usize) -> usize {
-    if channels == 3 { RGB_GROUP } else { GREY_GROUP }
+    if channels == 3 { RGB_GROUP } else { GRAY_GROUP }
 }
 
 /// Bytes of a row that the horizontal pass reads: an RGB vector covers four taps and four bytes more.
@@ -91,7 +91,7 @@ fn run_block(rows: [&[u8]; BLOCK], channels: usize, packed: &Packed, out: [&mut 
         if channels == 3 {
             rgb_block(rows, packed, out);
         } else {
-            grey_block(rows, packed, out);
+            gray_block(rows, packed, out);
         }
     }
 }
@@ -153,10 +153,10 @@ unsafe fn rgb_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOC
 /// # Safety
 /// Each of `rows` has `packed.reach` bytes, each of `out` one for each tap of `packed`.
 #[target_feature(enable = "avx2")]
-unsafe fn grey_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOCK]) {
+unsafe fn gray_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLOCK]) {
     let rows = rows.map(<[u8]>::as_ptr);
     let out = out.map(<[u8]>::as_mut_ptr);
-    let mut groups = packed.words.as_chunks::<GREY_GROUP>().0.iter();
+    let mut groups = packed.words.as_chunks::<GRAY_GROUP>().0.iter();
     for (x, tap) in packed.taps.iter().enumerate() {
         let (mut low, mut high) = ([_mm256_setzero_si256(); 2], [_mm256_setzero_si256(); 2]);
         for (group, words) in (0..tap.groups).zip(&mut groups) {
@@ -164,7 +164,7 @@ unsafe fn grey_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLO
             // SAFETY: a group has eight words.
             let (lows, highs) = unsafe { (_mm_loadu_si128(weights), _mm_loadu_si128(weights.add(1))) };
             let (lows, highs) = (_mm256_broadcastsi128_si256(lows), _mm256_broadcastsi128_si256(highs));
-            let at = tap.first + group * GREY_GROUP;
+            let at = tap.first + group * GRAY_GROUP;
             for pair in 0..2 {
                 // SAFETY: `at + 8` is at most `first + groups * 8`, within `reach`.
                 let (upper, lower) = unsafe { (_mm_loadl_epi64(rows[2 * pair].add(at).cast()), _mm_loadl_epi64(rows[2 * pair + 1].add(at).cast())) };

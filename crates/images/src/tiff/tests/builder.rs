@@ -92,8 +92,8 @@ impl Builder {
     }
 }
 
-/// Tags of a grey page of `width` x `height` with strips at `offsets`.
-pub(super) fn grey(width: u64, height: u64, offsets: &[u64], counts: &[u64]) -> Vec<Tag> {
+/// Tags of a gray page of `width` x `height` with strips at `offsets`.
+pub(super) fn gray(width: u64, height: u64, offsets: &[u64], counts: &[u64]) -> Vec<Tag> {
     vec![
         (tags::WIDTH, tags::SHORT, vec![width]),
         (tags::HEIGHT, tags::LONG, vec![height]),
@@ -105,12 +105,12 @@ pub(super) fn grey(width: u64, height: u64, offsets: &[u64], counts: &[u64]) -> 
     ]
 }
 
-/// A file of grey pages with `strips` strips each; page k has strips of the byte k.
-pub(super) fn grey_pages(layout: Layout, pages: u64, strips: u64) -> Vec<u8> {
+/// A file of gray pages with `strips` strips each; page k has strips of the byte k.
+pub(super) fn gray_pages(layout: Layout, pages: u64, strips: u64) -> Vec<u8> {
     let mut builder = Builder::new(layout);
     for k in 0..pages {
         let offsets: Vec<u64> = (0..strips).map(|_| builder.data(&[k as u8; 10])).collect();
-        builder.page(&grey(10, strips, &offsets, &vec![10; strips as usize]));
+        builder.page(&gray(10, strips, &offsets, &vec![10; strips as usize]));
     }
     builder.bytes
 }

@@ -10,7 +10,7 @@ use crate::tiff::{PageCopy, extract_page, tags, tiff_index};
 fn pages_of_every_layout_keep_their_strips_and_layout() -> Result<()> {
     for layout in LAYOUTS {
         for strips_per_page in [1, 2, 3, 40] {
-            let payload = grey_pages(layout, 3, strips_per_page);
+            let payload = gray_pages(layout, 3, strips_per_page);
             assert_eq!(tiff_index(&payload)?.len(), 3);
             for k in 0..3 {
                 let copy = extract_page(&payload, k)?;
@@ -28,7 +28,7 @@ fn pages_of_every_layout_keep_their_strips_and_layout() -> Result<()> {
 
 #[test]
 fn single_page_is_the_payload_itself() -> Result<()> {
-    let payload = grey_pages(LAYOUTS[0], 1, 2);
+    let payload = gray_pages(LAYOUTS[0], 1, 2);
     assert_eq!(plan(&payload, 0)?, PageCopy::Whole);
     assert_eq!(PageCopy::Whole.len(77), 77);
     assert_eq!(extract_page(&payload, 0)?, payload);
@@ -37,7 +37,7 @@ fn single_page_is_the_payload_itself() -> Result<()> {
 
 #[test]
 fn contiguous_strips_become_one_segment() -> Result<()> {
-    let payload = grey_pages(LAYOUTS[1], 2, 20);
+    let payload = gray_pages(LAYOUTS[1], 2, 20);
     assert_eq!(segments(&payload, 1)?.len(), 1);
     Ok(())
 }
@@ -49,8 +49,8 @@ fn strips_out_of_file_order_keep_the_order_of_their_tag() -> Result<()> {
         let second = builder.data(b"second");
         builder.data(b"gap");
         let first = builder.data(b"first!");
-        builder.page(&grey(6, 2, &[first, second], &[6, 6]));
-        builder.page(&grey(6, 1, &[first], &[6]));
+        builder.page(&gray(6, 2, &[first, second], &[6, 6]));
+        builder.page(&gray(6, 1, &[first], &[6]));
         let copy = extract_page(&builder.bytes, 0)?;
         assert_eq!(strips(&copy), [b"first!", b"second"]);
         assert_eq!(segments(&builder.bytes, 0)?, [second..second + 6, first..first + 6]);
@@ -62,8 +62,8 @@ fn strips_out_of_file_order_keep_the_order_of_their_tag() -> Result<()> {
 fn equal_strips_are_copied_once_and_stay_shared() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[0]);
     let at = builder.data(&[7; 100]);
-    builder.page(&grey(100, 50, &[at; 50], &[100; 50]));
-    builder.page(&grey(100, 1, &[at], &[100]));
+    builder.page(&gray(100, 50, &[at; 50], &[100; 50]));
+    builder.page(&gray(100, 1, &[at], &[100]));
     let pieces = segments(&builder.bytes, 0)?;
     assert_eq!((pieces.len(), &pieces[0]), (1, &(at..at + 100)));
     let copy = extract_page(&builder.bytes, 0)?;
@@ -90,7 +90,7 @@ fn tiles_and_unknown_tags_are_copied() -> Result<()> {
             (65001, 1, vec![5]),
         ];
         builder.page(&tags);
-        builder.page(&grey(5, 1, &[b], &[5]));
+        builder.page(&gray(5, 1, &[b], &[5]));
         let copy = extract_page(&builder.bytes, 0)?;
         let tiles = pixels(&copy, tags::TILE_OFFSETS, tags::TILE_BYTE_COUNTS);
         assert_eq!(tiles, [vec![1; 7], vec![2; 5]]);
@@ -108,11 +108,11 @@ fn short_offsets_widen_only_when_they_must() -> Result<()> {
     for (filler, kind) in [(10, tags::SHORT), (70_000, tags::LONG)] {
         let mut builder = Builder::new(LAYOUTS[1]);
         let (a, b) = (builder.data(&[1; 9]), builder.data(&[2; 9]));
-        let mut tags = grey(9, 2, &[a, b], &[9, 9]);
+        let mut tags = gray(9, 2, &[a, b], &[9, 9]);
         tags[4].1 = tags::SHORT;
         tags.push((65000, 7, vec![3; filler]));
         builder.page(&tags);
-        builder.page(&grey(9, 1, &[a], &[9]));
+        builder.page(&gray(9, 1, &[a], &[9]));
         let copy = extract_page(&builder.bytes, 0)?;
         assert_eq!(tag(&copy, tags::STRIP_OFFSETS).expect("offsets").0, kind);
         assert_eq!(strips(&copy), [[1; 9], [2; 9]]);
@@ -145,7 +145,7 @@ fn each_page_has_its_own_size_and_orientation() -> Result<()> {
     for layout in LAYOUTS {
         let mut builder = Builder::new(layout);
         for orientation in 1..=8 {
-            let mut tags = grey(20, 30 + orientation, &[8], &[1]);
+            let mut tags = gray(20, 30 + orientation, &[8], &[1]);
             tags.insert(5, (tags::ORIENTATION, tags::SHORT, vec![orientation]));
             builder.page(&tags);
         }
@@ -168,7 +168,7 @@ fn each_page_has_its_own_size_and_orientation() -> Result<()> {
 #[test]
 fn header_of_180_megapixels_has_a_size() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[2]);
-    let mut tags = grey(0, 0, &[16], &[1]);
+    let mut tags = gray(0, 0, &[16], &[1]);
     tags[0] = (tags::WIDTH, tags::LONG, vec![4_000_000_000]);
     tags[1] = (tags::HEIGHT, tags::LONG8, vec![4_000_000_001]);
     builder.page(&tags);
@@ -182,7 +182,7 @@ fn distant_directories_cost_one_request_each() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[0]);
     for _ in 0..9 {
         let at = builder.data(&[0; 5000]);
-        builder.page(&grey(50, 100, &[at], &[5000]));
+        builder.page(&gray(50, 100, &[at], &[5000]));
     }
     let (index, requests) = index(&builder.bytes)?;
     assert_eq!((index.len(), requests), (9, 10));
@@ -190,8 +190,8 @@ fn distant_directories_cost_one_request_each() -> Result<()> {
 }
 
 #[test]
-fn neighbouring_directories_share_a_request() -> Result<()> {
-    let (index, requests) = index(&grey_pages(LAYOUTS[0], 8, 1))?;
+fn neighboring_directories_share_a_request() -> Result<()> {
+    let (index, requests) = index(&gray_pages(LAYOUTS[0], 8, 1))?;
     assert_eq!((index.len(), requests), (8, 1));
     Ok(())
 }
@@ -200,7 +200,7 @@ fn neighbouring_directories_share_a_request() -> Result<()> {
 fn directory_longer_than_a_request_is_asked_for_again() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[0]);
     builder.data(&[0; 2000]);
-    let mut tags = grey(50, 1, &[8], &[50]);
+    let mut tags = gray(50, 1, &[8], &[50]);
     tags.extend((0..200).map(|k| (40_000 + k, tags::LONG, vec![u64::from(k)])));
     builder.page(&tags);
     builder.page(&tags);

@@ -14,7 +14,7 @@ fn rich(layout: usize) -> Vec<u8> {
     let interop = builder.directory(&[(1, 2, vec![82, 57, 56, 0])]);
     let exif = builder.directory(&[(37510, 7, vec![66; 21]), (tags::INTEROP_IFD, tags::LONG, vec![interop])]);
     for compression in [1, 6, 7] {
-        let mut tags = grey(10, 3, &[at, at + 100, at + 50], &[100, 20, 10]);
+        let mut tags = gray(10, 3, &[at, at + 100, at + 50], &[100, 20, 10]);
         tags[3].2 = vec![compression];
         tags.extend([
             (347, 7, vec![3; 40]),

@@ -13,7 +13,7 @@ fn exif_gps_and_interop_directories_move_with_the_page() -> Result<()> {
         let interop = builder.directory(&[(1, 2, vec![82, 57, 56, 0])]);
         let exif = builder.directory(&[(37510, 7, vec![66; 21]), (tags::INTEROP_IFD, tags::LONG, vec![interop])]);
         let gps = builder.directory(&[(2, 5, vec![48, 8, 14])]);
-        let mut tags = grey(10, 1, &[at], &[10]);
+        let mut tags = gray(10, 1, &[at], &[10]);
         tags.push((tags::EXIF_IFD, tags::LONG, vec![exif]));
         tags.push((tags::GPS_IFD, tags::IFD, vec![gps]));
         builder.page(&tags);
@@ -34,7 +34,7 @@ fn exif_gps_and_interop_directories_move_with_the_page() -> Result<()> {
 fn exif_that_cannot_be_read_is_left_out() -> Result<()> {
     for offset in [0, 1 << 30] {
         let mut builder = Builder::new(LAYOUTS[0]);
-        let mut tags = grey(4, 1, &[8], &[4]);
+        let mut tags = gray(4, 1, &[8], &[4]);
         tags.push((tags::EXIF_IFD, tags::LONG, vec![offset]));
         builder.page(&tags);
         builder.page(&tags);
@@ -49,7 +49,7 @@ fn exif_that_points_at_itself_ends() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[0]);
     let at = builder.bytes.len() as u64;
     let exif = builder.directory(&[(tags::EXIF_IFD, tags::LONG, vec![at])]);
-    let mut tags = grey(4, 1, &[8], &[4]);
+    let mut tags = gray(4, 1, &[8], &[4]);
     tags.push((tags::EXIF_IFD, tags::LONG, vec![exif]));
     builder.page(&tags);
     builder.page(&tags);
@@ -60,7 +60,7 @@ fn exif_that_points_at_itself_ends() -> Result<()> {
 #[test]
 fn tags_of_the_multi_page_file_are_left_out() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[0]);
-    let mut tags = grey(4, 1, &[8], &[4]);
+    let mut tags = gray(4, 1, &[8], &[4]);
     tags.extend([
         (tags::NEW_SUBFILE_TYPE, tags::LONG, vec![2]),
         (tags::PAGE_NUMBER, tags::SHORT, vec![0, 2]),
@@ -80,7 +80,7 @@ fn tags_of_the_multi_page_file_are_left_out() -> Result<()> {
 #[test]
 fn unsorted_and_repeated_tags_come_out_sorted_with_the_first_value() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[3]);
-    let mut tags = grey(4, 1, &[16], &[4]);
+    let mut tags = gray(4, 1, &[16], &[4]);
     tags.insert(0, (65000, tags::SHORT, vec![1]));
     tags.push((65000, tags::SHORT, vec![2]));
     tags.push((270, 2, vec![65, 0]));
@@ -102,7 +102,7 @@ fn byte_count_of_one_uncompressed_strip_is_inferred() -> Result<()> {
         for layout in LAYOUTS {
             let mut builder = Builder::new(layout);
             let at = builder.data(&[5; 24]);
-            let mut tags = grey(3, 2, &[at], &[0]);
+            let mut tags = gray(3, 2, &[at], &[0]);
             // Three samples of 10 bits: 90 bits, so 12 bytes per row.
             tags[2] = (tags::BITS_PER_SAMPLE, tags::SHORT, vec![10, 10, 10]);
             tags[5].2 = vec![3];
@@ -121,7 +121,7 @@ fn byte_count_of_one_uncompressed_strip_is_inferred() -> Result<()> {
 #[test]
 fn absent_byte_count_of_a_compressed_strip_is_refused() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[0]);
-    let mut tags = grey(3, 2, &[8], &[0]);
+    let mut tags = gray(3, 2, &[8], &[0]);
     tags[3].2 = vec![5];
     tags.pop();
     builder.page(&tags);
@@ -141,7 +141,7 @@ fn old_jpeg_strip_inside_its_stream_stays_inside() -> Result<()> {
     counts[3] = 5;
     let dc = builder.data(&counts);
     builder.data(&[6; 5]);
-    let mut tags = grey(8, 8, &[at + 150], &[50]);
+    let mut tags = gray(8, 8, &[at + 150], &[50]);
     tags[3].2 = vec![tags::OLD_JPEG];
     tags.extend([
         (tags::JPEG_INTERCHANGE, tags::LONG, vec![at]),
@@ -168,7 +168,7 @@ fn old_jpeg_strip_inside_its_stream_stays_inside() -> Result<()> {
 #[test]
 fn old_jpeg_stream_without_length_is_refused() -> Result<()> {
     let mut builder = Builder::new(LAYOUTS[1]);
-    let mut tags = grey(8, 8, &[8], &[5]);
+    let mut tags = gray(8, 8, &[8], &[5]);
     tags[3].2 = vec![tags::OLD_JPEG];
     tags.push((tags::JPEG_INTERCHANGE, tags::LONG, vec![8]));
     builder.page(&tags);

@@ -122,14 +122,14 @@ impl Header {
             (0, 1 | 4 | 8) | (1, 8) | (2, 4) => {
                 let entry = if is_core { 3 } else { 4 };
                 let stated = if is_core { 0 } else { fields.u32(46)? };
-                let colours = if stated == 0 { 1 << bits } else { stated as usize };
-                if colours > 65_536 {
+                let colors = if stated == 0 { 1 << bits } else { stated as usize };
+                if colors > 65_536 {
                     return Err(unsupported("palette"));
                 }
                 let table = payload.get(after..).unwrap_or_default();
-                let table = table.get(..entry * colours).unwrap_or(table);
-                after += entry * colours;
-                let palette = Palette::stated(table.chunks_exact(entry).map(|colour| match colour {
+                let table = table.get(..entry * colors).unwrap_or(table);
+                after += entry * colors;
+                let palette = Palette::stated(table.chunks_exact(entry).map(|color| match color {
                     [blue, green, red, ..] => [*red, *green, *blue],
                     _ => [0; 3],
                 }));

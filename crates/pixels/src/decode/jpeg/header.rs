@@ -92,9 +92,9 @@ impl Header {
             return Err(Error::damaged(JPEG, "short frame header"));
         };
         match code {
-            0xc3 | 0xcb => return Err(Error::unsupported(JPEG, "lossless")),
-            0xc5..=0xc7 | 0xcd..=0xcf => return Err(Error::unsupported(JPEG, "hierarchical")),
-            _ if precision != 8 => return Err(Error::unsupported(JPEG, format!("{precision}-bit"))),
+            0xc3 | 0xcb => return Err(Error::unsupported(JPEG, "lossless JPEG is not supported")),
+            0xc5..=0xc7 | 0xcd..=0xcf => return Err(Error::unsupported(JPEG, "hierarchical JPEG is not supported")),
+            _ if precision != 8 => return Err(Error::unsupported(JPEG, format!("{precision}-bit JPEG is not supported"))),
             _ if !matches!(components, 1 | 3 | 4) => return Err(Error::unsupported(JPEG, format!("{components} components"))),
             _ => {}
         }

@@ -43,7 +43,7 @@ impl Turbo {
         let scaled = |side: u32| side.div_ceil(target.denominator.max(1));
         let size = ImageSize { width: scaled(header.size.width), height: scaled(header.size.height) };
         let (layout, format) = match header.components {
-            1 => (Layout::Grey, PixelFormat::GRAY),
+            1 => (Layout::Gray, PixelFormat::GRAY),
             4 => (Layout::Cmyk, PixelFormat::CMYK),
             _ => (Layout::Rgb, PixelFormat::RGB),
         };

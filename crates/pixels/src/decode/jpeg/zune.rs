@@ -20,8 +20,8 @@ const MAX_SIDE: usize = 65_535;
 const MAX_SCANS: usize = 500;
 
 pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
-    let (layout, colour) = match header.components {
-        1 => (Layout::Grey, ColorSpace::Luma),
+    let (layout, color) = match header.components {
+        1 => (Layout::Gray, ColorSpace::Luma),
         4 => (Layout::Cmyk, ColorSpace::CMYK),
         _ => (Layout::Rgb, ColorSpace::RGB),
     };
@@ -30,12 +30,12 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
         .set_max_height(MAX_SIDE)
         .jpeg_set_max_scans(MAX_SCANS)
         .set_strict_mode(target.damaged == Damaged::Error)
-        .jpeg_set_out_colorspace(colour);
+        .jpeg_set_out_colorspace(color);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(payload), options);
     decoder.decode_headers().map_err(failure)?;
     let raster = Raster { size: header.size, layout };
     if decoder.output_buffer_size() != Some(raster.len()) {
-        return Err(Error::unsupported(JPEG, "colour model"));
+        return Err(Error::unsupported(JPEG, "color model"));
     }
     decoder.decode_into(reserve(target.pixels, raster.len(), JPEG)?).map_err(failure)?;
     if layout == Layout::Cmyk {

@@ -1,6 +1,6 @@
 //! JPEG strips and tiles.
 //!
-//! A strip without tables is put together with `JPEGTables`, and a marker of Adobe states the colour model that the page states, because libtiff tells
+//! A strip without tables is put together with `JPEGTables`, and a marker of Adobe states the color model that the page states, because libtiff tells
 //! libjpeg so. Invariant: the strip has the sides of its chunk.
 
 use shardmill_images::{ImageFormat, ImageSize};
@@ -59,7 +59,7 @@ fn whole(strip: &Strip<'_>) -> Option<(Vec<u8>, ImageSize)> {
     Some((payload, size?))
 }
 
-/// Copies segments up to the first scan, without those that state a colour model, and returns the rest.
+/// Copies segments up to the first scan, without those that state a color model, and returns the rest.
 fn segments<'a>(stored: &'a [u8], payload: &mut Vec<u8>, size: &mut Option<ImageSize>) -> Option<&'a [u8]> {
     let mut rest = stored.strip_prefix(b"\xff\xd8").unwrap_or(stored);
     loop {

@@ -33,7 +33,7 @@ pub(super) struct Meaning {
     pub(super) samples: usize,
     /// Of a sample of sixteen bits.
     pub(super) high_byte: usize,
-    /// Colours are multiplied by alpha.
+    /// Colors are multiplied by alpha.
     pub(super) is_premultiplied: bool,
     pub(super) is_inverted: bool,
 }
@@ -176,21 +176,21 @@ impl Meaning {
         }
         let samples_len = usize::try_from(samples).unwrap_or(usize::MAX);
         let layout = match (photometric, samples, first, alpha) {
-            (0, 1, 1 | 2 | 4 | 8 | 16, _) | (1, 1, 1 | 2 | 4 | 8 | 16, _) | (1, 2, 8 | 16, Some(0)) => Layout::Grey,
-            (1, 2, 8 | 16, Some(1 | 2)) => Layout::GreyAlpha,
+            (0, 1, 1 | 2 | 4 | 8 | 16, _) | (1, 1, 1 | 2 | 4 | 8 | 16, _) | (1, 2, 8 | 16, Some(0)) => Layout::Gray,
+            (1, 2, 8 | 16, Some(1 | 2)) => Layout::GrayAlpha,
             (2, 3, 8 | 16, _) | (2, 4.., 8 | 16, Some(0)) => Layout::Rgb,
             (2, 4, 8 | 16, None) | (2, 4.., 8 | 16, Some(1 | 2 | 999)) => Layout::Rgba,
             (3, 1, 1 | 2 | 4 | 8, _) | (3, 2, 8, Some(0)) => Layout::Rgb,
             (3, 2, 8, Some(2)) => return Err(refuse("palette with alpha")),
             (5, 4.., 8 | 16, _) => Layout::Cmyk,
-            (6, 1, 8, _) => Layout::Grey,
+            (6, 1, 8, _) => Layout::Gray,
             (6, 3, 8, _) if compression == Compression::Jpeg && !is_planar => Layout::Rgb,
-            _ => return Err(refuse("colour model")),
+            _ => return Err(refuse("color model")),
         };
         let bits = u8::try_from(first).unwrap_or(8);
         let palette = match (photometric, samples, bits) {
             (3, ..) => Some(stated(tags, bits)?),
-            (0 | 1, 1, ..=8) => Some(greys(bits, photometric == 0)),
+            (0 | 1, 1, ..=8) => Some(grays(bits, photometric == 0)),
             _ => None,
         };
         let layout = palette.as_ref().map_or(layout, |palette| palette.layout(keeps_alpha));
@@ -200,7 +200,7 @@ impl Meaning {
             bits,
             samples: samples_len,
             high_byte: usize::from(tags.is_little_endian()),
-            is_premultiplied: alpha == Some(1) && matches!(layout, Layout::Rgba | Layout::GreyAlpha),
+            is_premultiplied: alpha == Some(1) && matches!(layout, Layout::Rgba | Layout::GrayAlpha),
             is_inverted: photometric == 0 && bits == 16,
         })
     }
@@ -209,13 +209,13 @@ impl Meaning {
 /// The palette of the page: all reds, all greens, all blues, of which the high bytes count.
 fn stated(tags: &PageTags<'_>, bits: u8) -> Result<Palette> {
     let values = tags.numbers(320).ok_or_else(|| Error::damaged(TIFF, "no palette"))?;
-    let colours = values.len() / 3;
-    let channel = |k: usize, c: usize| values.get(c * colours + k).map_or(0, |value| u8::try_from(value >> 8).unwrap_or(u8::MAX));
-    let used = colours.min(1 << bits);
+    let colors = values.len() / 3;
+    let channel = |k: usize, c: usize| values.get(c * colors + k).map_or(0, |value| u8::try_from(value >> 8).unwrap_or(u8::MAX));
+    let used = colors.min(1 << bits);
     Ok(Palette::stated((0..used).map(|k| [channel(k, 0), channel(k, 1), channel(k, 2)])))
 }
 
-fn greys(bits: u8, is_inverted: bool) -> Palette {
+fn grays(bits: u8, is_inverted: bool) -> Palette {
     Palette::stated((0..=255_u8).map(|sample| {
         let value = sample.wrapping_mul(spread(bits));
         [if is_inverted { !value } else { value }; 3]

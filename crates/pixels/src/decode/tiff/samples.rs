@@ -54,20 +54,20 @@ pub(super) fn finish(meaning: &Meaning, pixels: &mut [u8]) {
     }
     if meaning.is_premultiplied {
         let samples = meaning.layout.samples();
-        debug_assert!(matches!(meaning.layout, Layout::Rgba | Layout::GreyAlpha));
+        debug_assert!(matches!(meaning.layout, Layout::Rgba | Layout::GrayAlpha));
         for pixel in pixels.chunks_exact_mut(samples) {
-            if let Some((alpha, colours)) = pixel.split_last_mut() {
-                colours.iter_mut().for_each(|colour| *colour = divided(*colour, *alpha));
+            if let Some((alpha, colors)) = pixel.split_last_mut() {
+                colors.iter_mut().for_each(|color| *color = divided(*color, *alpha));
             }
         }
     }
 }
 
-/// The colour before it was multiplied by alpha, as Pillow finds it.
-fn divided(colour: u8, alpha: u8) -> u8 {
+/// The color before it was multiplied by alpha, as Pillow finds it.
+fn divided(color: u8, alpha: u8) -> u8 {
     match alpha {
         0 => 0,
-        255 => colour,
-        alpha => u8::try_from(255 * u32::from(colour) / u32::from(alpha)).unwrap_or(u8::MAX),
+        255 => color,
+        alpha => u8::try_from(255 * u32::from(color) / u32::from(alpha)).unwrap_or(u8::MAX),
     }
 }

@@ -1,12 +1,12 @@
 //! Brings what codecs leave to one or three channels.
 //!
-//! The integer formulas are Pillow's. Conversions work in place: front to back where pixels shrink, and back to front where grey takes on the colour of
+//! The integer formulas are Pillow's. Conversions work in place: front to back where pixels shrink, and back to front where gray takes on the color of
 //! its background. Invariant: the first `pixels × channels` bytes of the buffer are the result.
 
 use crate::decode::options::Channels;
 use crate::decode::raster::{Layout, Raster};
 
-/// The colour model asked for.
+/// The color model asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) channels: Channels,
@@ -15,7 +15,7 @@ pub(crate) struct Wanted {
 
 /// Converts the pixels in `buffer`, and returns the number of channels.
 pub(crate) fn convert(raster: Raster, buffer: &mut Vec<u8>, wanted: Wanted) -> usize {
-    if let (Layout::GreyAlpha, Some(background @ [red, green, blue])) = (raster.layout, wanted.background)
+    if let (Layout::GrayAlpha, Some(background @ [red, green, blue])) = (raster.layout, wanted.background)
         && (red != green || green != blue)
     {
         let len = raster.pixels().saturating_mul(3);
@@ -24,17 +24,17 @@ pub(crate) fn convert(raster: Raster, buffer: &mut Vec<u8>, wanted: Wanted) -> u
         }
         let pixels = buffer.get_mut(..len).unwrap_or_default();
         tint(pixels, raster.pixels(), background);
-        return grey_if_wanted(raster, pixels, wanted);
+        return gray_if_wanted(raster, pixels, wanted);
     }
     let pixels = buffer.get_mut(..raster.len()).unwrap_or_default();
     match raster.layout {
-        Layout::Grey => 1,
-        Layout::GreyAlpha => {
-            let background = wanted.background.map(|colour| colour[0]);
+        Layout::Gray => 1,
+        Layout::GrayAlpha => {
+            let background = wanted.background.map(|color| color[0]);
             map::<2, 1>(pixels, |[value, alpha]| [background.map_or(value, |under| blend(value, under, alpha))]);
             1
         }
-        Layout::Rgb => grey_if_wanted(raster, pixels, wanted),
+        Layout::Rgb => gray_if_wanted(raster, pixels, wanted),
         Layout::Rgba => {
             if let Some(background) = wanted.background {
                 let [r, g, b] = background;
@@ -42,16 +42,16 @@ pub(crate) fn convert(raster: Raster, buffer: &mut Vec<u8>, wanted: Wanted) -> u
             } else {
                 map::<4, 3>(pixels, |[red, green, blue, _]| [red, green, blue]);
             }
-            grey_if_wanted(raster, pixels, wanted)
+            gray_if_wanted(raster, pixels, wanted)
         }
         Layout::Cmyk => {
             map::<4, 3>(pixels, |[cyan, magenta, yellow, black]| [ink(cyan, black), ink(magenta, black), ink(yellow, black)]);
-            grey_if_wanted(raster, pixels, wanted)
+            gray_if_wanted(raster, pixels, wanted)
         }
     }
 }
 
-fn grey_if_wanted(raster: Raster, pixels: &mut [u8], wanted: Wanted) -> usize {
+fn gray_if_wanted(raster: Raster, pixels: &mut [u8], wanted: Wanted) -> usize {
     if wanted.channels == Channels::Rgb {
         return 3;
     }
@@ -60,7 +60,7 @@ fn grey_if_wanted(raster: Raster, pixels: &mut [u8], wanted: Wanted) -> usize {
     1
 }
 
-/// Composites grey and alpha on a colour.
+/// Composites gray and alpha on a color.
 fn tint(bytes: &mut [u8], pixels: usize, background: [u8; 3]) {
     for k in (0..pixels).rev() {
         let Some(&[value, alpha]) = bytes.get(2 * k..).and_then(|rest| rest.first_chunk()) else { continue };
@@ -81,9 +81,9 @@ fn map<const FROM: usize, const TO: usize>(bytes: &mut [u8], convert: impl Fn([u
     }
 }
 
-/// `round(colour · alpha / 255 + under · (1 − alpha / 255))`, as `alpha_composite` rounds it.
-fn blend(colour: u8, under: u8, alpha: u8) -> u8 {
-    let sum = u32::from(colour) * u32::from(alpha) + u32::from(under) * u32::from(255 - alpha) + 128;
+/// `round(color · alpha / 255 + under · (1 − alpha / 255))`, as `alpha_composite` rounds it.
+fn blend(color: u8, under: u8, alpha: u8) -> u8 {
+    let sum = u32::from(color) * u32::from(alpha) + u32::from(under) * u32::from(255 - alpha) + 128;
     narrow((sum + (sum >> 8)) >> 8)
 }
 
@@ -93,9 +93,9 @@ fn luma(red: u8, green: u8, blue: u8) -> u8 {
 }
 
 /// The light that is left of one channel.
-fn ink(colour: u8, black: u8) -> u8 {
+fn ink(color: u8, black: u8) -> u8 {
     let paper = 255 - u32::from(black);
-    let product = u32::from(colour) * paper + 128;
+    let product = u32::from(color) * paper + 128;
     narrow(paper.saturating_sub((product + (product >> 8)) >> 8))
 }
 
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn blend_rounds_to_nearest() {
         for alpha in 0..=255_u8 {
-            for colour in 0..=255_u8 {
-                let exact = (f64::from(colour) * f64::from(alpha) + 255.0 * f64::from(255 - alpha)) / 255.0;
-                assert_eq!(f64::from(blend(colour, 255, alpha)), exact.round(), "{colour} {alpha}");
+            for color in 0..=255_u8 {
+                let exact = (f64::from(color) * f64::from(alpha) + 255.0 * f64::from(255 - alpha)) / 255.0;
+                assert_eq!(f64::from(blend(color, 255, alpha)), exact.round(), "{color} {alpha}");
             }
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn luma_of_grey_is_the_value() {
+    fn luma_of_gray_is_the_value() {
         assert!((0..=255).all(|value| luma(value, value, value) == value));
     }
 }
