@@ -214,6 +214,13 @@ fn phash(py: Python<'_>, payload: &[u8]) -> PyShardmillResult<u64> {
     Ok(hash?)
 }
 
+/// The version of libjpeg-turbo, whether it has SIMD code, and what resizes.
+#[pyfunction]
+fn build_info() -> (&'static str, Option<bool>, &'static str) {
+    let info = shardmill_pixels::build_info();
+    (info.jpeg_version, info.jpeg_simd, info.resize)
+}
+
 /// Height, width, channels.
 fn sides_of(image: &PyReadonlyArray3<'_, u8>) -> [usize; 3] {
     std::array::from_fn(|axis| image.shape().get(axis).copied().unwrap_or_default())
@@ -243,6 +250,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "pixels")?;
     module.add("AUGMENT_VERSION", AUGMENT_VERSION)?;
     module.add_class::<PyImages>()?;
+    module.add_function(wrap_pyfunction!(build_info, &module)?)?;
     module.add_function(wrap_pyfunction!(decode, &module)?)?;
     module.add_function(wrap_pyfunction!(decode_all, &module)?)?;
     module.add_function(wrap_pyfunction!(laplacian_variance, &module)?)?;

@@ -10,6 +10,7 @@ use crate::stage::filter::Filter;
 use crate::stage::headers::{AspectRatioFilter, SizeFilter};
 use crate::stage::image_to_text::ImageToTextRatioFilter;
 use crate::stage::pixels::{BlurFilter, DamageFilter};
+use crate::stage::reencode::ReencodeImages;
 use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
@@ -65,6 +66,7 @@ pub enum StageOptions {
     Damage(DamageFilter),
     ImageToTextRatio(ImageToTextRatioFilter),
     Filter(Filter),
+    Reencode(ReencodeImages),
     /// A stage outside of this crate, by its index in the list that is passed with the spec.
     User {
         index: usize,
@@ -146,6 +148,7 @@ impl Spec {
                     return Err(crate::Error::Option { option: "expression", problem });
                 }
                 StageOptions::Filter(filter) => Stage::Filter(filter),
+                StageOptions::Reencode(stage) => Stage::Reencode(stage),
                 StageOptions::User { index } => {
                     let problem = || crate::Error::Option { option: "stages", problem: format!("has no user stage {index}") };
                     user_stages.get(index).cloned().ok_or_else(problem)?

@@ -3,7 +3,7 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AUGMENT_VERSION", "Images", "decode", "decode_all", "laplacian_variance", "phash", "resize"]
+__all__ = ["AUGMENT_VERSION", "Images", "build_info", "decode", "decode_all", "laplacian_variance", "phash", "resize"]
 
 AUGMENT_VERSION: int
 
@@ -16,6 +16,7 @@ class Images:
         self, height: int, width: int, *, seed: int, epoch: int, row: int, item: int
     ) -> tuple[tuple[int, int, int, int], tuple[int, int], bool]: ...
 
+def build_info() -> tuple[str, bool | None, str]: ...
 def decode(
     payload: bytes,
     *,

@@ -49,8 +49,39 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
+def _keep_verbose(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[parameter.name or ""] = value
+
+
+def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Print the version and end."""
+    if not value:
+        return
+    click.echo(f"shardmill {__version__}")
+    if ctx.meta["verbose"]:
+        click.echo("\n".join(_build_details()))
+    ctx.exit()
+
+
+def _build_details() -> list[str]:
+    """Return lines about the native module and the machine."""
+    import platform
+
+    from shardmill._native.pixels import build_info
+
+    version, has_simd, resize = build_info()
+    simd = {True: "with SIMD", False: "scalar, built without an assembler such as nasm", None: "SIMD unknown"}[has_simd]
+    return [
+        f"JPEG: libjpeg-turbo {version}, {simd}",
+        f"resize: {resize}",
+        f"Python: {platform.python_version()}, module for abi3 of 3.11",
+        f"platform: {platform.platform()}",
+    ]
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, message="shardmill %(version)s", help="Show the version.")
+@click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version; with -v, details of the build.")
+@click.option("-v", "--verbose", is_flag=True, is_eager=True, expose_value=False, callback=_keep_verbose, help="With --version: show what decodes images.")
 def shardmill() -> None:
     """Curate, verify and inspect AI training data.
 

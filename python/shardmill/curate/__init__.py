@@ -25,6 +25,7 @@ from shardmill.curate._filters import (
 )
 from shardmill.curate._inspection import FileInspection, Inspection, inspect
 from shardmill.curate._pipeline import Pipeline
+from shardmill.curate._pixels import phash
 from shardmill.curate._report import Report
 from shardmill.curate._sinks import ParquetSink, WebDatasetSink
 from shardmill.curate._sources import InterleavedParquetSource, WebDatasetSource
@@ -55,5 +56,6 @@ __all__ = [
     "WebDatasetSink",
     "WebDatasetSource",
     "inspect",
+    "phash",
     "verify",
 ]

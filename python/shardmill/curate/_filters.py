@@ -322,26 +322,58 @@ def _joined(tables: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class ReencodeImages:
-    """Decode each image and store it in another codec.
+    """Store each image in another codec, upright and at most ``max_side`` large.
 
-    This is the only stage that changes pixels. Images that cannot be decoded get an
-    error. Requires ``shardmill[images,arrow]``.
+    An image that is already stored in this codec, is upright, and is not larger than ``max_side`` keeps its bytes. This is decided by its header;
+    ``quality`` does not matter, because encoding it again would only lose quality. All other images are decoded, turned as their EXIF or XMP says,
+    and encoded without metadata; transparent pixels are composited on white. Larger images are resized with Lanczos; images are never enlarged.
+
+    JPEG and PNG are written natively. The bytes of a JPEG equal those of ``save(format="JPEG", quality=quality)`` of Pillow for the same pixels;
+    grayscale images stay grayscale. Other codecs require ``shardmill[images,arrow]``.
+
+    This is the only stage that changes pixels. Images that cannot be decoded completely get an error.
 
     Args:
-        codec: a format that Pillow can write, such as ``"jpeg"``, ``"webp"`` or ``"png"``.
+        codec: ``"jpeg"``, ``"png"``, or another format that Pillow can write, such as ``"webp"``.
         quality: quality for lossy codecs, 1 to 100.
+        max_side: maximum length of the longer side in pixels.
+        name: name of the stage in reports.
+
+    Examples:
+        >>> from shardmill.curate import ReencodeImages
+        >>> ReencodeImages("jpeg", quality=85, max_side=1024).max_side
+        1024
     """
 
     codec: str = "jpeg"
     _: KW_ONLY
     quality: int = 90
+    max_side: int | None = None
     name: str = "reencode_images"
     kind: ClassVar[str] = "table"
     needs_bytes: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        whole("quality", self.quality, 1, 100)
+        if self.max_side is not None:
+            whole("max_side", self.max_side, 1, 65_535)
+
+    @property
+    def _codec(self) -> str:
+        return self.codec.lower().replace("jpg", "jpeg")
+
+    @property
+    def _is_native(self) -> bool:
+        return self._codec in ("jpeg", "png")
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        options = {"name": self.name, "codec": self._codec, "quality": self.quality, "max_side": self.max_side}
+        return {"reencode": options}
+
     def map_table(self, batch: Any) -> Any:
-        """Return ``batch`` with each image in the new codec."""
-        return pixels.reencoded(batch, self.codec, self.quality)
+        """Return ``batch`` with each image in the new codec, as Pillow writes it."""
+        return pixels.reencoded(batch, self._codec, self.quality, self.max_side)
 
 
 NativeStage = AspectRatioFilter | SizeFilter | BlurFilter | DamageFilter | ImageToTextRatioFilter | Filter
@@ -357,7 +389,7 @@ def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any
     options: list[dict[str, Any]] = []
     user_stages: list[Any] = []
     for stage in stages:
-        if isinstance(stage, NativeStage):
+        if isinstance(stage, NativeStage) or (isinstance(stage, ReencodeImages) and stage._is_native):
             options.append(stage._options())
         elif hasattr(stage, "kind") and hasattr(stage, "name"):
             options.append({"user": {"index": len(user_stages)}})

@@ -11,6 +11,8 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from shardmill._native import pixels as _native
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -107,14 +109,14 @@ def _scores_of_batch(model: Any, images: list[bytes], texts: list[list[str]]) ->
             pending.append((index, image, [vocabulary.setdefault(line, len(vocabulary)) for line in stripped]))
     if not pending:
         return scores
-    image_vectors = _normalised(model.embed_images([image for _, image, _ in pending]), len(pending), "embed_images")
-    text_vectors = _normalised(model.embed_texts(list(vocabulary)), len(vocabulary), "embed_texts")
+    image_vectors = _normalized(model.embed_images([image for _, image, _ in pending]), len(pending), "embed_images")
+    text_vectors = _normalized(model.embed_texts(list(vocabulary)), len(vocabulary), "embed_texts")
     for vector, (index, _image, lines) in zip(image_vectors, pending, strict=True):
         scores[index] = float(np.max(text_vectors[lines] @ vector))
     return scores
 
 
-def _normalised(vectors: Any, count: int, method: str) -> np.ndarray:
+def _normalized(vectors: Any, count: int, method: str) -> np.ndarray:
     import numpy as np
 
     array = np.asarray(vectors, dtype=np.float64)
@@ -126,7 +128,34 @@ def _normalised(vectors: Any, count: int, method: str) -> np.ndarray:
     return array / np.where(lengths == 0, 1, lengths)
 
 
-def reencoded(batch: Any, codec: str, quality: int) -> Any:
+def phash(image: bytes) -> str:
+    """Return the perceptual hash of an encoded image, equal to ``str(imagehash.phash(image))``.
+
+    Similar images have hashes that differ in few bits: ``(int(one, 16) ^ int(other, 16)).bit_count()`` is the distance of two hashes. As with
+    imagehash, the orientation is not applied, and alpha is dropped. The GIL is released while the image is decoded.
+
+    Args:
+        image: bytes of a JPEG, PNG, WebP, GIF, BMP or TIFF file.
+
+    Returns:
+        64 bits as 16 hexadecimal digits.
+
+    Raises:
+        FormatError: If the image cannot be decoded.
+
+    Examples:
+        >>> import io
+        >>> from PIL import Image
+        >>> from shardmill.curate import phash
+        >>> content = io.BytesIO()
+        >>> Image.new("L", (64, 64), "gray").save(content, "PNG")
+        >>> phash(content.getvalue())
+        '8000000000000000'
+    """
+    return f"{_native.phash(image):016x}"
+
+
+def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any:
     """Return ``batch`` with each image stored in ``codec``; an image that cannot be decoded gets an error."""
     import pyarrow as pa
 
@@ -135,16 +164,35 @@ def reencoded(batch: Any, codec: str, quality: int) -> Any:
     for row, payload in enumerate(columns["binary_content"]):
         if payload is None:
             continue
-        image = opened(payload)
-        if image is None:
+        try:
+            columns["binary_content"][row] = _reencoded(payload, codec, quality, max_side)
+            columns["content_type"][row] = f"image/{codec}"
+        except Exception:  # as in `opened`
             columns["binary_content"][row] = None
             columns["materialize_error"][row] = "failed to decode image"
-            continue
-        target = io.BytesIO()
-        image.save(target, format=codec.upper().replace("JPG", "JPEG"), quality=quality)
-        columns["binary_content"][row] = target.getvalue()
-        columns["content_type"][row] = f"image/{codec.lower().replace('jpg', 'jpeg')}"
     for name, values in columns.items():
         index = table.schema.get_field_index(name)
         table = table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
     return table
+
+
+def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -> bytes:
+    """Encode one image as the native stage would: upright, on white, never larger; unchanged if nothing has to change."""
+    image_module = _pillow()
+    from PIL import ImageOps
+
+    with image_module.open(io.BytesIO(payload)) as stored:
+        largest = max(stored.size) if max_side is None else max_side
+        is_upright = stored.getexif().get(0x0112, 1) not in range(2, 9)
+        if stored.format == codec.upper() and is_upright and max(stored.size) <= largest:
+            return payload
+        image = ImageOps.exif_transpose(_with_8_bits(stored) if stored.mode.startswith("I;16") else stored)
+        if image.has_transparency_data:
+            white = image_module.new("RGBA", image.size, "white")
+            image = image_module.alpha_composite(white, image.convert("RGBA"))
+        image = image.convert("RGB")
+    if max(image.size) > largest:
+        image = ImageOps.contain(image, (largest, largest), image_module.Resampling.LANCZOS)
+    target = io.BytesIO()
+    image.save(target, format=codec.upper(), quality=quality)
+    return target.getvalue()

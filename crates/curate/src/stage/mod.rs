@@ -4,6 +4,7 @@ pub mod filter;
 pub mod headers;
 pub mod image_to_text;
 pub mod pixels;
+pub mod reencode;
 pub mod rows;
 pub mod user;
 
@@ -14,6 +15,7 @@ use crate::report::SplitReport;
 use filter::Filter;
 use headers::{AspectRatioFilter, SizeFilter};
 use image_to_text::ImageToTextRatioFilter;
+use reencode::ReencodeImages;
 use std::sync::Arc;
 use std::time::Instant;
 use user::{ImageJudge, TableMap};
@@ -24,6 +26,7 @@ pub enum Stage {
     Size(SizeFilter),
     ImageToTextRatio(ImageToTextRatioFilter),
     Filter(Filter),
+    Reencode(ReencodeImages),
     /// A filter on decoded images.
     Images(Arc<dyn ImageJudge>),
     /// A function on tables, implemented outside of this crate.
@@ -48,6 +51,7 @@ impl Stage {
             Self::Size(_) => "interleaved_size_filter",
             Self::ImageToTextRatio(_) => "interleaved_image_to_text_ratio_filter",
             Self::Filter(_) => "interleaved_filter",
+            Self::Reencode(stage) => &stage.name,
             Self::Images(judge) => judge.name(),
             Self::Table(map) => map.name(),
         }
@@ -57,7 +61,7 @@ impl Stage {
     #[must_use]
     pub fn needs_images(&self) -> bool {
         match self {
-            Self::AspectRatio(_) | Self::Size(_) | Self::Images(_) => true,
+            Self::AspectRatio(_) | Self::Size(_) | Self::Reencode(_) | Self::Images(_) => true,
             Self::Table(map) => map.needs_bytes(),
             Self::ImageToTextRatio(_) | Self::Filter(_) => false,
         }
@@ -80,6 +84,7 @@ impl Stage {
             Self::Size(filter) => filter.apply(chunk, report),
             Self::ImageToTextRatio(filter) => filter.apply(chunk, report),
             Self::Filter(filter) => filter.apply(chunk, report)?,
+            Self::Reencode(stage) => stage.apply(chunk),
             Self::Images(judge) => user::judge_images(&**judge, chunk, context, report)?,
         }
         let stage = report.stage(index, self.name());

@@ -50,6 +50,7 @@ impl TableOptions {
             StageOptions::Size(_) => Err(no_documents("interleaved_size_filter")),
             StageOptions::Blur(_) => Err(no_documents("interleaved_blur_filter")),
             StageOptions::Damage(_) => Err(no_documents("interleaved_damage_filter")),
+            StageOptions::Reencode(stage) => Err(no_documents(&stage.name)),
             StageOptions::ImageToTextRatio(_) => Err(no_documents("interleaved_image_to_text_ratio_filter")),
         })
     }

@@ -60,7 +60,7 @@ impl<'a> Chain<'a> {
                 Stage::Filter(filter) => Work::Filter(&filter.expression),
                 Stage::Table(map) => Work::Map(Box::new(MapStep { map: &**map, chunk_bytes, waiting: None, paths: Vec::new(), schema: None })),
                 // Rejected when the pipeline was created.
-                Stage::AspectRatio(_) | Stage::Size(_) | Stage::ImageToTextRatio(_) | Stage::Images(_) => return None,
+                Stage::AspectRatio(_) | Stage::Size(_) | Stage::Reencode(_) | Stage::ImageToTextRatio(_) | Stage::Images(_) => return None,
             };
             Some(Step { index: index + 1, name: name_of(stage), work })
         };

@@ -1,0 +1,76 @@
+//! Stores images in another codec.
+//!
+//! The one stage of this crate that changes pixels. The invariant: a row keeps its bytes or gets whole new ones; an image that cannot be decoded has an
+//! error in their place.
+
+use crate::chunk::{Chunk, Modality, Row};
+use crate::locate::read_error;
+use crate::payload::Payload;
+use crate::source_ref::SourceRef;
+use serde::{Deserialize, Serialize};
+use shardmill_images::page_facts;
+use shardmill_pixels::{Codec, Reencode, Reencoder};
+use std::cell::RefCell;
+
+/// What a row says whose image cannot be decoded.
+const UNDECODABLE: &str = "failed to decode image";
+
+thread_local! {
+    /// Keeps its buffers from image to image.
+    static REENCODER: RefCell<Reencoder> = RefCell::default();
+}
+
+/// Stores images as JPEG or PNG, upright and at most so large.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReencodeImages {
+    pub name: String,
+    pub codec: NativeCodec,
+    /// Of JPEG.
+    pub quality: u8,
+    pub max_side: Option<usize>,
+}
+
+/// A format that is written without Python.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NativeCodec {
+    Jpeg,
+    Png,
+}
+
+impl ReencodeImages {
+    pub(crate) fn apply(&self, chunk: &mut Chunk) {
+        let codec = match self.codec {
+            NativeCodec::Jpeg => Codec::Jpeg { quality: self.quality },
+            NativeCodec::Png => Codec::Png,
+        };
+        let wanted = Reencode { codec, max_side: self.max_side };
+        for row in chunk.rows.iter_mut().filter(|row| row.modality == Modality::Image && row.error.is_none()) {
+            reencode(row, wanted);
+        }
+    }
+}
+
+fn reencode(row: &mut Row, wanted: Reencode) {
+    let payload = match row.payload.fetch() {
+        Ok(Some(payload)) => payload,
+        Ok(None) => return,
+        Err(_) => {
+            row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default()));
+            return;
+        }
+    };
+    // A TIFF that was copied for its row has one page, whatever number that had in its file.
+    let page = row.frame().and_then(|page| usize::try_from(page).ok()).filter(|page| page_facts(&payload, *page).is_ok()).unwrap_or_default();
+    match REENCODER.with_borrow_mut(|reencoder| reencoder.reencode(&payload, page, wanted)) {
+        Ok(Some(changed)) => row.payload = Payload::Memory(changed.into()),
+        Ok(None) => {}
+        Err(_) => {
+            row.payload = Payload::Absent;
+            row.error = Some(UNDECODABLE.to_owned());
+            return;
+        }
+    }
+    row.content_type = Some(wanted.codec.format().mime().to_owned());
+}

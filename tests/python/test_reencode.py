@@ -1,0 +1,98 @@
+"""Images in another codec: the native stage beside Pillow."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+np = pytest.importorskip("numpy")
+Image = pytest.importorskip("PIL.Image")
+ImageOps = pytest.importorskip("PIL.ImageOps")
+pytest.importorskip("pyarrow")
+
+from documents import document, encoded, picture, rows, write_tar
+from shardmill.curate import ParquetSink, Pipeline, ReencodeImages, WebDatasetSource
+from shardmill.errors import OptionError
+
+MODES = ["RGB", "L", "RGBA", "P", "CMYK"]
+
+
+def reencoded(tmp_path, stage, images, **sink):
+    write_tar(tmp_path / "in" / "a.tar", document("a", images))
+    sink = ParquetSink(tmp_path / "out", mode="overwrite", **sink)
+    Pipeline(source=WebDatasetSource(tmp_path / "in"), stages=[stage], sink=sink).run()
+    return [row for row in rows(tmp_path / "out") if row["modality"] == "image"]
+
+
+def shown(payload, max_side=None):
+    """The pixels as Pillow shows them: upright, on white, never enlarged."""
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(payload)))
+    if image.has_transparency_data:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    image = image if image.mode == "L" else image.convert("RGB")
+    if max_side is not None and max(image.size) > max_side:
+        image = ImageOps.contain(image, (max_side, max_side), Image.Resampling.LANCZOS)
+    return image
+
+
+def turned(image, orientation, format="JPEG"):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = io.BytesIO()
+    image.save(content, format, exif=exif)
+    return content.getvalue()
+
+
+def images_of_modes():
+    images = [encoded(picture(seed=seed).convert(mode), "TIFF") for seed, mode in enumerate(MODES)]
+    return [*images, turned(picture(61, 43), 6), turned(picture(61, 43), 3, "PNG"), encoded(picture(50, 70), "WEBP")]
+
+
+@pytest.mark.parametrize("max_side", [None, 17, 1000])
+@pytest.mark.parametrize("quality", [30, 90, 100])
+def test_jpeg_has_the_bytes_that_pillow_writes(tmp_path, quality, max_side):
+    images = [image for image in images_of_modes() if max_side == 17 or Image.open(io.BytesIO(image)).format != "JPEG"]
+    found = reencoded(tmp_path, ReencodeImages("jpeg", quality=quality, max_side=max_side), images)
+
+    for row, image in zip(found, images, strict=True):
+        content = io.BytesIO()
+        shown(image, max_side).save(content, "JPEG", quality=quality)
+        assert row["binary_content"] == content.getvalue()
+        assert row["content_type"] == "image/jpeg"
+
+
+@pytest.mark.parametrize("max_side", [None, 17])
+def test_png_has_the_pixels_and_no_orientation(tmp_path, max_side):
+    images = images_of_modes()
+    found = reencoded(tmp_path, ReencodeImages("PNG", max_side=max_side), images)
+
+    for row, image in zip(found, images, strict=True):
+        stored, expected = Image.open(io.BytesIO(row["binary_content"])), shown(image, max_side)
+        assert (stored.format, stored.mode, dict(stored.getexif())) == ("PNG", expected.mode, {})
+        np.testing.assert_array_equal(np.asarray(stored), np.asarray(expected))
+
+
+@pytest.mark.parametrize("codec", ["jpeg", "png", "webp"])
+def test_images_that_need_no_change_keep_their_bytes(tmp_path, codec):
+    images = [encoded(picture(64, 40), codec.upper()), encoded(picture(65, 40), codec.upper())]
+    first, second = reencoded(tmp_path, ReencodeImages(codec, quality=20, max_side=64), images)
+
+    assert first["binary_content"] == images[0]
+    stored = Image.open(io.BytesIO(second["binary_content"]))
+    assert (stored.format, stored.size) == (codec.upper(), (64, 39))
+
+
+@pytest.mark.parametrize("codec", ["png", "webp"])
+def test_damaged_images_get_an_error_and_the_others_are_written(tmp_path, codec):
+    images = [b"no image", encoded(picture(), "JPEG")[:300], encoded(picture(), "JPEG")]
+    found = reencoded(tmp_path, ReencodeImages(codec), images, on_materialize_error="warn")
+
+    assert [row["materialize_error"] for row in found] == ["failed to decode image"] * 2 + [None]
+    assert [row["binary_content"] is None for row in found] == [True, True, False]
+
+
+@pytest.mark.parametrize("options", [{"quality": 0}, {"quality": 101}, {"max_side": 0}, {"max_side": 70_000}])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(OptionError):
+        ReencodeImages("jpeg", **options)
