@@ -43,6 +43,14 @@ def test_version_is_data() -> None:
     assert (result.returncode, result.stdout.split()[0]) == (0, "shardmill")
 
 
+def test_verbose_version_tells_what_decodes_images() -> None:
+    for arguments in (["--version", "-v"], ["-v", "--version"]):
+        result = shardmill(*arguments)
+        lines = dict(line.split(": ", 1) for line in result.stdout.splitlines()[1:])
+        assert (result.returncode, [*lines]) == (0, ["JPEG", "resize", "Python", "platform"])
+        assert lines["JPEG"].startswith("libjpeg-turbo 3.")
+
+
 @pytest.mark.parametrize("to", ["parquet", "webdataset"])
 def test_curate_prints_its_report_and_verify_accepts_the_output(shards: Path, tmp_path: Path, to: str) -> None:
     out, metrics = tmp_path / "out", tmp_path / "metrics"

@@ -80,8 +80,22 @@ def _build_details() -> list[str]:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version; with -v, details of the build.")
-@click.option("-v", "--verbose", is_flag=True, is_eager=True, expose_value=False, callback=_keep_verbose, help="With --version: show what decodes images.")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version; with -v, details of the build.",
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_keep_verbose,
+    help="With --version: show what decodes images.",
+)
 def shardmill() -> None:
     """Curate, verify and inspect AI training data.
 

@@ -1,7 +1,6 @@
-//! Any payload, decoded by its magic number: pixels of the announced size or an error, the same from a used decoder as from a new one.
-#![no_main]
+//! What holds for a payload of one format: pixels of the announced size or an error, the same from a used decoder as from a new one.
 
-use libfuzzer_sys::fuzz_target;
+use shardmill_images::{ImageFormat, sniff};
 use shardmill_pixels::decode::{Channels, Damaged, DecodeOptions, Decoder, JpegDecoder};
 
 /// Small enough for many runs a second.
@@ -11,8 +10,9 @@ thread_local! {
     static USED: std::cell::RefCell<Decoder> = std::cell::RefCell::new(Decoder::new());
 }
 
-fuzz_target!(|input: (u8, &[u8])| {
-    let (flags, payload) = input;
+/// The last byte of `input` selects the options; the payload comes first, so that files are seeds.
+pub fn check(format: ImageFormat, input: &[u8]) {
+    let Some((flags, payload)) = input.split_last().filter(|(_, payload)| sniff(payload) == Some(format)) else { return };
     let bit = |k: u8| flags >> k & 1 == 1;
     let options = DecodeOptions {
         channels: if bit(0) { Channels::Gray } else { Channels::Rgb },
@@ -40,4 +40,4 @@ fuzz_target!(|input: (u8, &[u8])| {
             (once, again) => panic!("{:?} {:?}", once.map(|image| image.stored), again.map(|image| image.stored)),
         }
     });
-});
+}
