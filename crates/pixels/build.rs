@@ -25,6 +25,6 @@ fn main() {
     if simd == "no" {
         println!("cargo:warning=libjpeg-turbo was built without SIMD: JPEG decoding is slower. On x86-64, install nasm and build again");
     }
-    println!("cargo:rustc-env=SHARDMILL_JPEG_VERSION={}", version.trim());
-    println!("cargo:rustc-env=SHARDMILL_JPEG_SIMD={simd}");
+    println!("cargo:rustc-env=LIBJPEG_TURBO_VERSION={}", version.trim());
+    println!("cargo:rustc-env=LIBJPEG_TURBO_SIMD={simd}");
 }

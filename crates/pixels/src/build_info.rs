@@ -20,11 +20,11 @@ pub struct BuildInfo {
 /// The code that runs on this machine.
 #[must_use]
 pub fn build_info() -> BuildInfo {
-    let jpeg_simd = match env!("SHARDMILL_JPEG_SIMD") {
+    let jpeg_simd = match env!("LIBJPEG_TURBO_SIMD") {
         "yes" => Some(true),
         "no" => Some(false),
         _ => None,
     };
     let resize = if crate::resize::is_vectorized() { "AVX2" } else { "scalar" };
-    BuildInfo { jpeg_version: env!("SHARDMILL_JPEG_VERSION"), jpeg_simd, resize }
+    BuildInfo { jpeg_version: env!("LIBJPEG_TURBO_VERSION"), jpeg_simd, resize }
 }

@@ -326,7 +326,8 @@ class ReencodeImages:
 
     An image that is already stored in this codec, is upright, and is not larger than ``max_side`` keeps its bytes. This is decided by its
     header; ``quality`` does not matter, because encoding it again would only lose quality. All other images are decoded, turned as their EXIF
-    or XMP says, and encoded without metadata; transparent pixels are composited on white. Larger images are resized with Lanczos; images are never enlarged.
+    or XMP says, and encoded without metadata; transparent pixels are composited on white. Larger images are resized with Lanczos; images are
+    never enlarged.
 
     JPEG and PNG are written natively. The bytes of a JPEG equal those of ``save(format="JPEG", quality=quality)`` of Pillow for the same pixels;
     grayscale images stay grayscale. Other codecs require ``shardmill[images,arrow]``.
