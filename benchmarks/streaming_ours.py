@@ -190,7 +190,7 @@ def plan(options: StreamingOptions, _: System) -> Metrics:
         "plan_bytes": max(grown, 0) / len(kept),
         "amplification": explained["decode_amplification"],
         "blocks": explained["blocks"],
-        "blocks_decoded": loader.metrics()["blocks_decoded"],
+        "blocks_decoded": loader.metrics().blocks_decoded,
         "image_bytes": sum(path.stat().st_size for path in images.iterdir()),
     }
 

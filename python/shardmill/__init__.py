@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from shardmill.expressions import Expression, col
     from shardmill.load._audit import Audit
     from shardmill.load._bad_rows import BadRow
+    from shardmill.load._diagnosis import Diagnosis
     from shardmill.load._loader import Loader
+    from shardmill.load._metrics import LoaderMetrics, QueueMetrics
     from shardmill.load._mixture import Mixture
     from shardmill.load._nested import Ragged, Struct
     from shardmill.load._objects import BinaryArray, ObjectArray, StringArray
     from shardmill.load._options import Output, Runtime, Shuffle, Transform
     from shardmill.load._packing import Packing
+    from shardmill.metrics._snapshot import StageSeconds, StorageMetrics
+    from shardmill.metrics._waits import WaitTimes
     from shardmill.write._merge import merge
     from shardmill.write._writer import Writer
 
@@ -36,24 +40,30 @@ __all__ = [
     "BadRow",
     "BinaryArray",
     "Dataset",
+    "Diagnosis",
     "ErrorPolicy",
     "Expression",
     "Images",
     "Loader",
+    "LoaderMetrics",
     "Mixture",
     "ObjectArray",
     "Output",
     "Packing",
+    "QueueMetrics",
     "Ragged",
     "RandomCrop",
     "Runtime",
     "Shuffle",
+    "StageSeconds",
     "StallWarning",
+    "StorageMetrics",
     "StringArray",
     "Struct",
     "Tokenize",
     "Tokenizer",
     "Transform",
+    "WaitTimes",
     "Writer",
     "__version__",
     "arrayrecord",
@@ -81,7 +91,10 @@ _MODULES = {
     "col": "expressions",
     "Audit": "load._audit",
     "BadRow": "load._bad_rows",
+    "Diagnosis": "load._diagnosis",
     "Loader": "load._loader",
+    "LoaderMetrics": "load._metrics",
+    "QueueMetrics": "load._metrics",
     "Mixture": "load._mixture",
     "Ragged": "load._nested",
     "Struct": "load._nested",
@@ -93,6 +106,9 @@ _MODULES = {
     "Shuffle": "load._options",
     "Transform": "load._options",
     "Packing": "load._packing",
+    "StageSeconds": "metrics._snapshot",
+    "StorageMetrics": "metrics._snapshot",
+    "WaitTimes": "metrics._waits",
     "merge": "write._merge",
     "Writer": "write._writer",
 }

@@ -5,7 +5,7 @@ use crate::interrupt::listening;
 use crate::providers::PyProvider;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use shardmill_storage::{AnyDisk, Disk, RemoteDisk, StorageOptions, store_of};
+use shardmill_storage::{AnyDisk, Disk, RemoteDisk, RequestCounts, StorageOptions, store_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -87,15 +87,26 @@ fn is_local(path: &str) -> bool {
     shardmill_storage::is_local(path)
 }
 
-/// Requests of this process to the store of `path`.
+/// Requests of this process to the store of `path`, or to all stores.
 #[pyfunction]
-fn request_counts<'py>(py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let Some(counts) = shardmill_storage::request_counts(path) else { return Ok(None) };
+#[pyo3(signature = (path=None))]
+fn request_counts<'py>(py: Python<'py>, path: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+    let counts = match path {
+        Some(path) => shardmill_storage::request_counts(path).unwrap_or_default(),
+        None => shardmill_storage::total_request_counts(),
+    };
+    let RequestCounts { requests, hedged, retries, bytes, cache_hits, cache_misses } = counts;
     let dict = PyDict::new(py);
-    dict.set_item("requests", counts.requests)?;
-    dict.set_item("hedged", counts.hedged)?;
-    dict.set_item("bytes", counts.bytes)?;
-    Ok(Some(dict))
+    let all = [
+        ("requests", requests),
+        ("hedged", hedged),
+        ("retries", retries),
+        ("bytes", bytes),
+        ("cache_hits", cache_hits),
+        ("cache_misses", cache_misses),
+    ];
+    all.into_iter().try_for_each(|(name, count)| dict.set_item(name, count))?;
+    Ok(dict)
 }
 
 /// All files at or below a path, sorted.

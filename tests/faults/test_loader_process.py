@@ -150,7 +150,7 @@ def test_forked_child_goes_on_anew_and_the_parent_where_it_was(tmp_path: Path, t
     next(passing)
     assert in_a_fork(lambda: len(flat(loader))) == "4000"
     assert in_a_fork(lambda: len(flat(numpy_loader(rows, filter=sm.col("id") < 100)))) == "100"
-    assert in_a_fork(lambda: loader.metrics()["rows"]) == "4"
+    assert in_a_fork(lambda: loader.metrics().rows) == "4"
     assert in_a_fork(loader.state_dict) == json.dumps(loader.state_dict())
     assert next(passing)["id"].tolist() == [4, 5, 6, 7]
 

@@ -225,7 +225,7 @@ def test_stream_of_a_loader_leaves_an_iteration_alone(shards: Path) -> None:
     got += batches
     assert [row for batch in got for row in batch["id"].tolist()] == list(range(ROWS))
     stream.read_all()
-    assert (loader.epoch, loader.metrics()["batches"], loader.audit()) == (1, 12, loader.expected_audit())
+    assert (loader.epoch, loader.metrics().batches, loader.audit()) == (1, 12, loader.expected_audit())
 
 
 def test_stream_of_a_mixture_and_of_packs_is_what_the_loader_gives(shards: Path, tmp_path: Path) -> None:

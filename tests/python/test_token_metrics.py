@@ -35,12 +35,12 @@ def texts(tmp_path: Path) -> list[str]:
 def counted(data: sm.Dataset | sm.Mixture, **options: Any) -> tuple[int, ...]:
     """The counters after one epoch."""
     loader = sm.Loader(data, **{"batch_size": 8, "output": "arrow", **options})
-    assert [loader.metrics()[name] for name in NAMES] == [0] * 4
+    assert [getattr(loader.metrics(), name) for name in NAMES] == [0] * 4
     for _ in loader:
         pass
     metrics = loader.metrics()
-    assert 0 <= metrics["tokenize_seconds"] <= metrics["elapsed_seconds"] * 4
-    return tuple(metrics[name] for name in NAMES)
+    assert 0 <= metrics.stages.tokenize <= metrics.elapsed_seconds * 4
+    return tuple(getattr(metrics, name) for name in NAMES)
 
 
 def expected(texts: list[str]) -> tuple[int, ...]:

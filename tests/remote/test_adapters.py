@@ -229,7 +229,7 @@ class TestFileSystemsWeServe:
         )
         assert rows(parquet, system) == ALL
         assert rows(parquet.removeprefix("s3://"), system) == ALL, "as fsspec writes paths"
-        assert sm.storage.request_counts(parquet)["requests"] > 0
+        assert sm.storage.metrics(parquet).requests > 0
         assert sorted(sm.Dataset(parquet).files) == [f"s3://{path}" for path in sorted(system.find(parquet))]
         with sm.Writer(f"s3://{bucket.name}/out.parquet", storage_options=system) as writer:
             writer.write({"x": 1})

@@ -104,10 +104,10 @@ class TestReading:
         options = {**azure.storage_options(), "cache_dir": tmp_path / "cache"}
         loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)
         first = [batch["id"].tolist() for batch in loader]
-        before = sm.storage.request_counts(train)
+        before = sm.storage.metrics(train)
         assert before["bytes"] > 0
         assert [batch["id"].tolist() for batch in loader] == first
-        assert sm.storage.request_counts(train) == before
+        assert sm.storage.metrics(train) == before
 
     def test_object_that_is_replaced_while_it_is_read_is_an_error(self, train, container, files):
         # Small ones are kept from when they were opened.

@@ -93,10 +93,10 @@ def test_second_epoch_with_a_cache_fetches_nothing(train, google, tmp_path):
     options = {**google.storage_options(), "cache_dir": tmp_path / "cache"}
     loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)
     first = [batch["id"].tolist() for batch in loader]
-    before = sm.storage.request_counts(train)
+    before = sm.storage.metrics(train)
     assert before["bytes"] > 0
     assert [batch["id"].tolist() for batch in loader] == first
-    assert sm.storage.request_counts(train) == before
+    assert sm.storage.metrics(train) == before
 
 
 def test_object_that_is_replaced_while_it_is_read_is_an_error(train, google_bucket, files):

@@ -24,7 +24,7 @@ data = sm.Dataset(sys.argv[1], storage_options=json.loads(os.environ["OPTIONS"])
 print("ready", flush=True)
 sys.stdin.readline()
 ids = [id for batch in sm.Loader(data, batch_size=100, output="numpy") for id in batch["id"].tolist()]
-print(len(ids), sum(ids), sm.storage.request_counts(sys.argv[1])["hedged"], flush=True)
+print(len(ids), sum(ids), sm.storage.metrics(sys.argv[1]).hedged, flush=True)
 """
 
 

@@ -16,6 +16,7 @@ pub mod images;
 pub mod packing;
 pub mod pass;
 pub mod row_set;
+mod spent;
 mod take;
 pub mod tokenize;
 mod types;

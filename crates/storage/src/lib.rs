@@ -54,7 +54,7 @@ pub use publish::{LocalStaged, create_directory, remove_stale_staging, sync_name
 pub use real_names::RealNames;
 pub use remote::{
     CredentialSource, Credentials, FsspecFile, FsspecFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
-    options_of, pinned_revisions, request_counts,
+    options_of, pinned_revisions, request_counts, total_request_counts,
 };
 pub use roots::Roots;
 pub use scratch::ScratchFile;

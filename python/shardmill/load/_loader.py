@@ -27,7 +27,7 @@ from shardmill.load._bad_rows import BadRow, Ledger
 from shardmill.load._batches import Cutter, Delivery, SuperbatchCutter, close, cutter_of
 from shardmill.load._checks import at_least, dataset_of, tail_of, warn_of_nothing
 from shardmill.load._columns import equal_lists, output_form
-from shardmill.load._metrics import LoaderMetrics
+from shardmill.load._metrics import Counters
 from shardmill.load._mixture import Mixture
 from shardmill.load._options import (
     Output,
@@ -42,17 +42,19 @@ from shardmill.load._options import (
     transform_of,
 )
 from shardmill.load._packing import PackedRows, Packing, packed_columns
-from shardmill.load._pass import Pass, Position
+from shardmill.load._pass import Pass, Position, skipped
+from shardmill.load._progress import LoaderProgress
 from shardmill.load._reports import LoaderReports
 from shardmill.load._state import OrderSettings, parsed
 from shardmill.load._transforming import Transforming
+from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import PathLike
 
 #: Bad rows and audit of a batch, by the position after that batch.
 _Notes = dict[int, list[BadRow | Audit]]
 
 
-class Loader(LoaderReports, ArrowRows):
+class Loader(LoaderProgress, LoaderReports, ArrowRows):
     """Iterator over the batches of one rank, decoded by native threads in this process.
 
     The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
@@ -182,7 +184,8 @@ class Loader(LoaderReports, ArrowRows):
         self._ledger, self._is_audited = Ledger(errors.rows, errors.max_rows), runtime.audit
         self._audits: dict[int, Audit] = {}
         self._stall_seconds = checked_stall_seconds(runtime.stall_seconds)
-        self._transform = None if transform is None else Transforming(transform, self._stall_seconds)
+        self._counters = Counters()
+        self._transform = None if transform is None else Transforming(transform, self._stall_seconds, self._counters)
         # Packs have lists of their own.
         lists = equal_lists(output, self._dataset, self._columns) if packing is None else {}
         label_pads = {name: pad for name, pad in self._dataset._label_pads.items() if name in self._columns}
@@ -207,7 +210,7 @@ class Loader(LoaderReports, ArrowRows):
         #: Start of the next pass, if an older pass continues after ``set_epoch``.
         self._asked: Position | None = None
         self._newest_pass = 0
-        self._metrics = LoaderMetrics()
+        self._storage_before = storage_metrics()
         self._rows: _native.RowPlan | None = None
 
     @property
@@ -251,7 +254,7 @@ class Loader(LoaderReports, ArrowRows):
         batches = self._batches(replace(position), 1, self._threads, notes)
         if self._transform is not None:
             batches = self._transform.over(batches, partial(self._described, position.epoch, position.consumed))
-        return Pass(position, self._delivered(batches, position, notes, number=self._newest_pass))
+        return Pass(position, self._delivered(batches, position, notes, number=self._newest_pass), self._counters)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets, and its own error would not help.
@@ -318,6 +321,33 @@ class Loader(LoaderReports, ArrowRows):
         self._audits.clear()
         self._normalize(self._position)
 
+    def skip(self, steps: int) -> None:
+        """Move past ``steps`` steps of all ranks without reading them, for example past a spike of the loss. Takes the same time for any number.
+
+        As after ``load_state_dict``: the position counts from the last returned batch, the next pass continues there, and older iterators are no
+        longer valid. ``state_dict`` is that of a loader which has consumed the steps; skipped rows are in no audit and no list of bad rows. Call
+        it on all ranks. At the end of an epoch, skipping continues in the next one.
+
+        Raises:
+            ValueError: If ``steps`` is negative, or an epoch has no steps.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.skip(2)
+            >>> [batch["x"].tolist() for batch in loader]
+            [[8, 9]]
+        """
+        steps = at_least("steps", steps, 0)
+        # Rows have the same number of steps in each epoch; packs may not.
+        position = skipped(self._position, steps, self._plan, self._share(), is_constant=self._packed is None)
+        if position.epoch != self._position.epoch:
+            self._ledger.restart()
+        self._position, self._asked = position, None
+        self._newest_pass += 1
+
     @property
     def _start(self) -> tuple[int, int]:
         """Return the start of the next pass: its epoch, and the number of rows of the epoch before it."""
@@ -342,8 +372,8 @@ class Loader(LoaderReports, ArrowRows):
             batches = self._transform.over(batches, partial(self._described, epoch, start))
         try:
             for batch, rows, _ in self._cutter.staged(batches):
-                self._metrics.rows += rows
-                self._metrics.batches += 1
+                self._counters.rows += rows
+                self._counters.batches += 1
                 yield batch
         finally:
             close(batches)
@@ -381,7 +411,7 @@ class Loader(LoaderReports, ArrowRows):
             SuperbatchCutter(),
             self._new_converter("arrow"),
         )
-        other._ledger, other._metrics = self._ledger.emptied(), LoaderMetrics()
+        other._ledger, other._counters = self._ledger.emptied(), Counters()
         other._audits, other._is_audited = {}, False
         return (rows for rows in iter(other) if rows is not None)
 
@@ -433,6 +463,7 @@ class Loader(LoaderReports, ArrowRows):
             warn_of_nothing(plan.num_places, self._batch_size * self._world_size, what)
 
     def _batches(self, start: Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
+        begun = self._counters.clock()
         native = self._plan(start.epoch).start(
             self._converter,
             self._share(),
@@ -445,7 +476,8 @@ class Loader(LoaderReports, ArrowRows):
             is_audited=self._is_audited,
         )
         process = os.getpid()
-        self._metrics.begin(native)
+        self._counters.plan += self._counters.clock() - begun
+        self._counters.begin(native)
         try:
             while (superbatch := native.next_superbatch(self._stall_seconds, warn_of_stall)) is not None:
                 content, rows, consumed, bad_rows, audits = superbatch
@@ -458,12 +490,14 @@ class Loader(LoaderReports, ArrowRows):
             # A forked child does not have the threads.
             if process == os.getpid():
                 native.stop()
-                self._metrics.end(native)
+                self._counters.end(native)
 
     def _delivered(
         self, batches: Iterator[Delivery], position: Position, notes: _Notes, *, number: int
     ) -> Iterator[Any]:
-        epoch, metrics = position.epoch, self._metrics
+        epoch, counters, is_first = position.epoch, self._counters, not self._counters.has_started
+        if not is_first:
+            self._judge_from_here()
         try:
             if number != self._newest_pass:
                 raise position.superseded()
@@ -478,15 +512,19 @@ class Loader(LoaderReports, ArrowRows):
                     position.consumed = consumed
                 else:
                     self._end_epoch(position)
-                metrics.rows += rows
-                metrics.batches += 1
+                counters.rows += rows
+                counters.batches += 1
                 yield batch
+                if is_first:
+                    is_first = False
+                    self._judge_from_here()
                 # A pass whose last batch was already counted has nothing left to miscount.
                 if number != self._newest_pass and position.epoch == epoch:
                     raise position.superseded()
             # A rank may have no rows in the last step.
             if position.epoch == epoch:
                 self._end_epoch(position)
+            self._log_epoch(epoch)
         finally:
             close(batches)
 

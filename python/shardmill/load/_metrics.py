@@ -3,56 +3,168 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from shardmill.metrics._snapshot import Snapshot, StageSeconds, StorageMetrics, state
+from shardmill.metrics._waits import Histogram, WaitTimes
 
-class LoaderMetrics:
-    """Totals over all passes of a loader."""
 
-    def __init__(self) -> None:
+@dataclass(frozen=True, kw_only=True)
+class QueueMetrics(Snapshot):
+    """What a running pass has ready for the trainer, now. A superbatch is several consecutive batches in one piece.
+
+    Attributes:
+        superbatches_ready: finished superbatches that wait for the trainer.
+        superbatches_ahead: those, and the ones that threads are working on.
+        bytes: memory of superbatches ahead and of the decoded blocks that they need.
+        bytes_limit: ``prefetch_bytes`` of the loader.
+    """
+
+    superbatches_ready: int = state(0)
+    superbatches_ahead: int = state(0)
+    bytes: int = state(0)
+    bytes_limit: int = state(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderMetrics(Snapshot):
+    """Counters of a ``Loader``, over all its passes or between two calls.
+
+    Attributes:
+        rank: rank of this process.
+        world_size: number of ranks.
+        epoch: epoch of the next batch.
+        threads: decoding threads; 0 means the calling thread.
+        transform_workers: worker processes of the transform; 0 means the calling thread.
+        batches: batches delivered.
+        rows: rows delivered, or packs.
+        bytes_read: bytes read from files, footers included.
+        elapsed_seconds: seconds during which a pass was running.
+        startup_seconds: time up to the first batch of the loader. It does not count as a wait.
+        trainer_seconds: time between two calls of ``next()`` within a pass.
+        wait: time inside ``next()``, except for the first batch of the loader.
+        superbatch_wait_seconds: time in ``next()`` without a finished superbatch; it includes that of the first batch.
+        transform_wait_seconds: time in ``next()`` for the transform: its own time, or the wait for its workers.
+        without_room_seconds: time during which no superbatch was begun because ``prefetch_bytes`` were in use.
+        stages: seconds of threads by stage.
+        queue: what is ready for the trainer now.
+        storage: requests of this process to all stores since the loader was created.
+        blocks_decoded: blocks decoded; a block that two passes need counts twice.
+        superbatches: superbatches finished.
+        tokens: tokens computed in decoded blocks. What ``plan="epoch"`` tokenizes to count it is not included.
+        text_bytes: bytes of the encoded texts, rendered conversations included; 0 for a function.
+        rows_without_labels: rows with tokens but no label.
+        special_in_text: special tokens that are spelled out in texts, whatever becomes of them; for messages those of the template are included.
+    """
+
+    rank: int = state(0)
+    world_size: int = state(1)
+    epoch: int = state(0)
+    threads: int = state(0)
+    transform_workers: int = state(0)
+    batches: int = 0
+    rows: int = 0
+    bytes_read: int = 0
+    elapsed_seconds: float = 0.0
+    startup_seconds: float = 0.0
+    trainer_seconds: float = 0.0
+    wait: WaitTimes = field(default_factory=WaitTimes)
+    superbatch_wait_seconds: float = 0.0
+    transform_wait_seconds: float = 0.0
+    without_room_seconds: float = 0.0
+    stages: StageSeconds = field(default_factory=StageSeconds)
+    queue: QueueMetrics = field(default_factory=QueueMetrics)
+    storage: StorageMetrics = field(default_factory=StorageMetrics)
+    blocks_decoded: int = 0
+    superbatches: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+    rows_without_labels: int = 0
+    special_in_text: int = 0
+
+
+_STAGES = [item.name for item in fields(StageSeconds)]
+_COUNTS = ("blocks_decoded", "superbatches", "tokens", "text_bytes", "rows_without_labels", "special_in_text")
+
+
+class Counters:
+    """Sums over all passes of a loader, in nanoseconds of ``clock``."""
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self.clock = clock
         self.rows = 0
         self.batches = 0
-        self._seconds = 0.0
+        self.startup = 0
+        self.trainer = 0
+        self.waits = Histogram()
+        #: Time of the transform, summed over its workers, and the part for which the trainer waited.
+        self.transform = 0
+        self.transform_wait = 0
+        self.plan = 0
+        #: When the trainer got its last batch; 0 outside of a pass.
+        self.returned = 0
+        self.has_started = False
+        self._elapsed = 0
         self._ended: dict[str, float] = {}
-        self._running: dict[int, tuple[Any, float]] = {}
+        self._running: dict[int, tuple[Any, int]] = {}
 
     def begin(self, native: Any) -> None:
         """Start a pass."""
-        self._running[id(native)] = (native, time.monotonic())
+        self._running[id(native)] = (native, self.clock())
 
     def end(self, native: Any) -> None:
         """End a pass."""
-        _, start = self._running.pop(id(native), (native, time.monotonic()))
-        self._seconds += time.monotonic() - start
+        _, start = self._running.pop(id(native), (native, self.clock()))
+        self._elapsed += self.clock() - start
         _add(self._ended, native.metrics())
 
-    def report(self, bytes_read: int) -> dict[str, Any]:
-        """Return all totals, including those of a running pass."""
-        sums, seconds = dict(self._ended), self._seconds
+    def waits_from(self, begun: int) -> None:
+        """The trainer asks for a batch, at ``begun``."""
+        if self.returned:
+            self.trainer += begun - self.returned
+            self.returned = 0
+
+    def waited_from(self, begun: int) -> None:
+        """The trainer gets a batch that it asked for at ``begun``."""
+        self.returned = ended = self.clock()
+        if self.has_started:
+            self.waits.add(ended - begun)
+        else:
+            self.has_started = True
+            self.startup += ended - begun
+
+    def report(self, **given: Any) -> LoaderMetrics:
+        """Return all totals, including those of running passes, with the fields that the loader knows."""
+        sums, elapsed, running = dict(self._ended), self._elapsed, dict[str, float]()
         for native, start in list(self._running.values()):
-            _add(sums, native.metrics())
-            seconds += time.monotonic() - start
-        counters = (
-            "decode_seconds",
-            "assemble_seconds",
-            "render_seconds",
-            "convert_seconds",
-            "wait_seconds",
-            "blocks_decoded",
-            "superbatches",
-            "tokens",
-            "text_bytes",
-            "tokenize_seconds",
-            "rows_without_labels",
-            "special_in_text",
+            _add(running, native.metrics())
+            elapsed += self.clock() - start
+        _add(sums, running)
+        stages = {name: float(sums.get(name, 0.0)) for name in _STAGES}
+        stages["plan"] += self.plan / 1e9
+        stages["transform"] += self.transform / 1e9
+        return LoaderMetrics(
+            rows=self.rows,
+            batches=self.batches,
+            elapsed_seconds=elapsed / 1e9,
+            startup_seconds=self.startup / 1e9,
+            trainer_seconds=self.trainer / 1e9,
+            wait=self.waits.times(),
+            superbatch_wait_seconds=sums.get("wait_seconds", 0.0),
+            transform_wait_seconds=self.transform_wait / 1e9,
+            without_room_seconds=sums.get("without_room_seconds", 0.0),
+            stages=StageSeconds(**stages),
+            queue=QueueMetrics(
+                superbatches_ready=int(running.get("superbatches_ready", 0)),
+                superbatches_ahead=int(running.get("superbatches_ahead", 0)),
+                bytes=int(running.get("bytes_ahead", 0)),
+                bytes_limit=int(running.get("bytes_limit", 0)),
+            ),
+            **{name: int(sums.get(name, 0)) for name in _COUNTS},
+            **given,
         )
-        return {
-            "rows": self.rows,
-            "batches": self.batches,
-            "bytes_read": bytes_read,
-            "elapsed_seconds": seconds,
-            **{counter: sums.get(counter, 0) for counter in counters},
-        }
 
     def __getstate__(self) -> dict[str, Any]:
         return {}

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from shardmill.errors import SupersededError
+from shardmill.errors import OptionError, SupersededError
 from shardmill.load._batches import close
+from shardmill.load._metrics import Counters
+
+if TYPE_CHECKING:
+    from shardmill._native import load as _native
+
+#: Name of each ``next()`` in a trace of the torch profiler.
+MARK = "shardmill.Loader.next"
 
 
 @dataclass
@@ -37,24 +45,73 @@ class Position:
         )
 
 
+def skipped(
+    position: Position,
+    steps: int,
+    plan_of: Callable[[int], _native.RowPlan],
+    share: dict[str, Any],
+    *,
+    is_constant: bool,
+) -> Position:
+    """Return the position after ``steps`` more steps.
+
+    Args:
+        position: where to start.
+        steps: steps of all ranks.
+        plan_of: returns the plan of an epoch.
+        share: batch size and ranks.
+        is_constant: whether all epochs have the same number of steps.
+
+    Raises:
+        ValueError: If an epoch has no steps.
+    """
+    epoch, consumed = position.epoch, position.consumed
+    while (left := plan_of(epoch).steps_left(consumed, share)) <= steps:
+        if left == 0 and consumed == 0:
+            if steps == 0:
+                break
+            raise OptionError(f"epoch {epoch} has no steps to skip\nhint: use a smaller batch_size")
+        # Whole epochs at once.
+        epochs = steps // left if is_constant and consumed == 0 else 1
+        steps, epoch, consumed = steps - epochs * left, epoch + epochs, 0
+    return Position(epoch, consumed + steps * share["batch_size"] * share["world_size"], is_loaded=True)
+
+
+def _profiler() -> Callable[[], bool] | None:
+    """Return a function that tells whether a torch profiler is running, if torch is imported."""
+    autograd = getattr(sys.modules.get("torch"), "autograd", None)
+    return getattr(autograd, "_profiler_enabled", None)
+
+
 class Pass(Iterator[Any]):
     """The batches of one ``iter(loader)``.
 
     The position of a loader counts the batches of one pass. Invariant: a superseded pass delivers nothing.
     """
 
-    def __init__(self, position: Position, batches: Iterator[Any]) -> None:
-        self._position, self._batches = position, batches
+    def __init__(self, position: Position, batches: Iterator[Any], counters: Counters) -> None:
+        self._position, self._batches, self._counters = position, batches, counters
+        self._is_profiled = _profiler()
+        counters.returned = 0
         _unfinished.add(self)
 
     def __next__(self) -> Any:
+        counters = self._counters
+        begun = counters.clock()
+        counters.waits_from(begun)
         try:
-            return next(self._batches)
+            batch = self._marked() if self._is_profiled is not None and self._is_profiled() else next(self._batches)
+            counters.waited_from(begun)
+            return batch
         except StopIteration:
             # A generator that has raised ends silently when it is continued.
             if self._position.is_superseded:
                 raise self._position.superseded() from None
             raise
+
+    def _marked(self) -> Any:
+        with sys.modules["torch"].profiler.record_function(MARK):
+            return next(self._batches)
 
     def close(self) -> None:
         """End the pass."""

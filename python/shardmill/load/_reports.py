@@ -10,7 +10,6 @@ from shardmill.load import _ranks as ranks
 from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow, Ledger
 from shardmill.load._checks import at_least, tail_of
-from shardmill.load._metrics import LoaderMetrics
 
 if TYPE_CHECKING:
     from shardmill.data._dataset import Dataset
@@ -26,7 +25,6 @@ class LoaderReports:
     _ledger: Ledger
     _audits: dict[int, Audit]
     _is_audited: bool
-    _metrics: LoaderMetrics
     _position: Any
     _batch_size: int
     _rank: int
@@ -68,21 +66,6 @@ class LoaderReports:
         asked = max(self._audits, default=int(self._position.epoch)) if epoch is None else epoch
         plan, share = self._plan(asked), self._share()
         return Audit(*plan.audit(asked, start, plan.end(start, share) if end is None else end, share))
-
-    def metrics(self) -> dict[str, Any]:
-        """Return counters since the loader was created. Calling it has no side effects.
-
-        Returns:
-            ``rows`` and ``batches`` delivered; ``bytes_read`` from the files, footers included; ``elapsed_seconds``
-            of all passes; ``decode_seconds``, ``assemble_seconds``, ``render_seconds`` of images, and ``convert_seconds``, summed over threads;
-            ``wait_seconds`` spent by the trainer waiting; ``blocks_decoded`` and ``superbatches``.
-
-            With ``tokenize``, for the blocks decoded: ``tokens``; ``text_bytes`` encoded, rendered conversations included;
-            ``tokenize_seconds``, summed over threads; ``rows_without_labels``, rows with tokens but no label; ``special_in_text``, special
-            tokens that are spelled out in texts, whatever becomes of them; for messages those of the template are included. For a
-            function there are only ``tokens`` and ``tokenize_seconds``. What ``plan="epoch"`` tokenizes to count it is not included.
-        """
-        return self._metrics.report(self._dataset._native.bytes_read)
 
     def explain(
         self,
@@ -146,6 +129,56 @@ class LoaderReports:
         columns = self._output_arguments["columns"]
         answer = self._plan(asked).explain(asked, step, share, columns)
         return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}
+
+    def explain_table(
+        self,
+        *,
+        step: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
+    ) -> Any:
+        """Return the source of each row of a batch as a ``pyarrow.Table``, without reading row data. Requires pyarrow.
+
+        Args:
+            step: as for ``explain``.
+            rank: as for ``explain``.
+            world_size: as for ``explain``.
+            batch_size: as for ``explain``.
+            epoch: as for ``explain``.
+
+        Returns:
+            A row for each row of the batch, in order: ``row_of_batch``, ``file`` and ``row``, its number in the file. With ``packing``, a row
+            for each piece of a pack: ``pack``, its number in the batch, ``file``, ``row``, ``first_token`` and ``tokens``.
+
+        Raises:
+            ValueError: If the epoch has no such step on this rank.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.explain_table(step=2).to_pylist()
+            [{'row_of_batch': 0, 'file': 'ten.parquet', 'row': 8}, {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}]
+        """
+        import pyarrow as pa
+
+        answer = self.explain(step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch)
+        if answer["rows"] is None and answer.get("packs") is None:
+            raise OptionError(f"step {step} is not in the epoch, which has {answer['steps']} steps")
+        integer = pa.int64()
+        if "packs" in answer:
+            names = ("pack", "file", "row", "first_token", "tokens")
+            rows = [(number, *piece) for number, pack in enumerate(answer["packs"] or ()) for piece in pack]
+        else:
+            names = ("row_of_batch", "file", "row")
+            pairs = ((file, first + row) for file, first, count in answer["rows"] for row in range(count))
+            rows = [(number, *pair) for number, pair in enumerate(pairs)]
+        schema = pa.schema([(name, pa.string() if name == "file" else integer) for name in names])
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema)
 
     def _described(self, epoch: int, start: int, consumed: int) -> str:
         """Return the place and the files of a batch, for a note.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shardmill._stall import result_of
 from shardmill.load._batches import Delivery, close
+from shardmill.load._metrics import Counters
 from shardmill.load._options import Transform
 
 if TYPE_CHECKING:
@@ -23,23 +25,29 @@ class Transforming:
     Args:
         transform: the function and its workers.
         stall_seconds: warn if a result takes longer than this.
+        counters: those of the loader.
     """
 
-    def __init__(self, transform: Transform, stall_seconds: float) -> None:
-        self._function, self._workers, self._stall_seconds = transform.function, transform.workers, stall_seconds
+    def __init__(self, transform: Transform, stall_seconds: float, counters: Counters) -> None:
+        self._function, self.workers, self._stall_seconds = transform.function, transform.workers, stall_seconds
+        self._counters = counters
 
     def over(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
         """Yield the transformed batches in order. An exception is raised at the position of its batch, with a note that names the batch."""
-        return self._here(batches, place) if self._workers == 0 else self._elsewhere(batches, place)
+        return self._here(batches, place) if self.workers == 0 else self._elsewhere(batches, place)
 
     def _here(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
         try:
             for batch, rows, consumed in batches:
+                begun = self._counters.clock()
                 try:
                     result = self._function(batch)
                 except Exception as error:
                     error.add_note(f"in the transform of {place(consumed)}")
                     raise
+                spent = self._counters.clock() - begun
+                self._counters.transform += spent
+                self._counters.transform_wait += spent
                 yield result, rows, consumed
         finally:
             close(batches)
@@ -53,8 +61,8 @@ class Transforming:
         context = multiprocessing.get_context(
             "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         )
-        pool = ProcessPoolExecutor(self._workers, mp_context=context)
-        waiting: deque[tuple[Future[Any], int, int]] = deque()
+        pool = ProcessPoolExecutor(self.workers, mp_context=context)
+        waiting: deque[tuple[Future[tuple[Any, int]], int, int]] = deque()
         failure: Exception | None = None
         try:
             while True:
@@ -66,8 +74,8 @@ class Transforming:
                     # It is raised after the batches that are in flight.
                     failure = error
                     break
-                waiting.append((pool.submit(self._function, batch), rows, consumed))
-                if len(waiting) > 2 * self._workers:
+                waiting.append((pool.submit(_timed, self._function, batch), rows, consumed))
+                if len(waiting) > 2 * self.workers:
                     yield self._ready(waiting.popleft(), place)
             while waiting:
                 yield self._ready(waiting.popleft(), place)
@@ -77,10 +85,20 @@ class Transforming:
             close(batches)
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _ready(self, waiting: tuple[Future[Any], int, int], place: Place) -> Delivery:
+    def _ready(self, waiting: tuple[Future[tuple[Any, int]], int, int], place: Place) -> Delivery:
         future, rows, consumed = waiting
+        begun = self._counters.clock()
         try:
-            return result_of(future, self._stall_seconds), rows, consumed
+            result, spent = result_of(future, self._stall_seconds)
+            self._counters.transform += spent
+            self._counters.transform_wait += self._counters.clock() - begun
+            return result, rows, consumed
         except Exception as error:
             error.add_note(f"in the transform of {place(consumed)}")
             raise
+
+
+def _timed(function: Callable[[Any], Any], batch: Any) -> tuple[Any, int]:
+    """Return the result of a function in a worker, and its nanoseconds."""
+    begun = time.perf_counter_ns()
+    return function(batch), time.perf_counter_ns() - begun

@@ -8,6 +8,7 @@ from typing import Any
 
 from shardmill._native import storage as _native
 from shardmill.errors import OptionError
+from shardmill.metrics._snapshot import StorageMetrics
 from shardmill.storage._fsspec import is_file_system, options_of_file_system
 from shardmill.storage._obstore import is_store, options_of_store
 from shardmill.storage._options import StorageOptions, texts_of
@@ -122,6 +123,12 @@ def pinned(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[s
     return {**(shown_options or {}), "revisions": revisions} if revisions else shown_options
 
 
-def request_counts(path: PathLike) -> dict[str, int]:
-    """Return the number of requests of this process to the bucket of ``path``: ``requests``, ``hedged`` (sent twice), and ``bytes`` received."""
-    return _native.request_counts(os.fspath(path)) or {"requests": 0, "hedged": 0, "bytes": 0}
+def metrics(path: PathLike | None = None) -> StorageMetrics:
+    """Return the requests of this process to the bucket of ``path``, or to all stores.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> sm.storage.metrics("s3://bucket/train/").requests
+        0
+    """
+    return StorageMetrics(**_native.request_counts(None if path is None else os.fspath(path)))

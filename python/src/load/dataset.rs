@@ -165,6 +165,11 @@ impl PyDataset {
     }
 
     #[getter]
+    fn is_remote(&self) -> bool {
+        self.0.is_remote()
+    }
+
+    #[getter]
     fn bytes_read(&self) -> u64 {
         self.0.bytes_read()
     }

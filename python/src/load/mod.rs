@@ -238,8 +238,9 @@ impl PyRowPlan {
             move |rows, batches: &[_]| converter.finish(rows, batches)
         };
         let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
-        let pass = Mutex::new(started.map_err(PyShardmillError::from)?);
-        Ok(PyPass { pass, converter, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
+        let pass = started.map_err(PyShardmillError::from)?;
+        let (progress, pass) = (pass.progress(), Mutex::new(pass));
+        Ok(PyPass { pass, progress, converter, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
     }
 
     /// (rows, set, sequence) of all ranks between two positions of an epoch, without reading.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::{Poll, STOP_PATIENCE};
-use shardmill_load::pass::MetricsReport;
+use shardmill_load::pass::{MetricsReport, Progress};
 use shardmill_load::{Audit, Dataset, Delivery, Error, OutputConverter, Pass, RowSet, Superbatch};
 use shardmill_plan::order::RowOrder;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +18,8 @@ use std::time::Instant;
 #[pyclass(name = "Pass", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyPass {
     pub(super) pass: Mutex<Pass<Delivery>>,
+    /// Read without waiting for a call that polls.
+    pub(super) progress: Progress,
     pub(super) converter: Arc<OutputConverter>,
     pub(super) dataset: Arc<Dataset>,
     pub(super) rows: Arc<RowSet>,
@@ -74,32 +76,37 @@ impl PyPass {
 
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let MetricsReport {
-            decode_seconds,
-            assemble_seconds,
-            render_seconds,
-            convert_seconds,
+            stages,
             wait_seconds,
+            without_room_seconds,
             blocks_decoded,
             superbatches,
+            superbatches_ready,
+            superbatches_ahead,
+            bytes_ahead,
+            bytes_limit,
             tokens,
             text_bytes,
-            tokenize_seconds,
             rows_without_labels,
             special_in_text,
-        } = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).metrics());
+        } = py.detach(|| self.progress.report());
         let report = PyDict::new(py);
-        report.set_item("decode_seconds", decode_seconds)?;
-        report.set_item("assemble_seconds", assemble_seconds)?;
-        report.set_item("render_seconds", render_seconds)?;
-        report.set_item("convert_seconds", convert_seconds)?;
+        stages.into_iter().try_for_each(|(stage, seconds)| report.set_item(stage.name(), seconds))?;
         report.set_item("wait_seconds", wait_seconds)?;
-        report.set_item("blocks_decoded", blocks_decoded)?;
-        report.set_item("superbatches", superbatches)?;
-        report.set_item("tokens", tokens)?;
-        report.set_item("text_bytes", text_bytes)?;
-        report.set_item("tokenize_seconds", tokenize_seconds)?;
-        report.set_item("rows_without_labels", rows_without_labels)?;
-        report.set_item("special_in_text", special_in_text)?;
+        report.set_item("without_room_seconds", without_room_seconds)?;
+        let counts = [
+            ("blocks_decoded", blocks_decoded),
+            ("superbatches", superbatches),
+            ("superbatches_ready", superbatches_ready),
+            ("superbatches_ahead", superbatches_ahead as u64),
+            ("bytes_ahead", bytes_ahead),
+            ("bytes_limit", bytes_limit),
+            ("tokens", tokens),
+            ("text_bytes", text_bytes),
+            ("rows_without_labels", rows_without_labels),
+            ("special_in_text", special_in_text),
+        ];
+        counts.into_iter().try_for_each(|(name, count)| report.set_item(name, count))?;
         Ok(report)
     }
 }
@@ -119,7 +126,7 @@ impl PyPass {
 
     /// (stage, seconds, path, block) of current activities of the threads; path and block only while one is decoded.
     fn activities<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let activities = py.detach(|| self.pass.lock().unwrap_or_else(PoisonError::into_inner).activities());
+        let activities = py.detach(|| self.progress.activities());
         let place = |scheduled: usize| {
             let place = self.rows.blocks().get(self.order.block(scheduled)?)?.place;
             Some((self.dataset.files().get(place.file)?.path.clone(), place.block))

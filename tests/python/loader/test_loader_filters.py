@@ -268,7 +268,7 @@ def test_sorted_data_is_read_where_the_rows_are(tmp_path: Path) -> None:
     for condition in (None, sm.col("label") == 3):
         loader = sm.Loader(tmp_path, filter=condition, output="numpy", runtime=sm.Runtime(threads=1))
         assert len(flat(loader)) == (rows if condition is None else rows // 10)
-        read.append(loader.metrics()["bytes_read"])
+        read.append(loader.metrics().bytes_read)
     assert read[1] <= 0.15 * read[0]
 
 
@@ -347,7 +347,7 @@ def test_prefix_in_a_sorted_column_reads_few_of_a_thousand_row_groups(tmp_path: 
     def read(prefix: str, kept: int) -> int:
         loader = sm.Loader(tmp_path, filter=sm.col("name").starts_with(prefix), columns=["id"], output="numpy")
         assert len(loader.dataset) == kept
-        return loader.metrics()["bytes_read"]
+        return loader.metrics().bytes_read
 
     footer, every = read("x", 0), read("", groups * rows)
     assert read("012", 10 * rows) - footer <= 0.05 * (every - footer)

@@ -234,7 +234,7 @@ def test_one_rank_decodes_each_row_group_once(tmp_path: Path) -> None:
         loader = numpy_loader(path, batch_size=7, threads=2, **options)
         assert loader.explain()["decode_amplification"] == pytest.approx(1.0)
         assert sum(1 for _ in loader) == len(loader)
-        assert loader.metrics()["blocks_decoded"] == 50
+        assert loader.metrics().blocks_decoded == 50
 
 
 def test_ranks_with_a_lane_each_read_their_own_part_only(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_ranks_with_a_lane_each_read_their_own_part_only(tmp_path: Path) -> None
     for rank in range(4):
         loader = numpy_loader(path, columns=["id"], batch_size=10, rank=rank, world_size=4)
         assert sorted(flat(loader)) == list(range(rank * 1000, rank * 1000 + 1000))
-        decoded.append(loader.metrics()["blocks_decoded"])
+        decoded.append(loader.metrics().blocks_decoded)
     assert decoded == [20] * 4
 
 

@@ -483,5 +483,5 @@ def test_superbatches_stay_small_where_one_source_has_large_rows(tmp_path):
     loader = sm.Loader(mixture, batch_size=4, output="arrow", shuffle=True, runtime=sm.Runtime(threads=1))
     batches = iter(loader)
     next(batches)
-    assert loader.metrics()["superbatches"] < 5
+    assert loader.metrics().superbatches < 5
     assert sum(1 for _ in batches) == 199

@@ -111,9 +111,9 @@ def test_lengths_column_gives_the_same_packs_and_saves_a_pass(tmp_path: Path) ->
     packs = {}
     for stated in (None, "n_tokens"):
         loader = loader_of(path, {"length": 32, "strategy": "best_fit", "lengths": stated}, batch_size=4)
-        before = loader.metrics()["bytes_read"]
+        before = loader.metrics().bytes_read
         len(loader)
-        read[stated] = loader.metrics()["bytes_read"] - before
+        read[stated] = loader.metrics().bytes_read - before
         packs[stated] = all_packs(list(loader), 32)
     assert packs[None] == packs["n_tokens"]
     assert read["n_tokens"] < read[None] / 2
@@ -377,7 +377,7 @@ def test_blocks_are_decoded_once_in_an_epoch(tmp_path: Path) -> None:
             )
             list(loader)
             list(plain)
-            assert loader.metrics()["blocks_decoded"] == plain.metrics()["blocks_decoded"]
+            assert loader.metrics().blocks_decoded == plain.metrics().blocks_decoded
 
 
 def test_large_batches_of_other_formats_are_packed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 use super::found::{Found, find_files};
 use super::schema::unify;
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin};
+use crate::spent::reading;
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{Schema, SchemaRef};
@@ -260,12 +261,12 @@ impl RangeRead for Counted {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> shardmill_storage::Result<()> {
         self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        self.object.read_at(offset, buffer)?;
+        reading(|| self.object.read_at(offset, buffer))?;
         self.check_unchanged(offset, buffer.len())
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> shardmill_storage::Result<Vec<Bytes>> {
-        let read = self.object.read_ranges(ranges)?;
+        let read = reading(|| self.object.read_ranges(ranges))?;
         let len = read.iter().map(Bytes::len).sum();
         self.bytes.fetch_add(len as u64, Ordering::Relaxed);
         self.check_unchanged(ranges.first().map_or(0, |range| range.start), len)?;

@@ -95,6 +95,16 @@ impl Blocks {
         new
     }
 
+    /// Superbatches between plan and consumer, and the bytes that they and their blocks take.
+    pub(super) fn ahead(&self) -> (usize, u64) {
+        let state = self.lock();
+        (state.superbatches_ahead, state.used)
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Makes waiting threads check their [`Cancel`] immediately.
     pub(super) fn wake(&self) {
         let _state = self.lock();

@@ -1,5 +1,6 @@
 //! Limits the number of decoding threads when there are more readers: threads that wait for a store release their permit for a core.
 
+use crate::spent::queued;
 use crate::{Dataset, Result};
 use shardmill_engine::{Cancel, CoreSlot, CoreSlots};
 use shardmill_storage::{Waiting, with_waiting};
@@ -28,7 +29,7 @@ impl Cores {
     /// Runs `work` with a permit for a core.
     pub(super) fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let Some(slots) = &self.slots else { return Ok(work()) };
-        let slot = RefCell::new(Some(slots.acquire(&self.cancel)?));
+        let slot = RefCell::new(Some(queued(|| slots.acquire(&self.cancel))?));
         Ok(with_waiting(Rc::new(Right { slots: slots.clone(), slot, cancel: self.cancel.clone() }), work))
     }
 }
@@ -40,6 +41,6 @@ impl Waiting for Right {
 
     fn ends(&self) {
         // A cancelled thread continues without a permit, and then notices the cancellation.
-        self.slot.replace(self.slots.acquire(&self.cancel).ok());
+        self.slot.replace(queued(|| self.slots.acquire(&self.cancel)).ok());
     }
 }

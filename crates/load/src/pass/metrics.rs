@@ -1,18 +1,59 @@
 //! Progress of a pass, and where its time went. Reading it has no effect on the pass.
 
+use crate::spent::{since, spent_in};
 use crate::tokenize::{TokenTotals, totals_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// What threads do for a batch. No moment of a thread counts for two stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Plan,
+    /// Reads from storage.
+    Fetch,
+    Decode,
+    Tokenize,
+    Assemble,
+    /// Images: decoding, resizing, normalizing.
+    Render,
+    Convert,
+}
+
+/// Seconds by stage, summed over threads.
+pub type Stages = [(Stage, f64); Stage::ALL.len()];
+
+impl Stage {
+    pub const ALL: [Self; 7] = [Self::Plan, Self::Fetch, Self::Decode, Self::Tokenize, Self::Assemble, Self::Render, Self::Convert];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Fetch => "fetch",
+            Self::Decode => "decode",
+            Self::Tokenize => "tokenize",
+            Self::Assemble => "assemble",
+            Self::Render => "render",
+            Self::Convert => "convert",
+        }
+    }
+}
+
 #[derive(Debug, Default)]
-pub struct Metrics {
-    decode: Stage,
-    assemble: Stage,
-    render: Stage,
-    finish: Stage,
-    wait: Stage,
+pub(super) struct Metrics {
+    plan: AtomicU64,
+    fetch: AtomicU64,
+    decode: AtomicU64,
+    assemble: AtomicU64,
+    render: AtomicU64,
+    convert: AtomicU64,
+    wait: AtomicU64,
+    without_room: AtomicU64,
+    blocks_decoded: AtomicU64,
+    superbatches: AtomicU64,
+    delivered: AtomicU64,
     tokens: Tokens,
     running: Running,
 }
@@ -48,83 +89,107 @@ type Start = (&'static str, Option<usize>, Instant);
 /// Ends when it is dropped, including by a panic.
 struct Begun<'a>(&'a Running, u64);
 
-#[derive(Debug, Default)]
-struct Stage {
-    nanoseconds: AtomicU64,
-    count: AtomicU64,
-}
-
-/// Seconds are summed over threads, except for those of the consumer.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct MetricsReport {
-    pub decode_seconds: f64,
-    pub assemble_seconds: f64,
-    /// Images: decoding, resizing, normalizing.
-    pub render_seconds: f64,
-    pub convert_seconds: f64,
-    /// How long the consumer has waited for batches.
+    pub stages: Stages,
+    /// How long the consumer has waited for superbatches.
     pub wait_seconds: f64,
+    /// How long no superbatch could be planned, because those ahead of the consumer filled the memory.
+    pub without_room_seconds: f64,
     pub blocks_decoded: u64,
     pub superbatches: u64,
+    /// Finished, and not delivered yet.
+    pub superbatches_ready: u64,
+    /// Planned, and not delivered yet.
+    pub superbatches_ahead: usize,
+    /// Memory of those, with the decoded blocks that they need.
+    pub bytes_ahead: u64,
+    pub bytes_limit: u64,
     /// What was tokenized in decoded blocks.
     pub tokens: u64,
     pub text_bytes: u64,
-    pub tokenize_seconds: f64,
     pub rows_without_labels: u64,
     pub special_in_text: u64,
 }
 
 impl Metrics {
     pub(super) fn decoding<T>(&self, scheduled: usize, call: impl FnOnce() -> T) -> T {
-        let _begun = self.running.begin("decode", Some(scheduled));
-        let (result, totals) = totals_of(|| self.decode.timed(call));
-        self.tokens.add(totals);
+        let _begun = self.running.begin(Stage::Decode.name(), Some(scheduled));
+        let result = self.spent(&self.decode, call);
+        self.blocks_decoded.fetch_add(1, Ordering::Relaxed);
         result
     }
 
-    pub(super) fn assembling<T>(&self, call: impl FnOnce() -> T) -> T {
-        let _begun = self.running.begin("assemble", None);
-        self.assemble.timed(call)
-    }
-
-    pub(super) fn rendering<T>(&self, call: impl FnOnce() -> T) -> T {
-        let _begun = self.running.begin("render", None);
-        self.render.timed(call)
-    }
-
-    pub(super) fn finishing<T>(&self, call: impl FnOnce() -> T) -> T {
-        let _begun = self.running.begin("convert", None);
-        self.finish.timed(call)
+    pub(super) fn timed<T>(&self, stage: Stage, call: impl FnOnce() -> T) -> T {
+        let _begun = self.running.begin(stage.name(), None);
+        let result = self.spent(self.nanoseconds(stage), call);
+        if stage == Stage::Convert {
+            self.superbatches.fetch_add(1, Ordering::Relaxed);
+        }
+        result
     }
 
     pub(super) fn waiting<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.wait.timed(call)
+        timed(&self.wait, call)
+    }
+
+    pub(super) fn without_room<T>(&self, call: impl FnOnce() -> T) -> T {
+        timed(&self.without_room, call)
+    }
+
+    pub(super) fn delivered(&self) {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs a stage. Reads and tokenization in it count for their own stages, waits for a core for none.
+    fn spent<T>(&self, stage: &AtomicU64, call: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let ((result, tokens), spent) = spent_in(|| totals_of(call));
+        let others = [spent.reading, spent.queued, tokens.nanoseconds.saturating_sub(tokens.elsewhere)];
+        stage.fetch_add(since(start).saturating_sub(others.iter().sum()), Ordering::Relaxed);
+        self.fetch.fetch_add(spent.reading, Ordering::Relaxed);
+        self.tokens.add(tokens);
+        result
+    }
+
+    fn nanoseconds(&self, stage: Stage) -> &AtomicU64 {
+        match stage {
+            Stage::Plan => &self.plan,
+            Stage::Fetch => &self.fetch,
+            Stage::Decode => &self.decode,
+            Stage::Tokenize => &self.tokens.nanoseconds,
+            Stage::Assemble => &self.assemble,
+            Stage::Render => &self.render,
+            Stage::Convert => &self.convert,
+        }
     }
 
     /// Current activities, the longest first.
-    #[must_use]
-    pub fn activities(&self) -> Vec<Activity> {
+    pub(super) fn activities(&self) -> Vec<Activity> {
         let now = Instant::now();
         let activity = |(stage, scheduled, begun): &Start| Activity { stage, scheduled: *scheduled, duration: now - *begun };
         // Numbers increase with time.
         self.running.lock().values().map(activity).collect()
     }
 
-    #[must_use]
-    pub fn report(&self) -> MetricsReport {
+    /// Without what [`Blocks`](super::blocks::Blocks) knows.
+    pub(super) fn report(&self) -> MetricsReport {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let delivered = count(&self.delivered);
         MetricsReport {
-            decode_seconds: self.decode.seconds(),
-            assemble_seconds: self.assemble.seconds(),
-            render_seconds: self.render.seconds(),
-            convert_seconds: self.finish.seconds(),
-            wait_seconds: self.wait.seconds(),
-            blocks_decoded: self.decode.count.load(Ordering::Relaxed),
-            superbatches: self.finish.count.load(Ordering::Relaxed),
-            tokens: self.tokens.tokens.load(Ordering::Relaxed),
-            text_bytes: self.tokens.text_bytes.load(Ordering::Relaxed),
-            tokenize_seconds: seconds(&self.tokens.nanoseconds),
-            rows_without_labels: self.tokens.rows_without_labels.load(Ordering::Relaxed),
-            special_in_text: self.tokens.special_in_text.load(Ordering::Relaxed),
+            stages: Stage::ALL.map(|stage| (stage, seconds(self.nanoseconds(stage)))),
+            wait_seconds: seconds(&self.wait),
+            without_room_seconds: seconds(&self.without_room),
+            blocks_decoded: count(&self.blocks_decoded),
+            superbatches: count(&self.superbatches),
+            superbatches_ready: count(&self.superbatches).saturating_sub(delivered),
+            superbatches_ahead: 0,
+            bytes_ahead: 0,
+            bytes_limit: 0,
+            tokens: count(&self.tokens.tokens),
+            text_bytes: count(&self.tokens.text_bytes),
+            rows_without_labels: count(&self.tokens.rows_without_labels),
+            special_in_text: count(&self.tokens.special_in_text),
         }
     }
 }
@@ -147,33 +212,25 @@ impl Drop for Begun<'_> {
     }
 }
 
-impl Stage {
-    fn timed<T>(&self, call: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let result = call();
-        let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Relaxed);
-        result
-    }
-
-    fn seconds(&self) -> f64 {
-        seconds(&self.nanoseconds)
-    }
-}
-
 impl Tokens {
     fn add(&self, totals: TokenTotals) {
         if totals == TokenTotals::default() {
             return;
         }
-        let TokenTotals { tokens, text_bytes, nanoseconds, rows_without_labels, special_in_text } = totals;
+        let TokenTotals { tokens, text_bytes, nanoseconds, elsewhere: _, rows_without_labels, special_in_text } = totals;
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
         self.text_bytes.fetch_add(text_bytes, Ordering::Relaxed);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         self.rows_without_labels.fetch_add(rows_without_labels, Ordering::Relaxed);
         self.special_in_text.fetch_add(special_in_text, Ordering::Relaxed);
     }
+}
+
+fn timed<T>(nanoseconds: &AtomicU64, call: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = call();
+    nanoseconds.fetch_add(since(start), Ordering::Relaxed);
+    result
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds for people")]

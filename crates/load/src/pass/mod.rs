@@ -21,7 +21,8 @@ mod superbatches;
 
 pub use audit::{Audit, AuditIds, expected as expected_audit};
 pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
-pub use metrics::{Activity, Metrics, MetricsReport};
+use metrics::Metrics;
+pub use metrics::{Activity, MetricsReport, Stage, Stages};
 pub use superbatches::BatchRows;
 
 use crate::packing::{PackSource, Packs, SuperbatchParts};
@@ -167,7 +168,8 @@ impl<T: Send + 'static> Pass<T> {
                     return Some(job);
                 }
                 let weighed = |plan: SuperbatchPlan| (plan.rows().saturating_mul(row_bytes), plan);
-                let Some(job) = planner.next_job() else { return planner.take_failure().map(Job::Failed) };
+                let planned = work.metrics.timed(Stage::Plan, || planner.next_job());
+                let Some(job) = planned else { return planner.take_failure().map(Job::Failed) };
                 let job: Vec<(u64, SuperbatchPlan)> = job.into_iter().map(weighed).collect();
                 let blocks = work.announce(&job, &cancel)?;
                 if is_remote && blocks.len() > 1 {
@@ -191,6 +193,7 @@ impl<T: Send + 'static> Pass<T> {
         loop {
             if let Some((bytes, superbatch)) = self.ready.pop_front() {
                 self.blocks.delivered(bytes);
+                self.metrics.delivered();
                 return Poll::Ready(Ok(Ok(superbatch)));
             }
             if let Some(error) = self.failure.take() {
@@ -225,9 +228,25 @@ impl<T: Send + 'static> Pass<T> {
         is_stopped
     }
 
+    /// Reads the progress while another thread polls.
     #[must_use]
-    pub fn metrics(&self) -> MetricsReport {
-        self.metrics.report()
+    pub fn progress(&self) -> Progress {
+        Progress { blocks: Arc::clone(&self.blocks), metrics: Arc::clone(&self.metrics) }
+    }
+}
+
+/// The progress of a pass.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    blocks: Arc<Blocks>,
+    metrics: Arc<Metrics>,
+}
+
+impl Progress {
+    #[must_use]
+    pub fn report(&self) -> MetricsReport {
+        let (superbatches_ahead, bytes_ahead) = self.blocks.ahead();
+        MetricsReport { superbatches_ahead, bytes_ahead, bytes_limit: self.blocks.limit(), ..self.metrics.report() }
     }
 
     /// Current activities of the threads, the longest first.
@@ -276,7 +295,7 @@ impl Work {
         // The first superbatch of a job needs all blocks that the others need.
         let superbatches: Vec<_> = job.iter().map(|(bytes, plan)| (sized(plan), &plan.retired, *bytes)).collect();
         let blocks = superbatches.first().map_or(&[][..], |(blocks, ..)| blocks);
-        if !self.blocks.wait_for_room(blocks, bytes, cancel) {
+        if !self.metrics.without_room(|| self.blocks.wait_for_room(blocks, bytes, cancel)) {
             return None;
         }
         Some(superbatches.iter().flat_map(|(blocks, retired, bytes)| self.blocks.announce(blocks, retired, *bytes)).collect())
@@ -312,8 +331,8 @@ impl Work {
         finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
     ) -> Result<Superbatch<T>> {
         let delivered = self.drop_bad_rows(rows, plan)?;
-        let delivered = self.metrics.rendering(|| self.render(delivered, plan))?;
-        let finished = self.metrics.finishing(|| finish(delivered.rows, &delivered.batches));
+        let delivered = self.metrics.timed(Stage::Render, || self.render(delivered, plan))?;
+        let finished = self.metrics.timed(Stage::Convert, || finish(delivered.rows, &delivered.batches));
         let content = finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
         Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits: self.audits(plan) })
     }
@@ -364,7 +383,7 @@ impl Work {
     fn rows_of(&self, plan: &SuperbatchPlan) -> Result<RecordBatch> {
         let blocks =
             self.blocks.take(&plan.scheduled_blocks, &self.cancel, |scheduled| self.metrics.decoding(scheduled, || self.decode(scheduled)))?;
-        self.metrics.assembling(|| self.assembled(plan, &blocks))
+        self.metrics.timed(Stage::Assemble, || self.assembled(plan, &blocks))
     }
 
     fn assembled(&self, plan: &SuperbatchPlan, blocks: &[Arc<RecordBatch>]) -> Result<RecordBatch> {

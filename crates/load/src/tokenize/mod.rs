@@ -203,6 +203,7 @@ impl Tokens {
         totals.text_bytes += text.text.len() as u64;
         totals.special_in_text += spelled as u64;
         totals.nanoseconds += nanoseconds;
+        totals.elsewhere += nanoseconds;
         lists.tokens.extend(suffix.iter().copied().chain(self.options.eos));
         let Some(labels) = self.options.labels else { return Ok(()) };
         // Tokens after the text are labelled like its last byte. Tokens before it are never labelled.

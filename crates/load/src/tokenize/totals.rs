@@ -16,6 +16,8 @@ pub struct TokenTotals {
     pub text_bytes: u64,
     /// Summed over threads.
     pub nanoseconds: u64,
+    /// The part of `nanoseconds` that helping threads spent.
+    pub elsewhere: u64,
     /// Rows with tokens of which none has a label.
     pub rows_without_labels: u64,
     /// Special tokens that texts spell, whatever becomes of them.
@@ -23,7 +25,7 @@ pub struct TokenTotals {
 }
 
 thread_local! {
-    static TOTALS: Cell<TokenTotals> = const { Cell::new(TokenTotals { tokens: 0, text_bytes: 0, nanoseconds: 0, rows_without_labels: 0, special_in_text: 0 }) };
+    static TOTALS: Cell<TokenTotals> = const { Cell::new(TokenTotals { tokens: 0, text_bytes: 0, nanoseconds: 0, elsewhere: 0, rows_without_labels: 0, special_in_text: 0 }) };
 }
 
 impl TokenTotals {
@@ -33,6 +35,7 @@ impl TokenTotals {
             tokens: self.tokens + other.tokens,
             text_bytes: self.text_bytes + other.text_bytes,
             nanoseconds: self.nanoseconds + other.nanoseconds,
+            elsewhere: self.elsewhere + other.elsewhere,
             rows_without_labels: self.rows_without_labels + other.rows_without_labels,
             special_in_text: self.special_in_text + other.special_in_text,
         }

@@ -22,7 +22,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_128;
 
 const OBJECTS: &str = "objects";
@@ -36,6 +36,8 @@ pub(crate) struct Cache {
     descriptors: Descriptors,
     /// Set when the disk is full: from then on, bytes are read and not kept.
     is_full: AtomicBool,
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 /// An entry of a cache directory.
@@ -61,7 +63,15 @@ impl Cache {
         let probe = directory.join(format!(".probe-{}", uuid::Uuid::new_v4().simple()));
         File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)?;
         let locks = Locks::new(directory.join(locks::DIRECTORY));
-        Ok(Arc::new(Self { eviction: Eviction::new(limit), descriptors: Descriptors::default(), locks, is_full: AtomicBool::new(false), directory }))
+        Ok(Arc::new(Self {
+            eviction: Eviction::new(limit),
+            descriptors: Descriptors::default(),
+            locks,
+            is_full: AtomicBool::new(false),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            directory,
+        }))
     }
 
     /// The cached bytes of a version; `None` when the object is larger than the cache limit.
@@ -84,6 +94,11 @@ impl Cache {
             }
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Ranges that were read from the cache, and ranges that were fetched.
+    pub(crate) fn hits_and_misses(&self) -> (u64, u64) {
+        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
     fn keeps(&self) -> bool {

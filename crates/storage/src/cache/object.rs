@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(super) const BYTES: &str = "bytes";
 pub(super) const TABLE: &str = "blocks";
@@ -43,11 +44,15 @@ impl CachedObject {
 
     /// The bytes of each of `spans`. `fetch` is called with runs of whole blocks that are missing, and returns their bytes in the same order.
     pub(crate) fn read(&self, spans: &[Range<u64>], fetch: impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
-        if fresh::is_wanted() {
-            return self.completed(spans, &fetch, |_| None);
-        }
         let kept = |span: &Range<u64>| self.kept(span);
-        spans.iter().map(kept).collect::<Option<Vec<_>>>().map_or_else(|| self.completed(spans, &fetch, kept), Ok)
+        let found = if fresh::is_wanted() { None } else { spans.iter().map(kept).collect::<Option<Vec<_>>>() };
+        let counter = if found.is_some() { &self.cache.hits } else { &self.cache.misses };
+        counter.fetch_add(spans.len() as u64, Ordering::Relaxed);
+        match found {
+            Some(found) => Ok(found),
+            None if fresh::is_wanted() => self.completed(spans, &fetch, |_| None),
+            None => self.completed(spans, &fetch, kept),
+        }
     }
 
     /// The bytes of `span` if all of them are cached.

@@ -51,6 +51,7 @@ const LONGEST_UPLOAD: Duration = Duration::from_secs(1200);
 pub(super) struct Counts {
     pub(super) requests: AtomicU64,
     pub(super) repeated: AtomicU64,
+    pub(super) retried: AtomicU64,
     pub(super) bytes: AtomicU64,
 }
 
@@ -212,6 +213,12 @@ impl HttpService for Watched {
             Ok(200..=299) => self.by.limiter.went_well(),
             _ => {}
         }
+        // What the client sends again, unless its time is over.
+        let is_repeated = match &answer {
+            Ok(answer) => matches!(answer.status().as_u16(), 408 | 425 | 429 | 500 | 502..=599),
+            Err(error) => error.kind() != HttpErrorKind::Unknown,
+        };
+        self.by.counts.retried.fetch_add(u64::from(is_repeated), Ordering::Relaxed);
         answer
     }
 }

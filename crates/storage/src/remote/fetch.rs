@@ -100,7 +100,10 @@ async fn patient_part(
     loop {
         match part(client, key, version, span.clone(), &mut buffer).await {
             Ok(()) => return Ok(buffer),
-            Err(failure) if failure.is_transient() && Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            Err(failure) if failure.is_transient() && Instant::now() < until => {
+                client.counts.retried.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(PAUSE).await;
+            }
             Err(failure) => return Err(failure),
         }
     }

@@ -36,7 +36,7 @@ mod version;
 pub use disk::RemoteDisk;
 pub use options::StorageOptions;
 pub use providers::{CredentialSource, Credentials, FsspecFile, FsspecFiles};
-pub use registry::{configure, is_reached_with, options_of, pinned_revisions, request_counts};
+pub use registry::{configure, is_reached_with, options_of, pinned_revisions, request_counts, total_request_counts};
 pub use store::{RemoteStore, RequestCounts};
 
 pub(crate) use location::is_remote;

@@ -127,6 +127,12 @@ pub fn request_counts(path: &str) -> Option<RequestCounts> {
     remote_store(path).ok()?.request_counts()
 }
 
+/// To all stores of this process.
+#[must_use]
+pub fn total_request_counts() -> RequestCounts {
+    STORES.iter().filter_map(|configured| configured.store.request_counts()).fold(RequestCounts::default(), RequestCounts::plus)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

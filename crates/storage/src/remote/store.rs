@@ -53,13 +53,32 @@ impl fmt::Debug for RemoteStore {
     }
 }
 
-/// Counts of requests of this process to one store.
+/// Counts of requests of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestCounts {
     pub requests: u64,
     /// Sent a second time because the first response was late.
     pub hedged: u64,
+    /// Sent again because the previous attempt failed.
+    pub retries: u64,
     pub bytes: u64,
+    /// Ranges that were read from the disk cache.
+    pub cache_hits: u64,
+    /// Ranges that the disk cache did not have.
+    pub cache_misses: u64,
+}
+
+impl RequestCounts {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            hedged: self.hedged + other.hedged,
+            retries: self.retries + other.retries,
+            bytes: self.bytes + other.bytes,
+            cache_hits: self.cache_hits + other.cache_hits,
+            cache_misses: self.cache_misses + other.cache_misses,
+        }
+    }
 }
 
 impl RemoteStore {
@@ -88,7 +107,15 @@ impl RemoteStore {
     pub(super) fn request_counts(&self) -> Option<RequestCounts> {
         let counts = &self.client().ok()?.counts;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Some(RequestCounts { requests: count(&counts.requests), hedged: count(&counts.repeated), bytes: count(&counts.bytes) })
+        let (cache_hits, cache_misses) = self.cache.get().map_or((0, 0), |cache| cache.hits_and_misses());
+        Some(RequestCounts {
+            requests: count(&counts.requests),
+            hedged: count(&counts.repeated),
+            retries: count(&counts.retried),
+            bytes: count(&counts.bytes),
+            cache_hits,
+            cache_misses,
+        })
     }
 
     pub(super) fn client(&self) -> Result<&Client> {

@@ -31,11 +31,11 @@ class WorkerMetrics:
         """Return the totals of a loader."""
         report = loader.metrics()
         return cls(
-            rows_read=report["rows"],
-            batches_read=report["batches"],
-            bytes_read=report["bytes_read"],
-            files_read=len(loader.dataset.files) if report["rows"] else 0,
-            elapsed_sec=report["elapsed_seconds"],
+            rows_read=report.rows,
+            batches_read=report.batches,
+            bytes_read=report.bytes_read,
+            files_read=len(loader.dataset.files) if report.rows else 0,
+            elapsed_sec=report.elapsed_seconds,
         )
 
     def _minus(self, before: WorkerMetrics) -> WorkerMetrics:

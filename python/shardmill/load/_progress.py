@@ -1,0 +1,92 @@
+"""What a loader tells about its speed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from shardmill.load._diagnosis import Diagnosis, diagnose
+from shardmill.load._metrics import Counters, LoaderMetrics
+from shardmill.storage._configure import metrics as storage_metrics
+
+if TYPE_CHECKING:
+    from shardmill.data._dataset import Dataset
+    from shardmill.load._mixture import Mixture
+    from shardmill.load._transforming import Transforming
+    from shardmill.metrics._snapshot import StorageMetrics
+
+_logger = logging.getLogger("shardmill.load")
+
+
+class LoaderProgress:
+    """The metrics of a ``shardmill.Loader``."""
+
+    _dataset: Dataset | Mixture
+    _counters: Counters
+    _storage_before: StorageMetrics
+    _position: Any
+    _rank: int
+    _world_size: int
+    _threads: int
+    _transform: Transforming | None
+    #: Start of the time that ``diagnosis`` judges.
+    _judged_from: LoaderMetrics | None = None
+    _last_metrics: LoaderMetrics | None = None
+
+    def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
+        """Return the counters of this loader. It may be called at any time and from any thread.
+
+        Args:
+            since_last: count from the last call with ``since_last=True`` instead of from the creation of the loader. Without it, the call has no
+                side effects. The difference of any two results, ``later - earlier``, are the counters of the time between.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> batches = list(loader)
+            >>> metrics = loader.metrics()
+            >>> metrics.batches, metrics.rows, metrics.wait.count
+            (3, 10, 2)
+            >>> metrics.stages.decode > 0
+            True
+        """
+        now = self._counters.report(
+            rank=self._rank,
+            world_size=self._world_size,
+            epoch=int(self._position.epoch),
+            threads=self._threads,
+            transform_workers=0 if self._transform is None else self._transform.workers,
+            bytes_read=self._dataset._native.bytes_read,
+            storage=storage_metrics() - self._storage_before,
+        )
+        if not since_last:
+            return now
+        before, self._last_metrics = self._last_metrics, now
+        return now if before is None else now - before
+
+    def diagnosis(self) -> Diagnosis:
+        """Return how long the trainer waited for data in the current pass, or in the last one, and which stage held it.
+
+        The time up to the first batch of the loader is not judged; ``startup_seconds`` has it. The first batch of a later epoch is, because the
+        trainer is running then. At the end of each epoch, the logger ``shardmill.load`` gets the diagnosis as a line of level INFO.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> print(loader.diagnosis())
+            nothing to judge: less than two batches were taken
+        """
+        now = self.metrics()
+        window = now - (now if self._judged_from is None else self._judged_from)
+        return diagnose(window, startup_seconds=now.startup_seconds, is_remote=self._dataset._native.is_remote)
+
+    def _judge_from_here(self) -> None:
+        self._judged_from = self.metrics()
+
+    def _log_epoch(self, epoch: int) -> None:
+        if _logger.isEnabledFor(logging.INFO):
+            _logger.info("epoch %d on rank %d of %d: %s", epoch, self._rank, self._world_size, self.diagnosis())

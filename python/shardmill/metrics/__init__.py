@@ -1,0 +1,1 @@
+"""Typed counters, which loaders, writers, pipelines and stores share."""

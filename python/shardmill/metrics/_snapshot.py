@@ -1,0 +1,77 @@
+"""Counters at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+#: Fields that hold a state rather than a sum. A difference keeps the later one.
+_STATE = "state"
+
+
+def state(default: Any) -> Any:
+    """Return a field that holds a state rather than a sum."""
+    return field(default=default, metadata={_STATE: True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Counters at one moment; ``later - earlier`` are those of the time between."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, with nested dicts for groups of counters."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value.to_dict() if isinstance(value, Snapshot) else value for name, value in values.items()}
+
+    def __sub__(self, earlier: Self) -> Self:
+        values: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            values[item.name] = value if _STATE in item.metadata else value - getattr(earlier, item.name)
+        return type(self)(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSeconds(Snapshot):
+    """Seconds of threads by stage. No moment of a thread counts for two stages.
+
+    Attributes:
+        plan: deciding which rows come next; for packs this includes counting tokens.
+        fetch: waiting for reads from a disk or a store.
+        decode: decoding and decompressing blocks.
+        tokenize: computing tokens of texts.
+        assemble: putting rows into their order, and tokens into packs.
+        render: decoding and resizing images.
+        convert: converting rows to the output type.
+        transform: the user's function, in this process and in workers.
+    """
+
+    plan: float = 0.0
+    fetch: float = 0.0
+    decode: float = 0.0
+    tokenize: float = 0.0
+    assemble: float = 0.0
+    render: float = 0.0
+    convert: float = 0.0
+    transform: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageMetrics(Snapshot):
+    """Requests of this process to stores over a network.
+
+    Attributes:
+        requests: requests, with retries and hedged ones.
+        hedged: requests that were sent a second time because the first answer was late.
+        retries: requests that failed in a way that may pass, and were sent again.
+        bytes: bytes received.
+        cache_hits: ranges that were read from the local cache.
+        cache_misses: ranges that the local cache did not have.
+    """
+
+    requests: int = 0
+    hedged: int = 0
+    retries: int = 0
+    bytes: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0

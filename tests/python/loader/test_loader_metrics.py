@@ -1,0 +1,300 @@
+"""What a loader counts, and its verdict about the trainer: against a fake clock, and against times measured in the same run."""
+
+import json
+import logging
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import given
+from hypothesis import strategies as st
+from row_files import write_files
+from shardmill.load._diagnosis import diagnose
+from shardmill.load._metrics import Counters
+from shardmill.metrics._waits import Histogram
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return write_files(tmp_path, [5_000] * 4, row_group=500)
+
+
+class Trainer:
+    """A consumer that measures itself."""
+
+    def __init__(self, *, step: float = 0.0) -> None:
+        self.step, self.waits = step, list[float]()
+
+    def train(self, loader: sm.Loader) -> float:
+        """Take all batches; return the share of the time after the first one that was waiting."""
+        self.waits, first = [], None
+        begun = time.perf_counter()
+        for _ in loader:
+            now = time.perf_counter()
+            self.waits.append(now - begun)
+            first = first or now
+            time.sleep(self.step)
+            begun = time.perf_counter()
+        assert first is not None
+        return sum(self.waits[1:]) / (begun - first)
+
+
+@given(st.lists(st.integers(0, 10**11), min_size=1, max_size=300), st.sampled_from([0.5, 0.95, 0.99]))
+def test_percentile_is_exact_to_seven_percent(waits: list[int], share: float) -> None:
+    histogram = Histogram()
+    for wait in waits:
+        histogram.add(wait)
+    times = histogram.times()
+    exact = sorted(waits)[max(0, -(-int(share * 100) * len(waits) // 100) - 1)]
+    assert times.percentile(share) * 1e9 == pytest.approx(exact, rel=0.07, abs=1)
+    assert (times.count, times.seconds) == (len(waits), pytest.approx(sum(waits) / 1e9))
+    for bound, count in times.buckets():
+        assert count == sum(wait < round(bound * 1e9) for wait in waits)
+
+
+@given(st.lists(st.integers(0, 10**9)), st.lists(st.integers(0, 10**9)))
+def test_histograms_of_two_ranks_add_up(ones: list[int], others: list[int]) -> None:
+    parts = [Histogram(), Histogram(), Histogram()]
+    for histogram, waits in zip(parts, (ones, others, ones + others), strict=True):
+        for wait in waits:
+            histogram.add(wait)
+    one, other, both = (histogram.times() for histogram in parts)
+    assert (one + other).histogram == both.histogram
+    assert (both - one).histogram == other.histogram
+
+
+@pytest.mark.parametrize(("wait", "step"), [(0, 10), (1, 99), (30, 70), (50, 50), (90, 10), (10, 0)])
+def test_starved_share_of_a_consumer_of_known_speed_is_exact(wait: int, step: int) -> None:
+    times = [1]
+    counters = Counters(lambda: times[0])
+
+    def take(waited: int) -> None:
+        begun = times[0]
+        counters.waits_from(begun)
+        times[0] += waited * MS
+        counters.waited_from(begun)
+        times[0] += step * MS
+
+    take(5_000)
+    before = counters.report()
+    for _ in range(200):
+        take(wait)
+    counters.waits_from(times[0])
+    verdict = diagnose(counters.report() - before, startup_seconds=5.0, is_remote=False)
+    # The step after the first batch belongs to the time that is judged.
+    assert verdict.starved == pytest.approx(200 * wait / (200 * wait + 201 * step), abs=1e-9)
+    assert counters.report().startup_seconds == 5.0
+    assert counters.report().wait.p50 == pytest.approx(wait / 1e3, rel=0.07, abs=1e-9)
+
+
+def window(stages: dict[str, float], **given: Any) -> sm.LoaderMetrics:
+    """Ten seconds of a trainer that waits for half of them, and of two threads."""
+    wait = sm.WaitTimes(seconds=5.0)
+    values = {"superbatch_wait_seconds": 5.0, "threads": 2, "elapsed_seconds": 10.0, "trainer_seconds": 5.0}
+    return sm.LoaderMetrics(wait=wait, stages=sm.StageSeconds(**stages), **{**values, **given})
+
+
+@pytest.mark.parametrize(
+    ("metrics", "is_remote", "stage", "hint"),
+    [
+        (window({"decode": 18, "fetch": 1}), False, "decode", "threads|columns"),
+        (window({"decode": 8, "fetch": 12}), False, "fetch", "disk"),
+        (window({"decode": 3, "fetch": 300}), True, "fetch", "cache_dir"),
+        (window({"decode": 18, "fetch": 300}), True, "decode", "threads|columns"),
+        (window({"decode": 2, "tokenize": 17}), False, "tokenize", "tokenize|threads"),
+        (window({"decode": 2, "render": 17}), False, "render", "images|threads"),
+        (window({"decode": 4}, without_room_seconds=9), False, "memory", "prefetch_bytes"),
+        (window({"decode": 9}), False, "decode", "row groups"),
+        (window({"decode": 18}, superbatch_wait_seconds=0.5), False, "deliver", "output"),
+        (window({}, superbatch_wait_seconds=0.5, transform_wait_seconds=4), False, "transform", "workers=2"),
+        (window({}, trainer_seconds=500.0), False, None, None),
+    ],
+)
+def test_stage_that_held_the_trainer_is_named(
+    metrics: sm.LoaderMetrics, is_remote: bool, stage: str | None, hint: str | None
+) -> None:
+    verdict = diagnose(metrics, startup_seconds=0.0, is_remote=is_remote)
+    assert (verdict.stage, verdict.is_starved) == (stage, stage is not None)
+    if hint is None:
+        assert verdict.hint is None
+        assert str(verdict).startswith("not starved: waited 1 %")
+    else:
+        assert any(word in str(verdict.hint) for word in hint.split("|"))
+        assert str(verdict).startswith("starved 50 % of the time (5 s); ")
+        assert f"{stage} is the bottleneck" in str(verdict)
+
+
+def test_trainer_that_sleeps_until_data_is_ready_is_not_starved(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=100, columns=["id"], output="numpy")
+    for _ in loader:
+        while (queue := loader.metrics().queue).superbatches_ahead and not queue.superbatches_ready:
+            time.sleep(0.001)
+        time.sleep(0.005)
+    verdict = loader.diagnosis()
+    assert verdict.starved < 0.05, str(verdict)
+    assert (verdict.stage, verdict.hint) == (None, None)
+
+
+def test_percentages_are_those_that_the_trainer_measures(directory: Path) -> None:
+    def slow(batch: Any) -> Any:
+        time.sleep(0.006)
+        return batch
+
+    trainer = Trainer(step=0.004)
+    loader = sm.Loader(directory, batch_size=200, columns=["id"], output="numpy", transform=slow)
+    for _ in range(2):
+        starved = trainer.train(loader)
+        verdict = loader.diagnosis()
+        assert verdict.starved == pytest.approx(starved, abs=0.05)
+        assert verdict.stage == "transform"
+        assert "sm.Transform" in str(verdict.hint)
+    metrics = loader.metrics()
+    assert metrics.batches == 200
+    assert metrics.stages.transform >= 200 * 0.006
+    assert metrics.wait.count == 199, "the first batch of the loader is not a wait"
+    assert (metrics - metrics).wait.count == 0
+
+
+def slow_in_a_worker(batch: Any) -> Any:
+    """A transform of a worker."""
+    time.sleep(0.02)
+    return batch
+
+
+def test_workers_that_are_slow_are_named(directory: Path) -> None:
+    transform = sm.Transform(slow_in_a_worker, workers=1)
+    loader = sm.Loader(directory, batch_size=500, columns=["id"], output="numpy", transform=transform)
+    starved = Trainer().train(loader)
+    verdict = loader.diagnosis()
+    assert verdict.starved == pytest.approx(starved, abs=0.05)
+    assert verdict.stage == "transform"
+    assert "workers=3" in str(verdict.hint)
+
+
+def test_slow_store_is_named() -> None:
+    class Slow(MemoryFileSystem):
+        """Answers at once until the data set is open."""
+
+        protocol, cachable, is_slow = "slowly", False, False
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return "/" + path.removeprefix("slowly://").strip("/")
+
+        def cat_file(self, path: str, *given: Any, **more: Any) -> bytes:
+            if self.is_slow:
+                time.sleep(0.05)
+            return super().cat_file(path, *given, **more)
+
+    system = Slow()
+    for part in range(12):
+        numbers = pa.array(random.Random(part).sample(range(1 << 60), 40_000))
+        with system.open(f"/directory/{part}.parquet", "wb") as file:
+            pq.write_table(pa.table({"number": numbers}), file)
+    loader = sm.Loader(
+        "slowly://directory/*.parquet",
+        storage_options=system,
+        batch_size=2_000,
+        output="numpy",
+        # One superbatch at a time, so that requests do not overlap.
+        runtime=sm.Runtime(threads=1, prefetch_bytes=1),
+    )
+    system.is_slow = True
+    starved = Trainer().train(loader)
+    verdict = loader.diagnosis()
+    assert verdict.starved == pytest.approx(starved, abs=0.05)
+    assert verdict.stage == "fetch", str(verdict)
+    assert "cache_dir" in str(verdict.hint)
+    assert loader.metrics().stages.fetch >= 0.05
+
+
+def test_epoch_ends_with_a_line_only_if_it_is_wanted(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    loader = sm.Loader(directory, batch_size=1_000, columns=["id"], output="numpy", rank=1, world_size=2)
+    with caplog.at_level(logging.WARNING, "shardmill.load"):
+        list(loader)
+    assert caplog.records == []
+    with caplog.at_level(logging.INFO, "shardmill.load"):
+        list(loader)
+        next(iter(loader))
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("shardmill.load", logging.INFO)
+    assert record.getMessage() == f"epoch 1 on rank 1 of 2: {loader_verdict(record)}"
+
+
+def loader_verdict(record: logging.LogRecord) -> str:
+    """The verdict among the arguments of a record."""
+    assert isinstance(record.args, tuple)
+    assert isinstance(record.args[-1], sm.Diagnosis)
+    return str(record.args[-1])
+
+
+def test_metrics_since_the_last_call_add_up_and_cumulative_calls_change_nothing(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=300, columns=["id"], output="numpy", rank=0, world_size=1)
+    parts = [loader.metrics(since_last=True)]
+    batches = iter(loader)
+    for count in (1, 5, 20):
+        for _ in range(count):
+            next(batches)
+        loader.metrics()
+        parts.append(loader.metrics(since_last=True))
+    list(batches)
+    parts.append(loader.metrics(since_last=True))
+    total = loader.metrics()
+    assert [part.batches for part in parts[:4]] == [0, 1, 5, 20]
+    for name in ("batches", "rows", "blocks_decoded", "superbatches", "bytes_read"):
+        assert sum(getattr(part, name) for part in parts) == getattr(total, name), name
+    assert sum(part.wait.count for part in parts) == total.wait.count == total.batches - 1
+    assert sum(part.stages.decode for part in parts) == pytest.approx(total.stages.decode)
+    assert (total.rows, total.rank, total.world_size, total.epoch) == (20_000, 0, 1, 1)
+
+
+def test_snapshot_is_json_with_the_names_of_its_fields(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=300, output="numpy")
+    list(loader)
+    metrics = loader.metrics()
+    shown = json.loads(json.dumps(metrics.to_dict()))
+    assert list(shown) == [field.name for field in fields(metrics)]
+    assert shown["wait"].keys() == {"seconds", "count", "p50", "p95", "p99"}
+    assert shown["stages"]["decode"] == metrics.stages.decode
+    with pytest.raises(AttributeError):
+        metrics.rows = 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_stages_and_waits_fit_into_the_time_of_their_threads(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=50, shuffle=True, output="numpy", runtime=sm.Runtime(threads=2))
+    trainer = Trainer()
+    begun = time.perf_counter()
+    trainer.train(loader)
+    elapsed = time.perf_counter() - begun
+    metrics = loader.metrics()
+    assert metrics.elapsed_seconds <= elapsed
+    assert sum(metrics.stages.to_dict().values()) <= 2.1 * elapsed
+    assert metrics.wait.seconds + metrics.trainer_seconds + metrics.startup_seconds <= elapsed
+    assert metrics.wait.p50 == pytest.approx(statistics.median(trainer.waits[1:]), rel=0.5, abs=1e-5)
+
+
+def profiled(loader: sm.Loader) -> Iterator[str]:
+    """Names of the events of a trace of one epoch."""
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        list(loader)
+    return (str(event.name) for event in profile.events())
+
+
+def test_each_batch_is_an_event_of_the_torch_profiler(directory: Path) -> None:
+    pytest.importorskip("torch")
+    loader = sm.Loader(directory, batch_size=2_000, columns=["id"])
+    # One more call finds the end.
+    assert list(profiled(loader)).count("shardmill.Loader.next") == len(loader) + 1
