@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from shardmill.metrics._snapshot import StageSeconds, StorageMetrics
     from shardmill.metrics._waits import WaitTimes
     from shardmill.write._merge import merge
+    from shardmill.write._metrics import WriterMetrics
     from shardmill.write._writer import Writer
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "Transform",
     "WaitTimes",
     "Writer",
+    "WriterMetrics",
     "__version__",
     "arrayrecord",
     "col",
@@ -111,6 +113,7 @@ _MODULES = {
     "WaitTimes": "metrics._waits",
     "merge": "write._merge",
     "Writer": "write._writer",
+    "WriterMetrics": "write._metrics",
 }
 
 

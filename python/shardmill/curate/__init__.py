@@ -24,6 +24,7 @@ from shardmill.curate._filters import (
     SizeFilter,
 )
 from shardmill.curate._inspection import FileInspection, Inspection, inspect
+from shardmill.curate._metrics import PipelineMetrics
 from shardmill.curate._pipeline import Pipeline
 from shardmill.curate._pixels import phash
 from shardmill.curate._report import Report
@@ -47,6 +48,7 @@ __all__ = [
     "Map",
     "ParquetSink",
     "Pipeline",
+    "PipelineMetrics",
     "Problem",
     "QRCodeFilter",
     "ReencodeImages",

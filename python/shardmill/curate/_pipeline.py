@@ -23,6 +23,7 @@ from shardmill.curate._sources import Source
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.errors import OptionError
 from shardmill.storage._configure import configure_all
+from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import absolute, real, served_path
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Pipeline:
         at_once = threads if executor == "local" else workers
         if at_once is not None:
             at_once = whole("threads" if executor == "local" else "workers", at_once, 1)
-        start = time.perf_counter()
+        start, before = time.perf_counter(), storage_metrics()
         report = Report(params=self._params(executor, at_once))
         if self.checkpoint is None:
             refuse_inside_input("output", real(self.sink.path), [real(path) for path in self.source.paths()])
@@ -202,6 +203,7 @@ class Pipeline:
                 # Rows identified by ids that were lost wait until those ids are restored.
                 holds_back = resumption.holds_back and bool(resumption.splits)
         report.seconds = time.perf_counter() - start
+        report.storage = storage_metrics() - before
         report.peak_rss_bytes = peak_rss_bytes()
         return report
 

@@ -12,7 +12,9 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from shardmill._terminal import escape
+from shardmill.curate._metrics import PipelineMetrics, metrics_of
 from shardmill.errors import OptionError
+from shardmill.metrics._snapshot import StorageMetrics
 from shardmill.storage._paths import is_remote, served_path
 
 _COUNTS = ("rows", "samples", "texts", "images", "metadata")
@@ -29,6 +31,7 @@ class Report:
         error: the error that stopped the run, if any.
         committed_before: number of splits committed by earlier runs of a job with a checkpoint; they are not in ``splits``.
         checkpoint_load_s: seconds spent loading or building the index of completed ids.
+        storage: requests of this process to stores during the run.
     """
 
     params: dict[str, Any]
@@ -38,6 +41,7 @@ class Report:
     error: str | None = None
     committed_before: int = 0
     checkpoint_load_s: float = 0.0
+    storage: StorageMetrics = field(default_factory=StorageMetrics)
 
     @property
     def is_success(self) -> bool:
@@ -97,6 +101,10 @@ class Report:
     def warnings(self) -> dict[str, int]:
         """Warnings and how often they occurred."""
         return summed(split["warnings"] for split in self.splits)
+
+    def metrics(self) -> PipelineMetrics:
+        """Return the counters of the run, under the names of ``Loader.metrics``."""
+        return metrics_of(self.splits, elapsed_seconds=self.seconds, storage=self.storage)
 
     def counts(self, side: str) -> dict[str, int]:
         """Return rows, samples, texts, images and metadata of the ``"input"`` or the ``"output"``."""

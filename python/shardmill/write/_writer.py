@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from shardmill.write._columns import WrittenColumns
 from shardmill.write._earlier_shards import EarlierShards
 from shardmill.write._formats import WrittenFormat, format_of, is_one_file, native_options
 from shardmill.write._index import WrittenIndex
+from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, output_of
 from shardmill.write._row_batches import RowBatches, refuse_nul
 
@@ -182,6 +184,7 @@ class Writer:
         self._buffer: _native.RowBuffer | None = None
         self._files: list[str] = []
         self._is_open = True
+        self._begun, self._closed = time.perf_counter(), WriterMetrics()
 
     @property
     def files(self) -> list[str]:
@@ -197,6 +200,21 @@ class Writer:
     def num_rows(self) -> int:
         """Number of rows written so far."""
         return self._native.rows + len(self._first) + (0 if self._buffer is None else len(self._buffer))
+
+    def metrics(self) -> WriterMetrics:
+        """Return the counters of this writer.
+
+        Examples:
+            >>> import shardmill as sm
+            >>> with sm.Writer("squares") as writer:
+            ...     writer.write({"x": 1, "y": 1})
+            >>> metrics = writer.metrics()
+            >>> metrics.rows, metrics.files
+            (1, 1)
+        """
+        if self._is_open:
+            return WriterMetrics(rows=self.num_rows, elapsed_seconds=time.perf_counter() - self._begun)
+        return self._closed
 
     def write(self, row: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> None:
         """Write a row: bytes, a string or a mapping with one column for ArrayRecord; a mapping for other formats.
@@ -297,8 +315,9 @@ class Writer:
             self._guarded(self._publish)
 
     def _publish(self) -> None:
+        begun = time.perf_counter()
         self._flush_rows()
-        self._is_open = False
+        rows, self._is_open = self.num_rows, False
         shards = self._native.finish()
         with self._directory.locked(), self._directory.publishing():
             first = self._directory.first_number()
@@ -306,6 +325,14 @@ class Writer:
             self._files = self._native.publish(first)
             self._index.end(known, shards, self._files, self._batches)
             self._directory.remove_replaced([*self._files, *self._index.paths])
+        ended = time.perf_counter()
+        self._closed = WriterMetrics(
+            rows=rows,
+            bytes_written=sum(size for _, size, _ in shards),
+            files=len(self._files),
+            elapsed_seconds=ended - self._begun,
+            publish_seconds=ended - begun,
+        )
 
     def __enter__(self) -> Writer:
         return self

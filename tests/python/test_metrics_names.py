@@ -1,0 +1,78 @@
+"""Loaders, writers, pipelines and stores count under the same names."""
+
+import json
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from shardmill.curate import Map, ParquetSink, Pipeline, PipelineMetrics, TableSource
+
+ROWS = 1_000
+
+
+def doubled(table: pa.Table) -> pa.Table:
+    """A stage that takes its time."""
+    time.sleep(0.02)
+    return table.append_column("y", pa.compute.multiply(table["x"], 2))
+
+
+def written(directory: Path) -> sm.WriterMetrics:
+    with sm.Writer(directory, shard_bytes="4KiB") as writer:
+        before = writer.metrics()
+        for x in range(ROWS):
+            writer.write({"x": x})
+        during = writer.metrics()
+    after = writer.metrics()
+    assert [before.rows, during.rows, after.rows] == [0, ROWS, ROWS]
+    assert (during.files, during.bytes_written) == (0, 0)
+    assert 0 < after.publish_seconds <= after.elapsed_seconds
+    assert writer.metrics() == after, "time ends with the writer"
+    return after
+
+
+def test_writer_counts_its_rows_and_published_bytes(tmp_path: Path) -> None:
+    metrics = written(tmp_path / "out")
+    files = list((tmp_path / "out").glob("*.parquet"))
+    assert (metrics.files, metrics.bytes_written) == (len(files), sum(file.stat().st_size for file in files))
+
+
+@pytest.mark.parametrize("executor", ["local", "ray"])
+def test_pipeline_counts_what_it_reads_and_writes_by_stage(tmp_path: Path, executor: str) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray")
+    (tmp_path / "in").mkdir()
+    for part in range(2):
+        pq.write_table(pa.table({"x": list(range(ROWS))}), tmp_path / f"in/{part}.parquet")
+    report = Pipeline(
+        source=TableSource(tmp_path / "in", files_per_partition=1),
+        stages=[Map(doubled, batch_size=500)],
+        sink=ParquetSink(tmp_path / "out"),
+    ).run(executor, progress=False)
+    metrics = report.metrics()
+    files = list((tmp_path / "out").glob("*.parquet"))
+    assert (metrics.splits, metrics.rows_read, metrics.rows, metrics.files) == (2, 2 * ROWS, 2 * ROWS, len(files))
+    assert metrics.bytes_written == sum(file.stat().st_size for file in files)
+    assert metrics.bytes_read == sum(file.stat().st_size for file in (tmp_path / "in").iterdir())
+    assert metrics.elapsed_seconds == report.seconds
+    slowest = max(metrics.stages, key=lambda name: metrics.stages[name])
+    assert metrics.stages[slowest] >= 4 * 0.02, "the stage that sleeps"
+    assert json.loads(json.dumps(metrics.to_dict()))["stages"] == metrics.stages
+
+
+def test_equal_quantities_have_equal_names() -> None:
+    names = {
+        kind: {field.name for field in fields(kind)} for kind in (sm.LoaderMetrics, sm.WriterMetrics, PipelineMetrics)
+    }
+    assert set.intersection(*names.values()) == {"rows", "elapsed_seconds"}
+    assert names[sm.LoaderMetrics] & names[PipelineMetrics] == {
+        "rows",
+        "bytes_read",
+        "elapsed_seconds",
+        "stages",
+        "storage",
+    }
+    assert names[sm.WriterMetrics] & names[PipelineMetrics] == {"rows", "bytes_written", "files", "elapsed_seconds"}
