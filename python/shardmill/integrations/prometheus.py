@@ -112,7 +112,7 @@ def register(
         >>> collector = prometheus.register(loader, registry=registry)
         >>> batches = list(loader)
         >>> registry.get_sample_value("shardmill_loader_batches_total", {"rank": "0"})
-        3.0
+        3
     """
     collector = LoaderCollector(loader, labels=labels)
     registry.register(collector)

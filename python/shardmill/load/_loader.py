@@ -42,9 +42,10 @@ from shardmill.load._options import (
     transform_of,
 )
 from shardmill.load._packing import PackedRows, Packing, packed_columns
-from shardmill.load._pass import Pass, Position, skipped
+from shardmill.load._pass import Pass, Position
 from shardmill.load._progress import LoaderProgress
 from shardmill.load._reports import LoaderReports
+from shardmill.load._skipping import LoaderSkipping
 from shardmill.load._state import OrderSettings, parsed
 from shardmill.load._transforming import Transforming
 from shardmill.storage._configure import metrics as storage_metrics
@@ -54,7 +55,7 @@ from shardmill.storage._paths import PathLike
 _Notes = dict[int, list[BadRow | Audit]]
 
 
-class Loader(LoaderProgress, LoaderReports, ArrowRows):
+class Loader(LoaderSkipping, LoaderProgress, LoaderReports, ArrowRows):
     """Iterator over the batches of one rank, decoded by native threads in this process.
 
     The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
@@ -320,33 +321,6 @@ class Loader(LoaderProgress, LoaderReports, ArrowRows):
         self._ledger.load(state.get("bad_rows"))
         self._audits.clear()
         self._normalize(self._position)
-
-    def skip(self, steps: int) -> None:
-        """Move past ``steps`` steps of all ranks without reading them, for example past a spike of the loss. Takes the same time for any number.
-
-        As after ``load_state_dict``: the position counts from the last returned batch, the next pass continues there, and older iterators are no
-        longer valid. ``state_dict`` is that of a loader which has consumed the steps; skipped rows are in no audit and no list of bad rows. Call
-        it on all ranks. At the end of an epoch, skipping continues in the next one.
-
-        Raises:
-            ValueError: If ``steps`` is negative, or an epoch has no steps.
-
-        Examples:
-            >>> import pyarrow as pa, pyarrow.parquet as pq
-            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
-            >>> import shardmill as sm
-            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
-            >>> loader.skip(2)
-            >>> [batch["x"].tolist() for batch in loader]
-            [[8, 9]]
-        """
-        steps = at_least("steps", steps, 0)
-        # Rows have the same number of steps in each epoch; packs may not.
-        position = skipped(self._position, steps, self._plan, self._share(), is_constant=self._packed is None)
-        if position.epoch != self._position.epoch:
-            self._ledger.restart()
-        self._position, self._asked = position, None
-        self._newest_pass += 1
 
     @property
     def _start(self) -> tuple[int, int]:

@@ -7,15 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
-from shardmill.errors import OptionError, SupersededError
+from shardmill.errors import SupersededError
 from shardmill.load._batches import close
 from shardmill.load._metrics import Counters
-
-if TYPE_CHECKING:
-    from shardmill._native import load as _native
 
 #: Name of each ``next()`` in a trace of the torch profiler.
 MARK = "shardmill.Loader.next"
@@ -43,38 +40,6 @@ class Position:
             "this iterator was superseded by a newer iterator of the same loader, or by load_state_dict()"
             "\nhint: use one iterator at a time; for two concurrent passes, use two loaders"
         )
-
-
-def skipped(
-    position: Position,
-    steps: int,
-    plan_of: Callable[[int], _native.RowPlan],
-    share: dict[str, Any],
-    *,
-    is_constant: bool,
-) -> Position:
-    """Return the position after ``steps`` more steps.
-
-    Args:
-        position: where to start.
-        steps: steps of all ranks.
-        plan_of: returns the plan of an epoch.
-        share: batch size and ranks.
-        is_constant: whether all epochs have the same number of steps.
-
-    Raises:
-        ValueError: If an epoch has no steps.
-    """
-    epoch, consumed = position.epoch, position.consumed
-    while (left := plan_of(epoch).steps_left(consumed, share)) <= steps:
-        if left == 0 and consumed == 0:
-            if steps == 0:
-                break
-            raise OptionError(f"epoch {epoch} has no steps to skip\nhint: use a smaller batch_size")
-        # Whole epochs at once.
-        epochs = steps // left if is_constant and consumed == 0 else 1
-        steps, epoch, consumed = steps - epochs * left, epoch + epochs, 0
-    return Position(epoch, consumed + steps * share["batch_size"] * share["world_size"], is_loaded=True)
 
 
 def _profiler() -> Callable[[], bool] | None:

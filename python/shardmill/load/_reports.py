@@ -166,15 +166,16 @@ class LoaderReports:
         import pyarrow as pa
 
         answer = self.explain(step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch)
-        if answer["rows"] is None and answer.get("packs") is None:
+        parts: list[Any] | None = answer.get("packs", answer["rows"])
+        if parts is None:
             raise OptionError(f"step {step} is not in the epoch, which has {answer['steps']} steps")
         integer = pa.int64()
         if "packs" in answer:
             names = ("pack", "file", "row", "first_token", "tokens")
-            rows = [(number, *piece) for number, pack in enumerate(answer["packs"] or ()) for piece in pack]
+            rows = [(number, *piece) for number, pack in enumerate(parts) for piece in pack]
         else:
             names = ("row_of_batch", "file", "row")
-            pairs = ((file, first + row) for file, first, count in answer["rows"] for row in range(count))
+            pairs = ((file, first + row) for file, first, count in parts for row in range(count))
             rows = [(number, *pair) for number, pair in enumerate(pairs)]
         schema = pa.schema([(name, pa.string() if name == "file" else integer) for name in names])
         columns = list(zip(*rows, strict=True)) or [()] * len(names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from operator import sub
 from typing import Any, Self
 
 #: Fields that hold a state rather than a sum. A difference keeps the later one.
@@ -26,8 +27,11 @@ class Snapshot:
     def __sub__(self, earlier: Self) -> Self:
         values: dict[str, Any] = {}
         for item in fields(self):
-            value = getattr(self, item.name)
-            values[item.name] = value if _STATE in item.metadata else value - getattr(earlier, item.name)
+            value, before = getattr(self, item.name), getattr(earlier, item.name)
+            if isinstance(value, tuple):
+                values[item.name] = tuple(map(sub, value, before))
+            else:
+                values[item.name] = value if _STATE in item.metadata else value - before
         return type(self)(**values)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from operator import add, sub
+from operator import add
 from typing import Any
 
 from shardmill.metrics._snapshot import Snapshot
@@ -98,11 +98,6 @@ class WaitTimes(Snapshot):
     def __add__(self, other: WaitTimes) -> WaitTimes:
         return WaitTimes(
             seconds=self.seconds + other.seconds, histogram=tuple(map(add, self.histogram, other.histogram))
-        )
-
-    def __sub__(self, other: WaitTimes) -> WaitTimes:
-        return WaitTimes(
-            seconds=self.seconds - other.seconds, histogram=tuple(map(sub, self.histogram, other.histogram))
         )
 
 
