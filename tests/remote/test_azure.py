@@ -105,7 +105,7 @@ class TestReading:
         loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)
         first = [batch["id"].tolist() for batch in loader]
         before = sm.storage.metrics(train)
-        assert before["bytes"] > 0
+        assert before.bytes > 0
         assert [batch["id"].tolist() for batch in loader] == first
         assert sm.storage.metrics(train) == before
 

@@ -94,7 +94,7 @@ def test_second_epoch_with_a_cache_fetches_nothing(train, google, tmp_path):
     loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)
     first = [batch["id"].tolist() for batch in loader]
     before = sm.storage.metrics(train)
-    assert before["bytes"] > 0
+    assert before.bytes > 0
     assert [batch["id"].tolist() for batch in loader] == first
     assert sm.storage.metrics(train) == before
 

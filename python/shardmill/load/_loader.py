@@ -498,6 +498,7 @@ class Loader(LoaderSkipping, LoaderProgress, LoaderReports, ArrowRows):
             # A rank may have no rows in the last step.
             if position.epoch == epoch:
                 self._end_epoch(position)
+            counters.finish()
             self._log_epoch(epoch)
         finally:
             close(batches)

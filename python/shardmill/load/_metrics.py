@@ -103,8 +103,8 @@ class Counters:
         self.transform = 0
         self.transform_wait = 0
         self.plan = 0
-        #: When the trainer got its last batch; 0 outside of a pass.
-        self.returned = 0
+        #: When the trainer asked for a batch, and when it got the one before; 0 outside of a pass.
+        self.asked = self.returned = 0
         self.has_started = False
         self._elapsed = 0
         self._ended: dict[str, float] = {}
@@ -120,20 +120,23 @@ class Counters:
         self._elapsed += self.clock() - start
         _add(self._ended, native.metrics())
 
-    def waits_from(self, begun: int) -> None:
-        """The trainer asks for a batch, at ``begun``."""
-        if self.returned:
-            self.trainer += begun - self.returned
-            self.returned = 0
-
-    def waited_from(self, begun: int) -> None:
-        """The trainer gets a batch that it asked for at ``begun``."""
+    def waited(self) -> None:
+        """The trainer gets the batch that it asked for. One call a batch, so this is written for speed."""
+        asked, returned = self.asked, self.returned
         self.returned = ended = self.clock()
         if self.has_started:
-            self.waits.add(ended - begun)
+            if returned:
+                self.trainer += asked - returned
+            self.waits.add(ended - asked)
         else:
             self.has_started = True
-            self.startup += ended - begun
+            self.startup += ended - asked
+
+    def finish(self) -> None:
+        """The trainer asked for a batch, and there is none."""
+        if self.returned:
+            self.trainer += self.asked - self.returned
+            self.returned = 0
 
     def report(self, **given: Any) -> LoaderMetrics:
         """Return all totals, including those of running passes, with the fields that the loader knows."""

@@ -62,17 +62,16 @@ class Pass(Iterator[Any]):
 
     def __next__(self) -> Any:
         counters = self._counters
-        begun = counters.clock()
-        counters.waits_from(begun)
+        counters.asked = counters.clock()
         try:
-            batch = self._marked() if self._is_profiled is not None and self._is_profiled() else next(self._batches)
-            counters.waited_from(begun)
-            return batch
+            batch = next(self._batches) if self._is_profiled is None or not self._is_profiled() else self._marked()
         except StopIteration:
             # A generator that has raised ends silently when it is continued.
             if self._position.is_superseded:
                 raise self._position.superseded() from None
             raise
+        counters.waited()
+        return batch
 
     def _marked(self) -> Any:
         with sys.modules["torch"].profiler.record_function(MARK):

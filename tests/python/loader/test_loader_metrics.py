@@ -80,17 +80,17 @@ def test_starved_share_of_a_consumer_of_known_speed_is_exact(wait: int, step: in
     counters = Counters(lambda: times[0])
 
     def take(waited: int) -> None:
-        begun = times[0]
-        counters.waits_from(begun)
+        counters.asked = times[0]
         times[0] += waited * MS
-        counters.waited_from(begun)
+        counters.waited()
         times[0] += step * MS
 
     take(5_000)
     before = counters.report()
     for _ in range(200):
         take(wait)
-    counters.waits_from(times[0])
+    counters.asked = times[0]
+    counters.finish()
     verdict = diagnose(counters.report() - before, startup_seconds=5.0, is_remote=False)
     # The step after the first batch belongs to the time that is judged.
     assert verdict.starved == pytest.approx(200 * wait / (200 * wait + 201 * step), abs=1e-9)
