@@ -11,17 +11,17 @@ use arrow_schema::{DataType, Field};
 use shardmill_images::image_size;
 use shardmill_pixels::{Dtype, Renderer, Sides};
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 thread_local! {
     /// Keeps its buffers from image to image, and from superbatch to superbatch.
     static RENDERER: RefCell<Renderer> = RefCell::new(Renderer::default());
 }
 
-/// A larger image is decoded by one thread at a time, so that a file of 89 megapixels costs its memory once.
+/// A larger image is decoded by one thread at a time, in memory that all threads share, so that a file of 89 megapixels costs its memory once.
 const LARGE_PIXELS: u64 = 16_000_000;
 
-static LARGE: Mutex<()> = Mutex::new(());
+static LARGE: LazyLock<Mutex<Renderer>> = LazyLock::new(Mutex::default);
 
 /// Pixels of one column.
 #[derive(Debug)]
@@ -120,18 +120,16 @@ impl Canvas {
         let before = self.pixels.len();
         let mut shape = None;
         let size = image_size(&payload).ok().filter(|size| u64::from(size.width) * u64::from(size.height) > LARGE_PIXELS);
-        let permit = size.map(|_| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
-        let rendered = RENDERER.with_borrow_mut(|renderer| {
-            let rendered = renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
+        let mut render = |renderer: &mut Renderer| {
+            renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
                 shape = Some(sides);
                 self.pixels.grow(images.values_of(sides))
-            });
-            // Each thread would keep the memory of the largest image that it met.
-            if permit.is_some() {
-                *renderer = Renderer::default();
-            }
-            rendered
-        });
+            })
+        };
+        let rendered = match size {
+            Some(_) => render(&mut LARGE.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => RENDERER.with_borrow_mut(render),
+        };
         match (rendered, shape) {
             (Ok(()), Some(sides)) => self.end_row(sides, true, true),
             (outcome, _) => {
