@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -34,11 +35,20 @@ def test_writer_counts_its_rows_and_published_bytes(tmp_path: Path) -> None:
     assert (metrics.files, metrics.bytes_written) == (len(files), sum(file.stat().st_size for file in files))
 
 
-@pytest.mark.parametrize("executor", ["local", "ray"])
-def test_pipeline_counts_what_it_reads_and_writes_by_stage(tmp_path: Path, executor: str) -> None:
-    if executor == "ray":
-        pytest.importorskip("ray")
+@pytest.fixture
+def executor(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An executor; that of Ray has a executor of its own."""
+    if request.param == "local":
+        yield request.param
+        return
+    ray = pytest.importorskip("ray")
+    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    yield request.param
+    ray.shutdown()
 
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.ray)], indirect=True)
+def test_pipeline_counts_what_it_reads_and_writes_by_stage(tmp_path: Path, executor: str) -> None:
     # Ray sends a function by value only if it is not one of this module.
     def doubled(table: pa.Table) -> pa.Table:
         import pyarrow.compute as pc
