@@ -44,15 +44,12 @@ impl CachedObject {
 
     /// The bytes of each of `spans`. `fetch` is called with runs of whole blocks that are missing, and returns their bytes in the same order.
     pub(crate) fn read(&self, spans: &[Range<u64>], fetch: impl Fn(Vec<Range<u64>>) -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
-        let kept = |span: &Range<u64>| self.kept(span);
-        let found = if fresh::is_wanted() { None } else { spans.iter().map(kept).collect::<Option<Vec<_>>>() };
+        let is_fresh = fresh::is_wanted();
+        let kept = |span: &Range<u64>| if is_fresh { None } else { self.kept(span) };
+        let found = spans.iter().map(kept).collect::<Option<Vec<_>>>();
         let counter = if found.is_some() { &self.cache.hits } else { &self.cache.misses };
         counter.fetch_add(spans.len() as u64, Ordering::Relaxed);
-        match found {
-            Some(found) => Ok(found),
-            None if fresh::is_wanted() => self.completed(spans, &fetch, |_| None),
-            None => self.completed(spans, &fetch, kept),
-        }
+        found.map_or_else(|| self.completed(spans, &fetch, kept), Ok)
     }
 
     /// The bytes of `span` if all of them are cached.

@@ -214,7 +214,7 @@ impl Parts<'_> {
         let client = HttpClient::new(plain.map_err(|error| unusable(error.to_string()))?);
         let client = self.connector.watched(client.clone(), client);
         let address = self.location.hub().map_err(unusable)?;
-        let store = HubStore::new((&self.location.root, &address), self.named, commit, client, self.retry()).map_err(unusable)?;
+        let store = HubStore::new((&self.location.root, &address), self.named, commit, (&self.connector, client), self.retry()).map_err(unusable)?;
         Ok((Arc::new(ReadOnly(Arc::new(store))), None))
     }
 

@@ -51,7 +51,7 @@ const LONGEST_UPLOAD: Duration = Duration::from_secs(1200);
 pub(super) struct Counts {
     pub(super) requests: AtomicU64,
     pub(super) repeated: AtomicU64,
-    pub(super) retried: AtomicU64,
+    pub(super) retried: Arc<AtomicU64>,
     pub(super) bytes: AtomicU64,
 }
 
@@ -61,11 +61,17 @@ impl HttpConnector for Connector {
         let patient = options.clone().with_read_timeout(LONGEST_UPLOAD);
         let uploads = ReqwestConnector::default().connect(&patient)?;
         let watched = self.watched(ReqwestConnector::default().connect(options)?, uploads);
-        Ok(HttpClient::new(Judge { client: watched, is_web: self.is_web, allows_imdsv1: self.allows_imdsv1 }))
+        Ok(self.judged(watched))
     }
 }
 
 impl Connector {
+    /// Wraps `client` in the decisions about its responses, and counts those that are sent again.
+    pub(super) fn judged(&self, client: HttpClient) -> HttpClient {
+        let retried = Arc::clone(&self.counts.retried);
+        HttpClient::new(Judge { client, is_web: self.is_web, allows_imdsv1: self.allows_imdsv1, retried })
+    }
+
     /// Wraps `inner`, and `uploads` for requests with a body, in the checks of this module.
     pub(super) fn watched(&self, inner: HttpClient, uploads: HttpClient) -> HttpClient {
         HttpClient::new(Watched {
@@ -213,12 +219,6 @@ impl HttpService for Watched {
             Ok(200..=299) => self.by.limiter.went_well(),
             _ => {}
         }
-        // What the client sends again, unless its time is over.
-        let is_repeated = match &answer {
-            Ok(answer) => matches!(answer.status().as_u16(), 408 | 425 | 429 | 500 | 502..=599),
-            Err(error) => error.kind() != HttpErrorKind::Unknown,
-        };
-        self.by.counts.retried.fetch_add(u64::from(is_repeated), Ordering::Relaxed);
         answer
     }
 }

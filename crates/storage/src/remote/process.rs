@@ -14,6 +14,13 @@ impl<T> PerProcess<T> {
         Self { made: OnceLock::new(), of_child: OnceLock::new() }
     }
 
+    /// The value of this process, if it was made.
+    pub(super) fn get(&self) -> Option<&T> {
+        let process = std::process::id();
+        let links = std::iter::successors(Some(self), |link| link.of_child.get().map(|child| &**child));
+        links.filter_map(|link| link.made.get()).find(|(maker, _)| *maker == process).map(|(_, value)| value)
+    }
+
     pub(super) fn get_or_make(&self, make: impl Fn() -> T) -> &T {
         let process = std::process::id();
         let mut link = self;

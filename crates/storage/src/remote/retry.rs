@@ -6,6 +6,8 @@
 use async_trait::async_trait;
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The metadata servers of virtual machines. On other machines these addresses do not respond, or a proxy responds in its own way.
@@ -115,11 +117,23 @@ pub(super) struct Judge {
     pub(super) is_web: bool,
     /// If a metadata server rejects a token, it is asked without one.
     pub(super) allows_imdsv1: bool,
+    /// Requests that object_store sends again, unless its time is over.
+    pub(super) retried: Arc<AtomicU64>,
 }
 
 #[async_trait]
 impl HttpService for Judge {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let judged = self.judged(request).await;
+        if judged.as_ref().is_err_and(|error| error.kind() != HttpErrorKind::Unknown) {
+            self.retried.fetch_add(1, Ordering::Relaxed);
+        }
+        judged
+    }
+}
+
+impl Judge {
+    async fn judged(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_metadata = request.uri().host().is_some_and(|host| METADATA_HOSTS.contains(&host));
         let is_listing = request.uri().query().is_some_and(|query| query.contains("list-type=") || query.contains("comp=list"));
         let is_read = request.method() == "GET" || request.method() == "HEAD";
@@ -220,7 +234,7 @@ mod tests {
     }
 
     async fn judged(fixed: Fixed) -> Result<u16, (Cause, HttpErrorKind, String)> {
-        let judge = Judge { client: HttpClient::new(fixed), is_web: false, allows_imdsv1: false };
+        let judge = Judge { client: HttpClient::new(fixed), is_web: false, allows_imdsv1: false, retried: Arc::default() };
         let request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
         judge.call(request).await.map(|answer| answer.status().as_u16()).map_err(|error| {
             let kind = error.kind();

@@ -104,8 +104,9 @@ impl RemoteStore {
         Ok(store)
     }
 
+    /// `None` if nothing was requested yet: reading counters makes no client.
     pub(super) fn request_counts(&self) -> Option<RequestCounts> {
-        let counts = &self.client().ok()?.counts;
+        let counts = &self.client.get()?.as_ref().ok()?.counts;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (cache_hits, cache_misses) = self.cache.get().map_or((0, 0), |cache| cache.hits_and_misses());
         Some(RequestCounts {

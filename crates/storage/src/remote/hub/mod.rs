@@ -9,8 +9,9 @@ mod site;
 
 pub(super) use address::Address;
 
+use super::connector::Connector;
 use super::read_only::Readable;
-use super::retry::{Cause, Judge, cause_of, is_transient};
+use super::retry::{Cause, cause_of, is_transient};
 use async_trait::async_trait;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody};
 use object_store::http::{HttpBuilder, HttpStore};
@@ -65,15 +66,14 @@ impl HubStore {
         (root, address): (&str, &Address),
         named: &[(&str, &str)],
         commit: &Arc<OnceLock<String>>,
-        client: HttpClient,
+        (connector, client): (&Connector, HttpClient),
         retry: RetryConfig,
     ) -> Result<Self, String> {
         let site = Site::new(root, named)?;
         if let Some(found) = site.commit.clone() {
             commit.get_or_init(|| found);
         }
-        let client = HttpClient::new(HubService::new(client, &site));
-        let client = HttpClient::new(Judge { client, is_web: false, allows_imdsv1: false });
+        let client = connector.judged(HttpClient::new(HubService::new(client, &site)));
         Ok(Self { address: address.clone(), site, commit: Arc::clone(commit), client, retry, files: OnceCell::new() })
     }
 
