@@ -122,10 +122,13 @@ impl Metrics {
 
     pub(super) fn timed<T>(&self, stage: Stage, call: impl FnOnce() -> T) -> T {
         let _begun = self.running.begin(stage.name(), None);
-        let result = self.spent(self.nanoseconds(stage), call);
-        if stage == Stage::Convert {
-            self.superbatches.fetch_add(1, Ordering::Relaxed);
-        }
+        self.spent(self.nanoseconds(stage), call)
+    }
+
+    /// The last stage: what it returns is a superbatch that is ready.
+    pub(super) fn converting<T>(&self, call: impl FnOnce() -> T) -> T {
+        let result = self.timed(Stage::Convert, call);
+        self.superbatches.fetch_add(1, Ordering::Relaxed);
         result
     }
 

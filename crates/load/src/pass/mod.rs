@@ -332,7 +332,7 @@ impl Work {
     ) -> Result<Superbatch<T>> {
         let delivered = self.drop_bad_rows(rows, plan)?;
         let delivered = self.metrics.timed(Stage::Render, || self.render(delivered, plan))?;
-        let finished = self.metrics.timed(Stage::Convert, || finish(delivered.rows, &delivered.batches));
+        let finished = self.metrics.converting(|| finish(delivered.rows, &delivered.batches));
         let content = finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
         Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits: self.audits(plan) })
     }
