@@ -113,7 +113,7 @@ fn covering(full: Sides, size: Sides) -> Sides {
 }
 
 /// The largest size in the ratio of `full` that fits into `size`.
-fn contained(full: Sides, size: Sides) -> Sides {
+pub(crate) fn contained(full: Sides, size: Sides) -> Sides {
     let (height, width) = (as_f64(full.height), as_f64(full.width));
     let (image_ratio, ratio) = (width / height, as_f64(size.width) / as_f64(size.height));
     if image_ratio > ratio {

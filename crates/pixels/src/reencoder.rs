@@ -8,9 +8,9 @@ use shardmill_images::{ImageFormat, page_facts, sniff};
 use crate::decode::{DecodeOptions, Decoder};
 use crate::encode::Codec;
 use crate::error::{Error, Result};
+use crate::geometry::contained;
 use crate::raster::{Raster, Sides};
 use crate::resize::{Filter, Resizer};
-use crate::{Fit, Geometry, augment::Draws};
 
 /// What an image becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +61,7 @@ fn is_kept(payload: &[u8], wanted: Reencode) -> Result<bool> {
 /// `ImageOps.contain`, but never larger.
 fn target(sides: Sides, max_side: Option<usize>) -> Result<Sides> {
     match max_side {
-        Some(most) if sides.height.max(sides.width) > most => {
-            let square = Sides { height: most, width: most };
-            Ok(Geometry::new(sides, Some(square), Fit::Longest, 0.0, Draws::new(0, 0, "").at(0, 0, 0))?.target)
-        }
+        Some(most) if sides.height.max(sides.width) > most => Ok(contained(sides, Sides { height: most, width: most }.checked()?)),
         _ => Ok(sides),
     }
 }

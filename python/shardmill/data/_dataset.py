@@ -183,8 +183,8 @@ class Dataset(ArrowRows):
         self._images = checked_images(images)
         for one in self._images if self._native.files else ():
             self._native = self._native.with_images(one._native)
-        # A path into a struct becomes a column beside the struct.
-        names = [*names, *(one.column for one in self._images if self._native.files and one.column not in names)]
+            # A path into a struct becomes a column beside the struct.
+            names = names if one.column in names else [*names, one.column]
         self._columns = self._delivered(names if columns is None else listed("columns", columns))
         self._column_numbers = self._numbers_of(self._columns)
         if pickles != "bytes" and self._native.format == "mds":

@@ -86,23 +86,22 @@ impl Dataset {
 
     /// The column itself, or the fields of the structs that Hugging Face data sets have.
     fn encoded_columns(&self, column: usize, field: &Field, images: &Images) -> Result<EncodedColumns> {
-        let refused = || Error::ImageFrom { column: field.name().clone(), data_type: field.data_type().clone() };
         let inner = |name: &str, is_wanted: fn(&DataType) -> bool| match field.data_type() {
             DataType::Struct(fields) if fields.iter().any(|field| field.name() == name && is_wanted(field.data_type())) => {
                 self.columns(&[format!("{}.{name}", field.name())]).ok().and_then(|found| found.first().copied())
             }
             _ => None,
         };
-        let found = match field.data_type() {
-            data_type if is_binary(data_type) => EncodedColumns { bytes: Some(column), path: None },
-            data_type if is_string(data_type) && images.reads_files() => EncodedColumns { bytes: None, path: Some(column) },
+        let data_type = field.data_type();
+        if !holds_images(list_item(data_type).map_or(data_type, Field::data_type), images) {
+            return Err(Error::ImageFrom { column: field.name().clone(), data_type: data_type.clone() });
+        }
+        Ok(match data_type {
             // Lists are taken apart when they are read.
-            data_type if list_item(data_type).is_some_and(|item| holds_images(item.data_type(), images)) => {
-                EncodedColumns { bytes: Some(column), path: None }
-            }
+            _ if is_binary(data_type) || list_item(data_type).is_some() => EncodedColumns { bytes: Some(column), path: None },
+            _ if is_string(data_type) => EncodedColumns { bytes: None, path: Some(column) },
             _ => EncodedColumns { bytes: inner("bytes", is_binary), path: inner("path", is_string) },
-        };
-        if found.bytes.is_some() || (found.path.is_some() && images.reads_files()) { Ok(found) } else { Err(refused()) }
+        })
     }
 
     /// The type in which a column of encoded images is read.
@@ -151,15 +150,15 @@ fn list_item(data_type: &DataType) -> Option<&Field> {
     }
 }
 
-/// Whether the items of a list are images, as cells are.
-fn holds_images(item: &DataType, images: &Images) -> bool {
+/// Whether values of a type are encoded images.
+fn holds_images(data_type: &DataType, images: &Images) -> bool {
     let names_file = |data_type: &DataType| is_string(data_type) && images.reads_files();
     let is_field = |field: &Field| match field.name().as_str() {
         "bytes" => is_binary(field.data_type()),
         "path" => names_file(field.data_type()),
         _ => false,
     };
-    match item {
+    match data_type {
         DataType::Struct(fields) => fields.iter().any(|field| is_field(field)),
         other => is_binary(other) || names_file(other),
     }

@@ -137,10 +137,11 @@ impl OpenFile {
     /// Converts rows of the file, which are its columns `own`, to the types of the data set.
     fn in_types(&self, batch: &RecordBatch, own: &OwnColumns, columns: &[usize], schema: SchemaRef, place: &Rows<'_>) -> Result<RecordBatch> {
         let rows = batch.num_rows();
+        let stored = |column: &usize| own.places.get(column).and_then(|place| batch.columns().get(*place));
         let array_of = |origin: Option<&Origin>, field: &Field| -> Result<ArrayRef> {
             let array = match origin {
                 Some(Origin::Constant(value)) => Some(repeated(value, rows).map_err(Error::assemble)?),
-                Some(Origin::File(column)) => own.places.get(column).and_then(|place| batch.columns().get(*place)).cloned(),
+                Some(Origin::File(column)) => stored(column).cloned(),
                 Some(Origin::Image(_) | Origin::Derived { .. } | Origin::Absent) | None => None,
             };
             array.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |array| self.in_type(&array, field, place))
@@ -160,7 +161,7 @@ impl OpenFile {
                 }
                 Some(Origin::Image(image)) if image.images.is_list() => {
                     let lists = match &image.encoded.bytes {
-                        Origin::File(column) => own.places.get(column).and_then(|place| batch.columns().get(*place)),
+                        Origin::File(column) => stored(column),
                         _ => None,
                     };
                     lists.map_or_else(|| Ok(new_null_array(field.data_type(), rows)), |lists| encoded_lists(lists).map_err(Error::assemble))?

@@ -84,12 +84,12 @@ impl Canvas {
             Cell::List(list) => list,
         };
         let before = self.ends.len();
-        let (cells, start, end) = list.map_or((None, 0, 0), |(cells, start, end)| (Some(cells), start, end));
-        for (item, number) in (0..).zip(start..end) {
-            let encoded = cells.map(|cells| Encoded::at(cells, number)).unwrap_or_default();
-            if let Err(fault) = self.add_image(images, encoded, ImagePlace { item, ..place }, seeds) {
-                self.truncate_images(before);
-                return Err(fault.of_item(item));
+        if let Some((cells, range)) = &list {
+            for (item, number) in (0..).zip(range.clone()) {
+                if let Err(fault) = self.add_image(images, Encoded::at(cells, number), ImagePlace { item, ..place }, seeds) {
+                    self.truncate_images(before);
+                    return Err(fault.of_item(item));
+                }
             }
         }
         self.end_list(list.is_some());
@@ -243,7 +243,7 @@ impl Canvas {
             Pixels::F32(values) => Arc::new(Float32Array::from(values)),
         };
         let mut arrays = Vec::with_capacity(images.outputs().len());
-        for (number, field) in images.outputs().iter().enumerate() {
+        for field in images.outputs() {
             let of_one = match field.data_type() {
                 DataType::List(item) if lists.is_some() => item.data_type(),
                 data_type => data_type,
@@ -261,7 +261,7 @@ impl Canvas {
             };
             let array = match (&lists, field.data_type()) {
                 (Some(Lists { ends, present }), DataType::List(item)) => {
-                    let is_null = number == 0 && present.contains(&false);
+                    let is_null = field.is_nullable() && present.contains(&false);
                     let nulls = is_null.then(|| NullBuffer::from(BooleanBuffer::from(present.clone())));
                     let offsets = offsets(ends).ok_or_else(too_many)?;
                     Arc::new(ListArray::try_new(Arc::clone(item), offsets, array, nulls).map_err(Error::assemble)?)

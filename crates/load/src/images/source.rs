@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, StructArray};
 use shardmill_storage::{Error as StorageError, Roots, is_remote, store_of};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// No image file that is decoded here comes near it.
@@ -62,11 +63,11 @@ pub(crate) struct Encoded<'a> {
 }
 
 /// The cell of a row, which is an image or a list of them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Cell<'a> {
     Image(Encoded<'a>),
     /// The images of all rows, and those of this one; `None` if its list is null.
-    List(Option<(&'a StructArray, usize, usize)>),
+    List(Option<(&'a StructArray, Range<usize>)>),
 }
 
 impl<'a> Cell<'a> {
@@ -74,14 +75,14 @@ impl<'a> Cell<'a> {
         let Some(lists) = cells.and_then(|cells| cells.as_list_opt::<i32>()) else {
             return Self::Image(cells.and_then(|cells| cells.as_struct_opt()).map(|cells| Encoded::at(cells, row)).unwrap_or_default());
         };
-        Self::List(range(lists, row).zip(lists.values().as_struct_opt()).map(|((start, end), images)| (images, start, end)))
+        Self::List(lists.values().as_struct_opt().zip(range(lists, row)))
     }
 }
 
-/// Start and end of a list that is not null.
-fn range(lists: &ListArray, row: usize) -> Option<(usize, usize)> {
+/// The items of a list that is not null.
+fn range(lists: &ListArray, row: usize) -> Option<Range<usize>> {
     let bound = |place: usize| lists.value_offsets().get(place).and_then(|offset| usize::try_from(*offset).ok());
-    if lists.is_null(row) { None } else { bound(row).zip(bound(row + 1)) }
+    if lists.is_null(row) { None } else { Some(bound(row)?..bound(row + 1)?) }
 }
 
 impl<'a> Encoded<'a> {
