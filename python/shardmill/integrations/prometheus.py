@@ -60,13 +60,13 @@ class LoaderCollector:
         """Yield the metrics of this moment."""
         metrics = self._loader.metrics()
         for name, text in _COUNTERS.items():
-            yield self._counter(name, text, getattr(metrics, name))
+            yield self._single(CounterMetricFamily, name, text, getattr(metrics, name))
         for name, text in _GAUGES.items():
-            yield self._gauge(name, text, getattr(metrics, name))
+            yield self._single(GaugeMetricFamily, name, text, getattr(metrics, name))
         for name, value in metrics.queue.to_dict().items():
-            yield self._gauge(f"queue_{name}", f"Field {name} of QueueMetrics.", value)
+            yield self._single(GaugeMetricFamily, f"queue_{name}", f"Field {name} of QueueMetrics.", value)
         for name, value in metrics.storage.to_dict().items():
-            yield self._counter(f"storage_{name}", f"Field {name} of StorageMetrics.", value)
+            yield self._single(CounterMetricFamily, f"storage_{name}", f"Field {name} of StorageMetrics.", value)
         stages = CounterMetricFamily(
             f"{_PREFIX}_stage_seconds", "Time of threads by stage.", labels=[*self._labels, "stage"]
         )
@@ -80,15 +80,12 @@ class LoaderCollector:
         )
         yield waits
 
-    def _counter(self, name: str, text: str, value: Any) -> Metric:
-        family = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=list(self._labels))
-        family.add_metric(list(self._labels.values()), value)
-        return family
-
-    def _gauge(self, name: str, text: str, value: Any) -> Metric:
-        family = GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=list(self._labels))
-        family.add_metric(list(self._labels.values()), value)
-        return family
+    def _single(
+        self, family: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, value: Any
+    ) -> Metric:
+        made = family(f"{_PREFIX}_{name}", text, labels=list(self._labels))
+        made.add_metric(list(self._labels.values()), value)
+        return made
 
 
 def register(
