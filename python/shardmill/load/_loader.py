@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from shardmill._choices import check_choice
@@ -18,9 +18,8 @@ from shardmill._unknown_options import LOADER, explains
 from shardmill.data._arrow import ArrowRows
 from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy, error_policy
-from shardmill.errors import CheckpointMismatchError, OptionError
+from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
-from shardmill.load import _mixture_state as mixture_state
 from shardmill.load import _ranks as ranks
 from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow, Ledger
@@ -43,19 +42,17 @@ from shardmill.load._options import (
 )
 from shardmill.load._packing import PackedRows, Packing, packed_columns
 from shardmill.load._pass import Pass, Position
+from shardmill.load._position import LoaderPosition
 from shardmill.load._progress import LoaderProgress
 from shardmill.load._reports import LoaderReports
-from shardmill.load._skipping import LoaderSkipping
-from shardmill.load._state import OrderSettings, parsed
 from shardmill.load._transforming import Transforming
-from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import PathLike
 
 #: Bad rows and audit of a batch, by the position after that batch.
 _Notes = dict[int, list[BadRow | Audit]]
 
 
-class Loader(LoaderSkipping, LoaderProgress, LoaderReports, ArrowRows):
+class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
     """Iterator over the batches of one rank, decoded by native threads in this process.
 
     The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
@@ -211,7 +208,6 @@ class Loader(LoaderSkipping, LoaderProgress, LoaderReports, ArrowRows):
         #: Start of the next pass, if an older pass continues after ``set_epoch``.
         self._asked: Position | None = None
         self._newest_pass = 0
-        self._storage_before = storage_metrics()
         self._rows: _native.RowPlan | None = None
 
     @property
@@ -264,72 +260,6 @@ class Loader(LoaderSkipping, LoaderProgress, LoaderReports, ArrowRows):
             "\nhint: iterate it directly; if you need a DataLoader, pass it "
             "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None"
         )
-
-    def set_epoch(self, epoch: int) -> None:
-        """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
-
-        This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
-        and until then ``state_dict`` refers to that epoch.
-        """
-        at_least("epoch", epoch, 0)
-        self._asked = None
-        if epoch != self._position.epoch:
-            self._position = Position(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
-
-        Prefetched batches do not count. Calling it has no side effects; call it at the same step on all ranks.
-        """
-        state = self._settings().state(self._position.epoch, self._position.consumed)
-        if self._packed is None:
-            state = mixture_state.with_consumed(state, self._row_plan())
-        return state if self._ledger.policy == "raise" else {**state, "bad_rows": self._ledger.state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
-
-        Iterators that are not advanced do not change the position. Every returned batch counts, even one from ``next(iter(loader))``:
-        ``state_dict`` includes it, and the next pass of this epoch continues after it.
-
-        Raises:
-            CheckpointMismatchError: If data set, filter, seed, shuffle, window or lanes differ from those of the
-                state. It is a ``ValueError``. The loader is unchanged.
-        """
-        state = parsed(state, lanes=self._asked_lanes)
-        if state["order_version"] != _native.ORDER_VERSION:
-            raise CheckpointMismatchError(
-                f"the state has order version {state['order_version']}, but this version of shardmill has {_native.ORDER_VERSION}"
-            )
-        lanes = self._asked_lanes or state["lanes"]
-        settings = self._settings(lanes)
-        mixture_state.check(state.get("mixture"), settings.mixture)
-        settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
-        before = self._lanes, self._rows
-        if lanes != self._lanes:
-            self._lanes, self._rows = lanes, None
-        position = Position(state["epoch"], state["consumed"], is_loaded=True)
-        try:
-            mixture_state.check_position(state, self._plan(state["epoch"]).num_places)
-            if self._packed is None:
-                mixture_state.check_consumed(state, self._row_plan())
-        except CheckpointMismatchError:
-            self._lanes, self._rows = before
-            raise
-        self._position, self._asked = position, None
-        self._newest_pass += 1
-        self._ledger.load(state.get("bad_rows"))
-        self._audits.clear()
-        self._normalize(self._position)
-
-    @property
-    def _start(self) -> tuple[int, int]:
-        """Return the start of the next pass: its epoch, and the number of rows of the epoch before it."""
-        return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
-
-    def _restart_epoch(self) -> None:
-        """Move to the start of the current epoch."""
-        self._position, self._asked = Position(self._position.epoch), None
 
     def _every(
         self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None
@@ -402,33 +332,8 @@ class Loader(LoaderSkipping, LoaderProgress, LoaderReports, ArrowRows):
     def _plan_of(self, lanes: int) -> _native.RowPlan:
         return self._dataset._row_plan().ordered(window_bytes=self._window_bytes, seed=self._seed, lanes=lanes)
 
-    @property
-    def _window_bytes(self) -> int | None:
-        return None if self._shuffle is None else self._shuffle.bytes
-
-    def _settings(self, lanes: int | None = None) -> OrderSettings:
-        return OrderSettings(
-            order_version=_native.ORDER_VERSION,
-            rows=self._row_plan().num_rows,
-            seed=self._seed,
-            shuffle=self._shuffle is not None,
-            shuffle_window_bytes=self._window_bytes,
-            lanes=lanes or self._lanes,
-            packing=None if self._packed is None else self._packed.identity(),
-            **self._identity,
-        )
-
-    @cached_property
-    def _identity(self) -> dict[str, Any]:
-        """What identifies the data. Cached: hashing all blocks takes time, and a state may be taken after every batch."""
-        return mixture_state.identity_of(self._dataset)
-
     def _share(self) -> dict[str, Any]:
         return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
-
-    def _normalize(self, position: Position) -> None:
-        if position.consumed and self._plan(position.epoch).steps_left(position.consumed, self._share()) == 0:
-            position.end_epoch()
 
     def _warn_of_nothing(self) -> None:
         plan = self._plan(self._position.epoch)

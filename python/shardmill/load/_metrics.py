@@ -9,6 +9,7 @@ from typing import Any
 
 from shardmill.metrics._snapshot import Snapshot, StageSeconds, StorageMetrics, state
 from shardmill.metrics._waits import Histogram, WaitTimes
+from shardmill.storage._configure import metrics as storage_metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,10 @@ class Counters:
         #: When the trainer asked for a batch, and when it got the one before; 0 outside of a pass.
         self.asked = self.returned = 0
         self.has_started = False
+        self.storage_before = storage_metrics()
+        #: Start of the time that ``diagnosis`` judges, and the last ``metrics(since_last=True)``.
+        self.judged_from: LoaderMetrics | None = None
+        self.last_metrics: LoaderMetrics | None = None
         self._elapsed = 0
         self._ended: dict[str, float] = {}
         self._running: dict[int, tuple[Any, int]] = {}
@@ -165,11 +170,13 @@ class Counters:
                 bytes=int(running.get("bytes_ahead", 0)),
                 bytes_limit=int(running.get("bytes_limit", 0)),
             ),
+            storage=storage_metrics() - self.storage_before,
             **{name: int(sums.get(name, 0)) for name in _COUNTS},
             **given,
         )
 
     def __getstate__(self) -> dict[str, Any]:
+        # Another process counts from 0.
         return {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

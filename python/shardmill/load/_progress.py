@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill.load._diagnosis import Diagnosis, diagnose
 from shardmill.load._metrics import Counters, LoaderMetrics
-from shardmill.storage._configure import metrics as storage_metrics
 
 if TYPE_CHECKING:
     from shardmill.data._dataset import Dataset
     from shardmill.load._mixture import Mixture
     from shardmill.load._transforming import Transforming
-    from shardmill.metrics._snapshot import StorageMetrics
 
 _logger = logging.getLogger("shardmill.load")
 
@@ -23,15 +21,11 @@ class LoaderProgress:
 
     _dataset: Dataset | Mixture
     _counters: Counters
-    _storage_before: StorageMetrics
     _position: Any
     _rank: int
     _world_size: int
     _threads: int
     _transform: Transforming | None
-    #: Start of the time that ``diagnosis`` judges.
-    _judged_from: LoaderMetrics | None = None
-    _last_metrics: LoaderMetrics | None = None
 
     def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
         """Return the counters of this loader. It may be called at any time and from any thread.
@@ -59,11 +53,10 @@ class LoaderProgress:
             threads=self._threads,
             transform_workers=0 if self._transform is None else self._transform.workers,
             bytes_read=self._dataset._native.bytes_read,
-            storage=storage_metrics() - self._storage_before,
         )
         if not since_last:
             return now
-        before, self._last_metrics = self._last_metrics, now
+        before, self._counters.last_metrics = self._counters.last_metrics, now
         return now if before is None else now - before
 
     def diagnosis(self) -> Diagnosis:
@@ -81,11 +74,11 @@ class LoaderProgress:
             nothing to judge: less than two batches were taken
         """
         now = self.metrics()
-        window = now - (now if self._judged_from is None else self._judged_from)
+        window = now - (self._counters.judged_from or now)
         return diagnose(window, startup_seconds=now.startup_seconds, is_remote=self._dataset._native.is_remote)
 
     def _judge_from_here(self) -> None:
-        self._judged_from = self.metrics()
+        self._counters.judged_from = self.metrics()
 
     def _log_epoch(self, epoch: int) -> None:
         if _logger.isEnabledFor(logging.INFO):

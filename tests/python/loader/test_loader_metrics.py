@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pickle
 import random
 import statistics
 import time
@@ -257,6 +258,16 @@ def test_metrics_since_the_last_call_add_up_and_cumulative_calls_change_nothing(
     assert sum(part.wait.count for part in parts) == total.wait.count == total.batches - 1
     assert sum(part.stages.decode for part in parts) == pytest.approx(total.stages.decode)
     assert (total.rows, total.rank, total.world_size, total.epoch) == (20_000, 0, 1, 1)
+
+
+def test_pickled_loader_counts_from_zero(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=10, output="numpy")
+    delivered = len(list(loader))
+    loader.metrics(since_last=True)
+    copied = pickle.loads(pickle.dumps(loader))
+    assert copied.metrics(since_last=True).batches == 0
+    assert copied.diagnosis().wait_seconds == 0
+    assert len(list(copied)) == copied.metrics(since_last=True).batches == delivered
 
 
 def test_snapshot_is_json_with_the_names_of_its_fields(directory: Path) -> None:

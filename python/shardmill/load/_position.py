@@ -1,0 +1,198 @@
+"""The position of a loader: saved, loaded, and moved past steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from shardmill._native import load as _native
+from shardmill.errors import CheckpointMismatchError, OptionError
+from shardmill.load import _mixture_state as mixture_state
+from shardmill.load._checks import at_least
+from shardmill.load._pass import Position
+from shardmill.load._state import OrderSettings, parsed
+
+if TYPE_CHECKING:
+    from shardmill.data._dataset import Dataset
+    from shardmill.load._audit import Audit
+    from shardmill.load._bad_rows import Ledger
+    from shardmill.load._mixture import Mixture
+    from shardmill.load._options import Shuffle
+    from shardmill.load._packing import PackedRows
+
+
+class LoaderPosition:
+    """The part of a ``shardmill.Loader`` that knows where its next pass starts."""
+
+    _dataset: Dataset | Mixture
+    _position: Position
+    _asked: Position | None
+    _newest_pass: int
+    _packed: PackedRows | None
+    _ledger: Ledger
+    _audits: dict[int, Audit]
+    _seed: int
+    _shuffle: Shuffle | None
+    _asked_lanes: int | None
+    _lanes: int
+    _rows: _native.RowPlan | None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
+
+        This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
+        and until then ``state_dict`` refers to that epoch.
+        """
+        at_least("epoch", epoch, 0)
+        self._asked = None
+        if epoch != self._position.epoch:
+            self._position = Position(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
+
+        Prefetched batches do not count. Calling it has no side effects; call it at the same step on all ranks.
+        """
+        state = self._settings().state(self._position.epoch, self._position.consumed)
+        if self._packed is None:
+            state = mixture_state.with_consumed(state, self._row_plan())
+        return state if self._ledger.policy == "raise" else {**state, "bad_rows": self._ledger.state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
+
+        Iterators that are not advanced do not change the position. Every returned batch counts, even one from ``next(iter(loader))``:
+        ``state_dict`` includes it, and the next pass of this epoch continues after it.
+
+        Raises:
+            CheckpointMismatchError: If data set, filter, seed, shuffle, window or lanes differ from those of the
+                state. It is a ``ValueError``. The loader is unchanged.
+        """
+        state = parsed(state, lanes=self._asked_lanes)
+        if state["order_version"] != _native.ORDER_VERSION:
+            raise CheckpointMismatchError(
+                f"the state has order version {state['order_version']}, but this version of shardmill has {_native.ORDER_VERSION}"
+            )
+        lanes = self._asked_lanes or state["lanes"]
+        settings = self._settings(lanes)
+        mixture_state.check(state.get("mixture"), settings.mixture)
+        settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        before = self._lanes, self._rows
+        if lanes != self._lanes:
+            self._lanes, self._rows = lanes, None
+        position = Position(state["epoch"], state["consumed"], is_loaded=True)
+        try:
+            mixture_state.check_position(state, self._plan(state["epoch"]).num_places)
+            if self._packed is None:
+                mixture_state.check_consumed(state, self._row_plan())
+        except CheckpointMismatchError:
+            self._lanes, self._rows = before
+            raise
+        self._position, self._asked = position, None
+        self._newest_pass += 1
+        self._ledger.load(state.get("bad_rows"))
+        self._audits.clear()
+        self._normalize(self._position)
+
+    def skip(self, steps: int) -> None:
+        """Move past ``steps`` steps of all ranks without reading them, for example past a spike of the loss. Takes the same time for any number.
+
+        As after ``load_state_dict``: the position counts from the last returned batch, the next pass continues there, and older iterators are no
+        longer valid. ``state_dict`` is that of a loader which has consumed the steps; skipped rows are in no audit and no list of bad rows. Call
+        it on all ranks. At the end of an epoch, skipping continues in the next one.
+
+        Raises:
+            ValueError: If ``steps`` is negative, or an epoch has no steps.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.skip(2)
+            >>> [batch["x"].tolist() for batch in loader]
+            [[8, 9]]
+        """
+        steps = at_least("steps", steps, 0)
+        # Rows have the same number of steps in each epoch; packs may not.
+        position = _skipped(self._position, steps, self._plan, self._share(), is_constant=self._packed is None)
+        if position.epoch != self._position.epoch:
+            self._ledger.restart()
+        self._position, self._asked = position, None
+        self._newest_pass += 1
+
+    @property
+    def _start(self) -> tuple[int, int]:
+        """Return the start of the next pass: its epoch, and the number of rows of the epoch before it."""
+        return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
+
+    def _restart_epoch(self) -> None:
+        """Move to the start of the current epoch."""
+        self._position, self._asked = Position(self._position.epoch), None
+
+    @property
+    def _window_bytes(self) -> int | None:
+        return None if self._shuffle is None else self._shuffle.bytes
+
+    def _settings(self, lanes: int | None = None) -> OrderSettings:
+        return OrderSettings(
+            order_version=_native.ORDER_VERSION,
+            rows=self._row_plan().num_rows,
+            seed=self._seed,
+            shuffle=self._shuffle is not None,
+            shuffle_window_bytes=self._window_bytes,
+            lanes=lanes or self._lanes,
+            packing=None if self._packed is None else self._packed.identity(),
+            **self._identity,
+        )
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """What identifies the data. Cached: hashing all blocks takes time, and a state may be taken after every batch."""
+        return mixture_state.identity_of(self._dataset)
+
+    def _normalize(self, position: Position) -> None:
+        if position.consumed and self._plan(position.epoch).steps_left(position.consumed, self._share()) == 0:
+            position.end_epoch()
+
+    def _plan(self, epoch: int) -> _native.RowPlan:
+        raise NotImplementedError
+
+    def _row_plan(self) -> _native.RowPlan:
+        raise NotImplementedError
+
+    def _share(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def _skipped(
+    position: Position,
+    steps: int,
+    plan_of: Callable[[int], _native.RowPlan],
+    share: dict[str, Any],
+    *,
+    is_constant: bool,
+) -> Position:
+    """Return the position after ``steps`` more steps.
+
+    Args:
+        position: where to start.
+        steps: steps of all ranks.
+        plan_of: returns the plan of an epoch.
+        share: batch size and ranks.
+        is_constant: whether all epochs have the same number of steps.
+
+    Raises:
+        ValueError: If an epoch has no steps.
+    """
+    epoch, consumed = position.epoch, position.consumed
+    while (left := plan_of(epoch).steps_left(consumed, share)) <= steps:
+        if left == 0 and consumed == 0:
+            if steps == 0:
+                break
+            raise OptionError(f"epoch {epoch} has no steps to skip\nhint: use a smaller batch_size")
+        # Whole epochs at once.
+        epochs = steps // left if is_constant and consumed == 0 else 1
+        steps, epoch, consumed = steps - epochs * left, epoch + epochs, 0
+    return Position(epoch, consumed + steps * share["batch_size"] * share["world_size"], is_loaded=True)
