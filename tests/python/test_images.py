@@ -9,21 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from pictures import batches_of, cropped, encoded, opened, picture
 from PIL import Image, ImageOps
 
 SEED = 11
-
-
-def picture(number, size=(90, 60), mode="RGB"):
-    rng = np.random.default_rng(number)
-    rough = Image.fromarray(rng.integers(0, 256, (5, 7, 3), dtype=np.uint8))
-    return rough.resize(size, Image.Resampling.BICUBIC).convert(mode)
-
-
-def encoded(image, format="JPEG", **options):
-    content = io.BytesIO()
-    image.save(content, format, **options)
-    return content.getvalue()
 
 
 def written(path, payloads, *, as_struct=False, rows=4):
@@ -38,23 +27,6 @@ def photographs(tmp_path):
     """Forty JPEG images of different sizes in ten row groups."""
     payloads = [encoded(picture(number, (80 + number, 64 + number % 7)), quality=90) for number in range(40)]
     return written(tmp_path / "photographs.parquet", payloads)
-
-
-def cropped(image, side, resample=Image.Resampling.BILINEAR):
-    """As Resize and CenterCrop of torchvision on PIL images."""
-    width, height = image.size
-    short = min(width, height)
-    image = image.resize((int(side * width / short), int(side * height / short)), resample)
-    left, top = round((image.width - side) / 2), round((image.height - side) / 2)
-    return image.crop((left, top, left + side, top + side))
-
-
-def opened(payload):
-    return ImageOps.exif_transpose(Image.open(io.BytesIO(payload)))
-
-
-def batches_of(data, **options):
-    return list(sm.Loader(data, output="numpy", **options))
 
 
 def images_of(data, **options):
@@ -488,92 +460,10 @@ def test_state_of_other_images_is_loaded_with_a_warning(photographs):
         other.load_state_dict(first.state_dict())
 
 
-@pytest.mark.parametrize("form", ["binary", "struct", "large list"])
-def test_lists_of_images_are_ragged_by_row(tmp_path, form):
-    counts = [2, 0, 3, 1, 4]
-    payloads = [encoded(picture(number, (80 + number, 64)), quality=90) for number in range(sum(counts))]
-    ends = np.cumsum(counts)
-    lists = [payloads[end - count : end] for end, count in zip(ends, counts, strict=True)]
-    kind = pa.struct({"path": pa.string(), "bytes": pa.binary()}) if form == "struct" else pa.binary()
-    cells = [[{"bytes": one, "path": None} for one in cell] for cell in lists] if form == "struct" else lists
-    kind = pa.large_list(kind) if form == "large list" else pa.list_(kind)
-    pq.write_table(pa.table({"images": pa.array(cells, kind)}), tmp_path / "x.parquet", row_group_size=2)
-
-    fixed = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=24))
-    (batch,) = batches_of(fixed, batch_size=5)
-    assert batch["images"].offsets.tolist() == [0, *ends]
-    expected = [np.asarray(cropped(opened(payload), 24)).transpose(2, 0, 1) for payload in payloads]
-    assert np.array_equal(batch["images"].values, expected)
-
-    kept = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", fit="keep"))
-    (batch,) = batches_of(kept, batch_size=5)
-    assert batch["images__shape"].offsets.tolist() == [0, *ends]
-    assert batch["images__shape"].values.tolist() == [[64, 80 + number] for number in range(len(payloads))]
-    assert batch["images"].offsets.tolist() == [0, *ends]
-    pixels = batch["images"].values.values
-    assert np.array_equal(
-        pixels, np.concatenate([np.asarray(opened(one)).transpose(2, 0, 1).ravel() for one in payloads])
-    )
-
-
-def test_images_of_a_list_have_crops_of_their_own(tmp_path):
-    payload = encoded(picture(1), "PNG")
-    pq.write_table(
-        pa.table({"images": [[payload] * 3] * 20, "image": [payload] * 20}), tmp_path / "x.parquet", row_group_size=4
-    )
-
-    def loaded(threads, **options):
-        crops = sm.Images("images", size=16, fit=sm.RandomCrop(), flip=0.5)
-        data = sm.Dataset(tmp_path / "x.parquet", images=crops)
-        runtime = sm.Runtime(threads=threads)
-        return np.concatenate(
-            [
-                batch["images"].values
-                for batch in batches_of(data, batch_size=4, columns=["images"], runtime=runtime, **options)
-            ]
-        )
-
-    pixels = loaded(1)
-    assert len({one.tobytes() for one in pixels}) == len(pixels) == 60
-    assert np.array_equal(pixels, loaded(4))
-    crops = sm.Images("images", size=16, fit=sm.RandomCrop(), flip=0.5)
-    (top, left, height, width), _, flip = crops.geometry(60, 90, row=7, item=2)
-    part = picture(1).crop((left, top, left + width, top + height)).resize((16, 16), Image.Resampling.BILINEAR)
-    part = ImageOps.mirror(part) if flip else part
-    assert np.array_equal(pixels[7 * 3 + 2], np.asarray(part).transpose(2, 0, 1))
-
-
 @pytest.mark.parametrize("number", [{"row": -1}, {"epoch": 2**64}, {"seed": 2**63}, {"item": "0"}])
 def test_geometry_of_a_number_that_is_not_valid_is_an_error(number):
     with pytest.raises(sm.OptionError, match=next(iter(number))):
         sm.Images("image", size=8).geometry(4, 4, **number)
-
-
-def test_bad_image_of_a_list_makes_its_row_bad(tmp_path):
-    payload = encoded(picture(1), "PNG")
-    cells = [[payload, payload], [payload, b"no image"], [payload]]
-    pq.write_table(pa.table({"images": cells, "row": range(3)}), tmp_path / "x.parquet")
-    data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=8))
-    with pytest.raises(ValueError, match="image 1 of the list"):
-        batches_of(data)
-    (batch,) = batches_of(data, errors=sm.ErrorPolicy(rows="skip"))
-    assert batch["row"].tolist() == [0, 2]
-    assert batch["images"].offsets.tolist() == [0, 2, 3]
-    marked = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=8, on_error="null", background="gray"))
-    (batch,) = batches_of(marked)
-    assert batch["images__valid"].values.tolist() == [True, True, True, False, True]
-    assert (batch["images"].values[3] == 128).all()
-
-
-def test_null_list_of_images_follows_the_policy_for_nulls(tmp_path):
-    payload = encoded(picture(1), "PNG")
-    pq.write_table(pa.table({"images": pa.array([[payload], None], pa.list_(pa.binary()))}), tmp_path / "x.parquet")
-    data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=8))
-    with pytest.raises(ValueError, match="null"):
-        batches_of(data)
-    (table,) = sm.Loader(data, output="arrow")
-    assert table.column("images").is_null().to_pylist() == [False, True]
-    assert data[1]["images"] is None
 
 
 def test_image_column_in_a_struct_is_delivered(tmp_path):
