@@ -1,4 +1,4 @@
-"""Encoded images to batches of pixels: shardmill beside DataLoader with PIL, torchvision, OpenCV and SPDL, on the same photographs.
+"""Encoded images to batches of pixels: shardmill beside DataLoader with PIL, torchvision, OpenCV, SPDL and LitData, on the same photographs.
 
 Every system makes batches ``[64, 3, 224, 224]`` of uint8 from JPEG in memory or in the page cache: the shorter side is resized to 224,
 the center is cropped. Imports are not timed.
@@ -226,6 +226,30 @@ def loader_spdl(options: ImageOptions) -> Metrics:
     return _passes(options, one_pass)
 
 
+def loader_litdata(options: ImageOptions) -> Metrics:
+    """LitData's own chunks and workers, with ``v2`` transforms in the data set as its documentation has them."""
+    from litdata import StreamingDataLoader, StreamingDataset, optimize  # pyright: ignore - of the peer
+    from torchvision.transforms.v2 import functional  # pyright: ignore - of the peer
+
+    class Photographs(StreamingDataset):
+        def __getitem__(self, index: Any) -> Any:
+            image = functional.resize(super().__getitem__(index), [_SIDE], antialias=True)
+            return functional.center_crop(image, [_SIDE])
+
+    chunks = options.scratch / "chunks"
+    paths = sorted(str(path) for path in (options.data / options.size).iterdir())
+    optimize(_opened, paths, str(chunks), chunk_bytes="64MB", num_workers=1)
+    batches = StreamingDataLoader(Photographs(str(chunks)), batch_size=_BATCH, num_workers=options.threads)
+    return _passes(options, lambda: iter(batches))
+
+
+def _opened(path: str) -> Any:
+    """LitData stores the file of an opened JPEG as it is."""
+    from PIL import Image
+
+    return Image.open(path)
+
+
 def limit_decoder(options: ImageOptions) -> Metrics:
     """The decoder alone, into a buffer that is used again."""
     from shardmill._native.pixels import decode_all
@@ -248,6 +272,7 @@ SYSTEMS = {
     "torchvision_workers": loader_torchvision_workers,
     "opencv": loader_opencv,
     "spdl": loader_spdl,
+    "litdata": loader_litdata,
     "decoder": limit_decoder,
 }
 

@@ -46,7 +46,7 @@ for name in "$@"; do
             ;;
         streaming) build "$name" --upgrade-strategy=only-if-needed streaming torch pyarrow pandas ;;
         tokens) build "$name" --upgrade-strategy=only-if-needed datatrove.pipeline.tokens tokenizers orjson ;;
-        images) build "$name" --upgrade-strategy=only-if-needed PIL torchvision cv2 spdl.io spdl.pipeline pyarrow ;;
+        images) build "$name" --upgrade-strategy=only-if-needed PIL torchvision cv2 spdl.io spdl.pipeline litdata pyarrow ;;
         remote) build "$name" --upgrade-strategy=only-if-needed torch_dataloader_utils s3fs torch pyarrow ;;
         *)
             echo "$0: no environment is called $name" >&2
