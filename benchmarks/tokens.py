@@ -89,6 +89,18 @@ def encode_shardmill(options: TokensOptions) -> Metrics:
     return _rate(sum(len(text.encode()) for text in texts), seconds, tokens=tokens, digest=digest)
 
 
+def encode_engine(options: TokensOptions) -> Metrics:
+    """The engine alone: texts in memory, ids that stay in Rust."""
+    import shardmill as sm
+    from shardmill._native.tokens import count_all
+
+    tokenizer = sm.Tokenizer(options.model)
+    texts = _texts(options)
+    start = time.perf_counter()
+    tokens = count_all(tokenizer._native, texts, threads=options.threads)
+    return _rate(sum(len(text.encode()) for text in texts), time.perf_counter() - start, tokens=tokens)
+
+
 def encode_tokenizers(options: TokensOptions) -> Metrics:
     """The library of Hugging Face, its fastest call."""
     os.environ["RAYON_NUM_THREADS"] = str(options.threads)
@@ -295,6 +307,7 @@ def chat_transformers(options: TokensOptions) -> Metrics:
 
 SYSTEMS = {
     ("encode", "shardmill"): encode_shardmill,
+    ("encode", "engine"): encode_engine,
     ("encode", "tokenizers"): encode_tokenizers,
     ("encode", "tiktoken"): encode_tiktoken,
     ("packed", "shardmill"): packed_shardmill,

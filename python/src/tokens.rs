@@ -173,7 +173,30 @@ fn contents(path: &str) -> PyShardmillResult<Vec<u8>> {
     Ok(ranges.first().map(|bytes| bytes.to_vec()).unwrap_or_default())
 }
 
+/// Encodes all texts and keeps only the number of ids: the limit of a benchmark.
+#[pyfunction]
+#[pyo3(signature = (tokenizer, texts, *, threads))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+fn count_all(py: Python<'_>, tokenizer: &PyTokenizer, texts: Vec<PyBackedStr>, threads: usize) -> PyShardmillResult<usize> {
+    let share = texts.len().div_ceil(threads.max(1)).max(1);
+    let count = |texts: &[PyBackedStr]| {
+        let mut ids = Vec::new();
+        texts.iter().try_fold(0, |total, text| {
+            ids.clear();
+            tokenizer.tokenizer.encode_into(text, SpecialInText::Text, &mut ids).map(|_spelled| total + ids.len())
+        })
+    };
+    let total = py.detach(|| {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = texts.chunks(share).map(|part| scope.spawn(|| count(part))).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(0))).sum::<shardmill_tokens::Result<usize>>()
+        })
+    })?;
+    Ok(total)
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "tokens")?;
-    module.add_class::<PyTokenizer>()
+    module.add_class::<PyTokenizer>()?;
+    module.add_function(wrap_pyfunction!(count_all, &module)?)
 }

@@ -2,7 +2,7 @@ from typing import final
 
 from shardmill.data._tokenizer import SpecialInText
 
-__all__ = ["Tokenizer"]
+__all__ = ["Tokenizer", "count_all"]
 
 @final
 class Tokenizer:
@@ -37,3 +37,5 @@ class Tokenizer:
     def vocab_size(self) -> int: ...
     @property
     def fingerprint(self) -> str: ...
+
+def count_all(tokenizer: Tokenizer, texts: list[str], *, threads: int) -> int: ...
