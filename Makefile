@@ -16,7 +16,7 @@ DATA ?= $(CACHE)/data
 CMAKE ?= $(or $(shell command -v cmake),$(TOOLS)/cmake/bin/cmake)
 export CMAKE
 
-# `release` is for wheels and benchmarks. `fast` is without link-time optimisation, and the module and the Rust tests share its dependencies.
+# `release` is for wheels and benchmarks. `fast` is without link-time optimization, and the module and the Rust tests share its dependencies.
 PROFILE ?= fast
 
 VENV := .venv
@@ -99,7 +99,7 @@ build-release: ## Build the native module as in wheels, for measurements
 .PHONY: lint
 lint: build $(VENV)/.ready ## Formats, lints and types
 	cargo fmt --check
-	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	cargo clippy --quiet --workspace --all-targets --profile $(PROFILE) -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/typos
@@ -181,16 +181,24 @@ peers: prerequisites ## Build the environments of the tools that we measure agai
 	benchmarks/peers/build.sh $(PEERS)
 
 # $(call bench,FILE,ROUNDS,PEERS,ENTRIES): environments of the peers, a session of benchmarks/FILE.yaml, its page in docs.
+# A session is named after the commit; one that was interrupted continues. ROUNDS=n overrides the number of rounds.
 # QUICK=1 only tries: little data and one round, to see that everything runs; the page goes to benchmark_results.
-QUICK_SUFFIX := $(if $(QUICK),_quick)
+SESSION = $(1)_$(shell git rev-parse --short HEAD)$(if $(QUICK),_quick)
 define bench
 	$(if $(3),benchmarks/peers/build.sh $(PEERS) $(3))
-	$(if $(QUICK),rm -rf benchmark_results/$(1)_quick)
 	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA)$(if $(QUICK),/quick) $(BIN)/python -m benchmarks.run \
-		benchmarks/$(1).yaml --session $(1)$(QUICK_SUFFIX) --rounds $(if $(QUICK),1,$(2)) $(if $(4),--entries '$(4)')
-	$(BIN)/python -m benchmarks.report benchmarks/$(1).yaml benchmark_results/$(1)$(QUICK_SUFFIX)/results.json \
-		$(if $(QUICK),benchmark_results/$(1)_quick/page,docs/benchmarks/$(1))
+		benchmarks/$(1).yaml --session $(SESSION) --resume --rounds $(if $(QUICK),1,$(or $(ROUNDS),$(2))) $(if $(4),--entries '$(4)')
+	$(BIN)/python -m benchmarks.report benchmarks/$(1).yaml benchmark_results/$(SESSION)/results.json \
+		$(if $(QUICK),benchmark_results/$(SESSION)/page,docs/benchmarks/$(1))
 endef
+
+SUITES := interleaved loader arrayrecord checkpoint streaming remote tokens images
+
+.PHONY: bench
+bench: build-release $(VENV)/.ready ## All suites on this commit, their pages and the chart of ratios; goes on where it was interrupted
+	@lost=; for suite in $(SUITES); do $(MAKE) --no-print-directory bench-$$suite || lost="$$lost $$suite"; done; \
+		test -z "$$lost" || { echo "these suites have entries that failed:$$lost; run the same command again to repeat those entries" >&2; exit 1; }
+	$(if $(QUICK),,$(BIN)/python -m benchmarks.overview)
 
 ifdef QUICK
 bench-safety: export SHARDMILL_BENCH_ROWS = 20000
@@ -229,15 +237,15 @@ bench-loader: build-release $(VENV)/.ready ## Tables into training batches, besi
 
 .PHONY: bench-arrayrecord
 bench-arrayrecord: build-release $(VENV)/.ready ## ArrayRecord files, beside array_record; QUICK=1 only tries
-	$(call bench,arrayrecord,5,arrayrecord)
+	$(call bench,arrayrecord,3,arrayrecord)
 
 .PHONY: bench-checkpoint
 bench-checkpoint: build-release $(VENV)/.ready ## Jobs that are partly done, beside Ray Data; QUICK=1 only tries
-	$(call bench,checkpoint,3,,$(if $(QUICK),hundredth__done_80))
+	$(call bench,checkpoint,1,,$(if $(QUICK),hundredth__done_80))
 
 .PHONY: bench-streaming
 bench-streaming: build-release $(VENV)/.ready ## The streaming report, beside MosaicML Streaming and, from the checkout CHINIDATASET, ChiniDataset; QUICK=1 only tries
-	$(call bench,streaming,5,streaming,$(if $(CHINIDATASET),,(?<!chinidataset)$$))
+	$(call bench,streaming,2,streaming,$(if $(CHINIDATASET),,(?<!chinidataset)$$))
 
 .PHONY: bench-tokens
 bench-tokens: build-release $(VENV)/.ready ## Text to tokens, beside tokenizers, tiktoken, datatrove; needs apt; QUICK=1 only tries
@@ -249,7 +257,7 @@ bench-images: build-release $(VENV)/.ready ## Images to pixels, beside PIL, torc
 
 .PHONY: bench-remote
 bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, beside its peers; needs Go; QUICK=1 only tries
-	$(call bench,remote,3,remote streaming nemo_curator)
+	$(call bench,remote,1,remote streaming nemo_curator)
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout

@@ -23,6 +23,7 @@ named = {name: found[key] for name in sys.argv[1:] if (key := name.lower().repla
 print(json.dumps({"python": platform.python_version(), **named}))
 """
 _BLOCK, _BLOCKS = 8 << 20, 128
+WITH_CHANGES = " with changes"
 
 
 def describe_machine(scratch: Path) -> dict[str, Any]:
@@ -75,9 +76,10 @@ def versions_of(python: str) -> dict[str, str]:
 
 
 def git_commit(repository: Path) -> str:
-    """The commit that is checked out, and whether files differ from it."""
+    """The commit that is checked out, and whether files differ from it. The pages that a run writes do not count."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True).stdout.strip()
 
-    return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain") else "")
+    changes = git("status", "--porcelain", "--", ".", ":!docs/benchmarks")
+    return git("rev-parse", "HEAD") + (WITH_CHANGES if changes else "")

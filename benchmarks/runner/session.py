@@ -1,4 +1,4 @@
-"""Runs entries round by round and writes ``results.json`` after each, so that a crash loses one entry at most."""
+"""Runs entries round by round and writes ``results.json`` after each, so that a crash loses one entry at most and a session can go on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import prepare_caches, record_of, write_json
-from benchmarks.runner.machine import describe_machine, git_commit, versions_of
+from benchmarks.runner.machine import WITH_CHANGES, describe_machine, git_commit, versions_of
 from benchmarks.runner.processes import run_process
 from benchmarks.runner.settings import ConfigurationError, Settings, Step
 
@@ -22,36 +22,46 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Session:
-    """One run of a benchmark file; ``directory`` must not exist yet."""
+    """One run of a benchmark file.
+
+    Attributes:
+        directory: Where logs and results go; it must not exist yet.
+        resume: Continue a session of the same commit in ``directory``: only what is missing or failed is run. A session of another commit or
+            of files with changes is replaced.
+    """
 
     settings: Settings
     directory: Path
     rounds: int = 1
+    resume: bool = False
 
     def run(self, entries: Sequence[Step], command: str) -> dict[str, Any]:
         """Makes the data sets, runs the entries and returns the content of ``results.json``."""
-        self.directory.mkdir(parents=True)
+        found = self._found() if self.resume else {}
+        self.directory.mkdir(parents=True, exist_ok=bool(found))
         names = list(dict.fromkeys(name for entry in entries for name in entry.datasets))
         made: set[str] = set()
         for name in names:
             self._make(name, made)
         results: dict[str, Any] = {
-            "started_utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+            "started_utc": found.get("started_utc", f"{datetime.now(UTC):%Y-%m-%d %H:%M}"),
             "command": command,
             "commit": git_commit(REPOSITORY),
-            "machine": describe_machine(self.directory),
+            "machine": found.get("machine") or describe_machine(self.directory),
             "rounds": self.rounds,
             "datasets": {name: record_of(self.settings.paths[name]) for name in names},
-            "entries": {},
+            "entries": {name: done | {"failures": []} for name, done in found.get("entries", {}).items()},
         }
         # Round by round, so that a slow minute of the machine does not hit all runs of one entry.
         for number in range(1, self.rounds + 1):
             for entry in entries:
-                print(f"[{number}/{self.rounds}] {entry.name}", file=sys.stderr, flush=True)
                 python = _interpreter(entry.python)
                 done = results["entries"].setdefault(
                     entry.name, {"versions": versions_of(python), "failures": [], "rounds": []}
                 )
+                if len(done["rounds"]) >= number:
+                    continue
+                print(f"[{number}/{self.rounds}] {entry.name}", file=sys.stderr, flush=True)
                 failures, metrics = self._run(entry, self.directory / f"{entry.name}__{number}")
                 done["failures"] += failures
                 if not failures:
@@ -60,6 +70,15 @@ class Session:
                 print(f"    {state}", file=sys.stderr, flush=True)
                 write_json(self.directory / "results.json", results)
         return results
+
+    def _found(self) -> dict[str, Any]:
+        """The results that a session of the same commit left."""
+        found = _read(self.directory / "results.json")
+        commit = git_commit(REPOSITORY)
+        if found and found["commit"] == commit and not commit.endswith(WITH_CHANGES):
+            return found
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return {}
 
     def _make(self, name: str, made: set[str]) -> None:
         """Makes a data set after those that it is made of; the maker keeps one that is complete."""
@@ -77,6 +96,7 @@ class Session:
 
     def _run(self, entry: Step, directory: Path) -> tuple[list[str], dict[str, Any]]:
         """Runs an entry once; returns what is wrong, and its metrics."""
+        shutil.rmtree(directory, ignore_errors=True)
         (directory / "scratch").mkdir(parents=True)
         prepare_caches("warm", [self.settings.paths[name] for name in entry.datasets])
         outcome = self._process(entry, {"out": directory, **entry.args}, directory / "log.txt")

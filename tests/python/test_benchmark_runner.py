@@ -187,6 +187,32 @@ class TestSession:
         assert failure in entry["failures"]
         assert entry["rounds"] == []
 
+    def test_resumed_session_runs_what_is_missing_or_failed(self, tmp_path, module, monkeypatch):
+        monkeypatch.setattr(sessions, "git_commit", lambda _repository: "c0ffee")
+        good = Step("good", module("good", "(out / 'log').touch(); " + SUCCESS), {})
+        bad = Step("bad", module("bad", "sys.exit(3)"), {})
+        settings = Settings((good, bad))
+        first = Session(settings, tmp_path / "session").run([good, bad], "command")
+        assert first["entries"]["bad"]["failures"]
+        (tmp_path / "session" / "good__1" / "log").unlink()
+        module("bad", SUCCESS)
+        second = Session(settings, tmp_path / "session", rounds=1, resume=True).run([good, bad], "command")
+        assert second["entries"]["good"] == first["entries"]["good"]
+        assert second["entries"]["bad"]["failures"] == []
+        assert len(second["entries"]["bad"]["rounds"]) == 1
+        assert not (tmp_path / "session" / "good__1" / "log").exists()
+
+    @pytest.mark.parametrize("commit", ["decade", "c0ffee with changes"])
+    def test_session_of_other_code_is_replaced(self, tmp_path, module, monkeypatch, commit):
+        step = Step("good", module("good", SUCCESS), {})
+        settings = Settings((step,))
+        monkeypatch.setattr(sessions, "git_commit", lambda _repository: "c0ffee")
+        Session(settings, tmp_path / "session", rounds=2).run([step], "command")
+        monkeypatch.setattr(sessions, "git_commit", lambda _repository: commit)
+        results = Session(settings, tmp_path / "session", resume=True).run([step], "command")
+        assert results["commit"] == commit
+        assert len(results["entries"]["good"]["rounds"]) == 1
+
     def test_failing_check_fails_the_entry(self, tmp_path, module):
         check = module("check", "write({'failures': ['2 ids are missing']}, 'check.json'); sys.exit(1)")
         (entry,) = run(tmp_path, Step("one", module("good", SUCCESS), {}, check=check)).values()
