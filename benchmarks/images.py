@@ -231,7 +231,7 @@ def loader_litdata(options: ImageOptions) -> Metrics:
     from litdata import StreamingDataLoader, StreamingDataset, optimize  # pyright: ignore - of the peer
     from torchvision.transforms.v2 import functional  # pyright: ignore - of the peer
 
-    class Photographs(StreamingDataset):
+    class Photographs(StreamingDataset):  # pyright: ignore - of the peer
         def __getitem__(self, index: Any) -> Any:
             image = functional.resize(super().__getitem__(index), [_SIDE], antialias=True)
             return functional.center_crop(image, [_SIDE])
