@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shardmill as sm
 from chromium import Window, chromium
 from PIL import Image, ImageDraw
 
@@ -115,6 +116,21 @@ def test_pages_are_turned_by_keys_and_buttons(window):
     assert window.rows()[:2] == [149, 150]
     window.driver.back()
     window.until("return document.querySelector('[data-row]')?.dataset.row === '200'")
+
+
+def test_pixels_of_four_epochs_are_displayed_and_a_form_shows_later_ones(driver, pictures, monkeypatch):
+    monkeypatch.chdir(pictures.parent)
+    images = sm.Images("image", size=96, fit=sm.RandomCrop(), flip=0.5)
+    with serving(pictures.name, images=images, seed=7) as client:
+        window = Window(driver, client.server.address)
+        window.open()
+        window.until("return document.images[3]?.naturalWidth === 96")
+        captions = "return [...document.querySelectorAll('[data-row=\"0\"] figcaption')].map((one) => one.textContent)"
+        assert window.run(captions) == [f"96 × 96 · epoch {epoch}" for epoch in range(4)]
+        screenshot(window, "pixels")
+        window.fill("#epoch", "5")
+        window.until("return document.images[0]?.naturalWidth === 96")
+        assert "epoch=5" in window.run("return document.images[0].src")
 
 
 def test_images_are_displayed_beside_their_texts(window):

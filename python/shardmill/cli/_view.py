@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import webbrowser
@@ -38,6 +39,15 @@ if TYPE_CHECKING:
 @click.option("--pack", type=click.IntRange(min=1), metavar="LENGTH", help="Show packs of this number of tokens.")
 @click.option("--strategy", **one_of("concat", "best_fit", "first_fit"), help="How --pack packs the rows.")
 @click.option(
+    "--image-size",
+    metavar="SIZE",
+    help="Show pixels as a loader delivers them: a number, HEIGHTxWIDTH, or keep.",
+)
+@click.option("--image", metavar="COLUMN", help="The column of --image-size; default: image.")
+@click.option("--image-fit", **one_of("crop", "stretch", "pad", "longest", "random"), help="How images are resized.")
+@click.option("--flip", type=click.FloatRange(0, 1), metavar="P", help="Probability of a horizontal flip.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the random crops and flips.")
+@click.option(
     "--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Port of the page; default: a free one."
 )
 @click.option("--no-open", is_flag=True, help="Only print the address.")
@@ -53,11 +63,15 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     column text. --column, --messages and --prompt with --completion select other columns; the options are those of shardmill tokenize.
     --pack shows how a loader packs the tokens. It counts those of all rows once, and stores the counts.
 
+    With --image-size, the page shows the pixels that a loader delivers, with the random crop and the flip of each epoch, and the error of
+    images that cannot be decoded.
+
     \b
     Example:
       shardmill view data/
       shardmill view shards/*.parquet --columns text,label --port 8000 --no-open
       shardmill view tokens/ --tokenizer model/ --pack 2048
+      shardmill view photos/*.parquet --image-size 224 --image-fit random --flip 0.5
       shardmill view chat.jsonl --tokenizer model/ --messages messages --labels assistant
     """
     require_pyarrow("the page")
@@ -77,6 +91,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
         source = _with_tokens(source, options)
     else:
         _refuse({*TOKENIZER_PARAMETERS, *SOURCE_PARAMETERS, "pack"}, "requires --tokenizer")
+    source = _with_pixels(source, options)
     session = Session(source)
     try:
         server = ViewServer(session, port=port)
@@ -96,6 +111,28 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     sys.stderr.flush()
     # A thread may be in the middle of a long read, which can be abandoned safely.
     os._exit(0)
+
+
+def _with_pixels(source: Source, options: dict[str, Any]) -> Source:
+    """Add how images become pixels."""
+    if options["image_size"] is None:
+        _refuse({"image", "image_fit", "flip", "seed"}, "requires --image-size")
+        return source
+    from shardmill import Images, RandomCrop
+
+    size, fit = options["image_size"], options["image_fit"]
+    sides = re.fullmatch(r"(\d+)(?:x(\d+))?", size)
+    if size == "keep":
+        _refuse({"image_fit"}, "cannot be used with --image-size keep, which does not resize")
+        shape: dict[str, Any] = {"fit": "keep"}
+    elif sides is None:
+        raise click.UsageError(f"--image-size must be a number, HEIGHTxWIDTH, or keep, not {size!r}")
+    else:
+        height, width = int(sides[1]), int(sides[2] or sides[1])
+        shape = {"size": height if sides[2] is None else (height, width)}
+        shape["fit"] = RandomCrop() if fit == "random" else fit
+    images = Images(options["image"] or "image", flip=options["flip"] or 0.0, **shape)
+    return replace(source, images=images, seed=options["seed"])
 
 
 def _with_tokens(source: Source, options: dict[str, Any]) -> Source:

@@ -11,6 +11,7 @@ from shardmill.curate._templates import environment
 from shardmill.errors import Error
 from shardmill.view._documents import documents_page
 from shardmill.view._pack_page import packs_page
+from shardmill.view._pixels import pixels_page
 from shardmill.view._query import Query, Refused
 from shardmill.view._samples import overview, samples_page
 from shardmill.view._session import Opened
@@ -25,12 +26,22 @@ _VIEWS = {
     "documents": documents_page,
     "tokens": tokens_page,
     "packs": packs_page,
+    "pixels": pixels_page,
     "columns": figures,
     "files": overview,
 }
 #: The views that a data set opens with, if it has them.
-_FIRST = {"packs": "packs", "tokens": "tokens", "interleaved": "documents"}
-_DEFAULTS = {"start": "0", "count": "20", "filter": "", "column": "", "value": "", "show": "both", "layout": ""}
+_FIRST = {"pixels": "pixels", "packs": "packs", "tokens": "tokens", "interleaved": "documents"}
+_DEFAULTS = {
+    "start": "0",
+    "count": "20",
+    "epoch": "0",
+    "filter": "",
+    "column": "",
+    "value": "",
+    "show": "both",
+    "layout": "",
+}
 _MOST_DOCUMENTS = 10
 
 
@@ -40,7 +51,7 @@ def view_page(opened: Opened, query: Query) -> tuple[str, bytes]:
     first = next((view for fact, view in _FIRST.items() if dataset[fact]), "samples")
     defaults = _DEFAULTS | {"view": first}
     state = {name: query.text(name) or default for name, default in defaults.items()}
-    for name in ("start", "count"):
+    for name in ("start", "count", "epoch"):
         state[name] = re.sub(r"\D", "", state[name]).lstrip("0")[:18] or defaults[name]
     state["column"] = state["column"] if state["value"] else ""
     view = state["view"] = state["view"] if state["view"] in _VIEWS else "samples"
@@ -53,7 +64,7 @@ def view_page(opened: Opened, query: Query) -> tuple[str, bytes]:
     try:
         count = min(int(state["count"]), _MOST_DOCUMENTS) if view == "documents" else state["count"]
         content = _VIEWS[view](opened, Query(urlencode(state | {"count": count})))
-        if view in ("samples", "tokens") and int(state["start"]) >= content["total"] > 0:
+        if view in ("samples", "tokens", "pixels") and int(state["start"]) >= content["total"] > 0:
             state["start"] = str(content["total"] - 1)
             content = _VIEWS[view](opened, Query(urlencode(state)))
     except (Error, Refused, OSError) as error:

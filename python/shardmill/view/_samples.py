@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
 from shardmill._native import images as native
+from shardmill._native import pixels
 from shardmill.curate._documents import is_interleaved
-from shardmill.curate._pictures import image_format, thumbnail_of
+from shardmill.curate._pictures import has_pillow, image_format, thumbnail_of
 from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
 from shardmill.view._documents import row_document
 from shardmill.view._query import Query, Refused
@@ -19,6 +21,10 @@ _MOST_CHARACTERS = 500_000
 _FILES_LISTED = 200
 _HEAVY_ROWS = 20
 _KEPT_BYTES = 128 << 20
+#: A GIF may be animated, which the browser shows.
+_DECODED = ("jpeg", "png", "webp")
+#: Twice the width at which the page shows an image.
+_LONGEST_SIDE = 1_120
 
 
 def overview(opened: Opened, query: Query) -> dict[str, Any]:
@@ -38,6 +44,7 @@ def overview(opened: Opened, query: Query) -> dict[str, Any]:
         "interleaved": is_interleaved(dataset.columns),
         "tokens": opened.token_rows is not None,
         "packs": opened.packs is not None,
+        "pixels": opened.source.images is not None,
     }
 
 
@@ -123,6 +130,8 @@ def image(opened: Opened, query: Query) -> tuple[str, bytes]:
     kind = image_format(payload)
     if kind is None:
         raise Refused(415, "these bytes are not an image that a browser can show")
+    if query.text("decoded") and kind in _DECODED and has_pillow():
+        return "image/png", _decoded(payload)
     if kind != "tiff":
         return f"image/{kind}", payload
     try:
@@ -132,6 +141,24 @@ def image(opened: Opened, query: Query) -> tuple[str, bytes]:
     if isinstance(shown, str):
         raise Refused(415, f"browsers cannot show TIFF. {shown}")
     return f"image/{shown.kind}", shown.payload
+
+
+def _decoded(payload: bytes) -> bytes:
+    """Return the pixels that a loader gets, smaller if they are many.
+
+    Raises:
+        Refused: If the image cannot be decoded. The message is the cause.
+    """
+    from PIL import Image
+
+    try:
+        shown = Image.fromarray(pixels.decode(payload))
+    except ValueError as error:
+        raise Refused(415, str(error)) from error
+    shown.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
+    target = io.BytesIO()
+    shown.save(target, format="png", compress_level=1)
+    return target.getvalue()
 
 
 def whole_text(opened: Opened, query: Query) -> dict[str, Any]:

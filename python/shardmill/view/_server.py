@@ -22,6 +22,7 @@ from shardmill.errors import Error
 from shardmill.view._documents import documents_page
 from shardmill.view._pack_page import packs_page
 from shardmill.view._page import templates, tokens_part, view_page
+from shardmill.view._pixels import pixels, pixels_page
 from shardmill.view._query import Query, Refused
 from shardmill.view._samples import image, overview, samples_page, whole_text
 from shardmill.view._session import Opened, Session
@@ -38,6 +39,8 @@ _ROUTES: dict[str, Callable[[Opened, Query], Any]] = {
     "data/documents": documents_page,
     "data/tokens": tokens_page,
     "data/packs": packs_page,
+    "data/pixel-rows": pixels_page,
+    "data/pixels": pixels,
     "data/statistics": figures,
     "data/image": image,
     "data/text": whole_text,

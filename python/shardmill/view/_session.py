@@ -25,7 +25,7 @@ from shardmill.view._token_columns import TokenColumns
 from shardmill.view._token_texts import TokenTexts
 
 if TYPE_CHECKING:
-    from shardmill import Dataset, Packing, Tokenize
+    from shardmill import Dataset, Images, Packing, Tokenize
     from shardmill.data._dataset import Format
 
 _CONDITIONS_KEPT = 4
@@ -50,6 +50,8 @@ class Source:
         tokenize: how tokens are computed; the page shows them beside the columns of the files.
         tokens: the columns of the files that contain tokens; not together with ``tokenize``.
         packing: how the tokens are packed, for the page of packs.
+        images: how a loader computes pixels, for the page of pixels.
+        seed: the seed of that loader.
     """
 
     paths: Sequence[str]
@@ -61,6 +63,8 @@ class Source:
     tokenize: Tokenize | None = None
     tokens: TokenColumns | None = None
     packing: Packing | None = None
+    images: Images | None = None
+    seed: int = 0
 
     @property
     def token_columns(self) -> TokenColumns | None:
@@ -73,6 +77,7 @@ class Source:
         columns: Sequence[str] | None = None,
         condition: Expression | None = None,
         tokenize: Tokenize | None = None,
+        images: Images | None = None,
     ) -> Dataset:
         """Open the data set, with other columns or fewer rows."""
         from shardmill import Dataset
@@ -90,6 +95,7 @@ class Source:
                 partitioning=self.partitioning,
                 ignore_zeros=self.ignore_zeros,
                 tokenize=tokenize,
+                images=() if images is None else images,
             )
 
 
@@ -119,6 +125,11 @@ class Opened:
         self.texts: TokenTexts | None = None
         self.packs: Packs | None = None
         self._open_tokens()
+        self._pixel_rows: Dataset | None = None
+        if source.images is not None:
+            # As the page delivers them: one byte a channel, the channels last.
+            images = replace(source.images, dtype="uint8", normalize=None, layout="HWC")
+            self._pixel_rows = self._again(columns=[images.column], images=images)
 
     def _open_tokens(self) -> None:
         source, columns = self.source, self.source.token_columns
@@ -142,6 +153,26 @@ class Opened:
     def subset(self, columns: Sequence[str]) -> Dataset:
         """Return the same rows with fewer columns."""
         return self.dataset if list(columns) == self.dataset.columns else self._subset(tuple(columns))
+
+    def pixels_of(self, row: int, epoch: int) -> dict[str, Any]:
+        """Return the batch of one row in file order, as a loader delivers it in an epoch."""
+        from shardmill import Loader, Runtime
+
+        if self._pixel_rows is None:
+            raise Refused(404, "this data set is not shown as pixels\nhint: pass --image-size")
+        # Without threads: the page asks for many rows at the same time.
+        loader = Loader(
+            self._pixel_rows,
+            batch_size=1,
+            seed=self.source.seed,
+            rank=0,
+            world_size=1,
+            output="numpy",
+            runtime=Runtime(threads=0),
+        )
+        loader.set_epoch(epoch)
+        loader.skip(row)
+        return next(iter(loader))
 
     def place_of(self, position: int) -> tuple[str, int]:
         """Return the file of a row and the row in it."""

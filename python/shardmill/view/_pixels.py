@@ -1,0 +1,93 @@
+"""Rows as the pixels that a loader delivers in an epoch.
+
+The pixels come from a ``Loader`` over the same rows, so the page shows what a training gets: the decoder, the resize, the random crop and
+the flip of that row in that epoch, and the error of an image that cannot be decoded.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from shardmill.curate._pictures import has_pillow
+from shardmill.data._images import RandomCrop
+from shardmill.errors import Error
+from shardmill.load._nested import Ragged
+from shardmill.view._query import Query, Refused
+from shardmill.view._session import Opened
+
+_MOST_ROWS = 50
+#: Images of a list that the page shows.
+_MOST_ITEMS = 12
+_EPOCHS = 4
+
+
+def pixels_page(opened: Opened, query: Query) -> dict[str, Any]:
+    """Return rows ``start`` to ``start + count``, and the epochs whose pixels are shown for each."""
+    images = _images(opened)
+    total = len(opened.dataset)
+    start, count = query.number("start", 0), min(query.number("count", 20), _MOST_ROWS)
+    first = query.number("epoch", 0)
+    is_random = images.flip > 0 or isinstance(images.fit, RandomCrop)
+    rows: list[dict[str, Any]] = []
+    for number in range(min(start, total), min(start + count, total)):
+        file, file_row = opened.place_of(number)
+        rows.append({"row": number, "file": file, "file_row": file_row})
+    return {
+        "total": total,
+        "rows": total,
+        "samples": rows,
+        "epoch": first,
+        # Without a random crop or flip, all epochs look the same.
+        "epochs": list(range(first, first + _EPOCHS)) if is_random else [first],
+        "is_random": is_random,
+        "column": images.column,
+    }
+
+
+def pixels(opened: Opened, query: Query) -> tuple[str, bytes]:
+    """Return the images of ``row`` in ``epoch`` as one PNG, side by side. The error of a bad image is the answer's."""
+    row, epoch = query.number("row"), query.number("epoch", 0)
+    images = _images(opened)
+    if row >= len(opened.dataset):
+        raise Refused(404, "there is no such row")
+    if not has_pillow():
+        raise Refused(415, "pixels are sent as PNG\nhint: pip install pillow")
+    try:
+        batch = opened.pixels_of(row, epoch)
+    except Error as error:
+        raise Refused(415, str(error)) from error
+    pictures = _pictures(batch, images.column)
+    if not pictures:
+        raise Refused(404, "this row has no image")
+    return "image/png", _png(pictures[:_MOST_ITEMS])
+
+
+def _images(opened: Opened) -> Any:
+    if opened.source.images is None:
+        raise Refused(404, "this data set is not shown as pixels\nhint: pass --image-size")
+    return opened.source.images
+
+
+def _pictures(batch: dict[str, Any], column: str) -> list[Any]:
+    """Return the images of the only row as arrays ``[height, width, channels]``."""
+    found = batch[column]
+    shapes = batch.get(f"{column}__shape")
+    inner = found[0]
+    if shapes is None:
+        # One image, or a list of images of one size.
+        return list(inner) if inner.ndim == 4 else [inner]
+    if not isinstance(shapes, Ragged):
+        return [inner.reshape(*shapes[0].tolist(), -1)]
+    return [flat.reshape(*shape, -1) for flat, shape in zip(inner, shapes[0].tolist(), strict=True)]
+
+
+def _png(pictures: list[Any]) -> bytes:
+    import numpy as np
+    from PIL import Image
+
+    height = max(picture.shape[0] for picture in pictures)
+    padded = [np.pad(one, ((0, height - one.shape[0]), (0, 0), (0, 0)), constant_values=255) for one in pictures]
+    target = io.BytesIO()
+    Image.fromarray(np.concatenate(padded, axis=1).squeeze()).save(target, format="png", compress_level=1)
+    return target.getvalue()

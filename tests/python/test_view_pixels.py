@@ -1,0 +1,126 @@
+"""Pixels that `shardmill view` shows: those that a loader delivers in an epoch, and the causes of images that it cannot decode."""
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shardmill as sm
+from PIL import Image
+from shardmill.cli._commands import run
+from view_client import serving
+
+ROWS = 5
+BAD = 3
+
+
+def encoded(height, width, seed, kind="jpeg"):
+    target = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(target, kind)
+    return target.getvalue()
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    """Five images in two files; row 3 is cut in the middle."""
+    images = [encoded(60 + row, 90 - row, row) for row in range(ROWS)]
+    images[BAD] = images[BAD][: len(images[BAD]) // 2]
+    table = pa.table({"image": images, "label": range(ROWS)})
+    pq.write_table(table[:2], tmp_path / "0.parquet")
+    pq.write_table(table[2:], tmp_path / "1.parquet")
+    return tmp_path
+
+
+def shown(client, route, **arguments):
+    """The picture of a route as an array, or the error."""
+    query = "&".join(f"{name}={value}" for name, value in arguments.items())
+    status, _, body = client.request(f"/{client.server.token}/{route}?{query}")
+    return np.asarray(Image.open(io.BytesIO(body))) if status == 200 else json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    ("fit", "output"), [(sm.RandomCrop(), "normalized floats"), ("longest", "bytes of varying size")], ids=str
+)
+def test_pixels_of_a_row_are_those_of_a_shuffled_loader_in_that_epoch(photographs, fit, output):
+    more = {"dtype": "float32", "normalize": "imagenet"} if output == "normalized floats" else {}
+    images = sm.Images("image", size=32, fit=fit, flip=0.5, **more)
+    trained = sm.Images("image", size=32, fit=fit, flip=0.5, layout="HWC")
+    data = sm.Dataset(photographs, columns=["image", "label"], images=trained)
+    for epoch in (0, 2):
+        loader = sm.Loader(
+            data,
+            batch_size=1,
+            shuffle=True,
+            seed=9,
+            rank=0,
+            world_size=1,
+            output="numpy",
+            errors=sm.ErrorPolicy(rows="skip"),
+        )
+        loader.set_epoch(epoch)
+        with serving(photographs, images=images, seed=9) as client:
+            seen = 0
+            for batch in loader:
+                if not len(batch["label"]):
+                    # The bad row was left out of it.
+                    continue
+                picture = shown(client, "data/pixels", row=int(batch["label"][0]), epoch=epoch)
+                flat = batch["image"][0]
+                shape = batch["image__shape"][0].tolist() if fit == "longest" else flat.shape[:2]
+                np.testing.assert_array_equal(picture, flat.reshape(*shape, 3))
+                seen += 1
+            assert seen == ROWS - 1
+
+
+def test_image_that_cannot_be_decoded_is_refused_with_its_cause(photographs):
+    with serving(photographs, images=sm.Images("image", size=32)) as client:
+        for route, more in (("data/pixels", {}), ("data/image", {"path": '["image"]', "decoded": "true"})):
+            assert "truncated" in shown(client, route, row=BAD, **more)
+        assert shown(client, "data/pixels", row=ROWS) == "there is no such row"
+
+
+def test_decoded_picture_of_the_samples_page_is_that_of_the_decoder(photographs):
+    with serving(photographs) as client:
+        picture = shown(client, "data/image", row=1, path='["image"]', decoded="true")
+        original = pq.read_table(photographs / "0.parquet")["image"][1].as_py()
+        np.testing.assert_array_equal(picture, np.asarray(Image.open(io.BytesIO(original)).convert("RGB")))
+        assert "--image-size" in shown(client, "data/pixels", row=0)
+
+
+def test_images_of_a_list_are_side_by_side(tmp_path):
+    images = [[encoded(20, 30, 1), encoded(40, 10, 2)], []]
+    pq.write_table(pa.table({"images": pa.array(images, pa.list_(pa.binary()))}), tmp_path / "lists.parquet")
+    with serving(tmp_path, images=sm.Images("images", fit="keep")) as client:
+        assert shown(client, "data/pixels", row=0).shape == (40, 40, 3)
+        assert shown(client, "data/pixels", row=1) == "this row has no image"
+
+
+@pytest.mark.parametrize(("fit", "epochs"), [("crop", [0]), (sm.RandomCrop(), [5, 6, 7, 8])], ids=["fixed", "random"])
+def test_page_has_the_epochs_that_differ(photographs, fit, epochs):
+    with serving(photographs, images=sm.Images("image", size=32, fit=fit)) as client:
+        epoch = epochs[0]
+        _, content = client.get("data/pixel-rows", epoch=epoch)
+        assert content["epochs"] == epochs
+        status, _, page = client.request(f"/{client.server.token}/view?view=pixels&epoch={epoch}")
+        assert status == 200
+        assert [f"epoch={one}" in page.decode() for one in range(epoch, epoch + 4)] == [True] * len(epochs) + [
+            False
+        ] * (4 - len(epochs))
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--flip", "0.5"], 2, "--flip requires --image-size"),
+        (["--image-size", "big"], 2, "must be a number, HEIGHTxWIDTH, or keep, not 'big'"),
+        (["--image-size", "keep", "--image-fit", "pad"], 2, "--image-fit cannot be used with --image-size keep"),
+        (["--image-size", "32", "--image", "photo"], 1, "No column `photo`"),
+        (["--image-size", "32", "--image", "label"], 1, "Column `label` is Int64, but images are bytes"),
+    ],
+)
+def test_option_that_cannot_be_used_is_refused(photographs, options, code, message, capfd):
+    assert run(["view", str(photographs), "--no-open", *options]) == code
+    assert message in capfd.readouterr().err
