@@ -82,11 +82,15 @@ def test_image_that_cannot_be_decoded_is_refused_with_its_cause(photographs):
         assert shown(client, "data/pixels", row=ROWS) == "there is no such row"
 
 
-def test_decoded_picture_of_the_samples_page_is_that_of_the_decoder(photographs):
-    with serving(photographs) as client:
-        picture = shown(client, "data/image", row=1, path='["image"]', decoded="true")
-        original = pq.read_table(photographs / "0.parquet")["image"][1].as_py()
-        np.testing.assert_array_equal(picture, np.asarray(Image.open(io.BytesIO(original)).convert("RGB")))
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_decoded_picture_of_the_samples_page_is_that_of_the_decoder(tmp_path, mode):
+    image = Image.fromarray(np.arange(2400, dtype=np.uint8).reshape(20, 40, 3)).convert(mode)
+    target = io.BytesIO()
+    image.save(target, "png")
+    pq.write_table(pa.table({"image": [target.getvalue()]}), tmp_path / "one.parquet")
+    with serving(tmp_path) as client:
+        picture = shown(client, "data/image", row=0, path='["image"]', decoded="true")
+        np.testing.assert_array_equal(picture, np.asarray(image))
         assert "--image-size" in shown(client, "data/pixels", row=0)
 
 

@@ -89,5 +89,8 @@ def _png(pictures: list[Any]) -> bytes:
     height = max(picture.shape[0] for picture in pictures)
     padded = [np.pad(one, ((0, height - one.shape[0]), (0, 0), (0, 0)), constant_values=255) for one in pictures]
     target = io.BytesIO()
-    Image.fromarray(np.concatenate(padded, axis=1).squeeze()).save(target, format="png", compress_level=1)
+    side_by_side = np.concatenate(padded, axis=1)
+    Image.fromarray(side_by_side[:, :, 0] if side_by_side.shape[2] == 1 else side_by_side).save(
+        target, format="png", compress_level=1
+    )
     return target.getvalue()

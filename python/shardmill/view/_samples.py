@@ -152,9 +152,10 @@ def _decoded(payload: bytes) -> bytes:
     from PIL import Image
 
     try:
-        shown = Image.fromarray(pixels.decode(payload))
+        decoded = pixels.decode(payload)
     except ValueError as error:
         raise Refused(415, str(error)) from error
+    shown = Image.fromarray(decoded[:, :, 0] if decoded.shape[2] == 1 else decoded)
     shown.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
     target = io.BytesIO()
     shown.save(target, format="png", compress_level=1)

@@ -25,6 +25,8 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     // Pillow checks the sum of the inflated rows, and not those of the chunks that hold them.
     options.set_ignore_adler32(false);
     options.set_ignore_crc(target.damaged == Damaged::Accept);
+    // Such as that of the transparent colors of a palette.
+    options.set_skip_ancillary_crc_failures(target.damaged == Damaged::Accept);
     let mut decoder = png::Decoder::new_with_options(Cursor::new(payload), options);
     decoder.set_limits(Limits { bytes: target.memory() });
     decoder.set_transformations(Transformations::IDENTITY);

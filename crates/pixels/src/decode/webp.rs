@@ -14,6 +14,11 @@ use crate::error::{Error, Result};
 const WEBP: ImageFormat = ImageFormat::Webp;
 
 pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> {
+    // The crate reads a file that lacks its last bytes, and libwebp refuses it.
+    let stated = payload.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
+    if (payload.len() as u64) < 8 + u64::from(stated) {
+        return Err(Error::truncated(WEBP, "the file is shorter than its header says"));
+    }
     let mut decoder = WebPDecoder::new(Cursor::new(payload)).map_err(failure)?;
     let (width, height) = decoder.dimensions();
     let size = ImageSize { width, height };

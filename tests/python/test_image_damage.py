@@ -1,0 +1,148 @@
+"""Damaged images: truncated files and flipped bits are refused or decoded as Pillow refuses or decodes them."""
+
+import io
+import random
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from pictures import encoded, picture
+from PIL import Image
+from shardmill._native import pixels
+
+FLIPS_OF_FILE = {"raise": 1_000, "accept": 200}
+#: Share of the flipped files that Pillow refuses or decodes to other pixels, and we decode. Nothing protects the data of a lossy WebP or a
+#: CCITT strip, and their decoders recover in different ways.
+LENIENT = {"JPEG": 0, "PNG": 0, "BMP": 0.0005, "GIF": 0.002, "WEBP": 0.02, "TIFF": 0.05}
+#: Share of the flipped files that we refuse and Pillow decodes, with ``damaged="accept"``.
+STRICT = {"JPEG": 0.005, "PNG": 0.01, "BMP": 0.002, "GIF": 0.002, "WEBP": 0.05, "TIFF": 0.1}
+
+
+def files(format):
+    """Ten files of a format, small enough that each can be cut at every byte."""
+    small, odd = picture(1, (48, 32)), picture(2, (37, 29))
+    alpha = picture(3, (40, 30)).convert("RGBA")
+    alpha.putalpha(picture(4, (40, 30), "L"))
+    gray, palette, bilevel = picture(5, (40, 30), "L"), picture(6, (40, 30)).quantize(32), picture(7, (40, 30), "1")
+    frames = {"save_all": True, "append_images": [odd.resize((48, 32))]}
+    variants = {
+        "JPEG": [
+            (small, {}),
+            (small, {"quality": 95, "subsampling": 0}),
+            (small, {"quality": 30}),
+            (odd, {"subsampling": 1}),
+            (odd, {"progressive": True}),
+            (small, {"optimize": True}),
+            (small, {"restart_marker_blocks": 2}),
+            (gray, {}),
+            (small.convert("CMYK"), {}),
+            (gray, {"progressive": True, "quality": 90}),
+        ],
+        "PNG": [
+            (small, {}),
+            (odd, {"compress_level": 0}),
+            (odd, {"optimize": True}),
+            (alpha, {}),
+            (gray, {}),
+            (alpha.convert("LA"), {}),
+            (palette, {}),
+            (palette, {"transparency": 3}),
+            (bilevel, {}),
+            (bilevel, {"optimize": True}),
+        ],
+        "WEBP": [
+            (small, {}),
+            (odd, {"quality": 95}),
+            (odd, {"quality": 20}),
+            (small, {"lossless": True}),
+            (odd, {"lossless": True, "method": 0}),
+            (alpha, {}),
+            (alpha, {"lossless": True}),
+            (alpha, {"alpha_quality": 30}),
+            (gray.convert("RGB"), {"lossless": True}),
+            (palette.convert("RGB"), {"lossless": True, "method": 6}),
+        ],
+        "GIF": [
+            (palette, {}),
+            (palette, {"interlace": False}),
+            (palette, {"transparency": 2}),
+            (gray, {}),
+            (bilevel, {}),
+            (small.quantize(4), {}),
+            (odd.quantize(256), {}),
+            (odd.quantize(256), {"interlace": False}),
+            (small.quantize(16), frames),
+            (gray, {"comment": b"a comment"}),
+        ],
+        "BMP": [
+            (image, {})
+            for image in (small, odd, gray, palette, bilevel, alpha, small.quantize(2), odd.quantize(200), picture(8, (5, 3)), picture(9, (1, 40)))
+        ],
+        "TIFF": [
+            (small, {}),
+            (odd, {"compression": "tiff_lzw"}),
+            (odd, {"compression": "tiff_adobe_deflate"}),
+            (small, {"compression": "packbits"}),
+            (small, {"compression": "jpeg"}),
+            (bilevel, {"compression": "group4"}),
+            (alpha, {}),
+            (gray, {"compression": "tiff_lzw"}),
+            (palette, {}),
+            (bilevel, {}),
+        ],
+    }  # fmt: skip
+    return [encoded(image, format, **options) for image, options in variants[format]]
+
+
+def by_pillow(payload):
+    """The pixels, or None."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.asarray(Image.open(io.BytesIO(payload)).convert("RGB"))
+    except Exception:
+        return None
+
+
+def by_us(payload, damaged):
+    try:
+        decoded = pixels.decode(payload, background=None, orientation=False, damaged=damaged)
+    except ValueError:
+        return None
+    return np.broadcast_to(decoded, (*decoded.shape[:2], 3))
+
+
+def verdict(payload, damaged):
+    theirs, ours = by_pillow(payload), by_us(payload, damaged)
+    if ours is None:
+        return "both refuse" if theirs is None else "strict"
+    return "equal" if theirs is not None and np.array_equal(theirs, ours) else "lenient"
+
+
+def flipped(payload, chance):
+    damaged = bytearray(payload)
+    damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize("format", LENIENT)
+def test_file_is_refused_at_every_cut_that_pillow_refuses(format):
+    for payload in files(format):
+        assert verdict(payload, "raise") == "equal"
+        found = Counter(
+            verdict(payload[:cut], damaged) for cut in range(len(payload)) for damaged in ("raise", "accept")
+        )
+        # The last bytes of a frame may hold no pixel.
+        assert found["lenient"] <= (6 if format == "GIF" else 0), found
+
+
+@pytest.mark.parametrize("damaged", ["raise", "accept"])
+@pytest.mark.parametrize("format", LENIENT)
+def test_flipped_bits_are_refused_or_decoded_as_by_pillow(format, damaged):
+    chance = random.Random(f"{format} {damaged}")
+    found = Counter(
+        verdict(flipped(payload, chance), damaged) for payload in files(format) for _ in range(FLIPS_OF_FILE[damaged])
+    )
+    assert found["lenient"] <= LENIENT[format] * found.total() or damaged == "accept", found
+    assert found["strict"] <= STRICT[format] * found.total() or damaged == "raise", found
