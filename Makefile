@@ -237,7 +237,7 @@ bench-loader: build-release $(VENV)/.ready ## Tables into training batches, besi
 
 .PHONY: bench-arrayrecord
 bench-arrayrecord: build-release $(VENV)/.ready ## ArrayRecord files, beside array_record; QUICK=1 only tries
-	$(call bench,arrayrecord,3,arrayrecord)
+	$(call bench,arrayrecord,2,arrayrecord)
 
 .PHONY: bench-checkpoint
 bench-checkpoint: build-release $(VENV)/.ready ## Jobs that are partly done, beside Ray Data; QUICK=1 only tries
@@ -253,7 +253,7 @@ bench-tokens: build-release $(VENV)/.ready ## Text to tokens, beside tokenizers,
 
 .PHONY: bench-images
 bench-images: build-release $(VENV)/.ready ## Images to pixels, beside PIL, torchvision, OpenCV, SPDL; needs apt; QUICK=1 only tries
-	$(call bench,images,3,images)
+	$(call bench,images,2,images)
 
 .PHONY: bench-remote
 bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, beside its peers; needs Go; QUICK=1 only tries
