@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
 PAGE = DOCS / "README.md"
@@ -33,7 +33,7 @@ class Comparison:
 
     def values(self) -> tuple[float, float]:
         """Medians of shardmill and of the peer."""
-        entries = json.loads((DOCS / self.summary / "summary.json").read_text(encoding="utf-8"))["entries"]
+        entries = _summary(self.summary)["entries"]
         best = max if self.better == "higher" else min
         ours, theirs = (
             best(entries[entry]["metrics"][metric][0] for entry, metric in figures)
@@ -48,6 +48,7 @@ class Comparison:
 
 
 _OWN_TORCH = tuple((f"s1__torch_threads_{threads}__shardmill", "rows_per_s") for threads in (1, 2, 4))
+_OWN_IMAGES = (("small__exact_threads_2__shardmill", "images_per_s"),)
 _OWN_RECORD = (("individual__zstd__shardmill", "ds[i]/per_s"),)
 
 COMPARISONS = [
@@ -164,6 +165,24 @@ COMPARISONS = [
         ours=(("write__threads_2__shardmill", "mb_per_s"),),
         theirs=(("write__threads_2__datatrove", "mb_per_s"),),
     ),
+    Comparison(
+        work="JPEG to batches of pixels, 224 x 224",
+        peer="DataLoader, PIL",
+        option="2 workers",
+        summary="images",
+        ours=_OWN_IMAGES,
+        theirs=(("small__exact_threads_2__dataloader", "images_per_s"),),
+    ),
+    Comparison(
+        work="JPEG to batches of pixels, 224 x 224",
+        peer="torchvision",
+        option="decode_jpeg in 2 threads, its best",
+        summary="images",
+        ours=_OWN_IMAGES,
+        theirs=tuple(
+            (f"small__exact_threads_2__{system}", "images_per_s") for system in ("torchvision", "torchvision_workers")
+        ),
+    ),
 ]
 
 
@@ -174,7 +193,19 @@ def table(comparisons: list[Comparison]) -> str:
         f"| {c.work} | {c.peer} | {c.option} | {c.ratio():.3g}× | [{c.summary}]({c.summary}/README.md) |"
         for c in comparisons
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", origin(comparisons)])
+
+
+def origin(comparisons: list[Comparison]) -> str:
+    """Where the figures are from: one run of all suites, if their pages have the same commit."""
+    commits = {str(_summary(one.summary)["commit"]).split()[0] for one in comparisons}
+    if len(commits) > 1:
+        return "The pages are of different commits, which each of them names."
+    return f"All pages come from one run of `make bench`, on commit {commits.pop()[:12]}."
+
+
+def _summary(name: str) -> dict[str, Any]:
+    return json.loads((DOCS / name / "summary.json").read_text(encoding="utf-8"))
 
 
 def draw(comparisons: list[Comparison], path: Path) -> None:

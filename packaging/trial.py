@@ -7,6 +7,7 @@ demo needs, and with ``--torch`` also with torch, which is a large download.
 import argparse
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -120,6 +121,9 @@ def main() -> int:
         installed = time.perf_counter()
         environment.run("shardmill", "--help")
         say(f"pip install {installed - start:.1f} s, shardmill --help {time.perf_counter() - installed:.1f} s")
+        if platform.machine() in ("x86_64", "AMD64"):
+            about = environment.run("shardmill", "--version", "--verbose")
+            assert "with SIMD" in about, f"the wheel was built without nasm:\n{about}"
         found = environment.packages()
         if found != {"shardmill", "numpy", "click"}:
             raise SystemExit(f"error: installed {sorted(found)}")
