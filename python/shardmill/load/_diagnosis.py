@@ -1,4 +1,4 @@
-"""Whether a trainer waits for data, and for which stage."""
+"""Tells whether a trainer waits for data, and for which stage."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from shardmill._threads import default_threads
 from shardmill.load._metrics import LoaderMetrics
 from shardmill.metrics._snapshot import Snapshot
 
-#: A trainer that waits less has no use for a hint.
+#: A trainer that waits for a smaller share of the time needs no hint.
 _STARVED = 0.05
 
-#: From this share of all threads on, they are busy.
+#: The threads are busy if at least this share of them computes.
 _BUSY = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(Snapshot):
-    """The verdict of ``Loader.diagnosis``: how long the trainer waited for data, and what held it. ``str()`` gives it in one line.
+    """The verdict of ``Loader.diagnosis``: how long the trainer waited for data, and what held it up. ``str()`` returns it in one line.
 
     Attributes:
-        starved: share of its time that the trainer waited: ``wait / (wait + trainer time)``.
+        starved: share of time that the trainer waited: ``wait / (wait + trainer time)``.
         stage: a stage of ``StageSeconds``, ``"deliver"`` (cutting batches and moving them to a device), or ``"memory"`` (threads were idle
             because ``prefetch_bytes`` were in use). ``None`` if the trainer waited less than 5 % of the time.
         hint: the one change that would help.
         threads: decoding threads.
-        threads_busy: how many of them were computing, on average.
-        storage_idle: share of the time during which no read was waited for, at least.
+        threads_busy: average number of decoding threads that were computing.
+        storage_idle: lower bound of the share of time during which no thread waited for a read.
         wait_seconds: time that the trainer waited.
         trainer_seconds: time between the calls of ``next()``.
-        startup_seconds: time up to the first batch of the loader, which counts for neither.
+        startup_seconds: time up to the first batch of the loader; it counts as neither.
     """
 
     starved: float
@@ -94,7 +94,7 @@ def _stage(window: LoaderMetrics, work: dict[str, Any], computing: float, is_rem
     Args:
         window: the difference of two snapshots.
         work: seconds of the stages that compute.
-        computing: share of the time of all threads that they computed.
+        computing: share of the time of all threads that they spent computing.
         is_remote: whether more threads read than compute.
     """
     superbatches, transform = window.superbatch_wait_seconds, window.transform_wait_seconds

@@ -1,4 +1,4 @@
-"""The position of a loader: saved, loaded, and moved past steps."""
+"""The position of a loader: saving it, loading it, and skipping steps."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LoaderPosition:
         ``state_dict`` includes it, and the next pass of this epoch continues after it.
 
         Raises:
-            CheckpointMismatchError: If data set, filter, seed, shuffle, window or lanes differ from those of the
+            CheckpointMismatchError: If the data set, filter, seed, shuffle, window or lanes differ from those of the
                 state. It is a ``ValueError``. The loader is unchanged.
         """
         state = parsed(state, lanes=self._asked_lanes)
@@ -96,11 +96,11 @@ class LoaderPosition:
         self._normalize(self._position)
 
     def skip(self, steps: int) -> None:
-        """Move past ``steps`` steps of all ranks without reading them, for example past a spike of the loss. Takes the same time for any number.
+        """Move past ``steps`` steps of all ranks without reading them, for example past a loss spike. The time does not depend on ``steps``.
 
-        As after ``load_state_dict``: the position counts from the last returned batch, the next pass continues there, and older iterators are no
-        longer valid. ``state_dict`` is that of a loader which has consumed the steps; skipped rows are in no audit and no list of bad rows. Call
-        it on all ranks. At the end of an epoch, skipping continues in the next one.
+        As after ``load_state_dict``, the position counts from the last returned batch, the next pass continues there, and older iterators are no
+        longer valid. ``state_dict`` equals that of a loader that has consumed the steps. Skipped rows are in no audit and no list of bad rows.
+        Call it on all ranks. At the end of an epoch, skipping continues in the next one.
 
         Raises:
             ValueError: If ``steps`` is negative, or an epoch has no steps.
@@ -115,7 +115,7 @@ class LoaderPosition:
             [[8, 9]]
         """
         steps = at_least("steps", steps, 0)
-        # Rows have the same number of steps in each epoch; packs may not.
+        # With rows, each epoch has the same number of steps; with packs, epochs may differ.
         position = _skipped(self._position, steps, self._plan, self._share(), is_constant=self._packed is None)
         if position.epoch != self._position.epoch:
             self._ledger.restart()
@@ -124,7 +124,7 @@ class LoaderPosition:
 
     @property
     def _start(self) -> tuple[int, int]:
-        """Return the start of the next pass: its epoch, and the number of rows of the epoch before it."""
+        """Return the start of the next pass: its epoch, and the number of rows of that epoch that come before it."""
         return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
 
     def _restart_epoch(self) -> None:
@@ -149,7 +149,7 @@ class LoaderPosition:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """What identifies the data. Cached: hashing all blocks takes time, and a state may be taken after every batch."""
+        """The identity of the data. Cached, because hashing all blocks takes time, and a state may be taken after every batch."""
         return mixture_state.identity_of(self._dataset)
 
     def _normalize(self, position: Position) -> None:
@@ -192,7 +192,7 @@ def _skipped(
             if steps == 0:
                 break
             raise OptionError(f"epoch {epoch} has no steps to skip\nhint: use a smaller batch_size")
-        # Whole epochs at once.
+        # Skip whole epochs at once.
         epochs = steps // left if is_constant and consumed == 0 else 1
         steps, epoch, consumed = steps - epochs * left, epoch + epochs, 0
     return Position(epoch, consumed + steps * share["batch_size"] * share["world_size"], is_loaded=True)

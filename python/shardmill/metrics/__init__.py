@@ -1,1 +1,1 @@
-"""Typed counters, which loaders, writers, pipelines and stores share."""
+"""Typed counters that loaders, writers, pipelines and stores share."""

@@ -1,4 +1,4 @@
-"""Counters at one moment."""
+"""Counters at one point in time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from operator import sub
 from typing import Any, Self
 
-#: Fields that hold a state rather than a sum. A difference keeps the later one.
+#: Fields that hold a state rather than a sum. A difference keeps the later value.
 _STATE = "state"
 
 
@@ -17,7 +17,7 @@ def state(default: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Counters at one moment; ``later - earlier`` are those of the time between."""
+    """Counters at one point in time. ``later - earlier`` returns the counters of the time between."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, with nested dicts for groups of counters."""
@@ -37,7 +37,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class StageSeconds(Snapshot):
-    """Seconds of threads by stage. No moment of a thread counts for two stages.
+    """Seconds of threads by stage. Each moment of a thread counts toward one stage at most.
 
     Attributes:
         plan: deciding which rows come next; for packs this includes counting tokens.
@@ -65,9 +65,9 @@ class StorageMetrics(Snapshot):
     """Requests of this process to stores over a network.
 
     Attributes:
-        requests: requests, with retries and hedged ones.
+        requests: requests, including retries and hedged requests.
         hedged: requests that were sent a second time because the first answer was late.
-        retries: requests that failed in a way that may pass, and were sent again.
+        retries: requests that were sent again after a temporary failure.
         bytes: bytes received.
         cache_hits: ranges that were read from the local cache.
         cache_misses: ranges that the local cache did not have.

@@ -1,6 +1,6 @@
-"""How long something waited, as a histogram of fixed size.
+"""Wait times, as a histogram of fixed size.
 
-Each power of two has eight buckets, so a percentile is exact to 7 %, and histograms of any processes can be added.
+Each power of two has eight buckets, so a percentile is accurate to 7 %, and histograms of any processes can be added.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Histogram:
 class WaitTimes(Snapshot):
     """How long the trainer waited for batches.
 
-    ``one + other`` are the waits of both, for example of two ranks.
+    ``one + other`` returns the waits of both, for example of two ranks.
 
     Attributes:
         seconds: total of all waits.
@@ -77,7 +77,7 @@ class WaitTimes(Snapshot):
         return self.percentile(0.99)
 
     def percentile(self, share: float) -> float:
-        """Return the seconds that this share of the waits did not exceed, exact to 7 %; 0 without waits."""
+        """Return the seconds that this share of the waits did not exceed, accurate to 7 %; 0 if there are no waits."""
         rank = share * self.count
         for bucket, reached in enumerate(accumulate(self.histogram)):
             if reached >= rank and reached > 0:
@@ -86,7 +86,7 @@ class WaitTimes(Snapshot):
         return 0.0
 
     def buckets(self) -> Iterator[tuple[float, int]]:
-        """Yield pairs of seconds, from about a microsecond to a minute, and the number of waits that were shorter."""
+        """Yield pairs of a bound in seconds, from about a microsecond to a minute, and the number of waits below it."""
         below = list(accumulate(self.histogram))
         for power in range(10, 37):
             yield 2**power / 1e9, below[((power - 3) << 3) + 7]

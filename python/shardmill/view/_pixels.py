@@ -1,7 +1,7 @@
 """Rows as the pixels that a loader delivers in an epoch.
 
-The pixels come from a ``Loader`` over the same rows, so the page shows what a training gets: the decoder, the resize, the random crop and
-the flip of that row in that epoch, and the error of an image that cannot be decoded.
+The pixels come from a ``Loader`` over the same rows, so the page shows what a training run gets: the decoder, the resize, the random crop
+and the flip of that row in that epoch, and the error of an image that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from shardmill.view._query import Query, Refused
 from shardmill.view._session import Opened
 
 _MOST_ROWS = 50
-#: Images of a list that the page shows.
+#: Maximum number of images of a list that the page shows.
 _MOST_ITEMS = 12
 _EPOCHS = 4
 
 
 def pixels_page(opened: Opened, query: Query) -> dict[str, Any]:
-    """Return rows ``start`` to ``start + count``, and the epochs whose pixels are shown for each."""
+    """Return rows ``start`` to ``start + count``, and the epochs whose pixels are shown for each row."""
     images = _images(opened)
     total = len(opened.dataset)
     start, count = query.number("start", 0), min(query.number("count", 20), _MOST_ROWS)
@@ -46,7 +46,7 @@ def pixels_page(opened: Opened, query: Query) -> dict[str, Any]:
 
 
 def pixels(opened: Opened, query: Query) -> tuple[str, bytes]:
-    """Return the images of ``row`` in ``epoch`` as one PNG, side by side. The error of a bad image is the answer's."""
+    """Return the images of ``row`` in ``epoch`` side by side in one PNG. The error of a bad image becomes that of the response."""
     row, epoch = query.number("row"), query.number("epoch", 0)
     images = _images(opened)
     if row >= len(opened.dataset):
@@ -70,12 +70,12 @@ def _images(opened: Opened) -> Any:
 
 
 def _pictures(batch: dict[str, Any], column: str) -> list[Any]:
-    """Return the images of the only row as arrays ``[height, width, channels]``."""
+    """Return the images of the only row of the batch as arrays ``[height, width, channels]``."""
     found = batch[column]
     shapes = batch.get(f"{column}__shape")
     inner = found[0]
     if shapes is None:
-        # One image, or a list of images of one size.
+        # One image, or a list of images of the same size.
         return list(inner) if inner.ndim == 4 else [inner]
     if not isinstance(shapes, Ragged):
         return [inner.reshape(*shapes[0].tolist(), -1)]
