@@ -229,18 +229,18 @@ def loader_spdl(options: ImageOptions) -> Metrics:
 def loader_litdata(options: ImageOptions) -> Metrics:
     """LitData's own chunks and workers, with ``v2`` transforms in the data set as its documentation has them."""
     from litdata import StreamingDataLoader, StreamingDataset, optimize  # pyright: ignore - of the peer
-    from torchvision.transforms.v2 import functional  # pyright: ignore - of the peer
-
-    class Photographs(StreamingDataset):  # pyright: ignore - of the peer
-        def __getitem__(self, index: Any) -> Any:
-            image = functional.resize(super().__getitem__(index), [_SIDE], antialias=True)
-            return functional.center_crop(image, [_SIDE])
 
     chunks = options.scratch / "chunks"
     paths = sorted(str(path) for path in (options.data / options.size).iterdir())
     optimize(_opened, paths, str(chunks), chunk_bytes="64MB", num_workers=1)
-    batches = StreamingDataLoader(Photographs(str(chunks)), batch_size=_BATCH, num_workers=options.threads)
+    batches = StreamingDataLoader(StreamingDataset(str(chunks), transform=_shown), batch_size=_BATCH, num_workers=options.threads)
     return _passes(options, lambda: iter(batches))
+
+
+def _shown(image: Any, *_: Any) -> Any:
+    from torchvision.transforms.v2 import functional  # pyright: ignore - of the peer
+
+    return functional.center_crop(functional.resize(image, [_SIDE], antialias=True), [_SIDE])
 
 
 def _opened(path: str) -> Any:
