@@ -36,7 +36,8 @@ class Comparison:
         entries = _summary(self.summary)["entries"]
         best = max if self.better == "higher" else min
         ours, theirs = (
-            best(entries[entry]["metrics"][metric][0] for entry, metric in figures)
+            # An entry that failed has no figures, and its page says so.
+            best(entries[entry]["metrics"][metric][0] for entry, metric in figures if entries[entry]["metrics"])
             for figures in (self.ours, self.theirs)
         )
         return ours, theirs
