@@ -233,7 +233,9 @@ def loader_litdata(options: ImageOptions) -> Metrics:
     chunks = options.scratch / "chunks"
     paths = sorted(str(path) for path in (options.data / options.size).iterdir())
     optimize(_opened, paths, str(chunks), chunk_bytes="64MB", num_workers=1)
-    batches = StreamingDataLoader(StreamingDataset(str(chunks), transform=_shown), batch_size=_BATCH, num_workers=options.threads)
+    batches = StreamingDataLoader(
+        StreamingDataset(str(chunks), transform=_shown), batch_size=_BATCH, num_workers=options.threads
+    )
     return _passes(options, lambda: iter(batches))
 
 

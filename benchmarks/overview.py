@@ -201,8 +201,8 @@ def origin(comparisons: list[Comparison]) -> str:
     """Where the figures are from: one run of all suites, if their pages have the same commit."""
     commits = {str(_summary(one.summary)["commit"]).split()[0] for one in comparisons}
     if len(commits) > 1:
-        return "The pages are of different commits, which each of them names."
-    return f"All pages come from one run of `make bench`, on commit {commits.pop()[:12]}."
+        return "These figures come from different commits, which the pages name."
+    return f"These figures come from one run of `make bench`, on commit {commits.pop()[:12]}."
 
 
 def _summary(name: str) -> dict[str, Any]:
