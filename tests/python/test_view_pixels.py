@@ -119,7 +119,11 @@ def test_page_has_the_epochs_that_differ(photographs, fit, epochs):
     ("options", "code", "message"),
     [
         (["--flip", "0.5"], 2, "--flip requires --image-size"),
-        (["--image-size", "big"], 2, "must be a side such as 224, height and width such as 180x320, or keep, not 'big'"),
+        (
+            ["--image-size", "big"],
+            2,
+            "must be a side such as 224, height and width such as 180x320, or keep, not 'big'",
+        ),
         (["--image-size", "keep", "--image-fit", "pad"], 2, "--image-fit cannot be used with --image-size keep"),
         (["--image-size", "32", "--image", "photo"], 1, "No column `photo`"),
         (["--image-size", "32", "--image", "label"], 1, "Column `label` is Int64, but images are bytes"),

@@ -126,7 +126,9 @@ def _with_pixels(source: Source, options: dict[str, Any]) -> Source:
         _refuse({"image_fit"}, "cannot be used with --image-size keep, which does not resize")
         shape: dict[str, Any] = {"fit": "keep"}
     elif sides is None:
-        raise click.UsageError(f"--image-size must be a side such as 224, height and width such as 180x320, or keep, not {size!r}")
+        raise click.UsageError(
+            f"--image-size must be a side such as 224, height and width such as 180x320, or keep, not {size!r}"
+        )
     else:
         height, width = int(sides[1]), int(sides[2] or sides[1])
         shape = {"size": height if sides[2] is None else (height, width)}
