@@ -24,7 +24,7 @@ _EPOCHS = 4
 
 def pixels_page(opened: Opened, query: Query) -> dict[str, Any]:
     """Return rows ``start`` to ``start + count``, and the epochs whose pixels are shown for each row."""
-    images = _images(opened)
+    images = opened.images
     total = len(opened.dataset)
     start, count = query.number("start", 0), min(query.number("count", 20), _MOST_ROWS)
     first = query.number("epoch", 0)
@@ -48,7 +48,7 @@ def pixels_page(opened: Opened, query: Query) -> dict[str, Any]:
 def pixels(opened: Opened, query: Query) -> tuple[str, bytes]:
     """Return the images of ``row`` in ``epoch`` side by side in one PNG. The error of a bad image becomes that of the response."""
     row, epoch = query.number("row"), query.number("epoch", 0)
-    images = _images(opened)
+    images = opened.images
     if row >= len(opened.dataset):
         raise Refused(404, "there is no such row")
     if not has_pillow():
@@ -60,13 +60,7 @@ def pixels(opened: Opened, query: Query) -> tuple[str, bytes]:
     pictures = _pictures(batch, images.column)
     if not pictures:
         raise Refused(404, "this row has no image")
-    return "image/png", _png(pictures[:_MOST_ITEMS])
-
-
-def _images(opened: Opened) -> Any:
-    if opened.source.images is None:
-        raise Refused(404, "this data set is not shown as pixels\nhint: pass --image-size")
-    return opened.source.images
+    return "image/png", png_of(_side_by_side(pictures[:_MOST_ITEMS]))
 
 
 def _pictures(batch: dict[str, Any], column: str) -> list[Any]:
@@ -82,15 +76,21 @@ def _pictures(batch: dict[str, Any], column: str) -> list[Any]:
     return [flat.reshape(*shape, -1) for flat, shape in zip(inner, shapes[0].tolist(), strict=True)]
 
 
-def _png(pictures: list[Any]) -> bytes:
+def _side_by_side(pictures: list[Any]) -> Any:
     import numpy as np
-    from PIL import Image
 
     height = max(picture.shape[0] for picture in pictures)
     padded = [np.pad(one, ((0, height - one.shape[0]), (0, 0), (0, 0)), constant_values=255) for one in pictures]
+    return np.concatenate(padded, axis=1)
+
+
+def png_of(pixels: Any, *, longest_side: int | None = None) -> bytes:
+    """Return ``[height, width, channels]`` as PNG, smaller if a side is longer than ``longest_side``."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    if longest_side is not None:
+        image.thumbnail((longest_side, longest_side))
     target = io.BytesIO()
-    side_by_side = np.concatenate(padded, axis=1)
-    Image.fromarray(side_by_side[:, :, 0] if side_by_side.shape[2] == 1 else side_by_side).save(
-        target, format="png", compress_level=1
-    )
+    image.save(target, format="png", compress_level=1)
     return target.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from shardmill.curate._documents import is_interleaved
 from shardmill.curate._pictures import has_pillow, image_format, thumbnail_of
 from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
 from shardmill.view._documents import row_document
+from shardmill.view._pixels import png_of
 from shardmill.view._query import Query, Refused
 from shardmill.view._session import Opened
 from shardmill.view._statistics import holds_bytes
@@ -149,17 +149,10 @@ def _decoded(payload: bytes) -> bytes:
     Raises:
         Refused: If the image cannot be decoded. The message is the cause.
     """
-    from PIL import Image
-
     try:
-        decoded = pixels.decode(payload)
+        return png_of(pixels.decode(payload), longest_side=_LONGEST_SIDE)
     except ValueError as error:
         raise Refused(415, str(error)) from error
-    shown = Image.fromarray(decoded[:, :, 0] if decoded.shape[2] == 1 else decoded)
-    shown.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
-    target = io.BytesIO()
-    shown.save(target, format="png", compress_level=1)
-    return target.getvalue()
 
 
 def whole_text(opened: Opened, query: Query) -> dict[str, Any]:

@@ -125,11 +125,11 @@ class Opened:
         self.texts: TokenTexts | None = None
         self.packs: Packs | None = None
         self._open_tokens()
-        self._pixel_rows: Dataset | None = None
+        self._pixels: tuple[Images, Dataset] | None = None
         if source.images is not None:
             # As the page delivers them: one byte a channel, the channels last.
             images = replace(source.images, dtype="uint8", normalize=None, layout="HWC")
-            self._pixel_rows = self._again(columns=[images.column], images=images)
+            self._pixels = images, self._again(columns=[images.column], images=images)
 
     def _open_tokens(self) -> None:
         source, columns = self.source, self.source.token_columns
@@ -154,15 +154,28 @@ class Opened:
         """Return the same rows with fewer columns."""
         return self.dataset if list(columns) == self.dataset.columns else self._subset(tuple(columns))
 
+    @property
+    def images(self) -> Images:
+        """How the page of pixels computes them.
+
+        Raises:
+            Refused: If the data set is not shown as pixels.
+        """
+        return self._shown_as_pixels()[0]
+
+    def _shown_as_pixels(self) -> tuple[Images, Dataset]:
+        if self._pixels is None:
+            raise Refused(404, "this data set is not shown as pixels\nhint: pass --image-size")
+        return self._pixels
+
     def pixels_of(self, row: int, epoch: int) -> dict[str, Any]:
         """Return the batch of one row in file order, as a loader delivers it in an epoch."""
         from shardmill import Loader, Runtime
 
-        if self._pixel_rows is None:
-            raise Refused(404, "this data set is not shown as pixels\nhint: pass --image-size")
+        _, rows = self._shown_as_pixels()
         # Without threads: the page asks for many rows at the same time.
         loader = Loader(
-            self._pixel_rows,
+            rows,
             batch_size=1,
             seed=self.source.seed,
             rank=0,
