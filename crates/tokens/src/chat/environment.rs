@@ -2,11 +2,11 @@
 
 use super::date::Date;
 use super::python_json::dumps;
+use super::python_text;
 use crate::error::{Error as TokensError, Result};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
-use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Value as Json;
 use std::cell::Cell;
 
@@ -64,11 +64,15 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
     environment.set_syntax(syntax());
     environment.set_fuel(Some(FUEL));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(unknown_method_callback);
+    environment.set_unknown_method_callback(python_text::method);
+    environment.set_formatter(python_text::write);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function(BRACKET, bracket);
     environment.add_filter("tojson", tojson);
+    environment.add_filter("trim", python_text::trim);
+    environment.add_filter("string", python_text::string);
     environment.add_test("iterable", is_iterable);
+    environment.add_test("sequence", python_text::is_sequence);
     if let Some(now) = now {
         environment.add_function("strftime_now", move |format: String| now.format(&format));
     }

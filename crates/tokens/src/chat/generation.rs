@@ -24,10 +24,26 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
     let mut tags: Vec<(Range<usize>, bool)> = Vec::new();
     let mut names_date = false;
     let mut follows_start = false;
+    // Loops since the innermost generation block that is open began.
+    let mut loops: Vec<usize> = Vec::new();
     for token in tokenize(template, false, syntax()) {
         let (token, span) = token.map_err(|error| super::template_error(&error))?;
         if let (Token::Ident(name @ ("generation" | "endgeneration")), true) = (&token, follows_start) {
             tags.push((span.start_offset as usize..span.end_offset as usize, *name == "generation"));
+        }
+        if let (Token::Ident(name), true) = (&token, follows_start) {
+            match (*name, loops.last_mut()) {
+                ("generation", _) => loops.push(0),
+                ("endgeneration", Some(_)) => drop(loops.pop()),
+                ("for", Some(open)) => *open += 1,
+                ("endfor", Some(open)) => *open = open.saturating_sub(1),
+                // As in Jinja, where such a block is a function.
+                ("break" | "continue", Some(0)) => {
+                    let reason = format!("{name} in a generation block of a loop that begins before the block");
+                    return Err(Error::Template { line: Some(span.start_line as usize), reason });
+                }
+                _ => {}
+            }
         }
         names_date |= matches!(token, Token::Ident("strftime_now"));
         follows_start = matches!(token, Token::BlockStart);

@@ -8,6 +8,7 @@ mod environment;
 mod generation;
 mod messages;
 mod python_json;
+mod python_text;
 
 #[cfg(test)]
 mod tests;

@@ -155,7 +155,7 @@ fn number(value: &Value) -> String {
 }
 
 /// `repr` of a float, and the names that JSON has for the others.
-fn float(value: f64) -> String {
+pub(super) fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }

@@ -117,3 +117,33 @@ fn generation_block_sees_all_variables_and_keeps_its_own() {
         assert_eq!(rendered(template, messages).unwrap().0, expected, "{template}");
     }
 }
+
+#[test]
+fn strings_and_floats_are_those_of_python() {
+    let cases = [
+        ("{{ '\u{1f}\u{a0} a\u{1c}'.strip() }}|{{ 'a\u{1d}' | trim }}|{{ 'xax' | trim('x') }}", "a|a|a"),
+        ("{{ v }}|{{ v | string }}|{{ 1e20 }}|{{ 0.00001 }}|{{ 2.0 }}", "1e+16|1e+16|1e+20|1e-05|2.0"),
+        ("{{ 'a\u{b}b\r\nc\u{2028}'.splitlines() | join('+') }}|{{ 'a\nb'.splitlines(true) | length }}", "a+b+c|2"),
+        ("{{ 'a\u{1e}b  c'.split() | join('+') }}|{{ \"it's ß2x\".title() }}", "a+b+c|It'S Ss2X"),
+        ("{{ 'a' is sequence }}{{ {} is sequence }}{{ 1 is sequence }}{{ none is sequence }}", "TrueTrueFalseFalse"),
+    ];
+    for (template, expected) in cases {
+        let conversation = Conversation {
+            messages: json!([{"role": "user", "content": "x"}]),
+            template_kwargs: json!({"v": 1e16}).as_object().cloned().unwrap(),
+            ..Conversation::default()
+        };
+        let template = ChatTemplate::new(template, &BTreeMap::new(), None).unwrap();
+        assert_eq!(template.render(&conversation).unwrap().text, expected);
+    }
+}
+
+#[test]
+fn loop_is_not_left_from_inside_of_a_generation_block() {
+    let left = "{% for m in messages %}\n{% generation %}{% if true %}{% continue %}{% endif %}{% endgeneration %}{% endfor %}";
+    let error = template(left).unwrap_err().to_string();
+    assert!(error.contains("line 2") && error.contains("continue"), "{error}");
+    let own = "{% generation %}{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.content }}{% endfor %}{% endgeneration %}";
+    let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
+    assert_eq!(rendered(own, messages).unwrap(), ("b".to_owned(), vec!["b".to_owned()]));
+}
