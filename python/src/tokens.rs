@@ -124,6 +124,11 @@ impl PyTokenizer {
     }
 
     #[getter]
+    fn tool_template(&self) -> Option<&str> {
+        self.tokenizer.tool_template()
+    }
+
+    #[getter]
     fn ignored(&self) -> Vec<String> {
         self.tokenizer.ignored().to_vec()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,20 @@ def test_tools_documents_and_further_variables_reach_the_template(tmp_path: Path
     assert list(found) == ["tokens"]
 
 
+def test_rows_with_tools_use_the_template_for_tools(tmp_path: Path, model: Path) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(model, own)
+    templates = {"default": "D{{ messages[0].content }}", "tool_use": "T{{ messages[0].content }}{{ tools | length }}"}
+    named = [{"name": name, "template": template} for name, template in templates.items()]
+    (own / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    rows = {"messages": [CHATS[0]] * 2, "tools": [json.dumps([{"name": "f"}]), None]}
+    options = {"messages": "messages", "tokenizer": sm.Tokenizer(own)}
+    with_tools = table(tmp_path, rows, tools="tools", **options)["tokens"]
+    without = table(tmp_path, rows, **options)["tokens"]
+    texts = [[options["tokenizer"].decode(ids) for ids in tokens] for tokens in (with_tools, without)]
+    assert texts == [["T2 + 2?1", "D2 + 2?"], ["D2 + 2?"] * 2]
+
+
 def test_completion_is_labelled_with_the_end_and_encoded_with_its_prompt(tmp_path: Path, model: Path) -> None:
     tokenizer = sm.Tokenizer(model)
     rows = {"prompt": ["2 + 2 =", "{%- for"], "completion": [" 4", " message %}"]}
@@ -250,6 +265,9 @@ def test_row_without_labels_is_logged_once_or_raises(
         ({"messages": ["m"]}, "messages must be a non-empty string, not ['m']"),
         ({"messages": "m", "chat_template": 3}, "chat_template must be the text of a template"),
         ({"messages": "m", "template_kwargs": {"messages": []}}, "template_kwargs cannot set messages"),
+        ({"messages": "m", "template_kwargs": {"add_generation_prompt": True}}, "training data end with the answer"),
+        ({"messages": "m", "template_kwargs": [1]}, "template_kwargs must be a dict of JSON values, not [1]"),
+        ({"messages": "m", "chat_template": "chat.jinja"}, "is not a template"),
         ({"text": "a", "ignore_index": 2**70}, "ignore_index must be an integer"),
     ],
 )
@@ -257,6 +275,11 @@ def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any]
     with pytest.raises(ValueError) as raised:
         sm.Tokenize(**{"tokenizer": model} | options)
     assert message in str(raised.value)
+
+
+def test_template_that_does_not_exist_is_named(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no chat template at .*missing\.jinja"):
+        sm.Tokenize(messages="m", tokenizer=model, chat_template=tmp_path / "missing.jinja")
 
 
 def test_packed_chats_resume_exactly_and_counts_serve_labels(tmp_path: Path, model: Path) -> None:

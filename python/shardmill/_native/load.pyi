@@ -173,7 +173,7 @@ class TokenInput:
     @staticmethod
     def chat(
         tokenizer: Tokenizer,
-        template: str,
+        templates: tuple[str, str | None],
         *,
         now: str | None,
         by_prefix: bool,

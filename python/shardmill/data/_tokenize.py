@@ -18,7 +18,7 @@ from shardmill._sizes import byte_count
 from shardmill._unknown_options import TOKENIZE, explains
 from shardmill.data._token_function import TokenFunction
 from shardmill.data._tokenizer import SpecialInText, Tokenizer
-from shardmill.errors import OptionError
+from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._cache import user_directory
 from shardmill.storage._paths import PathLike
 
@@ -203,13 +203,11 @@ class Tokenize:
             "add_special_tokens": bool(add_special_tokens),
             "special_in_text": special_in_text,
             "separator": separator,
-            "chat_template": chat_template.read_text(encoding="utf-8")
-            if isinstance(chat_template, Path)
-            else chat_template,
+            "chat_template": _template_text(chat_template),
             "assistant_spans": assistant_spans,
             "tools": tools,
             "documents": documents,
-            "template_kwargs": dict(template_kwargs or {}),
+            "template_kwargs": _kwargs(template_kwargs),
             "now": now,
             "labels": labels,
             "ignore_index": ignored,
@@ -255,6 +253,8 @@ class Tokenize:
         identity["tokenizer"] = self.tokenizer and self.tokenizer.fingerprint
         identity["function"] = self.function and f"{self.function.__module__}.{self.function.__qualname__}"
         identity["chat_template"] = self._template
+        if self._tool_template is not None:
+            identity["tool_template"] = self._tool_template
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
     def __hash__(self) -> int:
@@ -274,6 +274,13 @@ class Tokenize:
         if self.messages is None and self.completion is None:
             return None
         return self.chat_template or (self.tokenizer and self.tokenizer._native.chat_template)
+
+    @property
+    def _tool_template(self) -> str | None:
+        """The template for rows with tools, if the directory has another one for them."""
+        if self._template is None or self.chat_template is not None or self.tools is None or self.tokenizer is None:
+            return None
+        return self.tokenizer._native.tool_template
 
     def _check_source(self) -> None:
         """Check that there is exactly one source and that all options apply to it.
@@ -322,6 +329,8 @@ class Tokenize:
         _json_of(self.template_kwargs)
         if reserved := _RESERVED.intersection(self.template_kwargs):
             raise OptionError(f"template_kwargs cannot set {', '.join(sorted(reserved))}, which come from the columns")
+        if "add_generation_prompt" in self.template_kwargs:
+            raise OptionError("template_kwargs cannot set add_generation_prompt: training data end with the answer")
         if source == "messages":
             if self.special_in_text == "text":
                 raise OptionError("special_in_text='text' is not for messages, whose template writes special tokens")
@@ -374,7 +383,7 @@ class Tokenize:
         if template is not None:
             chat = _native.TokenInput.chat(
                 tokenizer._native,
-                template,
+                (template, self._tool_template),
                 now=self.now,
                 by_prefix=self.assistant_spans == "prefix",
                 template_kwargs=_json_of(self.template_kwargs),
@@ -400,13 +409,32 @@ _USED_BY = {
 
 
 #: Variables of a template that the rows determine.
-_RESERVED = {"messages", "tools", "documents", "add_generation_prompt"}
+_RESERVED = {"messages", "tools", "documents"}
 
 
 def default_counts() -> str:
     """Return the directory of counts that is used unless another one is given."""
     cache = os.environ.get("SHARDMILL_CACHE_DIR")
     return str(Path(cache) / "counts" if cache else user_directory("counts"))
+
+
+def _template_text(template: str | Path | None) -> str | None:
+    if isinstance(template, Path):
+        if not template.is_file():
+            raise NotFoundError(f"there is no chat template at {str(template)!r}")
+        return template.read_text(encoding="utf-8")
+    if template is not None and "{" not in template:
+        raise OptionError(
+            f"chat_template={template!r} is not a template: it writes the same text for all messages"
+            "\nhint: pass Path(…) to read it from a file"
+        )
+    return template
+
+
+def _kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not isinstance(kwargs, Mapping | None):
+        raise OptionError(f"template_kwargs must be a dict of JSON values, not {kwargs!r}")
+    return dict(kwargs or {})
 
 
 def _json_of(kwargs: dict[str, Any]) -> str:

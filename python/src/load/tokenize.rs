@@ -39,13 +39,13 @@ impl PyTokenInput {
         Self::new(TokenInput::Texts { separator })
     }
 
-    /// `template_kwargs` is a JSON object.
+    /// `templates` are the template, and another one for conversations with tools; `template_kwargs` is a JSON object.
     #[staticmethod]
-    #[pyo3(signature = (tokenizer, template, *, now, by_prefix, template_kwargs, has_tools, has_documents))]
+    #[pyo3(signature = (tokenizer, templates, *, now, by_prefix, template_kwargs, has_tools, has_documents))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn chat(
         tokenizer: PyRef<'_, PyTokenizer>,
-        template: &str,
+        templates: (String, Option<String>),
         now: Option<&str>,
         by_prefix: bool,
         template_kwargs: &str,
@@ -53,8 +53,10 @@ impl PyTokenInput {
         has_documents: bool,
     ) -> PyShardmillResult<Self> {
         let invalid = |error: serde_json::Error| PyShardmillError::option(&format!("template_kwargs is not valid JSON: {error}"));
+        let template = |text: &str| ChatTemplate::new(text, tokenizer.tokenizer.roles(), now);
         Ok(Self::new(TokenInput::Chat(Chat {
-            template: ChatTemplate::new(template, tokenizer.tokenizer.roles(), now)?,
+            template: template(&templates.0)?,
+            tool_template: templates.1.as_deref().map(template).transpose()?,
             spans: if by_prefix { AssistantSpans::Prefix } else { AssistantSpans::Generation },
             template_kwargs: serde_json::from_str(template_kwargs).map_err(invalid)?,
             has_tools,

@@ -19,6 +19,8 @@ pub enum AssistantSpans {
 #[derive(Debug)]
 pub struct Chat {
     pub template: ChatTemplate,
+    /// For conversations with tools, if it is another one.
+    pub tool_template: Option<ChatTemplate>,
     pub spans: AssistantSpans,
     pub template_kwargs: Map<String, Json>,
     /// Whether columns of tools and of documents follow the messages.
@@ -28,13 +30,19 @@ pub struct Chat {
 
 impl Chat {
     pub(super) fn marks_answers(&self) -> bool {
-        self.spans == AssistantSpans::Prefix || self.template.has_generation()
+        self.spans == AssistantSpans::Prefix
+            || [Some(&self.template), self.tool_template.as_ref()].into_iter().flatten().all(ChatTemplate::has_generation)
+    }
+
+    pub(super) fn template_of(&self, conversation: &Conversation) -> &ChatTemplate {
+        self.tool_template.as_ref().filter(|_| conversation.tools.is_some()).unwrap_or(&self.template)
     }
 
     pub(super) fn render(&self, conversation: &Conversation, wants_answers: bool) -> Result<Rendered> {
+        let template = self.template_of(conversation);
         match self.spans {
-            AssistantSpans::Prefix if wants_answers => self.template.render_by_prefix(conversation),
-            _ => self.template.render(conversation),
+            AssistantSpans::Prefix if wants_answers => template.render_by_prefix(conversation),
+            _ => template.render(conversation),
         }
     }
 }

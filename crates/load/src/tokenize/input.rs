@@ -130,7 +130,7 @@ impl<'a> Rows<'a> {
                     return Ok(None);
                 };
                 let Conversation { messages, .. } = completion;
-                rendered(chat.template.render_completion(&prompt, &messages), wants_answers)
+                rendered(chat.template_of(&prompt).render_completion(&prompt, &messages), wants_answers)
             }
         }
     }

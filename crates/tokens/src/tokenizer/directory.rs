@@ -12,6 +12,8 @@ pub(crate) struct Configuration {
     /// By role, such as `bos_token`.
     pub(crate) roles: BTreeMap<String, String>,
     pub(crate) chat_template: Option<String>,
+    /// For conversations with tools.
+    pub(crate) tool_template: Option<String>,
 }
 
 impl Configuration {
@@ -28,6 +30,7 @@ impl Configuration {
             let path = sources.path_of("chat_template.jinja");
             let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path, offset: error.valid_up_to() })?;
             configuration.chat_template = Some(text.to_owned());
+            configuration.tool_template = None;
         }
         Ok(configuration)
     }
@@ -43,13 +46,15 @@ impl Configuration {
                 self.roles.insert(key.clone(), token.to_owned());
             }
         }
-        self.chat_template = entries.get("chat_template").and_then(chat_template).or_else(|| self.chat_template.take());
+        let stated = |name| entries.get("chat_template").and_then(|value| chat_template(value, name));
+        self.chat_template = stated("default").or_else(|| self.chat_template.take());
+        self.tool_template = stated("tool_use").or_else(|| self.tool_template.take());
         Ok(())
     }
 }
 
-/// One template, or several with names.
-fn chat_template(value: &Value) -> Option<String> {
-    let named = || value.as_array()?.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some("default"))?.get("template")?.as_str();
-    value.as_str().or_else(named).map(str::to_owned)
+/// One template, which is the default, or several with names.
+fn chat_template(value: &Value, name: &str) -> Option<String> {
+    let named = || value.as_array()?.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))?.get("template")?.as_str();
+    value.as_str().filter(|_| name == "default").or_else(named).map(str::to_owned)
 }

@@ -32,6 +32,7 @@ impl Document {
             .collect();
         HuggingFace::canonicalize(path, &mut value)?;
         let vocabulary = Vocabulary::read(path, &value)?;
+        check_suffix(path, &value)?;
         check_unknown(path, &value, &vocabulary)?;
         check_merges(path, &value, &vocabulary)?;
         check_replacements(path, value.get("normalizer"))?;
@@ -61,6 +62,17 @@ fn roles(roles: &Map<String, Value>) -> Vec<(String, String)> {
 
 fn invalid(path: &str, problem: impl Into<String>) -> Error {
     Error::Invalid { path: path.to_owned(), problem: problem.into() }
+}
+
+/// The engine marks the end of a word only where the word has two characters or more.
+fn check_suffix(path: &str, value: &Value) -> Result<()> {
+    match value.pointer("/model/end_of_word_suffix").and_then(Value::as_str) {
+        Some(suffix) if !suffix.is_empty() => {
+            let what = format!("its BPE model has the end_of_word_suffix {suffix:?}");
+            Err(Error::Unsupported { path: path.to_owned(), what })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A model without an unknown token fails at the first text that needs it.

@@ -276,6 +276,12 @@ impl Tokenizer {
         self.configuration.chat_template.as_deref()
     }
 
+    /// The chat template of the directory for conversations with tools, if it is another one.
+    #[must_use]
+    pub fn tool_template(&self) -> Option<&str> {
+        self.configuration.tool_template.as_deref()
+    }
+
     /// The ids that the file's post-processor puts before and after a text.
     #[must_use]
     pub fn template(&self) -> (&[u32], &[u32]) {
