@@ -312,6 +312,37 @@ def test_damaged_counts_are_ignored_with_one_warning(
     assert len([warning for warning in caught if "token counts" in str(warning.message)]) == 1
 
 
+@pytest.mark.parametrize("damage", ["short", "negative"])
+def test_counts_that_cannot_be_those_of_the_block_are_counted_again(
+    tmp_path: Path, trained: Path, documents: list[str], damage: str
+) -> None:
+    path = written(tmp_path / "in", documents[:60], files=1)
+
+    def loader(counts: Path) -> sm.Loader:
+        tokenize = sm.Tokenize("text", tokenizer=trained, eos=EOS, counts=counts)
+        packing = sm.Packing("tokens", length=32, plan="ahead", epoch_packs=60)
+        return sm.Loader(sm.Dataset(path, tokenize=tokenize), packing=packing, batch_size=4, lanes=1, output="numpy")
+
+    first = loader(tmp_path / "first")
+    batches = iter(first)
+    for _ in range(8):
+        next(batches)
+    state = first.state_dict()
+    expected = [batch["tokens"] for batch in batches]
+    second = tmp_path / "second"
+    sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=EOS, counts=second)).token_counts()
+    (kept,) = second.rglob("counts-*.parquet")
+    entries = pq.read_table(kept)
+    lists = [counts[:-1] if damage == "short" else [-1, *counts[1:]] for counts in entries["counts"].to_pylist()]
+    field = entries.schema.field("counts")
+    pq.write_table(entries.set_column(5, field, pa.array(lists, field.type)), kept)
+    resumed = loader(second)
+    resumed.load_state_dict(state)
+    found = [batch["tokens"] for batch in resumed]
+    assert len(found) == len(expected) > 3
+    assert all(map(np.array_equal, found, expected))
+
+
 def test_counts_that_cannot_be_kept_are_one_warning(tmp_path: Path, trained: Path, documents: list[str]) -> None:
     path = written(tmp_path / "in", documents[:40], files=1)
     (tmp_path / "file").write_text("not a directory")
@@ -336,6 +367,39 @@ def test_state_of_another_tokenizer_is_refused_with_packing_and_warned_of_withou
         loader(False, packing).load_state_dict(loader(True, packing).state_dict())
     with pytest.warns(UserWarning, match="the same rows have other tokens"):
         loader(False, None).load_state_dict(loader(True, None).state_dict())
+
+
+def test_sources_of_a_mixture_have_one_tokenizer(tmp_path: Path, trained: Path, documents: list[str]) -> None:
+    path = written(tmp_path / "in", documents[:20], files=1)
+    other = tmp_path / "other"
+    other.mkdir()
+    oracle = tokenizers.Tokenizer.from_file(str(trained / "tokenizer.json"))
+    oracle.add_special_tokens(["<other>"])
+    oracle.save(str(other / "tokenizer.json"))
+    one, two = (sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=model)) for model in (trained, other))
+    names = [sm.Tokenizer(model).fingerprint for model in (trained, other)]
+    with pytest.raises(ValueError, match=f"'a' and 'b' have different tokenizers, .*{names[0]} and {names[1]}"):
+        sm.Mixture({"a": one, "b": two})
+
+
+@pytest.mark.parametrize(("options", "warned"), [({}, 1), ({"eos": EOS}, 0), ({"bos": "<s>"}, 0)])
+def test_packs_without_a_token_between_documents_are_warned_of(
+    tmp_path: Path, trained: Path, documents: list[str], options: dict[str, Any], warned: int
+) -> None:
+    path = written(tmp_path / "in", documents[:20], files=1)
+    data = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained, **options))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sm.Loader(data, packing=sm.Packing("tokens", length=64), output="numpy")
+    assert len([warning for warning in caught if "neither bos nor eos" in str(warning.message)]) == warned
+
+
+def test_model_that_marks_the_end_of_words_is_refused(tmp_path: Path) -> None:
+    words = {"<unk>": 0, "a": 1, "b": 2, "a</w>": 3, "b</w>": 4, "ab</w>": 5}
+    model = tokenizers.models.BPE(words, [("a", "b</w>")], unk_token="<unk>", end_of_word_suffix="</w>")
+    tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=r"tokenizer.json.*end_of_word_suffix"):
+        sm.Tokenizer(tmp_path)
 
 
 def test_fingerprint_follows_what_determines_ids(trained: Path) -> None:

@@ -101,6 +101,7 @@ class Mixture:
         )
         self._source_column = source_column
         self._check_images()
+        self._check_tokenizers()
         self._native = _native.Dataset.mixed(
             [(name, source._native, source._column_numbers) for name, source in self._sources.items()],
             number_column=source_column,
@@ -220,6 +221,20 @@ class Mixture:
                             f"the images of column {images.column!r} have {option}={form[option]!r} in source {other!r}, "
                             f"and {option}={value!r} in source {name!r}\nhint: give the sources the same {option}"
                         )
+
+    def _check_tokenizers(self) -> None:
+        """Ids of two vocabularies must not meet in a batch; a source without a tokenizer may have any."""
+        known: dict[str, str] = {}
+        for name, source in self._sources.items():
+            tokenizer = None if source._tokenize is None else source._tokenize.tokenizer
+            if tokenizer is not None:
+                known.setdefault(tokenizer.fingerprint, name)
+        if len(known) > 1:
+            (one, first), (other, second), *_ = known.items()
+            raise OptionError(
+                f"sources {first!r} and {second!r} have different tokenizers, with the fingerprints {one} and {other}"
+                "\nhint: tokenize all sources of a mixture with the same tokenizer"
+            )
 
     def _check_sources(self) -> None:
         for number, (name, source) in enumerate(self._sources.items()):

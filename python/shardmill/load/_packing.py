@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -232,6 +232,20 @@ def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output) 
             "a value per row\nhint: omit columns; Packing([…]) accepts several columns whose lists are equally long"
         )
     return packed
+
+
+def warn_of_joined(sources: Iterable[Dataset]) -> None:
+    """Warn if packs join documents without a token that separates them, which is rarely meant."""
+    for source in sources:
+        tokenize = source._tokenize
+        if tokenize is None or not tokenize.text or tokenize.function is not None:
+            continue
+        if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
+            warnings.warn(
+                "packs join documents without a token between them, because Tokenize has neither bos nor eos",
+                stacklevel=4,
+            )
+            return
 
 
 class PackedRows:

@@ -40,12 +40,13 @@ const GROUPS: u64 = 1024;
 /// Files may be merged while they are listed, and are then listed again.
 const LISTINGS: usize = 8;
 
-/// A block of a file with certain contents.
+/// A block of a file with certain contents. Counts of another number of rows are not those of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     size: u64,
     digest: [u8; 16],
     block: u32,
+    rows: u64,
 }
 
 impl BlockKey {
@@ -54,7 +55,8 @@ impl BlockKey {
         let mut digest = Xxh3Default::new();
         digest.update(&file.table.digest().to_le_bytes());
         file.table.blocks().iter().for_each(|block| digest.update(&block.rows.to_le_bytes()));
-        Self { size: file.size, digest: digest.digest128().to_le_bytes(), block: u32::try_from(place.block).unwrap_or(u32::MAX) }
+        let rows = file.table.blocks().get(place.block).map_or(0, |block| block.rows);
+        Self { size: file.size, digest: digest.digest128().to_le_bytes(), block: u32::try_from(place.block).unwrap_or(u32::MAX), rows }
     }
 
     /// The group of the block, which follows from the contents of its file. Consecutive blocks share one, because some formats are read in order.
@@ -268,10 +270,15 @@ impl TokenCounts {
         let mut known = lock(&self.known);
         for row in 0..rows.num_rows() {
             let values = lists.value(row);
-            let counts = values.as_primitive_opt::<Int32Type>().map(|counts| counts.values().iter().map(|count| count.cast_unsigned()).collect());
+            let counts = values.as_primitive_opt::<Int32Type>().map(|counts| counts.iter().map(|count| u32::try_from(count?).ok()).collect());
             let (Some(counts), Ok(digest)) = (counts, digests.value(row).try_into()) else { continue };
-            let counts: Arc<[u32]> = counts;
-            let key = BlockKey { size: sizes.value(row).cast_unsigned(), digest, block: blocks.value(row).cast_unsigned() };
+            let counts: Option<Arc<[u32]>> = counts;
+            let Some(counts) = counts else {
+                self.warn(format!("the token counts of block {} in {path} are ignored: one of them is null or negative", blocks.value(row)));
+                continue;
+            };
+            let (size, block) = (sizes.value(row).cast_unsigned(), blocks.value(row).cast_unsigned());
+            let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
             if known.get(&key).is_some_and(|other| *other != counts) {
                 return Err(Error::CountsDisagree { directory: self.directory.clone(), path: path.to_owned(), block: key.block });
             }
