@@ -274,7 +274,11 @@ class Images:
             ValueError: If a number is negative or too large.
         """
         sides = whole("height", height, 1, 65_535), whole("width", width, 1, 65_535)
-        draw = {name: whole(name, value, 0) for name, value in (("epoch", epoch), ("row", row), ("item", item))}
+        draw = {
+            "epoch": whole("epoch", epoch, 0, 2**32 - 1),
+            "row": whole("row", row, 0),
+            "item": whole("item", item, 0),
+        }
         box, target, flip = self._native.geometry(*sides, seed=checked_seed(seed), **draw)
         return Geometry(box, target, flip)
 

@@ -35,7 +35,8 @@ Nulls become NaN in float columns and None in object columns. For other numeric 
 * ``"raise"`` raises with the file, the column and the row.
 * ``"fill"`` replaces them with ``fill_values[column]``, for floats as well; a null list becomes empty. Columns without a fill value
   raise.
-* ``"mask"`` replaces them with zeros and adds a boolean column ``<column>__valid`` to every batch. A row is valid exactly if it is not null, as
+* ``"mask"`` replaces them with zeros and adds a boolean column ``<column>__valid`` to every batch, unless the schema of the files says that the
+  column has no nulls. A row is valid exactly if it is not null, as
   in Arrow; a list that has null elements is valid, whatever the type of the elements. ``<column>__valid_items`` (lists that become a
   tensor) and ``valid`` (``Ragged``) mark single elements; null floats need no mark, because they are NaN. Lists of floats have
   ``<column>__valid`` too, because a null list becomes an empty one, or a row of NaNs.
@@ -64,7 +65,7 @@ _TENSORS_AT_ONCE = 500
 
 _NONE: Mapping[str, int] = {}
 
-__all__ = ["check_torch", "equal_lists", "output_form", "plain_fill_values", "split"]
+__all__ = ["check_fill", "check_torch", "equal_lists", "output_form", "plain_fill_values", "split"]
 
 #: First and last row of a batch in its superbatch.
 _Bounds = list[tuple[int, int]]
@@ -212,6 +213,19 @@ def output_form(
         "pad": pad,
         "list_lengths": dict(list_lengths),
     }
+
+
+def check_fill(output: Output, bfloat16: Sequence[str]) -> None:
+    """Refuse fill values of columns whose numbers are the bits of another type.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    if name := next((name for name in bfloat16 if name in (output.fill_values or {})), None):
+        raise OptionError(
+            f"fill_values cannot fill column {name!r}, which has dtype='bfloat16'"
+            "\nhint: sm.Images(…, on_error='null') fills images with the background"
+        )
 
 
 def plain_fill_values(values: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow, Ledger
 from shardmill.load._batches import Cutter, Delivery, SuperbatchCutter, close, cutter_of
 from shardmill.load._checks import at_least, dataset_of, tail_of, warn_of_nothing
-from shardmill.load._columns import equal_lists, output_form
+from shardmill.load._columns import check_fill, equal_lists, output_form
 from shardmill.load._metrics import Counters
 from shardmill.load._mixture import Mixture
 from shardmill.load._options import (
@@ -40,7 +40,7 @@ from shardmill.load._options import (
     shuffle_of,
     transform_of,
 )
-from shardmill.load._packing import PackedRows, Packing, packed_columns
+from shardmill.load._packing import PackedRows, Packing, packed_columns, warn_of_joined
 from shardmill.load._pass import Pass, Position
 from shardmill.load._position import LoaderPosition
 from shardmill.load._progress import LoaderProgress
@@ -172,10 +172,12 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         self._threads = checked_threads(runtime.threads)
         self._prefetch_bytes = int(runtime.prefetch_bytes)
         decodings = self._dataset._decodings_of(self._columns)
+        bfloat16 = [name for name in self._columns if name in self._dataset._bfloat16_columns]
+        check_fill(output, bfloat16)
         self._cutter: Cutter = cutter_of(
             output.kind,
             decodings=decodings,
-            bfloat16=[name for name in self._columns if name in self._dataset._bfloat16_columns],
+            bfloat16=bfloat16,
             pin_memory=runtime.pin_memory,
             device=runtime.device,
         )
@@ -201,6 +203,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
                 "\nhint: use ErrorPolicy(rows='raise'), or load without packing"
             )
         if packing is not None:
+            warn_of_joined(self._dataset.sources.values() if isinstance(self._dataset, Mixture) else [self._dataset])
             self._packed = PackedRows(packing, self._dataset, nulls=output.nulls, threads=max(self._threads, 1))
         self._converter = self._new_converter(self._cutter.kind)
         self._cutter.check(self._converter)

@@ -77,7 +77,12 @@ impl Plan {
         let data_type = field.data_type();
         let node = match (data_type, nested_numbers(data_type)) {
             _ if options.kind == Kind::Dict => Node::Objects(Form::Objects),
-            (_, Some(nested)) => Node::Numbers(NumberPlan::new(&path, nested, outer.is_none(), options)?),
+            (_, Some(nested)) => {
+                // A field of a struct is null where the struct is.
+                let mut plan = NumberPlan::new(&path, nested, outer.is_none(), options)?;
+                plan.has_row_mask &= outer.is_some() || field.is_nullable();
+                Node::Numbers(plan)
+            }
             (DataType::Struct(fields), None) => {
                 Node::Struct(fields.iter().map(|field| Self::new(field, Some(&path), options)).collect::<Result<_>>()?)
             }
@@ -141,7 +146,7 @@ pub(super) fn outputs_of(plans: &[Plan]) -> Result<Vec<Output>> {
 
 impl NumberPlan {
     fn new(path: &str, nested: NestedNumbers, is_column: bool, options: &ColumnOptions) -> Result<Self> {
-        let NestedNumbers { levels, widths, element } = nested;
+        let NestedNumbers { levels, widths, element, has_nullable_items } = nested;
         let fill = options.fill_values.get(path);
         let nan = Numbers::nan(&element);
         let (has_nan, is_masked) = (nan.is_some(), options.nulls == Nulls::Mask);
@@ -165,7 +170,7 @@ impl NumberPlan {
             replacement,
             accepts_missing_lists: is_masked || fill.is_some(),
             has_row_mask: is_masked && (!has_nan || levels > 0 || !widths.is_empty()),
-            has_item_mask: is_masked && !has_nan && (levels > 0 || !widths.is_empty()),
+            has_item_mask: is_masked && !has_nan && has_nullable_items,
             is_masked,
             element,
             levels,
@@ -230,19 +235,23 @@ struct NestedNumbers {
     levels: usize,
     widths: Vec<usize>,
     element: DataType,
+    has_nullable_items: bool,
 }
 
 fn nested_numbers(data_type: &DataType) -> Option<NestedNumbers> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) => {
-            nested_numbers(item.data_type()).map(|inner| NestedNumbers { levels: inner.levels + 1, ..inner })
+            let inner = nested_numbers(item.data_type())?;
+            let has_nullable_items = inner.has_nullable_items || item.is_nullable();
+            Some(NestedNumbers { levels: inner.levels + 1, has_nullable_items, ..inner })
         }
         DataType::FixedSizeList(item, width) => {
             let mut inner = nested_numbers(item.data_type()).filter(|inner| inner.levels == 0)?;
             inner.widths.insert(0, usize::try_from(*width).ok()?);
+            inner.has_nullable_items |= item.is_nullable();
             Some(inner)
         }
-        other => decoded(other).map(|element| NestedNumbers { levels: 0, widths: Vec::new(), element }),
+        other => decoded(other).map(|element| NestedNumbers { levels: 0, widths: Vec::new(), element, has_nullable_items: false }),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::types::exactly;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray, UInt64Array, new_null_array};
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
 use std::collections::HashMap;
@@ -169,7 +169,8 @@ impl OpenFile {
                 Some(Origin::Image(image)) => {
                     let part = |origin, data_type| array_of(Some(origin), &Field::new(field.name(), data_type, true));
                     let parts = vec![part(&image.encoded.bytes, DataType::BinaryView)?, part(&image.encoded.path, DataType::Utf8View)?];
-                    Arc::new(StructArray::try_new_with_length(encoded_fields(), parts, None, rows).map_err(Error::assemble)?)
+                    let nulls = either_valid(parts.iter().map(|part| part.nulls()));
+                    Arc::new(StructArray::try_new_with_length(encoded_fields(), parts, nulls, rows).map_err(Error::assemble)?)
                 }
                 origin => array_of(origin, field)?,
             });
@@ -203,6 +204,12 @@ struct Rows<'a> {
 
 fn repeated(value: &ArrayRef, rows: usize) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {
     take(value, &UInt64Array::from(vec![0; rows]), None)
+}
+
+/// An image has bytes, or a path to them.
+fn either_valid<'a>(mut parts: impl Iterator<Item = Option<&'a NullBuffer>>) -> Option<NullBuffer> {
+    let first = parts.next()??.inner().clone();
+    parts.try_fold(first, |valid, nulls| nulls.map(|nulls| &valid | nulls.inner())).map(NullBuffer::new)
 }
 
 fn as_view(data_type: &DataType) -> DataType {
