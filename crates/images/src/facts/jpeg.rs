@@ -33,7 +33,7 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
                 Some(exif) => exif.to_mut().extend_from_slice(segment.get(EXIF.len()..).unwrap_or_default()),
             }
         } else if let Some(xmp) = segment.strip_prefix(XMP) {
-            metadata.xmp = Some(xmp);
+            metadata.xmp = Some(Cow::Borrowed(xmp));
         }
     }
     metadata

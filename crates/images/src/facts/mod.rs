@@ -81,13 +81,13 @@ pub fn page_facts(payload: &[u8], page: usize) -> Result<Facts> {
 #[derive(Debug, Default)]
 struct Metadata<'a> {
     exif: Option<Cow<'a, [u8]>>,
-    xmp: Option<&'a [u8]>,
+    xmp: Option<Cow<'a, [u8]>>,
 }
 
 impl Metadata<'_> {
     /// 1 to 8. XMP is asked only where EXIF does not have the tag, whatever its value.
     fn orientation(&self) -> u8 {
         let stated = self.exif.as_deref().and_then(exif::stated);
-        stated.or_else(|| self.xmp.and_then(xmp::stated)).filter(|value| (2..=8).contains(value)).unwrap_or(1)
+        stated.or_else(|| self.xmp.as_deref().and_then(xmp::stated)).filter(|value| (2..=8).contains(value)).unwrap_or(1)
     }
 }

@@ -1,16 +1,23 @@
-//! `eXIf` and XMP of a PNG, before or after the pixels.
+//! `eXIf` and XMP of a PNG, before or after the pixels, and the text in which ImageMagick writes EXIF.
 //!
 //! Chunks are walked by their headers; pixels are not read. Invariant: a chunk that leaves the payload ends the walk.
 
 use std::borrow::Cow;
+use std::io::Read;
+
+use flate2::read::ZlibDecoder;
 
 use crate::facts::Metadata;
 
-const XMP: &[u8] = b"XML:com.adobe.xmp\0";
+const XMP: &[u8] = b"XML:com.adobe.xmp";
+const RAW_EXIF: &[u8] = b"Raw profile type exif";
+
+/// As in Pillow.
+const LONGEST_TEXT: u64 = 1 << 20;
 
 pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
     let mut metadata = Metadata::default();
-    let (mut is_animated, mut has_pixels) = (false, false);
+    let (mut is_animated, mut has_pixels, mut profile) = (false, false, None);
     let mut rest = payload.get(8..).unwrap_or_default();
     while let Some(&[l3, l2, l1, l0, a, b, c, d]) = rest.first_chunk() {
         let len = u32::from_be_bytes([l3, l2, l1, l0]) as usize;
@@ -23,17 +30,55 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
             // Pillow stops where the next frame begins.
             b"fcTL" if is_animated && has_pixels => break,
             b"eXIf" => metadata.exif = Some(Cow::Borrowed(chunk)),
-            b"iTXt" => metadata.xmp = text(chunk).or(metadata.xmp),
+            b"tEXt" | b"zTXt" | b"iTXt" => {
+                let text = match &name {
+                    b"tEXt" => keyword(chunk).map(|(keyword, text)| (keyword, Cow::Borrowed(text))),
+                    b"zTXt" => compressed(chunk),
+                    _ => international(chunk),
+                };
+                match text {
+                    Some((XMP, text)) => metadata.xmp = Some(text),
+                    Some((RAW_EXIF, text)) => profile = raw_profile(&text),
+                    _ => {}
+                }
+            }
             _ => {}
         }
         rest = len.checked_add(12).and_then(|end| rest.get(end..)).unwrap_or_default();
     }
+    metadata.exif = metadata.exif.or(profile.map(Cow::Owned));
     metadata
 }
 
-/// The text of an XMP chunk that is not compressed, as XMP demands.
-fn text(chunk: &[u8]) -> Option<&[u8]> {
-    let (flags, rest) = chunk.strip_prefix(XMP)?.split_at_checked(2)?;
-    let (is_compressed, mut fields) = (flags.first() != Some(&0), rest.splitn(3, |byte| *byte == 0));
-    if is_compressed { None } else { fields.nth(2) }
+/// The text of an `iTXt` chunk and its keyword.
+fn international(chunk: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
+    let (keyword, rest) = keyword(chunk)?;
+    let (flags, rest) = rest.split_at_checked(2)?;
+    let text = rest.splitn(3, |byte| *byte == 0).nth(2)?;
+    Some((keyword, if flags.first() == Some(&0) { Cow::Borrowed(text) } else { inflated(text)? }))
+}
+
+/// The text of a `zTXt` chunk and its keyword.
+fn compressed(chunk: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
+    let (keyword, rest) = keyword(chunk)?;
+    Some((keyword, inflated(rest.strip_prefix(b"\0")?)?))
+}
+
+fn keyword(chunk: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = chunk.iter().position(|byte| *byte == 0)?;
+    Some((chunk.get(..end)?, chunk.get(end + 1..)?))
+}
+
+fn inflated(text: &[u8]) -> Option<Cow<'static, [u8]>> {
+    let mut inflated = Vec::new();
+    ZlibDecoder::new(text).take(LONGEST_TEXT + 1).read_to_end(&mut inflated).ok()?;
+    (inflated.len() as u64 <= LONGEST_TEXT).then_some(Cow::Owned(inflated))
+}
+
+/// The record in the text that ImageMagick writes: hexadecimal digits after an empty line, the name and the length.
+fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text.splitn(4, |byte| *byte == b'\n').nth(3)?;
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digits: Vec<u8> = digits.iter().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| digit(*byte)).collect::<Option<_>>()?;
+    Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
 }

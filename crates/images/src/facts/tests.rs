@@ -120,6 +120,28 @@ fn png_states_it_before_and_after_the_pixels() {
 }
 
 #[test]
+fn png_states_it_in_texts() {
+    let pixels = chunk(b"IDAT", &[1, 2, 3]);
+    let plain = |keyword: &[u8], text: &[u8]| chunk(b"tEXt", &[keyword, b"\0", text].concat());
+    let digits: String = [EXIF, &short(6)].concat().iter().map(|byte| format!("{byte:02x}")).collect();
+    let profile = format!("\nexif\n{:8}\n{}\n{}\n", digits.len() / 2, &digits[..20], &digits[20..]);
+    let compressed = |text: &[u8]| {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut encoder, text).unwrap();
+        encoder.finish().unwrap()
+    };
+    let packed = chunk(b"zTXt", &[b"Raw profile type exif\0\0", &compressed(profile.as_bytes())[..]].concat());
+    let xmp_text = chunk(b"iTXt", &[b"XML:com.adobe.xmp\0\x01\0\0\0", &compressed(&xmp(3))[..]].concat());
+    assert_eq!(orientation(&png(&[plain(b"Raw profile type exif", profile.as_bytes()), pixels.clone()])), 6);
+    assert_eq!(orientation(&png(&[packed.clone(), pixels.clone()])), 6);
+    assert_eq!(orientation(&png(&[packed, pixels.clone(), chunk(b"eXIf", &short(7))])), 7);
+    assert_eq!(orientation(&png(&[plain(b"XML:com.adobe.xmp", &xmp(3)), pixels.clone()])), 3);
+    assert_eq!(orientation(&png(&[xmp_text, pixels.clone()])), 3);
+    let bomb = compressed(&vec![b'0'; 2 << 20]);
+    assert_eq!(orientation(&png(&[chunk(b"zTXt", &[b"Raw profile type exif\0\0", &bomb[..]].concat()), pixels])), 1);
+}
+
+#[test]
 fn webp_states_it_only_with_its_flag() {
     let chunks = [(b"VP8L", vec![0; 5]), (b"EXIF", short(5)), (b"XMP ", xmp(3))];
     assert_eq!(orientation(&webp(0x0c, &chunks)), 5);

@@ -23,7 +23,7 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
         let Some(chunk) = len.checked_add(8).and_then(|end| rest.get(8..end)) else { break };
         match &[a, b, c, d] {
             b"EXIF" if flags & EXIF_FLAG != 0 && metadata.exif.is_none() => metadata.exif = Some(Cow::Borrowed(chunk)),
-            b"XMP " if flags & XMP_FLAG != 0 && metadata.xmp.is_none() => metadata.xmp = Some(chunk),
+            b"XMP " if flags & XMP_FLAG != 0 && metadata.xmp.is_none() => metadata.xmp = Some(Cow::Borrowed(chunk)),
             _ => {}
         }
         // Chunks begin at even offsets.
