@@ -5,6 +5,38 @@
 use std::cell::Cell;
 use std::time::Instant;
 
+/// Measures what a thread computes: not longer than it has run on a core, where the system tells.
+#[derive(Debug)]
+pub(crate) struct Stopwatch {
+    start: Instant,
+    on_core: Option<u64>,
+}
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now(), on_core: nanoseconds_on_core() }
+    }
+
+    /// Nanoseconds, without `elsewhere`, in which the thread did not compute, and without `apart`, which counts for something else.
+    pub(crate) fn elapsed(&self, elsewhere: u64, apart: u64) -> u64 {
+        let elapsed = since(self.start).saturating_sub(elsewhere);
+        let on_core = nanoseconds_on_core().zip(self.on_core).map(|(now, start)| now.saturating_sub(start));
+        on_core.map_or(elapsed, |on_core| elapsed.min(on_core)).saturating_sub(apart)
+    }
+}
+
+/// Of the calling thread.
+#[cfg(unix)]
+fn nanoseconds_on_core() -> Option<u64> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Some(u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+}
+
+#[cfg(not(unix))]
+fn nanoseconds_on_core() -> Option<u64> {
+    None
+}
+
 /// Sums, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
@@ -52,6 +84,16 @@ pub(crate) fn since(start: Instant) -> u64 {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn time_without_a_core_is_not_computing() {
+        let watch = Stopwatch::start();
+        std::thread::sleep(Duration::from_millis(20));
+        let slept = watch.elapsed(0, 0);
+        assert!(!cfg!(unix) || slept < 10_000_000, "{slept}");
+        assert_eq!(watch.elapsed(u64::MAX, 0), 0);
+        assert_eq!(watch.elapsed(0, u64::MAX), 0);
+    }
 
     #[test]
     fn wait_for_a_core_within_a_read_is_not_reading() {

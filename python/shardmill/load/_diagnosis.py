@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardmill._threads import default_threads
@@ -53,7 +53,7 @@ class Diagnosis(Snapshot):
             return "nothing to judge: less than two batches were taken"
         waited = f"{self.starved * 100:.0f} % of the time ({self.wait_seconds:.3g} s)"
         if self.stage is None:
-            return f"not starved: waited {waited}"
+            return f"not starved: waited {self.starved * 100:.2g} % of the time ({self.wait_seconds:.3g} s)"
         busy = f"{self.threads_busy:.1f} of {self.threads} threads busy, storage idle {self.storage_idle * 100:.0f} %"
         return f"starved {waited}; {self.stage} is the bottleneck: {busy}; hint: {self.hint}"
 
@@ -66,6 +66,9 @@ def diagnose(window: LoaderMetrics, *, startup_seconds: float, is_remote: bool) 
         startup_seconds: time up to the first batch of the loader.
         is_remote: whether threads wait for a store, so that more of them read than compute.
     """
+    if window.wait.seconds == window.wait.count == 0:
+        # What follows the only batch is not a step of a trainer.
+        window = replace(window, trainer_seconds=0.0)
     wait, elapsed = window.wait.seconds, max(window.elapsed_seconds, 1e-9)
     starved = wait / max(wait + window.trainer_seconds, 1e-9)
     threads = max(window.threads, 1)
@@ -122,12 +125,14 @@ def _hint(stage: str, window: LoaderMetrics, is_busy: bool, is_remote: bool) -> 
         return f"run the transform in worker processes: transform=sm.Transform(function, workers={workers + 2})"
     if stage == "fetch":
         if is_remote:
-            return "keep what was fetched on a local disk: storage_options={'cache_dir': …}"
+            return (
+                "keep what was fetched on a local disk, storage_options={'cache_dir': …}, or use a store that is closer"
+            )
         return "move the files to a faster disk, or select fewer columns"
     if stage == "memory":
         return "allow more memory: runtime=sm.Runtime(prefetch_bytes=…)"
     if stage == "deliver":
-        return "choose a cheaper output, such as output='torch' with numbers instead of rows or dicts"
+        return "use larger batches, or a cheaper output: output='numpy' or 'torch' with numbers alone"
     if stage == "plan":
         return "use larger batches; for packs, name the column of lengths: sm.Packing(…, lengths=…)"
     if is_busy and window.threads < cores:
@@ -138,6 +143,6 @@ def _hint(stage: str, window: LoaderMetrics, is_busy: bool, is_remote: bool) -> 
         "decode": "select fewer columns, or write the files with a cheaper compression",
         "tokenize": "tokenize once: shardmill tokenize",
         "render": "store smaller images",
-        "assemble": "use a smaller shuffle window",
-        "convert": "use the types of the files: sm.Output(…) without padding",
+        "assemble": "use smaller batches, or a smaller shuffle window",
+        "convert": "select fewer columns, and use the types of the files: sm.Output(…) without padding",
     }[stage]

@@ -127,8 +127,7 @@ class Counters:
 
     def waited(self) -> None:
         """The trainer gets the batch that it asked for. One call a batch, so this is written for speed."""
-        asked, returned = self.asked, self.returned
-        self.returned = ended = self.clock()
+        asked, returned, ended = self.asked, self.returned, self.clock()
         if self.has_started:
             if returned:
                 self.trainer += asked - returned
@@ -136,6 +135,8 @@ class Counters:
         else:
             self.has_started = True
             self.startup += ended - asked
+        # What was counted here is not time of the trainer.
+        self.returned = self.clock()
 
     def finish(self) -> None:
         """The trainer asked for a batch, and there is none."""

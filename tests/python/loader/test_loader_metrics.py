@@ -129,7 +129,7 @@ def test_stage_that_held_the_trainer_is_named(
     assert (verdict.stage, verdict.is_starved) == (stage, stage is not None)
     if hint is None:
         assert verdict.hint is None
-        assert str(verdict).startswith("not starved: waited 1 %")
+        assert str(verdict).startswith("not starved: waited 0.99 %")
     else:
         assert any(word in str(verdict.hint) for word in hint.split("|"))
         assert str(verdict).startswith("starved 50 % of the time (5 s); ")
@@ -309,3 +309,9 @@ def test_each_batch_is_an_event_of_the_torch_profiler(directory: Path) -> None:
     loader = sm.Loader(directory, batch_size=2_000, columns=["id"])
     # One more call finds the end.
     assert list(profiled(loader)).count("shardmill.Loader.next") == len(loader) + 1
+
+
+def test_pass_of_one_batch_is_not_judged(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=1_000_000, output="numpy")
+    assert len(list(loader)) == 1
+    assert str(loader.diagnosis()).startswith("nothing to judge")

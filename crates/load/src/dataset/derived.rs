@@ -4,6 +4,7 @@
 //! The invariant: a derived value depends on the source values of its row alone, so blocks, row sets and orders do not depend on it.
 
 use super::{Dataset, OpenFile, Origin};
+use crate::spent::Stopwatch;
 use crate::tokenize::{TokenCounts, TokenTotals, add_totals};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
@@ -12,7 +13,6 @@ use arrow_schema::{DataType, FieldRef, Schema};
 use shardmill_engine::Cancel;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A computation on the rows of a batch.
 pub trait Derive: Debug + Send + Sync {
@@ -64,7 +64,7 @@ impl Derivation {
 
     /// The results for a batch of `path`. `row_of` maps a row to its number in the file.
     pub(super) fn compute(&self, sources: &[ArrayRef], path: &str, row_of: impl FnOnce(usize) -> u64) -> Result<Vec<ArrayRef>> {
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let computed = self.derive.compute(sources).map_err(|Underivable { row, reason, hint }| Error::Underivable {
             path: path.to_owned(),
             row: row_of(row),
@@ -73,8 +73,7 @@ impl Derivation {
             hint,
         })?;
         let tokens = computed.first().and_then(|lists| lists.as_list_opt::<i32>()).map_or(0, |lists| lists.values().len() as u64);
-        let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        add_totals(TokenTotals { tokens, nanoseconds, ..TokenTotals::default() });
+        add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(0, 0), ..TokenTotals::default() });
         Ok(computed)
     }
 

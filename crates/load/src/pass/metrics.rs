@@ -1,6 +1,6 @@
 //! Progress of a pass, and where its time went. Reading it has no effect on the pass.
 
-use crate::spent::{since, spent_in};
+use crate::spent::{Stopwatch, since, spent_in};
 use crate::tokenize::{TokenTotals, totals_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,6 +132,14 @@ impl Metrics {
         result
     }
 
+    /// A part of a stage, on another thread than the one that runs the stage.
+    pub(super) fn elsewhere<T>(&self, stage: Stage, call: impl FnOnce() -> T) -> T {
+        let watch = Stopwatch::start();
+        let result = call();
+        self.nanoseconds(stage).fetch_add(watch.elapsed(0, 0), Ordering::Relaxed);
+        result
+    }
+
     pub(super) fn waiting<T>(&self, call: impl FnOnce() -> T) -> T {
         timed(&self.wait, call)
     }
@@ -146,10 +154,10 @@ impl Metrics {
 
     /// Runs a stage. Reads and tokenization in it count for their own stages, waits for a core for none.
     fn spent<T>(&self, stage: &AtomicU64, call: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let ((result, tokens), spent) = spent_in(|| totals_of(call));
-        let others = [spent.reading, spent.queued, tokens.nanoseconds.saturating_sub(tokens.elsewhere)];
-        stage.fetch_add(since(start).saturating_sub(others.iter().sum()), Ordering::Relaxed);
+        let computed = watch.elapsed(spent.reading + spent.queued, tokens.nanoseconds.saturating_sub(tokens.elsewhere));
+        stage.fetch_add(computed, Ordering::Relaxed);
         self.fetch.fetch_add(spent.reading, Ordering::Relaxed);
         self.tokens.add(tokens);
         result

@@ -6,6 +6,7 @@
 use super::Work;
 use super::bad_rows::{BadRow, OnBadRows, is_of_data};
 use super::delivered::Delivered;
+use super::metrics::Stage;
 use super::superbatches::{BatchRows, SuperbatchPlan};
 use crate::images::{Rendering, RowPlace, Seeds};
 use crate::{Error, Result};
@@ -93,11 +94,13 @@ impl Work {
     /// The same in jobs, some of them on threads that would wait. Their pixels are copied once more.
     fn render_on_idle_threads(&self, rows: &RecordBatch, placed: Vec<Placed>, out: &mut Rendered) -> Result<()> {
         let (work, rows, jobs) = (self.clone(), rows.clone(), placed.len().div_ceil(IMAGES_OF_A_JOB));
+        let owner = std::thread::current().id();
         let job = move |number: usize| -> Result<Rendered> {
             let (first, len) = (number * IMAGES_OF_A_JOB, IMAGES_OF_A_JOB.min(placed.len() - number * IMAGES_OF_A_JOB));
             let rendering = Rendering::new(&work.dataset, &work.columns, len, work.seeds()).ok_or_else(|| Error::from(EngineError::Cancelled))?;
             let mut part = Rendered { rendering, good: BooleanBufferBuilder::new(len), donors: Vec::new(), bad: Vec::new() };
-            work.render_rows(&rows, placed.get(first..first + len).unwrap_or_default(), first, &mut part)?;
+            let mut render = || work.render_rows(&rows, placed.get(first..first + len).unwrap_or_default(), first, &mut part);
+            if std::thread::current().id() == owner { render() } else { work.metrics.elsewhere(Stage::Render, render) }?;
             Ok(part)
         };
         let mut failure = None;

@@ -1,13 +1,10 @@
 //! Builds the lists of tokens and labels of a batch.
 
-use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
+use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, ListArray, PrimitiveArray};
-use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef};
 use std::sync::Arc;
-
-/// From this number on, tokens become an array in place. Fewer are copied to memory of their size.
-const MANY_TOKENS: usize = 4 << 20;
 
 /// Tokens row after row. The invariant: there are as many labels as tokens, or none at all.
 #[derive(Debug)]
@@ -24,6 +21,12 @@ impl Lists {
         Self { tokens: Vec::new(), labels: Vec::new(), ends }
     }
 
+    /// Makes room for the tokens of `left` more rows, which are expected to be as long as the `done` ones.
+    pub(super) fn reserve(&mut self, done: usize, left: usize) {
+        let each = self.tokens.len().div_ceil(done.max(1));
+        self.tokens.reserve(each.saturating_mul(left).saturating_add(self.tokens.len() / 16));
+    }
+
     /// Ends a row: its tokens are those since the last end. False if a batch cannot hold that many.
     #[must_use]
     pub(super) fn end_row(&mut self) -> bool {
@@ -38,20 +41,17 @@ impl Lists {
         for (place, field) in fields.iter().enumerate() {
             let DataType::List(item) = field.data_type() else { continue };
             let values: ArrayRef = match (place, item.data_type()) {
-                (0, DataType::Int32) if tokens.len() >= MANY_TOKENS => {
-                    let ids: Vec<i32> = std::mem::take(&mut tokens).into_iter().map(u32::cast_signed).collect();
-                    Arc::new(PrimitiveArray::<Int32Type>::from(ids))
+                (0, DataType::Int32) => {
+                    let mut ids = std::mem::take(&mut tokens);
+                    ids.shrink_to(ids.len() + ids.len() / 8);
+                    let count = ids.len();
+                    Arc::new(PrimitiveArray::<Int32Type>::new(ScalarBuffer::new(Buffer::from_vec(ids), 0, count), None))
                 }
-                (0, DataType::Int32) => Arc::new(in_type::<Int32Type>(tokens.iter().map(|id| id.cast_signed()))),
-                (0, _) => Arc::new(in_type::<Int64Type>(tokens.iter().map(|id| i64::from(*id)))),
+                (0, _) => Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(tokens.iter().map(|id| i64::from(*id)))),
                 _ => Arc::new(PrimitiveArray::<Int64Type>::from(labels.take().unwrap_or_default())),
             };
             arrays.push(Arc::new(ListArray::try_new(Arc::clone(item), offsets.clone(), values, None)?) as ArrayRef);
         }
         Ok(arrays)
     }
-}
-
-fn in_type<T: ArrowPrimitiveType>(values: impl ExactSizeIterator<Item = T::Native>) -> PrimitiveArray<T> {
-    PrimitiveArray::from_iter_values(values)
 }

@@ -1,10 +1,10 @@
 //! Long texts, whose pieces idle threads of the run encode as well.
 
 use super::input::SharedText;
+use crate::spent::Stopwatch;
 use shardmill_engine::{crew_size, spread};
 use shardmill_tokens::{Error, Result, SpecialInText, Tokenizer, reserve_ids};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Shorter texts are encoded by the thread that has them.
 const LONG_BYTES: usize = 4 << 20;
@@ -25,11 +25,11 @@ pub(super) fn encode(
     let (count, owner, bytes, first) = (pieces.len(), std::thread::current().id(), text.len(), pieces.first().map_or(0, |piece| piece.end));
     let (text, tokenizer) = (shared(), Arc::clone(tokenizer));
     let encode = move |number: usize| -> Result<(Vec<u32>, usize, u64)> {
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let mut ids = Vec::new();
         let piece = pieces.get(number).cloned().unwrap_or_default();
         let spelled = tokenizer.encode_piece(text.as_str(), piece, special, &mut ids)?;
-        let nanoseconds = if std::thread::current().id() == owner { 0 } else { u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) };
+        let nanoseconds = if std::thread::current().id() == owner { 0 } else { watch.elapsed(0, 0) };
         Ok((ids, spelled, nanoseconds))
     };
     let (mut sums, mut is_first) = (Ok((0, 0)), true);

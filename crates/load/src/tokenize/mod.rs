@@ -124,6 +124,9 @@ impl Derive for Tokens {
         let mut lists = Lists::with_rows(rows);
         let mut totals = TokenTotals::default();
         for row in 0..rows {
+            if row == rows / 8 {
+                lists.reserve(row, rows - row);
+            }
             self.add_row(&texts, row, &mut lists, &mut totals).map_err(|(reason, hint)| Underivable { row, reason, hint })?;
         }
         // Tokens and time are counted for every computation.
