@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,8 @@ import shardmill as sm
 
 client = pytest.importorskip("prometheus_client")
 
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
 from prometheus_client.parser import text_string_to_metric_families
 from shardmill.integrations import prometheus
 
@@ -53,6 +56,45 @@ def test_text_has_each_number_of_the_snapshot_with_its_rank(loader: sm.Loader) -
     assert samples[f"{prefix}_wait_seconds_bucket", "+Inf"].value == 49
     registry.unregister(collector)
     assert client.generate_latest(registry) == b""
+
+
+def test_loaders_of_a_registry_share_their_metrics(loader: sm.Loader, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": list(range(30))}), tmp_path / "more.parquet")
+    other = sm.Loader(tmp_path / "more.parquet", batch_size=10, output="numpy")
+    registry = client.CollectorRegistry()
+    collector = prometheus.register(loader, registry=registry, labels={"loader": "train"})
+    assert prometheus.register(other, registry=registry, labels={"loader": "test"}) is collector
+    list(other)
+    rows = {
+        (sample.labels["rank"], sample.labels["loader"]): sample.value
+        for family in openmetrics.text_string_to_metric_families(openmetrics_text(registry).decode())
+        for sample in family.samples
+        if sample.name == "shardmill_loader_rows_total"
+    }
+    assert rows == {("1", "train"): 0, ("0", "test"): 30}
+    registry.unregister(collector)
+    assert prometheus.register(other, registry=registry) is not collector
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"loader": "train"}, "another loader of this registry has the labels"),
+        ({"split": "test"}, r"the same labels, not \['rank', 'split'\] beside \['rank', 'loader'\]"),
+        ({"rank": "7"}, "must not contain 'rank'"),
+        ({"loader": "x", "le": "1"}, "must not contain 'le'"),
+    ],
+)
+def test_labels_that_do_not_tell_loaders_apart_are_refused(
+    loader: sm.Loader, labels: dict[str, str], message: str
+) -> None:
+    registry = client.CollectorRegistry()
+    prometheus.register(loader, registry=registry, labels={"loader": "train"})
+    other = sm.Loader(loader.dataset, batch_size=10, output="numpy", rank=1, world_size=2)
+    with pytest.raises(ValueError, match=message):
+        prometheus.register(other, registry=registry, labels=labels)
+    with pytest.raises(ValueError, match="loader must be a Loader, not int"):
+        prometheus.register(5, registry=registry)
 
 
 def test_each_field_of_the_snapshot_is_exported(loader: sm.Loader) -> None:

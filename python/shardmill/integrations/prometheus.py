@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
+from weakref import WeakKeyDictionary
+
+from shardmill.errors import OptionError
+from shardmill.load._loader import Loader
+from shardmill.load._metrics import LoaderMetrics, QueueMetrics
+from shardmill.metrics._snapshot import StorageMetrics
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
@@ -13,9 +20,6 @@ except ModuleNotFoundError as missing:
         "shardmill.integrations.prometheus needs prometheus_client\nhint: pip install 'shardmill[prometheus]'",
         name="prometheus_client",
     ) from missing
-
-if TYPE_CHECKING:
-    from shardmill.load._loader import Loader
 
 __all__ = ["LoaderCollector", "register"]
 
@@ -40,6 +44,10 @@ _COUNTERS = {
 _GAUGES = {"epoch": "Epoch of the next batch.", "threads": "Decoding threads."}
 
 
+#: Labels that the metrics themselves have.
+_OWN_LABELS = {"rank", "stage", "le"}
+
+
 class LoaderCollector:
     """Collector of ``Loader.metrics`` for a registry of ``prometheus_client``.
 
@@ -53,39 +61,80 @@ class LoaderCollector:
     """
 
     def __init__(self, loader: Loader, *, labels: Mapping[str, str] | None = None) -> None:
-        self._loader = loader
-        self._labels = {"rank": str(loader.rank), **(labels or {})}
+        self._loaders: dict[tuple[str, ...], Loader] = {}
+        self._names: list[str] = []
+        self.add(loader, labels=labels)
+
+    def add(self, loader: Loader, *, labels: Mapping[str, str] | None = None) -> None:
+        """Collect the metrics of another loader as well.
+
+        Args:
+            loader: the loader.
+            labels: values of the same labels that tell it apart.
+        """
+        if not isinstance(loader, Loader):
+            raise OptionError(f"loader must be a Loader, not {type(loader).__name__}")
+        taken = sorted(_OWN_LABELS & set(labels or {}))
+        if taken:
+            raise OptionError(f"labels must not contain {taken[0]!r}, which is a label of the metrics themselves")
+        own = {"rank": str(loader.rank), **(labels or {})}
+        if self._loaders and sorted(own) != sorted(self._names):
+            raise OptionError(
+                f"the loaders of a registry must have the same labels, not {list(own)} beside {self._names}\n"
+                "hint: pass the same names in labels="
+            )
+        self._names = self._names or list(own)
+        values = tuple(own[name] for name in self._names)
+        if self._loaders.get(values, loader) is not loader:
+            raise OptionError(
+                f"another loader of this registry has the labels {own}\n"
+                "hint: tell them apart by a label, such as labels={'loader': 'train'}"
+            )
+        self._loaders[values] = loader
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the metrics by which a registry knows the collector."""
+        return self.collect()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of this moment."""
-        metrics = self._loader.metrics()
+        found = [(values, loader.metrics()) for values, loader in self._loaders.items()]
+
+        def family(
+            kind: type[CounterMetricFamily | GaugeMetricFamily],
+            name: str,
+            text: str,
+            value: Callable[[LoaderMetrics], float],
+        ) -> Metric:
+            made = kind(f"{_PREFIX}_{name}", text, labels=self._names)
+            for values, metrics in found:
+                made.add_metric(values, value(metrics))
+            return made
+
         for name, text in _COUNTERS.items():
-            yield self._single(CounterMetricFamily, name, text, getattr(metrics, name))
+            yield family(CounterMetricFamily, name, text, attrgetter(name))
         for name, text in _GAUGES.items():
-            yield self._single(GaugeMetricFamily, name, text, getattr(metrics, name))
-        for name, value in metrics.queue.to_dict().items():
-            yield self._single(GaugeMetricFamily, f"queue_{name}", f"Field {name} of QueueMetrics.", value)
-        for name, value in metrics.storage.to_dict().items():
-            yield self._single(CounterMetricFamily, f"storage_{name}", f"Field {name} of StorageMetrics.", value)
+            yield family(GaugeMetricFamily, name, text, attrgetter(name))
+        for name in (field.name for field in fields(QueueMetrics)):
+            text = f"Field {name} of QueueMetrics."
+            yield family(GaugeMetricFamily, f"queue_{name}", text, attrgetter(f"queue.{name}"))
+        for name in (field.name for field in fields(StorageMetrics)):
+            text = f"Field {name} of StorageMetrics."
+            yield family(CounterMetricFamily, f"storage_{name}", text, attrgetter(f"storage.{name}"))
         stages = CounterMetricFamily(
-            f"{_PREFIX}_stage_seconds", "Time of threads by stage.", labels=[*self._labels, "stage"]
+            f"{_PREFIX}_stage_seconds", "Time of threads by stage.", labels=[*self._names, "stage"]
         )
-        for name, value in metrics.stages.to_dict().items():
-            stages.add_metric([*self._labels.values(), name], value)
+        waits = HistogramMetricFamily(f"{_PREFIX}_wait_seconds", "Waits for a batch.", labels=self._names)
+        for values, metrics in found:
+            for name, seconds in metrics.stages.to_dict().items():
+                stages.add_metric([*values, name], seconds)
+            buckets = [(repr(bound), count) for bound, count in metrics.wait.buckets()]
+            waits.add_metric(values, [*buckets, ("+Inf", metrics.wait.count)], sum_value=metrics.wait.seconds)
         yield stages
-        waits = HistogramMetricFamily(f"{_PREFIX}_wait_seconds", "Waits for a batch.", labels=list(self._labels))
-        buckets = [(repr(bound), count) for bound, count in metrics.wait.buckets()]
-        waits.add_metric(
-            list(self._labels.values()), [*buckets, ("+Inf", metrics.wait.count)], sum_value=metrics.wait.seconds
-        )
         yield waits
 
-    def _single(
-        self, family: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, value: Any
-    ) -> Metric:
-        made = family(f"{_PREFIX}_{name}", text, labels=list(self._labels))
-        made.add_metric(list(self._labels.values()), value)
-        return made
+
+_collectors: WeakKeyDictionary[CollectorRegistry, LoaderCollector] = WeakKeyDictionary()
 
 
 def register(
@@ -93,10 +142,15 @@ def register(
 ) -> LoaderCollector:
     """Add the metrics of a loader to a registry, and return the collector, which ``registry.unregister`` takes.
 
+    The loaders of a registry share one collector, because a metric may be there only once.
+
     Args:
         loader: the loader.
         registry: the registry; that of the process by default.
         labels: as for ``LoaderCollector``.
+
+    Raises:
+        ValueError: If another loader of the registry has the same labels, or labels of other names.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -111,6 +165,21 @@ def register(
         >>> registry.get_sample_value("shardmill_loader_batches_total", {"rank": "0"})
         3
     """
+    collector = _collectors.get(registry)
+    if collector is not None and _is_registered(collector, registry):
+        collector.add(loader, labels=labels)
+        return collector
     collector = LoaderCollector(loader, labels=labels)
     registry.register(collector)
+    _collectors[registry] = collector
     return collector
+
+
+def _is_registered(collector: LoaderCollector, registry: CollectorRegistry) -> bool:
+    """A registry refuses metrics that it has."""
+    try:
+        registry.register(collector)
+    except ValueError:
+        return True
+    registry.unregister(collector)
+    return False
