@@ -221,7 +221,10 @@ def test_explain_writes_json(data: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--step", "11", "--batch-size", "100"], "there is no step 11: the epoch has 10 steps"),
+        (
+            ["--step", "11", "--batch-size", "100"],
+            "the epoch has 10 steps of 100 rows a rank, so there is no step 11; lower --batch-size",
+        ),
         (["--rank", "2", "--world-size", "2"], "--rank must be below --world-size"),
         (["--window", "1MB"], "--window requires --shuffle"),
         (["--tail", "short"], "Invalid value for '--tail'"),

@@ -126,6 +126,18 @@ def test_wrong_use_is_an_error_and_writes_nothing(
     assert not Path("out").exists()
 
 
+@pytest.mark.parametrize("out", ["corpus", "corpus/texts.jsonl"])
+def test_input_is_not_replaced_by_its_tokens(tmp_path: Path, model: Path, texts: Path, out: str) -> None:
+    (tmp_path / "corpus").mkdir()
+    texts.rename(tmp_path / "corpus" / texts.name)
+    before = (tmp_path / "corpus" / texts.name).read_bytes()
+    options = ("--tokenizer", model, "--mode", "overwrite")
+    result = shardmill("tokenize", tmp_path / "corpus", tmp_path / out, *options, cache=tmp_path)
+    assert result.returncode == 2
+    assert "contains the input" in result.stderr
+    assert [path.read_bytes() for path in (tmp_path / "corpus").iterdir()] == [before]
+
+
 def test_head_shows_ids_as_text(tmp_path: Path, model: Path) -> None:
     rows = pa.table({"tokens": [[1, 2], [3]], "labels": [[-100, 2], [-100]], "n": [1, 2]})
     pq.write_table(rows, tmp_path / "tokens.parquet")

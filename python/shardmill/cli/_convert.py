@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from shardmill.cli._options import (
     storage_option,
     threads_option,
 )
-from shardmill.cli._tables import Filter, open_dataset
+from shardmill.cli._tables import Filter, open_dataset, refuse_input
 from shardmill.data._shard_index import index_path
 from shardmill.write._formats import EXTENSIONS, format_of
 
@@ -97,7 +96,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     dataset = open_dataset({"paths": src, "columns": columns, "format": None, "hive": False, **named})
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
-    _refuse_input(dataset.files, dst)
+    refuse_input(dataset.files, dst, keeps_rows=True)
     try:
         conversion = Conversion(dataset, format, encodings)
         writer = Writer(
@@ -137,17 +136,6 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
                     Path(dst).rmdir()
             raise
     _tell(dataset, writer, read, time.perf_counter() - start)
-
-
-def _refuse_input(files: Sequence[str], dst: str) -> None:
-    """Refuse an output whose replacement would delete a file that is read. One file may be its own output: it is replaced when it is whole."""
-    from shardmill.storage._paths import real
-
-    out = real(dst)
-    if [real(path) for path in files] == [out]:
-        return
-    if inside := next((path for path in files if f"{real(path)}/".startswith(f"{out}/")), None):
-        raise click.UsageError(f"{dst!r} contains the input {inside!r}; write to another directory")
 
 
 def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:

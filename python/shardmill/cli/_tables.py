@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -60,3 +61,20 @@ def open_dataset(options: dict[str, Any]) -> Any:
     for warning in raised:
         print(f"warning: {escape(warning.message)}", file=sys.stderr)
     return dataset
+
+
+def refuse_input(files: Sequence[str], dst: str, *, keeps_rows: bool) -> None:
+    """Refuse an output whose replacement would delete a file that is read.
+
+    Args:
+        files: the files that are read.
+        dst: the output.
+        keeps_rows: whether the output has all that the input has. Then one file may be its own output: it is replaced when it is whole.
+    """
+    from shardmill.storage._paths import real
+
+    out = real(dst)
+    if keeps_rows and [real(path) for path in files] == [out]:
+        return
+    if inside := next((path for path in files if f"{real(path)}/".startswith(f"{out}/")), None):
+        raise click.UsageError(f"{dst!r} contains the input {inside!r}; write to another directory")

@@ -11,7 +11,7 @@ import click
 from shardmill._terminal import aligned, escape
 from shardmill.cli._batch_bar import BatchBar
 from shardmill.cli._options import Names, Size, limit_option, one_of, progress_option, storage_option, threads_option
-from shardmill.cli._tables import Filter
+from shardmill.cli._tables import Filter, refuse_input
 from shardmill.cli._token_sources import counts_option, source_options, tokenize_of, tokenizer_options
 from shardmill.errors import NotFoundError, OutputExistsError
 
@@ -68,6 +68,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
             click.echo(line)
         print(f"token counts are stored in {escape(tokenize.counts)}", file=sys.stderr)
     else:
+        refuse_input(dataset.files, last, keeps_rows=False)
         _write(dataset, last, options)
 
 
