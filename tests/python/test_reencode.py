@@ -96,3 +96,14 @@ def test_damaged_images_get_an_error_and_the_others_are_written(tmp_path, codec)
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(OptionError):
         ReencodeImages("jpeg", **options)
+
+
+def test_codec_that_pillow_cannot_write_is_refused():
+    with pytest.raises(ValueError, match="codec must be 'jpeg', 'png' or a format that Pillow can write, not 'jpgg'"):
+        ReencodeImages("jpgg")
+
+
+def test_16_bit_image_is_turned_in_codecs_of_pillow(tmp_path):
+    image = Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 50)
+    [row] = reencoded(tmp_path, ReencodeImages("webp"), [turned(image, 6, "PNG")])
+    assert Image.open(io.BytesIO(row["binary_content"])).size == (30, 40)

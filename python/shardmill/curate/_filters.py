@@ -340,6 +340,9 @@ class ReencodeImages:
         max_side: maximum length of the longer side in pixels.
         name: name of the stage in reports.
 
+    Raises:
+        ValueError: If Pillow cannot write ``codec``, or a number is out of range.
+
     Examples:
         >>> from shardmill.curate import ReencodeImages
         >>> ReencodeImages("jpeg", quality=85, max_side=1024).max_side
@@ -356,6 +359,8 @@ class ReencodeImages:
 
     def __post_init__(self) -> None:
         whole("quality", self.quality, 1, 100)
+        if not self._is_native and not pixels.can_write(self._codec):
+            raise OptionError(f"codec must be 'jpeg', 'png' or a format that Pillow can write, not {self.codec!r}")
         if self.max_side is not None:
             whole("max_side", self.max_side, 1, 65_535)
 

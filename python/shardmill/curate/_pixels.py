@@ -155,6 +155,13 @@ def phash(image: bytes) -> str:
     return f"{_native.phash(image):016x}"
 
 
+def can_write(codec: str) -> bool:
+    """Tell whether Pillow writes images in ``codec``."""
+    image_module = _pillow()
+    image_module.init()
+    return codec.upper() in image_module.SAVE
+
+
 def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any:
     """Return ``batch`` with each image stored in ``codec``; an image that cannot be decoded gets an error."""
     import pyarrow as pa
@@ -186,7 +193,8 @@ def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -
         is_upright = stored.getexif().get(0x0112, 1) not in range(2, 9)
         if stored.format == codec.upper() and is_upright and max(stored.size) <= largest:
             return payload
-        image = ImageOps.exif_transpose(_with_8_bits(stored) if stored.mode.startswith("I;16") else stored)
+        upright = ImageOps.exif_transpose(stored)
+        image = _with_8_bits(upright) if upright.mode.startswith("I;16") else upright
         if image.has_transparency_data:
             white = image_module.new("RGBA", image.size, "white")
             image = image_module.alpha_composite(white, image.convert("RGBA"))
