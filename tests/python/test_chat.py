@@ -203,7 +203,7 @@ def test_rows_with_tools_use_the_template_for_tools(tmp_path: Path, model: Path)
 
 def test_completion_is_labelled_with_the_end_and_encoded_with_its_prompt(tmp_path: Path, model: Path) -> None:
     tokenizer = sm.Tokenizer(model)
-    rows = {"prompt": ["2 + 2 =", "{%- for"], "completion": [" 4", " message %}"]}
+    rows = {"prompt": ["2 + 2 =", "{%- for", "nothing"], "completion": [" 4", " message %}", ""]}
     found = table(
         tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model, labels="completion", eos=True
     )

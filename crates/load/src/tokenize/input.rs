@@ -113,9 +113,10 @@ impl<'a> Rows<'a> {
             Self::Texts(texts, separator) => Ok(joined(texts, separator, row)?.map(|text| RowText { text, answers: None, is_chat: false })),
             Self::Completion(prompt, completion) => {
                 let (Some(prompt), Some(completion)) = (text_of(prompt, row)?, text_of(completion, row)?) else { return Ok(None) };
-                let answers = (!completion.is_empty()).then(|| prompt.len()..prompt.len() + completion.len());
+                // An empty completion is an answer too: its end has a label.
+                let answer = prompt.len()..prompt.len() + completion.len();
                 let text = Cow::Owned(format!("{prompt}{completion}"));
-                Ok(Some(RowText { text, answers: wants_answers.then(|| answers.into_iter().collect()), is_chat: false }))
+                Ok(Some(RowText { text, answers: wants_answers.then(|| vec![answer]), is_chat: false }))
             }
             Self::Chat(chat, messages) => {
                 let Some(conversation) = messages.conversation(chat, row)? else { return Ok(None) };
