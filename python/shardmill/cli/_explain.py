@@ -68,9 +68,8 @@ def command(as_json: bool, **options: Any) -> None:
         click.echo(json.dumps({name: options[name] for name in names} | plan, indent=2, ensure_ascii=False))
         return
     if plan["rows"] is None:
-        raise click.UsageError(
-            f"the epoch has {plan['steps']:,} steps of {options['batch_size']:,} rows a rank, so there is no step {options['step']}; lower --batch-size"
-        )
+        shown = f"the epoch has {plan['steps']:,} steps of {options['batch_size']:,} rows a rank"
+        raise click.UsageError(f"{shown}, so there is no step {options['step']}; lower --batch-size")
     for line in _page(plan, options, len(dataset.files)):
         click.echo(line)
 
