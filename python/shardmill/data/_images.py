@@ -68,7 +68,8 @@ class RandomCrop:
             values: list[Any] = list(pair) if isinstance(pair, Sequence) and not isinstance(pair, str) else []
             are_numbers = all(isinstance(value, Real) and math.isfinite(value) for value in values)
             if len(values) != 2 or not are_numbers or not 0 < values[0] <= values[1] <= most:
-                raise OptionError(f"{name} must be two ascending numbers above 0, such as (0.2, 1.0), not {pair!r}")
+                limits = "above 0" if most == math.inf else "above 0 and up to 1"
+                raise OptionError(f"{name} must be two ascending numbers {limits}, such as (0.2, 1.0), not {pair!r}")
             object.__setattr__(self, name, (float(values[0]), float(values[1])))
 
 
@@ -349,8 +350,12 @@ def _statistics(normalize: Any, channels: int) -> tuple[tuple[float, ...], tuple
             raise OptionError(f"normalize={normalize!r} has three channels, and channels='L' has one")
         mean, std = _STATISTICS[normalize]
         return mean[:channels], std[:channels]
-    parts = tuple(normalize) if isinstance(normalize, Sequence) else ()
-    each = [tuple(part) if isinstance(part, Sequence) else (part,) * channels for part in parts]
+    plain = (
+        [part.tolist() if hasattr(part, "tolist") else part for part in normalize]
+        if isinstance(normalize, Sequence)
+        else []
+    )
+    each = [tuple(part) if isinstance(part, Sequence) else (part,) * channels for part in plain]
     are_numbers = all(isinstance(value, Real) and math.isfinite(value) for part in each for value in part)
     if (
         len(each) != 2

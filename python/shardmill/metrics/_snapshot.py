@@ -25,6 +25,8 @@ class Snapshot:
         return {name: value.to_dict() if isinstance(value, Snapshot) else value for name, value in values.items()}
 
     def __sub__(self, earlier: Self) -> Self:
+        if type(earlier) is not type(self):
+            return NotImplemented
         values: dict[str, Any] = {}
         for item in fields(self):
             value, before = getattr(self, item.name), getattr(earlier, item.name)

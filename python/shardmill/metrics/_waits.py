@@ -11,6 +11,7 @@ from itertools import accumulate
 from operator import add
 from typing import Any
 
+from shardmill.errors import OptionError
 from shardmill.metrics._snapshot import Snapshot
 
 _LONGEST_NS = 2**43 - 1
@@ -77,7 +78,13 @@ class WaitTimes(Snapshot):
         return self.percentile(0.99)
 
     def percentile(self, share: float) -> float:
-        """Return the seconds that this share of the waits did not exceed, accurate to 7 %; 0 if there are no waits."""
+        """Return the seconds that this share of the waits did not exceed, accurate to 7 %; 0 if there are no waits.
+
+        Raises:
+            ValueError: If ``share`` is not from 0 to 1.
+        """
+        if not 0 <= share <= 1:
+            raise OptionError(f"share must be from 0 to 1, not {share!r}")
         rank = share * self.count
         for bucket, reached in enumerate(accumulate(self.histogram)):
             if reached >= rank and reached > 0:

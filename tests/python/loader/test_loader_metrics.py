@@ -315,3 +315,10 @@ def test_pass_of_one_batch_is_not_judged(directory: Path) -> None:
     loader = sm.Loader(directory, batch_size=1_000_000, output="numpy")
     assert len(list(loader)) == 1
     assert str(loader.diagnosis()).startswith("nothing to judge")
+
+
+def test_share_of_a_percentile_is_from_0_to_1() -> None:
+    with pytest.raises(ValueError, match=r"share must be from 0 to 1, not 1\.5"):
+        sm.WaitTimes().percentile(1.5)
+    with pytest.raises(TypeError):
+        sm.WaitTimes() - 5
