@@ -11,6 +11,10 @@ from shardmill.write._exact_values import first_changed
 
 _SHOWN_LENGTH = 60
 
+#: Types whose values Arrow holds as they are, with the constructor of pyarrow.
+_PLAIN_TYPES: dict[type, str] = {str: "string", int: "int64", float: "float64", bool: "bool_", bytes: "binary"}
+_INT64 = 2**63
+
 
 class RowBatches:
     """Batches of one schema: the given one, or that of the first rows.
@@ -61,6 +65,30 @@ class RowBatches:
             known = _pyarrow().schema(schema)
             refuse_nul(known)
             self._schema = known if self._columns is None else _selected(known, self._columns)
+
+    def learn_plain(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Use the schema of rows of plain values, unless a schema is known. Returns whether it is known now.
+
+        pyarrow would find the same one by converting the values, but its first conversion imports pandas, which takes longer than writing
+        thousands of rows.
+        """
+        if self.schema is not None or self.metadata:
+            return self.schema is not None
+        arrow = _pyarrow()
+        fields = []
+        for name in self._names(rows):
+            values = [row.get(name) for row in rows]
+            kinds = set(map(type, values)) - {type(None)}
+            plain = _PLAIN_TYPES.get(kinds.pop()) if len(kinds) == 1 and isinstance(name, str) else None
+            if plain is None or (
+                plain == "int64" and not all(value is None or -_INT64 <= value < _INT64 for value in values)
+            ):
+                return False
+            fields.append(arrow.field(name, getattr(arrow, plain)()))
+        known = arrow.schema(fields)
+        refuse_nul(known)
+        self._schema = known
+        return True
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]], *, first_row: int) -> Any:
         """Return a record batch; a column that a row lacks is null.

@@ -242,10 +242,7 @@ class Writer:
             if buffer is None and (buffer := self._started(row)) is None:
                 return
             if taken := buffer.append(row):
-                if taken == _OTHER_COLUMNS:
-                    self._batches.check(row, self.num_rows)
-                self._native.write_buffer(buffer)
-                self._earlier.check(self._native)
+                self._take(buffer, taken, row)
         except BaseException:
             self._abandon()
             raise
@@ -459,11 +456,26 @@ class Writer:
             f"a record must be bytes or a string, not {type(row).__name__}\nhint: serialize it, for example with json.dumps"
         )
 
+    def _take(self, buffer: _native.RowBuffer, taken: int, row: Mapping[str, Any]) -> None:
+        """Write the rows of a buffer that is full, or name what is wrong with a row that it refuses."""
+        if taken == _OTHER_COLUMNS:
+            self._batches.check(row, self.num_rows)
+        self._native.write_buffer(buffer)
+        self._earlier.check(self._native)
+
     def _flush_rows(self) -> None:
         if self._first:
             rows, self._first = self._first, []
-            self._native.write_batch(self._batches.of_rows(rows, first_row=self._native.rows))
-            self._buffer = self._new_buffer()
+            if not self._batches.learn_plain(rows):
+                self._native.write_batch(self._batches.of_rows(rows, first_row=self._native.rows))
+                self._buffer = self._new_buffer()
+            else:
+                self._buffer = buffer = self._new_buffer()
+                for row in rows:
+                    if taken := buffer.append(row):
+                        self._take(buffer, taken, row)
+                if len(buffer):
+                    self._native.write_buffer(buffer)
         elif self._buffer is not None and len(self._buffer):
             self._native.write_buffer(self._buffer)
         self._earlier.check(self._native)
