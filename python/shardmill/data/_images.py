@@ -114,7 +114,8 @@ class Images:
             number or one for each channel. Without it, floats are from 0 to 1.
         layout: order of the dimensions of an image. ``"bytes"`` decodes nothing, for decoding on a GPU: the column is a ``Ragged`` of the
             encoded bytes. The int32 column ``<name>__geometry`` has eight numbers per image: oriented height and width; top, left, height
-            and width of the region to resize; 1 if the image is flipped, else 0; and the orientation.
+            and width of the region to resize, the whole image unless ``fit`` is a ``RandomCrop``; 1 if the image is flipped, else 0; and the
+            orientation.
         channels: ``"RGB"``, or ``"L"`` for one gray channel.
         background: color under transparent pixels and around padded images: ``"white"``, ``"black"`` or ``"gray"``, three numbers,
             or ``None`` to drop alpha as Pillow's ``convert`` does; padding is then white.
