@@ -56,6 +56,19 @@ fn cause(payload: &[u8]) -> Cause {
     decode(payload, &DecodeOptions::default()).unwrap_err().cause()
 }
 
+/// Found by fuzzing: its last rows are missing, and zune-jpeg does not say so. The last byte is not of the file.
+const WITHOUT_ROWS: &[u8] = include_bytes!("../../../../fuzz/seeds/decode_jpeg/unwritten_rows");
+
+#[test]
+fn rows_that_a_file_lacks_do_not_show_an_earlier_image() {
+    let options = DecodeOptions { jpeg: JpegDecoder::Rust, ..DecodeOptions::default() };
+    let payload = &WITHOUT_ROWS[..WITHOUT_ROWS.len() - 1];
+    let fresh = decode(payload, &options).unwrap().3;
+    let mut used = Decoder::new();
+    used.decode(&jpeg(64, 64), &options, |_, _| 1).unwrap();
+    assert_eq!(used.decode(payload, &options, |_, _| 1).unwrap().pixels, fresh);
+}
+
 #[test]
 fn claims_are_refused_at_once() {
     let start = Instant::now();

@@ -37,7 +37,10 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
     if decoder.output_buffer_size() != Some(raster.len()) {
         return Err(Error::unsupported(JPEG, "color model"));
     }
-    decoder.decode_into(reserve(target.pixels, raster.len(), JPEG)?).map_err(failure)?;
+    let pixels = reserve(target.pixels, raster.len(), JPEG)?;
+    // The decoder leaves rows alone that a file lacks, and they must not show an earlier image.
+    pixels.fill(0);
+    decoder.decode_into(pixels).map_err(failure)?;
     if layout == Layout::Cmyk {
         target.pixels.iter_mut().take(raster.len()).for_each(|sample| *sample = !*sample);
     }
