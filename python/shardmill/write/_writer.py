@@ -468,15 +468,12 @@ class Writer:
             rows, self._first = self._first, []
             if not self._batches.learn_plain(rows):
                 self._native.write_batch(self._batches.of_rows(rows, first_row=self._native.rows))
-                self._buffer = self._new_buffer()
-            else:
-                self._buffer = buffer = self._new_buffer()
-                for row in rows:
-                    if taken := buffer.append(row):
-                        self._take(buffer, taken, row)
-                if len(buffer):
-                    self._native.write_buffer(buffer)
-        elif self._buffer is not None and len(self._buffer):
+                rows = []
+            self._buffer = buffer = self._new_buffer()
+            for row in rows:
+                if taken := buffer.append(row):
+                    self._take(buffer, taken, row)
+        if self._buffer is not None and len(self._buffer):
             self._native.write_buffer(self._buffer)
         self._earlier.check(self._native)
 
