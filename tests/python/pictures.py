@@ -34,3 +34,7 @@ def opened(payload):
 
 def batches_of(data, **options):
     return list(sm.Loader(data, output="numpy", **options))
+
+
+def images_of(data, **options):
+    return np.concatenate([batch["image"] for batch in batches_of(data, **options)])

@@ -481,38 +481,3 @@ def test_plain_rows_are_written_without_pandas(tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / "rows.parquet")
     assert rows["label"].to_pylist() == list(range(3_000))
     assert rows["score"].null_count == 2_000
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        ["a", None, "é"],
-        [b"a", None],
-        [1, None, -(2**63)],
-        [1, 2**63],
-        [True, None, False],
-        [1.5, None],
-        [1, 2.5],
-        [True, 2.5, None],
-        [None, None],
-        [[1, 2], [], None],
-        [{"a": 1}, None],
-        [np.float32(1.5), None],
-    ],
-    ids=str,
-)
-def test_types_of_first_rows_are_those_of_pyarrow(tmp_path: Path, values: list) -> None:
-    rows = [{"x": value, "n": number} for number, value in enumerate(values)]
-    try:
-        expected = pa.table({"x": pa.array(values), "n": pa.array(range(len(values)))})
-    except (pa.ArrowException, OverflowError):
-        with pytest.raises(ValueError), sm.Writer(tmp_path / "rows.parquet") as writer:
-            for row in rows:
-                writer.write(row)
-        return
-    with sm.Writer(tmp_path / "rows.parquet") as writer:
-        for row in rows:
-            writer.write(row)
-    found = pq.read_table(tmp_path / "rows.parquet")
-    assert found.schema.types == expected.schema.types
-    assert found.to_pylist() == expected.to_pylist()
