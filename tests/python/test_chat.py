@@ -278,7 +278,7 @@ def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any]
 
 
 def test_template_that_does_not_exist_is_named(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no chat template at .*missing\.jinja"):
+    with pytest.raises(FileNotFoundError, match=r"the chat template .*missing\.jinja' does not exist"):
         sm.Tokenize(messages="m", tokenizer=model, chat_template=tmp_path / "missing.jinja")
 
 

@@ -223,7 +223,7 @@ def test_explain_writes_json(data: Path) -> None:
     [
         (
             ["--step", "11", "--batch-size", "100"],
-            "the epoch has 10 steps of 100 rows a rank, so there is no step 11; lower --batch-size",
+            "the epoch has 10 steps of 100 rows a rank, so step 11 does not exist; lower --batch-size",
         ),
         (["--rank", "2", "--world-size", "2"], "--rank must be below --world-size"),
         (["--window", "1MB"], "--window requires --shuffle"),

@@ -69,7 +69,7 @@ def command(as_json: bool, **options: Any) -> None:
         return
     if plan["rows"] is None:
         shown = f"the epoch has {plan['steps']:,} steps of {options['batch_size']:,} rows a rank"
-        raise click.UsageError(f"{shown}, so there is no step {options['step']}; lower --batch-size")
+        raise click.UsageError(f"{shown}, so step {options['step']} does not exist; lower --batch-size")
     for line in _page(plan, options, len(dataset.files)):
         click.echo(line)
 

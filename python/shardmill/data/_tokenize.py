@@ -421,7 +421,7 @@ def default_counts() -> str:
 def _template_text(template: str | Path | None) -> str | None:
     if isinstance(template, Path):
         if not template.is_file():
-            raise NotFoundError(f"there is no chat template at {str(template)!r}")
+            raise NotFoundError(f"the chat template {str(template)!r} does not exist")
         return template.read_text(encoding="utf-8")
     if template is not None and "{" not in template:
         raise OptionError(
