@@ -9,6 +9,7 @@ use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::Value as Json;
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 /// Steps of one rendering.
 const FUEL: u64 = 10_000_000;
@@ -20,6 +21,10 @@ thread_local! {
     static BRACKETS: Cell<Option<Brackets>> = const { Cell::new(None) };
 }
 
+/// Noncharacters, which no text should contain. The first two bytes of all are the same.
+const CANDIDATES: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
+pub(super) const FIRST_BYTES: &[u8] = b"\xef\xb7";
+
 /// Characters around what an assistant writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Brackets {
@@ -30,11 +35,16 @@ pub(super) struct Brackets {
 impl Brackets {
     /// Two noncharacters that are in none of the values.
     pub(super) fn unused(values: &[&Json]) -> Result<Self> {
-        let mut free = ('\u{fdd0}'..='\u{fdef}').filter(|candidate| !values.iter().any(|value| contains(value, *candidate)));
+        let mut free = CANDIDATES.filter(|candidate| !values.iter().any(|value| contains(value, *candidate)));
         match (free.next(), free.next()) {
             (Some(open), Some(close)) => Ok(Self { open, close }),
             _ => Err(TokensError::TemplateSpans),
         }
+    }
+
+    /// Whether a text has, or a string of a template could make, one of these characters.
+    pub(super) fn may_be_in(text: &str) -> bool {
+        text.contains("\\u") || text.contains(|character| CANDIDATES.contains(&character))
     }
 }
 

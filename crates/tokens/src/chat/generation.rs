@@ -4,7 +4,7 @@
 //! and in comments.
 
 use super::Rendered;
-use super::environment::{BRACKET, Brackets, syntax};
+use super::environment::{BRACKET, Brackets, FIRST_BYTES, syntax};
 use crate::error::{Error, Result};
 use minijinja::machinery::{Token, tokenize};
 use std::ops::Range;
@@ -14,7 +14,12 @@ pub(super) struct Rewritten {
     pub(super) has_generation: bool,
     /// Whether the template calls for the date.
     pub(super) names_date: bool,
+    /// Whether the output of a part can become a value, in which brackets would show.
+    pub(super) reads_output: bool,
 }
+
+/// Tags that capture what is rendered between them.
+const CAPTURING: [&str; 8] = ["endset", "endmacro", "endcall", "endfilter", "endblock", "import", "from", "extends"];
 
 /// A scope of its own, as in Jinja, with a bracket at both ends. The names of tags are replaced, so what trims white space around a tag stays.
 const START: &str = "with %}{% if true %}{{ FUNCTION(true) }}{% endif";
@@ -23,6 +28,7 @@ const END: &str = "if true %}{{ FUNCTION(false) }}{% endif %}{% endwith";
 pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
     let mut tags: Vec<(Range<usize>, bool)> = Vec::new();
     let mut names_date = false;
+    let mut reads_output = Brackets::may_be_in(template);
     let mut follows_start = false;
     // Loops since the innermost generation block that is open began.
     let mut loops: Vec<usize> = Vec::new();
@@ -46,6 +52,9 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
             }
         }
         names_date |= matches!(token, Token::Ident("strftime_now"));
+        // A recursive loop is a function that returns its output.
+        reads_output |=
+            matches!(token, Token::Ident("recursive")) || matches!(token, Token::Ident(name) if follows_start && CAPTURING.contains(&name));
         follows_start = matches!(token, Token::BlockStart);
     }
     let has_generation = !tags.is_empty();
@@ -56,24 +65,30 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
         }
         rewritten.replace_range(range, &if is_start { START } else { END }.replace("FUNCTION", BRACKET));
     }
-    Ok(Rewritten { template: rewritten, has_generation, names_date })
+    Ok(Rewritten { template: rewritten, has_generation, names_date, reads_output })
 }
 
 /// Takes the brackets out of a text.
 pub(super) fn spans(text: &str, brackets: Brackets) -> Result<Rendered> {
     let mut rendered = Rendered { text: String::with_capacity(text.len()), spans: Vec::new() };
     let mut open: Vec<usize> = Vec::new();
-    for character in text.chars() {
+    let mut from = 0;
+    for place in memchr::memmem::find_iter(text.as_bytes(), FIRST_BYTES) {
+        let Some(character) = text.get(place..).and_then(|rest| rest.chars().next()) else { continue };
+        if character != brackets.open && character != brackets.close {
+            continue;
+        }
+        rendered.text.push_str(text.get(from..place).unwrap_or_default());
+        from = place + character.len_utf8();
         if character == brackets.open {
             open.push(rendered.text.len());
-        } else if character == brackets.close {
-            let start = open.pop().ok_or(Error::TemplateSpans)?;
-            if open.is_empty() && start < rendered.text.len() {
-                rendered.spans.push(start..rendered.text.len());
-            }
-        } else {
-            rendered.text.push(character);
+            continue;
+        }
+        let start = open.pop().ok_or(Error::TemplateSpans)?;
+        if open.is_empty() && start < rendered.text.len() {
+            rendered.spans.push(start..rendered.text.len());
         }
     }
+    rendered.text.push_str(text.get(from..).unwrap_or_default());
     if open.is_empty() { Ok(rendered) } else { Err(Error::TemplateSpans) }
 }

@@ -15,6 +15,7 @@ mod tests;
 
 use crate::error::{Error, Result};
 use environment::{Brackets, environment};
+use messages::Message;
 use minijinja::{Environment, Value};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
@@ -51,6 +52,8 @@ pub struct ChatTemplate {
     /// Tokens by role, such as `bos_token`.
     roles: BTreeMap<String, String>,
     has_generation: bool,
+    /// Whether the template may read what a generation block rendered, so that brackets in it could change the text.
+    reads_output: bool,
 }
 
 impl ChatTemplate {
@@ -66,7 +69,8 @@ impl ChatTemplate {
         }
         let mut environment = environment(now);
         environment.add_template_owned(NAME, rewritten.template).map_err(|error| template_error(&error))?;
-        Ok(Self { environment, roles: roles.clone(), has_generation: rewritten.has_generation })
+        let reads_output = rewritten.reads_output || roles.values().any(|token| Brackets::may_be_in(token));
+        Ok(Self { environment, roles: roles.clone(), has_generation: rewritten.has_generation, reads_output })
     }
 
     /// Whether the template marks what an assistant writes.
@@ -86,9 +90,9 @@ impl ChatTemplate {
         let kwargs = Json::Object(conversation.template_kwargs.clone());
         let optional = [&conversation.tools, &conversation.documents].into_iter().flatten();
         let brackets = Brackets::unused(&[&conversation.messages, &kwargs].into_iter().chain(optional).collect::<Vec<_>>())?;
-        let plain = self.run(context.clone(), None)?;
+        let plain = if self.reads_output { Some(self.run(context.clone(), None)?) } else { None };
         let rendered = generation::spans(&self.run(context, Some(brackets))?, brackets)?;
-        if rendered.text != plain {
+        if plain.is_some_and(|plain| plain != rendered.text) {
             return Err(Error::TemplateSpans);
         }
         Ok(rendered)
@@ -104,7 +108,7 @@ impl ChatTemplate {
         let text = self.run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
         let mut spans = Vec::new();
         for (turn, message) in messages.iter().enumerate() {
-            if message.get("role").and_then(Json::as_str) != Some("assistant") {
+            if !message.is_assistant {
                 continue;
             }
             let before = self.run(self.context(conversation, messages.get(..turn).unwrap_or_default(), true), None)?;
@@ -133,11 +137,11 @@ impl ChatTemplate {
         Ok(Rendered { text, spans })
     }
 
-    fn context(&self, conversation: &Conversation, messages: &[Json], add_generation_prompt: bool) -> Value {
+    fn context(&self, conversation: &Conversation, messages: &[Message], add_generation_prompt: bool) -> Value {
         let optional = |value: &Option<Json>| value.as_ref().map_or(Value::from(()), environment::value);
         let mut variables: Vec<(String, Value)> = self.roles.iter().map(|(role, token)| (role.clone(), Value::from(token.as_str()))).collect();
         variables.extend(conversation.template_kwargs.iter().map(|(name, value)| (name.clone(), environment::value(value))));
-        variables.push(("messages".to_owned(), Value::from(messages.iter().map(environment::value).collect::<Vec<_>>())));
+        variables.push(("messages".to_owned(), messages.iter().map(|message| message.value.clone()).collect()));
         variables.push(("tools".to_owned(), optional(&conversation.tools)));
         variables.push(("documents".to_owned(), optional(&conversation.documents)));
         variables.push(("add_generation_prompt".to_owned(), Value::from(add_generation_prompt)));

@@ -39,9 +39,19 @@ fn generation_blocks_become_spans() {
 
 #[test]
 fn span_that_the_template_changes_is_refused() {
-    let text = "{% set turn %}{% generation %}{{ messages[0].content }}{% endgeneration %}{% endset %}{{ turn | length }}";
-    let outcome = rendered(text, json!([{"role": "assistant", "content": "abc"}]));
-    assert!(matches!(outcome, Err(Error::TemplateSpans)), "{outcome:?}");
+    const TURN: &str = "{% generation %}{{ messages[0].content }}{% endgeneration %}";
+    for text in [
+        format!("{{% set turn %}}{TURN}{{% endset %}}{{{{ turn | length }}}}"),
+        format!("{{% macro turn() %}}{TURN}{{% endmacro %}}{{{{ turn() | length }}}}"),
+        format!("{{% filter length %}}{TURN}{{% endfilter %}}"),
+        format!(
+            "{{% for turn in [[1]] recursive %}}{{% if turn is iterable %}}{{{{ loop(turn) | length }}}}{{% else %}}{TURN}{{% endif %}}{{% endfor %}}"
+        ),
+        format!("{{{{ '\\ufdd0' }}}}{TURN}{{{{ '\\ufdd1' }}}}"),
+    ] {
+        let outcome = rendered(&text, json!([{"role": "assistant", "content": "abc"}]));
+        assert!(matches!(outcome, Err(Error::TemplateSpans)), "{text}: {outcome:?}");
+    }
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl Tokenizer {
     /// How many bytes of a normalized text a token at `at` stands for. An unknown token ends where `next` begins.
     pub(crate) fn token_bytes(&self, id: u32, next: Option<u32>, normalized: &str, at: usize) -> Option<usize> {
         if self.vocabulary.is_byte_level() {
-            return self.vocabulary.raw_bytes(id).map(|bytes| bytes.len());
+            return self.vocabulary.raw_length(id);
         }
         let rest = normalized.as_bytes().get(at..)?;
         let token = self.vocabulary.token(id)?;

@@ -23,6 +23,8 @@ pub(crate) struct Vocabulary {
     /// Sorted.
     added_ids: Vec<u32>,
     is_byte_level: bool,
+    /// Bytes of byte-level tokens by id, 0 for others. Labels need one for every token of a text.
+    lengths: Vec<u16>,
 }
 
 impl Vocabulary {
@@ -103,7 +105,22 @@ impl Vocabulary {
         tokens.sort_by_key(|(id, _)| *id);
         let mut added_ids: Vec<u32> = added.iter().map(|token| token.id).collect();
         added_ids.sort_unstable();
-        Self { ids, tokens, added, added_ids, is_byte_level }
+        let mut vocabulary = Self { ids, tokens, added, added_ids, is_byte_level, lengths: Vec::new() };
+        if is_byte_level {
+            vocabulary.lengths = vocabulary.measured();
+        }
+        vocabulary
+    }
+
+    fn measured(&self) -> Vec<u16> {
+        let mut lengths = vec![0; self.highest().map_or(0, |highest| highest as usize + 1)];
+        for (id, _) in &self.tokens {
+            let length = self.raw_bytes(*id).and_then(|bytes| u16::try_from(bytes.len()).ok());
+            if let (Some(place), Some(length)) = (lengths.get_mut(*id as usize), length) {
+                *place = length;
+            }
+        }
+        lengths
     }
 
     /// Whether no token has a space marker after another character, and the marker is a token: then no token reaches from one word into the next, and no
@@ -126,7 +143,15 @@ impl Vocabulary {
     }
 
     pub(crate) fn token(&self, id: u32) -> Option<&str> {
-        let end = self.tokens.partition_point(|(known, _)| *known <= id);
+        let is_last_of_id = |place: usize| {
+            let known = |place: usize| self.tokens.get(place).map(|(known, _)| *known);
+            known(place) == Some(id) && known(place + 1) != Some(id)
+        };
+        // Most vocabularies number their tokens from 0 without a gap.
+        let end = match id as usize {
+            place if is_last_of_id(place) => place + 1,
+            _ => self.tokens.partition_point(|(known, _)| *known <= id),
+        };
         let (known, token) = self.tokens.get(end.checked_sub(1)?)?;
         (*known == id).then_some(token)
     }
@@ -135,6 +160,11 @@ impl Vocabulary {
     pub(crate) fn raw_bytes(&self, id: u32) -> Option<Vec<u8>> {
         let token = self.token(id).filter(|_| self.is_byte_level && !self.is_added(id))?;
         super::bytes::raw(token)
+    }
+
+    /// How many bytes a byte-level token stands for; `None` as for [`Self::raw_bytes`].
+    pub(crate) fn raw_length(&self, id: u32) -> Option<usize> {
+        self.lengths.get(id as usize).map(|length| usize::from(*length)).filter(|length| *length > 0)
     }
 
     fn is_added(&self, id: u32) -> bool {
