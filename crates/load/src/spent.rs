@@ -17,8 +17,13 @@ impl Stopwatch {
         Self { start: Instant::now(), on_core: nanoseconds_on_core() }
     }
 
+    /// Nanoseconds.
+    pub(crate) fn elapsed(&self) -> u64 {
+        self.elapsed_without(0, 0)
+    }
+
     /// Nanoseconds, without `elsewhere`, in which the thread did not compute, and without `apart`, which counts for something else.
-    pub(crate) fn elapsed(&self, elsewhere: u64, apart: u64) -> u64 {
+    pub(crate) fn elapsed_without(&self, elsewhere: u64, apart: u64) -> u64 {
         let elapsed = since(self.start).saturating_sub(elsewhere);
         let on_core = nanoseconds_on_core().zip(self.on_core).map(|(now, start)| now.saturating_sub(start));
         on_core.map_or(elapsed, |on_core| elapsed.min(on_core)).saturating_sub(apart)
@@ -89,10 +94,10 @@ mod tests {
     fn time_without_a_core_is_not_computing() {
         let watch = Stopwatch::start();
         std::thread::sleep(Duration::from_millis(20));
-        let slept = watch.elapsed(0, 0);
+        let slept = watch.elapsed();
         assert!(!cfg!(unix) || slept < 10_000_000, "{slept}");
-        assert_eq!(watch.elapsed(u64::MAX, 0), 0);
-        assert_eq!(watch.elapsed(0, u64::MAX), 0);
+        assert_eq!(watch.elapsed_without(u64::MAX, 0), 0);
+        assert_eq!(watch.elapsed_without(0, u64::MAX), 0);
     }
 
     #[test]

@@ -78,10 +78,8 @@ impl Plan {
         let node = match (data_type, nested_numbers(data_type)) {
             _ if options.kind == Kind::Dict => Node::Objects(Form::Objects),
             (_, Some(nested)) => {
-                // A field of a struct is null where the struct is.
-                let mut plan = NumberPlan::new(&path, nested, outer.is_none(), options)?;
-                plan.has_row_mask &= outer.is_some() || field.is_nullable();
-                Node::Numbers(plan)
+                let row = RowOf { is_column: outer.is_none(), is_nullable: field.is_nullable() };
+                Node::Numbers(NumberPlan::new(&path, nested, row, options)?)
             }
             (DataType::Struct(fields), None) => {
                 Node::Struct(fields.iter().map(|field| Self::new(field, Some(&path), options)).collect::<Result<_>>()?)
@@ -144,8 +142,15 @@ pub(super) fn outputs_of(plans: &[Plan]) -> Result<Vec<Output>> {
     Ok(outputs)
 }
 
+/// What a row of numbers belongs to: a column, or a field of a struct.
+#[derive(Debug, Clone, Copy)]
+struct RowOf {
+    is_column: bool,
+    is_nullable: bool,
+}
+
 impl NumberPlan {
-    fn new(path: &str, nested: NestedNumbers, is_column: bool, options: &ColumnOptions) -> Result<Self> {
+    fn new(path: &str, nested: NestedNumbers, row: RowOf, options: &ColumnOptions) -> Result<Self> {
         let NestedNumbers { levels, widths, element, has_nullable_items } = nested;
         let fill = options.fill_values.get(path);
         let nan = Numbers::nan(&element);
@@ -162,14 +167,15 @@ impl NumberPlan {
         let lists = match (&options.pad, options.list_lengths.get(path)) {
             _ if levels == 0 => Lists::Ragged,
             (Some(pad), _) => Lists::Padded { length: pad.length, value: pad_value(path, &element, pad)?, side: pad.side },
-            (None, Some(length)) if levels == 1 && is_column => Lists::Matrix(*length),
+            (None, Some(length)) if levels == 1 && row.is_column => Lists::Matrix(*length),
             _ => Lists::Ragged,
         };
         Ok(Self {
             path: path.to_owned(),
             replacement,
             accepts_missing_lists: is_masked || fill.is_some(),
-            has_row_mask: is_masked && (!has_nan || levels > 0 || !widths.is_empty()),
+            // A field is null where its struct is.
+            has_row_mask: is_masked && (!has_nan || levels > 0 || !widths.is_empty()) && (!row.is_column || row.is_nullable),
             has_item_mask: is_masked && !has_nan && has_nullable_items,
             is_masked,
             element,

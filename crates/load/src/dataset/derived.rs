@@ -73,7 +73,7 @@ impl Derivation {
             hint,
         })?;
         let tokens = computed.first().and_then(|lists| lists.as_list_opt::<i32>()).map_or(0, |lists| lists.values().len() as u64);
-        add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(0, 0), ..TokenTotals::default() });
+        add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(), ..TokenTotals::default() });
         Ok(computed)
     }
 

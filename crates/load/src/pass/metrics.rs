@@ -136,7 +136,7 @@ impl Metrics {
     pub(super) fn elsewhere<T>(&self, stage: Stage, call: impl FnOnce() -> T) -> T {
         let watch = Stopwatch::start();
         let result = call();
-        self.nanoseconds(stage).fetch_add(watch.elapsed(0, 0), Ordering::Relaxed);
+        self.nanoseconds(stage).fetch_add(watch.elapsed(), Ordering::Relaxed);
         result
     }
 
@@ -156,7 +156,7 @@ impl Metrics {
     fn spent<T>(&self, stage: &AtomicU64, call: impl FnOnce() -> T) -> T {
         let watch = Stopwatch::start();
         let ((result, tokens), spent) = spent_in(|| totals_of(call));
-        let computed = watch.elapsed(spent.reading + spent.queued, tokens.nanoseconds.saturating_sub(tokens.elsewhere));
+        let computed = watch.elapsed_without(spent.reading + spent.queued, tokens.nanoseconds.saturating_sub(tokens.elsewhere));
         stage.fetch_add(computed, Ordering::Relaxed);
         self.fetch.fetch_add(spent.reading, Ordering::Relaxed);
         self.tokens.add(tokens);

@@ -29,7 +29,7 @@ pub(super) fn encode(
         let mut ids = Vec::new();
         let piece = pieces.get(number).cloned().unwrap_or_default();
         let spelled = tokenizer.encode_piece(text.as_str(), piece, special, &mut ids)?;
-        let nanoseconds = if std::thread::current().id() == owner { 0 } else { watch.elapsed(0, 0) };
+        let nanoseconds = if std::thread::current().id() == owner { 0 } else { watch.elapsed() };
         Ok((ids, spelled, nanoseconds))
     };
     let (mut sums, mut is_first) = (Ok((0, 0)), true);
