@@ -1,6 +1,6 @@
 """Text to tokens: shardmill beside tokenizers, tiktoken, a PyTorch DataLoader, datatrove and transformers, on the same texts.
 
-In the encode and chat scenarios, imports and loading the tokenizer are not timed; the tools of the other scenarios load it within the
+Imports are not timed, nor is loading the tokenizer in the encode and chat scenarios; the tools of the other scenarios load it within the
 timing. The token count and a checksum of the ids are the same for all systems in the encode scenario, and for the first 100 conversations.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Metrics, Options, run_entry, status_bytes
+from benchmarks.measure import Metrics, Options, record_of, run_entry, status_bytes
 
 _LENGTH = 2048
 _BATCH = 8
@@ -38,15 +38,31 @@ class TokensOptions(Options):
     epochs: int = 1
 
     @property
+    def documents(self) -> Path:
+        """File or directory of the texts."""
+        many = self.data / "documents"
+        return many if many.is_dir() else self.data / "documents.parquet"
+
+    @property
     def model(self) -> Path:
         """Directory of the tokenizer."""
         return self.data / "model"
 
 
+def _shardmill() -> Any:
+    """The module with what it imports when a loader is made, since imports are not timed."""
+    import numpy  # noqa: F401
+    import pyarrow  # noqa: F401
+    import shardmill
+    from shardmill import Dataset, Loader, Tokenize, Tokenizer  # noqa: F401
+
+    return shardmill
+
+
 def _texts(options: TokensOptions) -> list[str]:
     import pyarrow.parquet as pq
 
-    texts = pq.read_table(options.data / "documents.parquet")["text"].to_pylist()
+    texts = pq.read_table(options.documents)["text"].to_pylist()
     return texts[: max(1, int(len(texts) * options.share))]
 
 
@@ -76,17 +92,49 @@ def _digest(lists: Iterable[Sequence[int]]) -> tuple[int, int]:
 
 def encode_shardmill(options: TokensOptions) -> Metrics:
     """Parquet to Arrow lists of ids, by the loader."""
-    import shardmill as sm
+    sm = _shardmill()
 
     tokenizer = sm.Tokenizer(options.model)
-    data = sm.Dataset(options.data / "documents.parquet", tokenize=sm.Tokenize("text", tokenizer=tokenizer))
+    data = sm.Dataset(options.documents, tokenize=sm.Tokenize("text", tokenizer=tokenizer))
+
+    def loader() -> Any:
+        return sm.Loader(data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads))
+
     start = time.perf_counter()
-    loader = sm.Loader(data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads))
-    columns = [batch.column("tokens") for batch in loader]
+    tokens = sum(len(batch.column("tokens").values) for batch in loader())
     seconds = time.perf_counter() - start
-    texts = _texts(options)
-    tokens, digest = _digest(row for column in columns for row in column.to_pylist())
-    return _rate(sum(len(text.encode()) for text in texts), seconds, tokens=tokens, digest=digest)
+    if options.documents.is_dir():
+        return _rate(_repeated_bytes(options), seconds, tokens=tokens)
+    tokens, digest = _digest(row for batch in loader() for row in batch.column("tokens").to_pylist())
+    return _rate(sum(len(text.encode()) for text in _texts(options)), seconds, tokens=tokens, digest=digest)
+
+
+def _repeated_bytes(options: TokensOptions) -> int:
+    """As ``make_set`` noted them."""
+    return int(record_of(options.data)["text_bytes"])
+
+
+def first_shardmill(options: TokensOptions) -> Metrics:
+    """From nothing to the first batch of packs, shuffled, with no token counted before."""
+    sm = _shardmill()
+    import torch  # noqa: F401 - imported before the clock starts
+
+    os.environ["SHARDMILL_CACHE_DIR"] = str(options.scratch / "cache")
+    tokenizer = sm.Tokenizer(options.model)
+    start = time.perf_counter()
+    data = sm.Dataset(options.documents, tokenize=sm.Tokenize("text", tokenizer=tokenizer, eos=_END))
+    loader = sm.Loader(
+        data,
+        packing=sm.Packing("tokens", length=_LENGTH, plan="ahead", epoch_packs=1_000_000),
+        batch_size=_BATCH,
+        shuffle=True,
+        output="torch",
+        runtime=sm.Runtime(threads=options.threads),
+    )
+    batches = iter(loader)
+    shape = tuple(next(batches)["tokens"].shape)
+    seconds = time.perf_counter() - start
+    return _rate(_repeated_bytes(options), seconds, is_success=shape == (_BATCH, _LENGTH))
 
 
 def encode_engine(options: TokensOptions) -> Metrics:
@@ -144,7 +192,7 @@ def _ranks(model: Path) -> tuple[dict[bytes, int], int]:
 
 def packed_shardmill(options: TokensOptions) -> Metrics:
     """Parquet to packed tensors, counted in the first pass."""
-    import shardmill as sm
+    sm = _shardmill()
     import torch  # noqa: F401 - imported by all systems before their clock starts
 
     os.environ["SHARDMILL_CACHE_DIR"] = str(options.scratch / "cache")
@@ -259,7 +307,7 @@ def write_datatrove(options: TokensOptions) -> Metrics:
 
 def chat_shardmill(options: TokensOptions) -> Metrics:
     """Conversations to tokens with labels for the assistant."""
-    import shardmill as sm
+    sm = _shardmill()
 
     tokenize = sm.Tokenize(messages="messages", tokenizer=sm.Tokenizer(options.model), labels="assistant")
     data = sm.Dataset(options.data / "chats.parquet", tokenize=tokenize)
@@ -310,6 +358,7 @@ SYSTEMS = {
     ("encode", "engine"): encode_engine,
     ("encode", "tokenizers"): encode_tokenizers,
     ("encode", "tiktoken"): encode_tiktoken,
+    ("first", "shardmill"): first_shardmill,
     ("packed", "shardmill"): packed_shardmill,
     ("packed", "dataloader"): packed_dataloader,
     ("write", "shardmill"): write_shardmill,

@@ -1,7 +1,9 @@
-"""Real text of the tokens benchmark: ``python -m benchmarks.tokens_data --out=DIR``.
+"""Real text of the tokens benchmark: ``python -m benchmarks.tokens_data --out=DIR``; with ``--source`` and ``--gigabytes`` more of it.
 
 The Debian packages linux-doc-6.1 and dict-gcide, which apt downloads: technical English and a dictionary, each text once. Documents are about
 4 KB long. Beside them lie the same documents as JSONL, conversations made of them, and a byte-level BPE that is trained on them.
+
+A larger set has the documents of another one again and again, each time in another order, in a Parquet file each.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -42,9 +45,13 @@ class SetOptions(Options):
 
     Attributes:
         megabytes: Maximum text that is kept, of about 64.
+        source: A set whose documents are repeated.
+        gigabytes: Text of the set that repeats them.
     """
 
     megabytes: int = 1000
+    source: Path | None = None
+    gigabytes: float = 0
 
 
 def write_set(options: SetOptions, directory: Path) -> Metrics:
@@ -58,6 +65,21 @@ def write_set(options: SetOptions, directory: Path) -> Metrics:
     random.Random(42).shuffle(documents)
     write_documents(documents, directory)
     return {"documents": len(documents), "text_bytes": size}
+
+
+def write_repeated(source: Path, gigabytes: float, directory: Path) -> Metrics:
+    """Writes the documents of a set until there is enough text, and its tokenizer."""
+    documents = pq.read_table(source / "documents.parquet")
+    size = sum(len(text.encode()) for text in documents["text"].to_pylist())
+    copies = max(1, round(gigabytes * 1e9 / size))
+    (directory / "documents").mkdir()
+    for copy in range(copies):
+        order = list(range(len(documents)))
+        random.Random(copy).shuffle(order)
+        path = directory / "documents" / f"part-{copy:05}.parquet"
+        pq.write_table(documents.take(order), path, row_group_size=_ROW_GROUP, compression="zstd")
+    shutil.copytree(source / "model", directory / "model")
+    return {"documents": copies * len(documents), "text_bytes": copies * size}
 
 
 def write_documents(documents: list[str], directory: Path, vocabulary: int = _VOCABULARY) -> None:
@@ -112,4 +134,8 @@ def _train(documents: list[str], directory: Path, vocabulary: int) -> None:
 
 if __name__ == "__main__":
     chosen = read_options(SetOptions)
-    make_set(chosen.out, {"kind": "tokens", "megabytes": chosen.megabytes}, lambda at: write_set(chosen, at))
+    if chosen.source is None:
+        make_set(chosen.out, {"kind": "tokens", "megabytes": chosen.megabytes}, lambda at: write_set(chosen, at))
+    else:
+        source, described = chosen.source, {"kind": "tokens, repeated", "gigabytes": chosen.gigabytes}
+        make_set(chosen.out, described, lambda at: write_repeated(source, chosen.gigabytes, at))
