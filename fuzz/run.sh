@@ -2,12 +2,13 @@
 # usage: fuzz/run.sh SECONDS [target ...]
 #
 # Runs each fuzz target for SECONDS, all of them when none is named, and fails on the first crash, hang or allocation beyond 2 GB.
+# FUZZ_FLAGS=--no-default-features builds in minutes, and has the targets of images and tokenizers.
 # `make fuzz` gives each 300 seconds, `make fuzz-nightly` 1200. Needs nightly Rust and cargo-fuzz. Inputs that are found go to fuzz/corpus/, crashes to
 # fuzz/artifacts/; neither is committed. To keep what a run found, minimise the corpus and copy a few small files to fuzz/seeds/ (docs/fuzzing.md).
 set -euo pipefail
 cd "$(dirname "$0")"
 if [[ ! "${1:-}" =~ ^[0-9]+$ ]]; then
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 seconds=$1
@@ -27,6 +28,7 @@ for target in "${targets[@]}"; do
     seeds=()
     if [ -d "seeds/$target" ]; then seeds=("seeds/$target"); fi
     echo "== $target, $seconds s"
-    cargo +nightly fuzz run --fuzz-dir . "$target" "corpus/$target" "${seeds[@]}" -- \
+    # shellcheck disable=SC2086
+    cargo +nightly fuzz run --fuzz-dir . ${FUZZ_FLAGS:-} "$target" "corpus/$target" "${seeds[@]}" -- \
         -max_total_time="$seconds" -rss_limit_mb=2048 -malloc_limit_mb=2048 -timeout=25 -max_len=65536 -print_final_stats=1
 done
