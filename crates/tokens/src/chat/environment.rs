@@ -84,7 +84,9 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", python_text::is_sequence);
     if let Some(now) = now {
-        environment.add_function("strftime_now", move |format: String| now.format(&format));
+        environment.add_function("strftime_now", move |format: String| {
+            now.format(&format).map_err(|reason| Error::new(ErrorKind::InvalidOperation, reason))
+        });
     }
     environment
 }

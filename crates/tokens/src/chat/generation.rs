@@ -14,6 +14,8 @@ pub(super) struct Rewritten {
     pub(super) has_generation: bool,
     /// Whether the template calls for the date.
     pub(super) names_date: bool,
+    /// The formats of the date that are written out, with their lines.
+    pub(super) date_formats: Vec<(String, usize)>,
     /// Whether the output of a part can become a value, in which brackets would show.
     pub(super) reads_output: bool,
 }
@@ -28,6 +30,9 @@ const END: &str = "if true %}{{ FUNCTION(false) }}{% endif %}{% endwith";
 pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
     let mut tags: Vec<(Range<usize>, bool)> = Vec::new();
     let mut names_date = false;
+    let mut date_formats = Vec::new();
+    // How many tokens of `strftime_now(` came before.
+    let mut date_call = 0;
     let mut reads_output = Brackets::may_be_in(template);
     let mut follows_start = false;
     // Loops since the innermost generation block that is open began.
@@ -52,6 +57,16 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
             }
         }
         names_date |= matches!(token, Token::Ident("strftime_now"));
+        if date_call == 2
+            && let Some(format) = literal(&token)
+        {
+            date_formats.push((format.to_owned(), span.start_line as usize));
+        }
+        date_call = match token {
+            Token::Ident("strftime_now") => 1,
+            Token::ParenOpen if date_call == 1 => 2,
+            _ => 0,
+        };
         // A recursive loop is a function that returns its output.
         reads_output |=
             matches!(token, Token::Ident("recursive")) || matches!(token, Token::Ident(name) if follows_start && CAPTURING.contains(&name));
@@ -65,7 +80,15 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
         }
         rewritten.replace_range(range, &if is_start { START } else { END }.replace("FUNCTION", BRACKET));
     }
-    Ok(Rewritten { template: rewritten, has_generation, names_date, reads_output })
+    Ok(Rewritten { template: rewritten, has_generation, names_date, date_formats, reads_output })
+}
+
+fn literal<'a>(token: &'a Token<'_>) -> Option<&'a str> {
+    match token {
+        Token::Str(text) => Some(text),
+        Token::String(text) => Some(text),
+        _ => None,
+    }
 }
 
 /// Takes the brackets out of a text.

@@ -67,6 +67,9 @@ impl ChatTemplate {
         if rewritten.names_date && now.is_none() {
             return Err(Error::TemplateDate);
         }
+        for (format, line) in rewritten.date_formats {
+            now.map_or_else(|| Ok(String::new()), |now| now.format(&format)).map_err(|reason| Error::Template { line: Some(line), reason })?;
+        }
         let mut environment = environment(now);
         environment.add_template_owned(NAME, rewritten.template).map_err(|error| template_error(&error))?;
         let reads_output = rewritten.reads_output || roles.values().any(|token| Brackets::may_be_in(token));

@@ -63,6 +63,8 @@ fn failing_template_names_its_line() {
     assert!(reason(rendered("{% if %}", user())).starts_with("The chat template fails on line 1: "));
     let date = template("{{ strftime_now('%Y') }}").unwrap_err();
     assert_eq!(date.hint().unwrap(), "pass now=\"2026-01-31\", or another date");
+    let unknown = ChatTemplate::new("\n{{ strftime_now('%d %Q') }}", &BTreeMap::new(), Some("2026-01-31")).unwrap_err();
+    assert_eq!(unknown.to_string(), "The chat template fails on line 2: strftime_now has an unknown directive in \"%d %Q\"");
     let dated = ChatTemplate::new("{{ strftime_now('%d %b %Y') }}", &BTreeMap::new(), Some("2026-01-31")).unwrap();
     assert_eq!(dated.render(&Conversation { messages: json!([]), ..Conversation::default() }).unwrap().text, "31 Jan 2026");
 }
