@@ -35,6 +35,56 @@ def test_writer_counts_its_rows_and_published_bytes(tmp_path: Path) -> None:
     assert (metrics.files, metrics.bytes_written) == (len(files), sum(file.stat().st_size for file in files))
 
 
+def test_index_counts_as_written(tmp_path: Path) -> None:
+    for mode in ("error", "append"):
+        with sm.Writer(tmp_path / "out", format="mds", columns={"x": "int"}, mode=mode) as writer:
+            writer.write({"x": 1})
+        index = tmp_path / "out" / "index.json"
+        sizes = [Path(path).stat().st_size for path in [*writer.files, index]]
+        assert (writer.metrics().files, writer.metrics().bytes_written) == (1, sum(sizes))
+
+
+def check_failed(writer: sm.Writer, *, rows: int) -> sm.WriterMetrics:
+    metrics = writer.metrics()
+    assert (metrics.rows, metrics.files, metrics.bytes_written) == (rows, 0, 0)
+    assert metrics.elapsed_seconds > 0
+    writer.close()
+    assert writer.metrics() == metrics, "time ends with the writer"
+    return metrics
+
+
+@pytest.mark.parametrize("rows", [10, 2_000], ids=["first_rows", "later_rows"])
+def test_exception_in_the_block_keeps_the_counters(tmp_path: Path, rows: int) -> None:
+    writer = sm.Writer(tmp_path / "out")
+    with pytest.raises(ZeroDivisionError), writer:
+        for x in range(rows):
+            writer.write({"x": x})
+        raise ZeroDivisionError
+    assert check_failed(writer, rows=rows).publish_seconds == 0
+
+
+def test_close_that_fails_keeps_the_counters(tmp_path: Path) -> None:
+    writer = sm.Writer(tmp_path / "out")
+    writer.write({"x": 1})
+    writer.write({"x": "two"})
+    with pytest.raises(sm.FormatError):
+        writer.close()
+    assert check_failed(writer, rows=2).publish_seconds > 0
+
+
+def test_index_that_fails_leaves_the_counters_of_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_arguments: object, **_options: object) -> int:
+        raise sm.StorageError("the disk is full")
+
+    monkeypatch.setattr("shardmill.write._index.write_index", fails)
+    writer = sm.Writer(tmp_path / "out", format="mds", columns={"x": "int"})
+    writer.write({"x": 1})
+    with pytest.raises(sm.StorageError):
+        writer.close()
+    size = (tmp_path / "out" / "shard.00000.mds").stat().st_size
+    assert (writer.metrics().files, writer.metrics().bytes_written) == (1, size)
+
+
 @pytest.fixture
 def executor(request: pytest.FixtureRequest) -> Iterator[str]:
     """An executor; that of Ray has a executor of its own."""

@@ -68,15 +68,15 @@ def index_path(directory: str) -> str:
     return f"{directory.rstrip('/')}/{INDEX_NAME}" if is_remote(directory) else str(Path(directory, INDEX_NAME))
 
 
-def write_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> str:
-    """Write the index of a directory atomically and return its path."""
-    path = index_path(directory)
-    _native.publish_bytes(path, _text_of(shards, is_indented=is_indented), True)
-    return path
+def write_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> int:
+    """Write the index of a directory atomically and return its size in bytes."""
+    content = _text_of(shards, is_indented=is_indented)
+    _native.publish_bytes(index_path(directory), content, True)
+    return len(content)
 
 
-def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> str:
-    """Add shards to the index of a directory in a store, where other writers may do so at the same time; return its path.
+def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> int:
+    """Add shards to the index of a directory in a store, where other writers may do so at the same time; return its size in bytes.
 
     Raises:
         ValueError: If the existing shards have other columns.
@@ -84,11 +84,12 @@ def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_inde
     """
     path = index_path(directory)
     for _ in range(_ATTEMPTS):
-        content = storage.read(path)
-        known = [] if content is None else parsed_index(content, path)["shards"]
+        before = storage.read(path)
+        known = [] if before is None else parsed_index(before, path)["shards"]
         check_same_columns([*known, *shards], "the new shards do not fit those that are there")
-        if storage.replace_object(path, content, _text_of([*known, *shards], is_indented=is_indented)):
-            return path
+        content = _text_of([*known, *shards], is_indented=is_indented)
+        if storage.replace_object(path, before, content):
+            return len(content)
     names = ", ".join(basename_of(shard) for shard in shards)
     raise OutputExistsError(
         f"{path!r} changed {_ATTEMPTS} times while {names} were to be added to it\nhint: `shardmill repair-index` lists all shards"

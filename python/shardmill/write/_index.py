@@ -68,6 +68,8 @@ class WrittenIndex:
             "size_limit": size_limit,
         }
         self.paths: list[str] = []
+        #: Size of the written index; 0 without one.
+        self.bytes = 0
 
     def begin(self, shards: Shards, batches: RowBatches, *, is_appended: bool) -> list[dict[str, Any]]:
         """Return the shards that stay in the index. If files will be replaced, the index is removed first, because it would be wrong.
@@ -100,9 +102,10 @@ class WrittenIndex:
         entries = [self._entry(path, shard, batches) for path, shard in zip(files, shards, strict=True)]
         is_indented = not self._is_mds
         if self._mode == "append" and storage.is_remote(self._out):
-            self.paths = [add_to_index(self._out, entries, is_indented=is_indented)]
+            self.bytes = add_to_index(self._out, entries, is_indented=is_indented)
         else:
-            self.paths = [write_index(self._out, [*known, *entries], is_indented=is_indented)]
+            self.bytes = write_index(self._out, [*known, *entries], is_indented=is_indented)
+        self.paths = [index_path(self._out)]
 
     def _entry(self, path: str, shard: tuple[int, int, str | None], batches: RowBatches) -> dict[str, Any]:
         rows, _, text = shard

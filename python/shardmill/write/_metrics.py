@@ -9,13 +9,13 @@ from shardmill.metrics._snapshot import Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class WriterMetrics(Snapshot):
-    """Counters of a ``Writer``.
+    """Counters of a ``Writer``. They stop when it is closed, or when it fails.
 
     Attributes:
         rows: rows written so far.
-        bytes_written: bytes of the published files; 0 before ``close``.
-        files: published files; 0 before ``close``.
-        elapsed_seconds: time from the creation of the writer until now, or until ``close``.
+        bytes_written: bytes of the published files and of their index; 0 before ``close``, and if nothing is published.
+        files: published files, without the index; 0 before ``close``, and if nothing is published.
+        elapsed_seconds: time from the creation of the writer until now, or until its end.
         publish_seconds: time of ``close``: encoding of the last rows, sync and renaming.
     """
 

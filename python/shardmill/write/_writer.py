@@ -184,7 +184,11 @@ class Writer:
         self._buffer: _native.RowBuffer | None = None
         self._files: list[str] = []
         self._is_open = True
-        self._begun, self._closed = time.perf_counter(), WriterMetrics()
+        self._begun = time.perf_counter()
+        self._publishing_since: float | None = None
+        self._bytes_written = 0
+        #: The counters at the end of the writer.
+        self._ended: WriterMetrics | None = None
 
     @property
     def files(self) -> list[str]:
@@ -212,9 +216,16 @@ class Writer:
             >>> metrics.rows, metrics.files
             (1, 1)
         """
-        if self._is_open:
-            return WriterMetrics(rows=self.num_rows, elapsed_seconds=time.perf_counter() - self._begun)
-        return self._closed
+        if self._ended is not None:
+            return self._ended
+        now = time.perf_counter()
+        return WriterMetrics(
+            rows=self.num_rows,
+            bytes_written=self._bytes_written,
+            files=len(self._files),
+            elapsed_seconds=now - self._begun,
+            publish_seconds=0.0 if self._publishing_since is None else now - self._publishing_since,
+        )
 
     def write(self, row: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> None:
         """Write a row: bytes, a string or a mapping with one column for ArrayRecord; a mapping for other formats.
@@ -312,24 +323,19 @@ class Writer:
             self._guarded(self._publish)
 
     def _publish(self) -> None:
-        begun = time.perf_counter()
+        self._publishing_since = time.perf_counter()
         self._flush_rows()
-        rows, self._is_open = self.num_rows, False
+        self._is_open = False
         shards = self._native.finish()
         with self._directory.locked(), self._directory.publishing():
             first = self._directory.first_number()
             known = self._index.begin(shards, self._batches, is_appended=first > 0)
             self._files = self._native.publish(first)
+            self._bytes_written = sum(size for _, size, _ in shards)
             self._index.end(known, shards, self._files, self._batches)
+            self._bytes_written += self._index.bytes
             self._directory.remove_replaced([*self._files, *self._index.paths])
-        ended = time.perf_counter()
-        self._closed = WriterMetrics(
-            rows=rows,
-            bytes_written=sum(size for _, size, _ in shards),
-            files=len(self._files),
-            elapsed_seconds=ended - self._begun,
-            publish_seconds=ended - begun,
-        )
+        self._ended = self.metrics()
 
     def __enter__(self) -> Writer:
         return self
@@ -414,6 +420,7 @@ class Writer:
             raise
 
     def _abandon(self) -> None:
+        self._ended = self.metrics()
         self._is_open = False
         self._first = []
         self._buffer = None
@@ -465,9 +472,13 @@ class Writer:
 
     def _flush_rows(self) -> None:
         if self._first:
-            rows, self._first = self._first, []
-            if not self._batches.learn_plain(rows):
-                self._native.write_batch(self._batches.of_rows(rows, first_row=self._native.rows))
+            rows = self._first
+            is_plain = self._batches.learn_plain(rows)
+            batch = None if is_plain else self._batches.of_rows(rows, first_row=self._native.rows)
+            # From here on, they count where they are passed on.
+            self._first = []
+            if batch is not None:
+                self._native.write_batch(batch)
                 rows = []
             self._buffer = buffer = self._new_buffer()
             for row in rows:
