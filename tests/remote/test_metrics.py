@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from shardmill.curate import ParquetSink, Pipeline, TableSource
 
 from .fault_proxy import network, throttled
 
@@ -72,3 +73,28 @@ def test_second_epoch_hits_the_cache(parquet, server, tmp_path):
     assert first.cache_misses > 0
     assert (second.cache_misses, second.requests) == (0, 0)
     assert second.cache_hits > 0
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_run_on_ray_counts_the_requests_of_the_driver_and_of_the_tasks(
+    parquet, server, proxy, bucket, monkeypatch, checkpoint
+):
+    ray = pytest.importorskip("ray")
+    # Tasks take keys from their environment.
+    for name, value in server.storage_options(endpoint=proxy.endpoint).items():
+        monkeypatch.setenv(f"AWS_{name}".upper(), value)
+    pipeline = Pipeline(
+        source=TableSource(parquet, files_per_partition=1),
+        sink=ParquetSink(f"s3://{bucket.name}/out"),
+        checkpoint=f"s3://{bucket.name}/state" if checkpoint else None,
+    )
+    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    try:
+        metrics = pipeline.run("ray", progress=False).metrics()
+    finally:
+        ray.shutdown()
+    assert metrics.rows == 4 * ROWS
+    assert metrics.storage.requests == len(proxy.requests())
+    assert metrics.storage.bytes >= metrics.bytes_read

@@ -21,7 +21,7 @@ class PipelineMetrics(Snapshot):
         files: files of the output.
         elapsed_seconds: wall time.
         stages: seconds of threads or tasks by the name of a stage: the source, the stages and the sink.
-        storage: requests of this process to stores during the run. Those of the tasks of Ray are not included.
+        storage: requests to stores during the run: those of this process, and those of the tasks of Ray that returned.
     """
 
     splits: int = 0

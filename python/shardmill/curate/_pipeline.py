@@ -203,7 +203,7 @@ class Pipeline:
                 # Rows identified by ids that were lost wait until those ids are restored.
                 holds_back = resumption.holds_back and bool(resumption.splits)
         report.seconds = time.perf_counter() - start
-        report.storage = storage_metrics() - before
+        report.storage += storage_metrics() - before
         report.peak_rss_bytes = peak_rss_bytes()
         return report
 
@@ -224,7 +224,7 @@ class Pipeline:
             else:
                 from shardmill.curate._ray_executor import SplitRunner, run_on_ray
 
-                run_on_ray(SplitRunner(self, work.plan), self.max_errors, splits, at_once, on_report)
+                report.storage += run_on_ray(SplitRunner(self, work.plan), self.max_errors, splits, at_once, on_report)
                 # Removes staging files of killed workers.
                 pipeline.prepare([], is_resumed=True)
 

@@ -12,12 +12,14 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import chdir, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shardmill import errors
 from shardmill._threads import available_cores
+from shardmill.metrics._snapshot import StorageMetrics
+from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import absolute, is_remote
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def run_on_ray(
     splits: list[str],
     workers: int | None,
     on_report: Callable[[str], None],
-) -> None:
+) -> StorageMetrics:
     """Run all splits and pass their reports to ``on_report`` while others still run, in the order of the splits.
 
     Args:
@@ -41,6 +43,9 @@ def run_on_ray(
         splits: as the native pipeline planned them.
         workers: maximum number of concurrent tasks; as many as the cluster has room for by default.
         on_report: called with the report of a split as JSON.
+
+    Returns:
+        The requests of all tasks.
 
     Raises:
         ImportError: If Ray is not installed.
@@ -54,9 +59,11 @@ def run_on_ray(
     cores = workers or available_cores()
     early: dict[int, str] = {}
     reported = quarantined = 0
+    storage = StorageMetrics()
     with connected(cores), runner.landmarks(), closing(run_splits(runner, splits, workers)) as outcomes:
         for index, outcome in outcomes:
             early[index] = outcome.report()
+            storage += outcome.storage
             # Each task only knows its own count.
             for item in json.loads(early[index])["quarantined"]:
                 quarantined += 1
@@ -68,6 +75,7 @@ def run_on_ray(
             while reported in early:
                 on_report(early.pop(reported))
                 reported += 1
+    return storage
 
 
 class SplitRunner:
@@ -113,14 +121,15 @@ class SplitRunner:
         """Run one split. An exception becomes part of the outcome, except for a request to stop."""
         from shardmill.integrations._landmark import located
 
+        # A worker process runs one task at a time.
+        before = storage_metrics()
         try:
             with chdir(self._directory):
                 _ = self._sees_directories
                 self._pipeline._configure_storage()
                 # Native pipelines count errors; a retried task starts at zero.
-                return Outcome(
-                    text=self._pipeline._native_pipeline(may_replace=True, checkpoint=self._checkpoint).run_split(split)
-                )
+                text = self._pipeline._native_pipeline(may_replace=True, checkpoint=self._checkpoint).run_split(split)
+                return Outcome(text=text, storage=storage_metrics() - before)
         except errors.StorageError as error:
             return Outcome(failure=_packed(located(error)))
         except errors.Error as error:
@@ -134,10 +143,11 @@ class SplitRunner:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a split: its report, or the exception that stopped it, pickled."""
+    """The result of a split: its report and its requests, or the exception that stopped it, pickled."""
 
     text: str = ""
     failure: bytes | None = None
+    storage: StorageMetrics = field(default_factory=StorageMetrics)
 
     def report(self) -> str:
         """Return the report of the split, as JSON.

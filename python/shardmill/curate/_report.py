@@ -31,7 +31,7 @@ class Report:
         error: the error that stopped the run, if any.
         committed_before: number of splits committed by earlier runs of a job with a checkpoint; they are not in ``splits``.
         checkpoint_load_s: seconds spent loading or building the index of completed ids.
-        storage: requests of this process to stores during the run.
+        storage: requests to stores during the run: those of this process, and those of the tasks of Ray that returned.
     """
 
     params: dict[str, Any]

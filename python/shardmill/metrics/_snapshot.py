@@ -64,7 +64,7 @@ class StageSeconds(Snapshot):
 
 @dataclass(frozen=True, kw_only=True)
 class StorageMetrics(Snapshot):
-    """Requests of this process to stores over a network.
+    """Requests of this process to stores over a network. ``one + other`` returns those of two processes.
 
     Attributes:
         requests: requests, including retries and hedged requests.
@@ -81,3 +81,8 @@ class StorageMetrics(Snapshot):
     bytes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
+
+    def __add__(self, other: StorageMetrics) -> StorageMetrics:
+        return StorageMetrics(
+            **{item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)}
+        )
