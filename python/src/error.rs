@@ -247,7 +247,10 @@ fn tokens_class(error: &TokensError) -> &'static str {
 
 fn storage_class(error: &StorageError) -> &'static str {
     match (error, error.io_kind()) {
-        (StorageError::UnsupportedScheme { .. } | StorageError::SingleSlash { .. } | StorageError::FileUrl { .. }, _) => "OptionError",
+        (
+            StorageError::Options { .. } | StorageError::UnsupportedScheme { .. } | StorageError::SingleSlash { .. } | StorageError::FileUrl { .. },
+            _,
+        ) => "OptionError",
         (_, Some(ErrorKind::NotFound)) => "NotFoundError",
         (_, Some(ErrorKind::PermissionDenied)) => "PermissionDeniedError",
         (_, Some(ErrorKind::AlreadyExists)) => "OutputExistsError",

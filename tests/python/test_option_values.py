@@ -64,6 +64,39 @@ def test_other_types_than_integers_are_refused(name: str, value: Any) -> None:
         CALLS[name](value)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"colour": "red"},
+        {"max_requests": 0},
+        {"max_requests": "many"},
+        {"retry_timeout": -1},
+        {"endpoint": "host"},
+        {"skip_signature": "maybe"},
+        {"region": ["eu"]},
+        {"token": b"x"},
+        {"cache_dir": 3},
+        {"cache_bytes": -1},
+        {"cache_bytes": [1]},
+        {"cache_bytes": float("nan")},
+        {"cache_bytes": "1XB"},
+        {1: "x"},
+        ["region"],
+    ],
+    ids=str,
+)
+def test_storage_options_that_are_not_valid_are_refused(options: Any) -> None:
+    named = str(next(iter(options))) if isinstance(options, dict) else "storage_options"
+    for call in (sm.storage.configure, lambda path, options: sm.Dataset(path, storage_options=options)):
+        with pytest.raises(sm.OptionError, match="maybe" if named == "skip_signature" else named):
+            call("s3://options-of-a-test", options)
+
+
+@pytest.mark.parametrize("size", [0, np.int64(5), 1e9, "5", "1GB"])
+def test_sizes_of_the_cache_are_numbers_or_texts(size: Any) -> None:
+    sm.storage.configure("s3://cache-of-a-test", {"cache_bytes": size})
+
+
 def test_window_of_no_bytes_may_be_text() -> None:
     assert sm.Shuffle("0") == sm.Shuffle(0)
 

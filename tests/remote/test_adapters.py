@@ -330,7 +330,7 @@ class TestOtherFileSystems:
         assert (
             rows("zip://deep/1.parquet", fsspec.filesystem("zip", fo=str(tmp_path / "a.zip"))) == ALL[ROWS : 2 * ROWS]
         )
-        with pytest.raises(OSError, match="another file system serves zip://"):
+        with pytest.raises(sm.OptionError, match="another file system serves zip://"):
             rows("zip://deep/1.parquet", fsspec.filesystem("zip", fo=str(tmp_path / "b.zip")))
 
     def test_local_files_need_no_file_system(self, local):

@@ -250,7 +250,7 @@ class TestRefusals:
             refused(work, PermissionError, "credentials are not accepted", WRONG_KEY)
 
     def test_key_that_is_no_key_is_refused_and_not_shown(self, root, azure):
-        with pytest.raises(OSError, match="az://") as caught:
+        with pytest.raises(sm.OptionError, match="az://") as caught:
             ids(root, storage_options={**azure.storage_options(), "account_key": "no-base64-at-all!"})
         assert "no-base64-at-all" not in str(caught.value)
 

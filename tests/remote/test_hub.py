@@ -245,7 +245,7 @@ class TestRefusals:
             sm.Dataset(path)
 
     def test_option_that_the_hub_does_not_know(self, refused, hub, name):
-        with pytest.raises(OSError, match="colour"):
+        with pytest.raises(sm.OptionError, match="colour"):
             sm.storage.configure(f"hf://datasets/{name}", {"colour": "red"})
 
     def test_writing(self, hub, name, files):

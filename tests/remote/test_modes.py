@@ -285,7 +285,7 @@ def test_a_checkpoint_in_a_bucket_goes_on_with_new_input_and_commands_look_into_
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "not a url", "ftp://host", "https://"])
 def test_an_endpoint_that_is_no_address_is_refused_by_name(endpoint, server):
-    with pytest.raises(OSError, match="endpoint"):
+    with pytest.raises(sm.OptionError, match="endpoint"):
         sm.Dataset("s3://some-bucket/x", storage_options={**server.storage_options(), "endpoint": endpoint})
 
 

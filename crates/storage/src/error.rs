@@ -14,6 +14,9 @@ pub enum Error {
     /// The path exists but cannot be opened.
     #[error("Failed to open `{}`", shown(path))]
     Open { path: String, source: io::Error },
+    /// The options of a store are not valid.
+    #[error("Failed to open `{}`", shown(path))]
+    Options { path: String, source: io::Error },
     /// A store refuses the request, and would again.
     #[error("{} `{}`: {explanation}", refusal.what(), shown(path))]
     Refused { path: String, refusal: Refusal, explanation: String },
@@ -154,6 +157,14 @@ impl Error {
         Self::Open { path: shown(path), source: io::Error::new(io::ErrorKind::InvalidInput, what) }
     }
 
+    /// Blames the options that were passed. Opening a store makes no request, so nothing else can be wrong.
+    pub(crate) fn of_options(self) -> Self {
+        match self {
+            Self::Open { path, source } => Self::Options { path, source },
+            other => other,
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
@@ -207,6 +218,7 @@ impl Error {
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Open { source, .. }
+            | Self::Options { source, .. }
             | Self::List { source, .. }
             | Self::Read { source, .. }
             | Self::Stage { source, .. }

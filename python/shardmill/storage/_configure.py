@@ -36,8 +36,8 @@ def configure(path: PathLike, storage_options: Any) -> None:
             this process, read-only and slowly, because each read calls it.
 
     Raises:
-        OSError: If the store does not know an option, or the path is local.
-        ValueError: If a store or file system does not serve the path.
+        ValueError: If an option is not valid, or a store or file system does not serve the path.
+        OSError: If ``cache_dir`` cannot be used.
 
     Examples:
         >>> import shardmill as sm

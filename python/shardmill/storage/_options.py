@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from shardmill._native.storage import is_local, resolved_path
+from shardmill._option_values import whole
 from shardmill._sizes import byte_count
 from shardmill.errors import OptionError
 
@@ -37,8 +38,7 @@ def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
         if not isinstance(name, str):
             raise OptionError(f"names of storage options must be strings, not {name!r}")
         if name == "cache_bytes" and value is not None:
-            is_number = not isinstance(value, str) or value.isdecimal()
-            texts[name] = str(int(value) if is_number else byte_count(value, name))
+            texts[name] = str(_cache_bytes(value))
         elif name == "cache_dir" and value is not None:
             texts[name] = cache_path(value)
         elif isinstance(value, bool):
@@ -52,6 +52,12 @@ def texts_of(options: Mapping[str, Any], hint: str = _HINT) -> dict[str, str]:
                 f"the storage option {name!r} must be a string or a number, not {type(value).__name__}\nhint: {hint}"
             )
     return texts
+
+
+def _cache_bytes(size: Any) -> int:
+    if isinstance(size, str):
+        return int(size) if size.isdecimal() else byte_count(size, "cache_bytes")
+    return whole("cache_bytes", int(size) if isinstance(size, float) and size.is_integer() else size, 0)
 
 
 def cache_path(directory: Any) -> str:

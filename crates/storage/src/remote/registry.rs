@@ -43,19 +43,19 @@ fn add(location: &Location, options: StorageOptions, is_named: bool) -> Result<A
 /// Objects opened below the root of `path` from now on use these options. Objects that are already open keep theirs.
 ///
 /// # Errors
-/// [`Error::Open`] for an option that the store does not support, and for a path that is not remote.
+/// [`Error::Options`] for options that the store does not support; [`Error::UnsupportedScheme`] or [`Error::Open`] for a path that is not remote.
 pub fn configure(path: &str, options: StorageOptions) -> Result<()> {
     let location = if options.files().is_some() { Location::to_be_served(path)? } else { Location::parse(path)? };
     let known = latest(&location.root);
     if location.service == Service::Fsspec && known.is_some_and(|known| ids_differ(known.options.files(), options.files())) {
         // Open files are reopened by path, and would then be read from the other file system.
-        return Err(Error::refused(path, format!("another file system serves {}/ in this process", location.root)));
+        return Err(Error::refused(path, format!("another file system serves {}/ in this process", location.root)).of_options());
     }
     if options.files().is_some() && location.service != Service::Fsspec {
-        return Err(Error::refused(path, "this scheme is served by a client of its own".to_owned()));
+        return Err(Error::refused(path, "this scheme is served by a client of its own".to_owned()).of_options());
     }
     if known.is_none_or(|configured| configured.options != options || !configured.is_named) {
-        add(&location, options, true)?;
+        add(&location, options, true).map_err(Error::of_options)?;
     }
     Ok(())
 }
@@ -151,6 +151,6 @@ mod tests {
         assert!(!is_reached_with("s3://of-a-test/x", &options(&[("region", "eu-1")])));
         assert!(!is_reached_with("s3://of-a-test/x", &options(&[("endpoint", "http://h")])) && !is_reached_with("s3://of-a-test-2/x", &options(&[])));
         assert!(configure("/local", StorageOptions::default()).is_err());
-        assert!(configure("s3://of-a-test", options(&[("colour", "red")])).is_err());
+        assert!(matches!(configure("s3://of-a-test", options(&[("colour", "red")])), Err(Error::Options { .. })));
     }
 }
