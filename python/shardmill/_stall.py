@@ -60,5 +60,6 @@ def result_of(future: Future[Any], stall_seconds: float) -> Any:
 
 
 def _described(stage: str, seconds: float, path: str | None, block: int | None) -> str:
-    place = "" if path is None else f" of block {block} of `{path}`"
-    return f"{stage}{place} for {seconds:.0f} s"
+    # A block is read while it is decoded, and native code counts both as one activity.
+    what = stage if path is None else f"read or {stage} of block {block} of `{path}`"
+    return f"{what} for {seconds:.0f} s"

@@ -45,7 +45,7 @@ def test_block_that_takes_long_is_named() -> None:
         "late://directory/slow.parquet", storage_options=system, output="arrow", runtime=sm.Runtime(stall_seconds=0.5)
     )
     system.is_late = True
-    with pytest.warns(sm.StallWarning, match=r"decode of block 0 of `.*slow\.parquet` for"):
+    with pytest.warns(sm.StallWarning, match=r"s: read or decode of block 0 of `.*slow\.parquet` for"):
         assert sum(batch.num_rows for batch in loader) == len(numbers)
 
 
