@@ -11,5 +11,5 @@ def check_choice(name: str, value: object, choices: Any) -> None:
     Raises:
         ValueError: If it is not.
     """
-    if value not in get_args(choices):
+    if not isinstance(value, str) or value not in get_args(choices):
         raise OptionError(f"{name} must be one of {', '.join(map(repr, get_args(choices)))}, not {value!r}")

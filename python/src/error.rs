@@ -239,6 +239,7 @@ fn tokens_class(error: &TokensError) -> &'static str {
         TokensError::SpecialTokenId { .. } | TokensError::SpecialTokenOption { .. } => "OptionError",
         TokensError::PatternName { .. } | TokensError::PatternOption { .. } => "OptionError",
         TokensError::UnknownToken { .. } | TokensError::UnknownId { .. } => "OptionError",
+        TokensError::Date { .. } | TokensError::TemplateDate => "OptionError",
         TokensError::Panicked { .. } => "EngineError",
         TokensError::InText { source, .. } => tokens_class(source),
         _ => "FormatError",

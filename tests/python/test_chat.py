@@ -277,6 +277,45 @@ def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any]
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"now": "2026-02-30"},
+        {"now": "today"},
+        {"now": 20260131},
+        {"now": b"2026-01-31"},
+        {"counts": 1},
+        {"counts": b"counts"},
+        {"output": None},
+        {"labels_output": None},
+        {"dtype": None},
+        {"nulls": None},
+        {"assistant_spans": None},
+        {"invalid": np.zeros(2)},
+        {"add_special_tokens": "no"},
+        {"bos": b"x"},
+        {"max_document_bytes": None},
+    ],
+    ids=str,
+)
+def test_values_that_are_not_valid_are_refused_by_name(model: Path, options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
+    with pytest.raises(sm.OptionError, match=rf"\b{name}\b") as raised:
+        sm.Tokenize(messages="m", tokenizer=model, **options)
+    assert str(value) in str(raised.value) or repr(value) in str(raised.value)
+
+
+def test_option_that_is_missing_is_named(model: Path) -> None:
+    with pytest.raises(sm.OptionError, match="hint: pass now="):
+        sm.Tokenize(messages="m", tokenizer=model, chat_template="{{ strftime_now('%Y') }}")
+
+
+def test_template_that_is_not_text_is_named(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "chat.jinja").write_bytes(b"{{ \xff }}")
+    with pytest.raises(sm.FormatError, match=r"the chat template .*chat\.jinja' is not UTF-8"):
+        sm.Tokenize(messages="m", tokenizer=model, chat_template=tmp_path / "chat.jinja")
+
+
 def test_template_that_does_not_exist_is_named(tmp_path: Path, model: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"the chat template .*missing\.jinja' does not exist"):
         sm.Tokenize(messages="m", tokenizer=model, chat_template=tmp_path / "missing.jinja")

@@ -18,7 +18,7 @@ from shardmill._sizes import byte_count
 from shardmill._unknown_options import TOKENIZE, explains
 from shardmill.data._token_function import TokenFunction
 from shardmill.data._tokenizer import SpecialInText, Tokenizer
-from shardmill.errors import NotFoundError, OptionError
+from shardmill.errors import FormatError, NotFoundError, OptionError
 from shardmill.storage._cache import user_directory
 from shardmill.storage._paths import PathLike
 
@@ -168,7 +168,7 @@ class Tokenize:
             ("nulls", nulls, NullTexts),
             ("invalid", invalid, InvalidBytes),
         ):
-            if value is not None:
+            if value is not None or name not in ("special_in_text", "labels"):
                 check_choice(name, value, choices)
         for name, value in (
             ("messages", messages),
@@ -181,10 +181,15 @@ class Tokenize:
             ("output", output),
             ("labels_output", labels_output),
         ):
-            if value is not None and (not isinstance(value, str) or (not value and name != "separator")):
+            is_text = isinstance(value, str) and (value != "" or name == "separator")
+            if not is_text and (value is not None or name in ("output", "labels_output")):
                 raise OptionError(f"{name} must be a non-empty string, not {value!r}")
         if not isinstance(chat_template, str | Path | None):
             raise OptionError(f"chat_template must be the text of a template or a Path to it, not {chat_template!r}")
+        if not isinstance(add_special_tokens, bool):
+            raise OptionError(f"add_special_tokens must be True or False, not {add_special_tokens!r}")
+        if not isinstance(counts, str | os.PathLike | None):
+            raise OptionError(f"counts must be a directory, not {counts!r}")
         if labels is not None and output == labels_output:
             raise OptionError(f"output and labels_output must differ, and both are {output!r}")
         ignored = whole("ignore_index", ignore_index, -(2**63))
@@ -200,7 +205,7 @@ class Tokenize:
             "tokenizer": tokenizer,
             "bos": None if tokenizer is None else _token("bos", bos, tokenizer, tokenizer._native.bos),
             "eos": None if tokenizer is None else _token("eos", eos, tokenizer, tokenizer._native.eos),
-            "add_special_tokens": bool(add_special_tokens),
+            "add_special_tokens": add_special_tokens,
             "special_in_text": special_in_text,
             "separator": separator,
             "chat_template": _template_text(chat_template),
@@ -422,7 +427,10 @@ def _template_text(template: str | Path | None) -> str | None:
     if isinstance(template, Path):
         if not template.is_file():
             raise NotFoundError(f"the chat template {str(template)!r} does not exist")
-        return template.read_text(encoding="utf-8")
+        try:
+            return template.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise FormatError(f"the chat template {str(template)!r} is not UTF-8: {error}") from None
     if template is not None and "{" not in template:
         raise OptionError(
             f"chat_template={template!r} is not a template: it writes the same text for all messages"
