@@ -427,7 +427,7 @@ def test_type_without_a_form_is_refused_at_construction(kind: str) -> None:
 
 def test_missing_torch_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match="pip install torch"):
+    with pytest.raises(ImportError, match=r"pip install 'shardmill\[torch\]'"):
         check_torch(None)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from shardmill._extras import pyarrow_for
 from shardmill._terminal import escape, size_text
 from shardmill.cli._batch_bar import BatchBar
 from shardmill.cli._options import (
@@ -21,7 +22,6 @@ from shardmill.cli._options import (
     limit_option,
     one_of,
     progress_option,
-    require_pyarrow,
     storage_option,
     threads_option,
 )
@@ -86,7 +86,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
         ) from error
     if options["column"] and options["columns"]:
         raise click.UsageError("pass --column or --columns, not both")
-    require_pyarrow("convert")
+    pyarrow_for("convert")
     types = options["columns"] or {}
     columns = [options["column"]] if options["column"] else list(types) or None
     encodings = {name: encoding for name, encoding in types.items() if encoding is not None}

@@ -184,14 +184,6 @@ def limit_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return option(limited)
 
 
-def require_pyarrow(what: str) -> None:
-    """Check that pyarrow is installed."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"{what} requires pyarrow\nhint: pip install 'shardmill[arrow]'") from error
-
-
 def _configure(paths: list[str], settings: tuple[str, ...]) -> None:
     options = {name: value for name, _, value in (setting.partition("=") for setting in settings)}
     nameless = next((setting for setting in settings if "=" not in setting.lstrip("=")), None)

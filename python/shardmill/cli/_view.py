@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from shardmill.cli._options import limit_option, one_of, require_pyarrow, storage_option
+from shardmill._extras import pyarrow_for
+from shardmill.cli._options import limit_option, one_of, storage_option
 from shardmill.cli._tables import dataset_options
 from shardmill.cli._token_sources import (
     SOURCE_PARAMETERS,
@@ -74,7 +75,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
       shardmill view photos/*.parquet --image-size 224 --image-fit random --flip 0.5
       shardmill view chat.jsonl --tokenizer model/ --messages messages --labels assistant
     """
-    require_pyarrow("the page")
+    pyarrow_for("the page")
     from shardmill.view import Session, Source, ViewServer
 
     source = Source(

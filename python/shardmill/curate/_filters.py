@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 from shardmill._choices import check_choice
+from shardmill._extras import pyarrow_for
 from shardmill._option_values import whole
 from shardmill.curate import _pixels as pixels
 from shardmill.errors import OptionError
@@ -302,10 +303,7 @@ class Map:
 
 def _as_table(rows: Any) -> Any:
     """Convert any Arrow data to a ``pyarrow.Table``."""
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise ImportError("Map requires pyarrow\nhint: pip install 'shardmill[arrow]'") from error
+    pa = pyarrow_for("Map")
     if isinstance(rows, pa.Table):
         return rows
     return pa.table(rows) if hasattr(rows, "__arrow_c_stream__") else pa.Table.from_batches([pa.record_batch(rows)])

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import fspath
 from typing import TYPE_CHECKING, Any, Literal
 
+from shardmill._extras import pyarrow_for
 from shardmill._memory import peak_rss_bytes
 from shardmill._native import curate as native
 from shardmill._option_values import whole
@@ -270,6 +271,4 @@ def _overrides(overrides: Any) -> Any:
     """Convert a dict of names and types to a schema."""
     if not isinstance(overrides, dict):
         return overrides
-    import pyarrow as pa
-
-    return pa.schema(list(overrides.items()))
+    return pyarrow_for("schema_overrides as a dict").schema(list(overrides.items()))

@@ -11,6 +11,7 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from shardmill._extras import pyarrow_for
 from shardmill._native import pixels as _native
 
 if TYPE_CHECKING:
@@ -164,8 +165,7 @@ def can_write(codec: str) -> bool:
 
 def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any:
     """Return ``batch`` with each image stored in ``codec``; an image that cannot be decoded gets an error."""
-    import pyarrow as pa
-
+    pa = pyarrow_for("this stage")
     table = pa.Table.from_batches([pa.record_batch(batch)])
     columns = {name: table.column(name).to_pylist() for name in ("binary_content", "content_type", "materialize_error")}
     for row, payload in enumerate(columns["binary_content"]):

@@ -60,7 +60,9 @@ class ArrowRows:
             return stream.__arrow_c_stream__()
         pyarrow = _pyarrow()
         if pyarrow is None:
-            raise ImportError("an Arrow stream with a requested schema requires pyarrow\nhint: pip install pyarrow")
+            raise ImportError(
+                "an Arrow stream with a requested schema requires pyarrow\nhint: pip install 'shardmill[arrow]'"
+            )
         reader = pyarrow.RecordBatchReader.from_stream(stream)
         try:
             return reader.__arrow_c_stream__(requested_schema)

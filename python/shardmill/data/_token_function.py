@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from shardmill._extras import pyarrow_for
 from shardmill.data._arrow import as_pyarrow
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class TokenFunction:
     """
 
     def __init__(self, function: Callable[[Any], Any], outputs: list[str], dtype: str) -> None:
+        # Says it now instead of in a thread that tokenizes.
+        pyarrow_for("Tokenize with a function")
         self._function, self._outputs, self._types = function, outputs, [dtype, "int64"]
 
     def __call__(self, batch: Any) -> list[pa.Array]:

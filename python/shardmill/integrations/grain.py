@@ -10,7 +10,12 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-import grain
+try:
+    import grain
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "shardmill.integrations.grain needs Grain\nhint: pip install grain", name="grain"
+    ) from missing
 
 from shardmill.arrayrecord import ArrayRecordDataSource
 from shardmill.data._dataset import Dataset

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import accumulate, pairwise
 from typing import Any
 
+from shardmill._extras import pyarrow_for
 from shardmill._native.columns import rows_of
 from shardmill.data._arrow import as_pyarrow
 from shardmill.data._decodings import Decoding, decoded
@@ -112,6 +114,9 @@ class ArrowCutter(Cutter):
     def check(self, converter: Any) -> None:
         """Check now what would otherwise fail at the first batch."""
         super().check(converter)
+        # Native batches are cut by arro3, if there is no pyarrow.
+        if find_spec("arro3") is None:
+            pyarrow_for("output='arrow'")
         # Import pyarrow now instead of before the first batch.
         as_pyarrow(converter.schema)
 

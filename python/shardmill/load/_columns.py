@@ -169,7 +169,9 @@ def check_torch(wide_unsigned: str | None) -> None:
     try:
         torch = _torch()
     except ImportError as error:
-        raise ImportError('output="torch" needs torch\nhint: pip install torch, or use output="numpy"') from error
+        raise ImportError(
+            'output="torch" needs torch\nhint: pip install \'shardmill[torch]\', or use output="numpy"'
+        ) from error
     if wide_unsigned is None or hasattr(torch, "uint64"):
         return
     raise OptionError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shardmill._extras import pyarrow_for
 from shardmill.errors import OptionError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load import _ranks as ranks
@@ -163,8 +164,7 @@ class LoaderReports:
             >>> loader.explain_table(step=2).to_pylist()
             [{'row_of_batch': 0, 'file': 'ten.parquet', 'row': 8}, {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}]
         """
-        import pyarrow as pa
-
+        pa = pyarrow_for("explain_table")
         answer = self.explain(step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch)
         parts: list[Any] | None = answer.get("packs", answer["rows"])
         if parts is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmill._extras import pyarrow_for
 from shardmill._option_values import checked_schema, listed
 from shardmill.data._cells import Cell, encoding_of, mds_cell, webdataset_cell
 from shardmill.data._column_types import arrow_type, mds_arrow_type, mds_encoding
@@ -75,8 +76,7 @@ class WrittenColumns:
             )
 
     def _take_types(self, types: dict[str, str]) -> None:
-        import pyarrow as pa
-
+        pa = pyarrow_for("a mapping of columns to types")
         if self._format == "mds":
             self.encodings = {name: mds_encoding(name, of) for name, of in types.items()}
             fields = [(name, mds_arrow_type(encoding)) for name, encoding in self.encodings.items()]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from shardmill._extras import pyarrow_for
 from shardmill._native import storage
 from shardmill._option_values import listed
 from shardmill.data._shard_index import (
@@ -55,6 +56,8 @@ class WrittenIndex:
     ) -> None:
         if index not in (None, "chinidataset") or (index is not None and format != "parquet"):
             raise OptionError(f"index must be None, or 'chinidataset' for Parquet, not {index!r} for {format}")
+        if index is not None:
+            pyarrow_for(f"index={index!r}")
         self._is_mds = format == "mds"
         self._is_written = self._is_mds or index is not None
         self.hashes = [hashes] if isinstance(hashes, str) else listed("hashes", hashes)

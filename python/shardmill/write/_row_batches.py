@@ -318,6 +318,6 @@ def _pyarrow() -> Any:
     except ImportError as error:
         raise ImportError(
             "rows of Python objects require pyarrow\n"
-            "hint: pip install pyarrow, or pass Arrow data of another library to write_batch()"
+            "hint: pip install 'shardmill[arrow]', or pass Arrow data of another library to write_batch()"
         ) from error
     return pyarrow
