@@ -67,6 +67,11 @@ class TestPaths:
             with pytest.raises(OSError):
                 batches_of(data, errors=sm.ErrorPolicy(rows="skip"))
 
+    def test_options_beside_local_data_say_where_those_of_urls_are_set(self, photos):
+        self.data_of(photos, ["https://host/1.jpg"], as_struct=False, source="url")
+        with pytest.raises(sm.OptionError, match=r"hint: sm\.storage\.configure\(url, …\) sets the options for URLs"):
+            sm.Dataset(photos / "x.parquet", storage_options={"retry_timeout": 1})
+
     def test_missing_file_is_a_bad_image(self, photos):
         loader = sm.Loader(
             self.data_of(photos, ["photos/0.jpg", "photos/none.jpg"], as_struct=False, source="path"),

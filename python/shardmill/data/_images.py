@@ -122,8 +122,8 @@ class Images:
         orientation: apply the orientation in EXIF or XMP.
         decoder: decoder of JPEG. ``"turbo"`` is libjpeg-turbo; ``"rust"`` is written in Rust, and its pixels differ slightly.
         source: where to read images whose bytes are not in the data. ``"path"`` reads files; the paths are a column of strings, or the field
-            ``path`` of structs whose ``bytes`` are null. ``"url"`` reads URLs, with the options and the cache of their stores; use it only
-            if you trust the authors of the data.
+            ``path`` of structs whose ``bytes`` are null. ``"url"`` reads URLs, with the options and the cache of their stores, which
+            ``shardmill.storage.configure`` sets; use it only if you trust the authors of the data.
         root: directory that paths are relative to; by default, that of the data set. Absolute paths, ``..``, and links that leave the
             directory are rejected.
         max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated.

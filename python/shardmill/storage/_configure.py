@@ -79,7 +79,10 @@ def configure_all(paths: Sequence[str], storage_options: Any) -> dict[str, str] 
         return None
     remote = [path for path in paths if not _native.is_local(path)]
     if not remote:
-        raise OptionError("storage_options are for object stores; these paths are local")
+        raise OptionError(
+            "storage_options are for object stores; these paths are local"
+            "\nhint: sm.storage.configure(url, …) sets the options for URLs in a column"
+        )
     for path in remote:
         configure(path, storage_options)
     return shown(paths, storage_options)
