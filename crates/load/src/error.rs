@@ -1,5 +1,6 @@
 //! Why a data set cannot be opened or read.
 
+use crate::dataset::UnderivableRow;
 use crate::types::Misfit;
 use arrow_schema::{ArrowError, DataType, Field};
 use shardmill_formats::table::TableError;
@@ -90,9 +91,9 @@ pub enum Error {
     /// Two entries of a store of token counts.
     #[error("Files of token counts in `{directory}` disagree about block {block} of one file; one of them is `{path}`")]
     CountsDisagree { directory: String, path: String, block: u32 },
-    /// A row from which a column cannot be computed.
+    /// A row from which a column cannot be computed. `rows` are all such rows of the batch, by their numbers in it.
     #[error("Row {row} of `{path}`: column `{column}`: {reason}")]
-    Underivable { path: String, row: u64, column: String, reason: String, hint: Option<String> },
+    Underivable { path: String, row: u64, column: String, reason: Box<str>, hint: Option<Box<str>>, rows: Arc<[UnderivableRow]> },
     #[error("There is no row {row}, there are {rows} rows")]
     NoSuchRow { row: u64, rows: u64 },
     /// No row near a bad row can be read either.

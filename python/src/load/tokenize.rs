@@ -13,7 +13,7 @@ use shardmill_engine::Cancel;
 use shardmill_load::tokenize::{
     AssistantSpans, Chat, CountsDirectory, InvalidBytes, Labels, NullTexts, TokenColumns, TokenCounts, TokenInput, TokenOptions, Tokens,
 };
-use shardmill_load::{Derive, Underivable};
+use shardmill_load::{Derive, Underivable, UnderivableRow};
 use shardmill_tokens::ChatTemplate;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -170,7 +170,7 @@ impl Derive for Function {
     }
 
     fn compute(&self, sources: &[ArrayRef]) -> Result<Vec<ArrayRef>, Underivable> {
-        let failed = |reason: String| Underivable { row: 0, reason, hint: None };
+        let failed = Underivable::Batch;
         let rows = sources.first().map_or(0, Array::len);
         let in_types = sources.iter().zip(self.schema.fields()).map(|(source, field)| cast(source, field.data_type()));
         let columns = in_types.collect::<Result<Vec<_>, _>>().map_err(|error| failed(error.to_string()))?;
@@ -180,7 +180,7 @@ impl Derive for Function {
             lists.try_iter()?.map(|list| Ok(list?.extract::<PyArray>()?.into_inner().0)).collect()
         };
         let lists = Python::attach(call).map_err(|error| failed(format!("the function raised {error}")))?;
-        check_lists(&lists, &self.outputs, rows).map_err(|(row, reason)| Underivable { row, reason, hint: None })?;
+        check_lists(&lists, &self.outputs, rows)?;
         Ok(lists)
     }
 
@@ -193,31 +193,32 @@ impl Derive for Function {
     }
 }
 
-/// The first row whose lists are null, have a null, or differ in length.
-fn check_lists(lists: &[ArrayRef], outputs: &[FieldRef], rows: usize) -> Result<(), (usize, String)> {
+/// Rows whose lists are null, have a null, or differ in length.
+fn check_lists(lists: &[ArrayRef], outputs: &[FieldRef], rows: usize) -> Result<(), Underivable> {
+    let failed = |row: usize, reason: String| UnderivableRow { row, reason, hint: None };
+    let mut failures: Vec<UnderivableRow> = Vec::new();
     let mut lengths: Option<Vec<i32>> = None;
     for (list, output) in lists.iter().zip(outputs) {
         let Some(list) = list.as_list_opt::<i32>().filter(|_| list.data_type() == output.data_type()) else {
-            return Err((0, format!("the function returned {} as {}", output.name(), list.data_type())));
+            return Err(Underivable::Batch(format!("the function returned {} as {}", output.name(), list.data_type())));
         };
         if list.len() != rows {
-            return Err((0, format!("the function returned {} rows of {} for {rows} rows", list.len(), output.name())));
+            return Err(Underivable::Batch(format!("the function returned {} rows of {} for {rows} rows", list.len(), output.name())));
         }
-        let is_bad = |row: &usize| list.is_null(*row) || list.value(*row).null_count() > 0;
-        if (list.null_count() > 0 || list.values().null_count() > 0)
-            && let Some(row) = (0..rows).find(is_bad)
-        {
-            return Err((row, format!("the function returned a null in {}", output.name())));
+        if list.null_count() > 0 || list.values().null_count() > 0 {
+            let is_bad = |row: &usize| list.is_null(*row) || list.value(*row).null_count() > 0;
+            failures.extend((0..rows).filter(is_bad).map(|row| failed(row, format!("the function returned a null in {}", output.name()))));
         }
         let found: Vec<i32> = list.offsets().windows(2).map(|ends| ends.last().zip(ends.first()).map_or(0, |(end, start)| end - start)).collect();
         match &lengths {
             None => lengths = Some(found),
             Some(first) => {
-                if let Some(row) = first.iter().zip(&found).position(|(first, other)| first != other) {
-                    return Err((row, "the function returned lists of different lengths".to_owned()));
-                }
+                let differing = first.iter().zip(&found).enumerate().filter(|(_, (first, other))| first != other);
+                failures.extend(differing.map(|(row, _)| failed(row, "the function returned lists of different lengths".to_owned())));
             }
         }
     }
-    Ok(())
+    failures.sort_by_key(|failure| failure.row);
+    failures.dedup_by_key(|failure| failure.row);
+    if failures.is_empty() { Ok(()) } else { Err(Underivable::Rows(failures)) }
 }

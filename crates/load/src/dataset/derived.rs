@@ -25,7 +25,7 @@ pub trait Derive: Debug + Send + Sync {
     /// One array for each of [`Derive::outputs`], of its type, as long as the sources. Strings and binaries of the sources are views.
     ///
     /// # Errors
-    /// The first row that cannot be computed, and why.
+    /// The rows that cannot be computed, and why.
     fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable>;
 
     /// Where the lengths of the first result are kept, if they are.
@@ -40,9 +40,18 @@ pub trait Derive: Debug + Send + Sync {
     fn output_bytes(&self, source_bytes: u64) -> u64;
 }
 
-/// A row that cannot be computed.
+/// Why a batch cannot be computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Underivable {
+pub enum Underivable {
+    /// Only rows without these can. There is at least one; there may be others.
+    Rows(Vec<UnderivableRow>),
+    /// No row is to blame.
+    Batch(String),
+}
+
+/// A row that cannot be computed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnderivableRow {
     /// Row of the batch.
     pub row: usize,
     pub reason: String,
@@ -65,16 +74,26 @@ impl Derivation {
     /// The results for a batch of `path`. `row_of` maps a row to its number in the file.
     pub(super) fn compute(&self, sources: &[ArrayRef], path: &str, row_of: impl FnOnce(usize) -> u64) -> Result<Vec<ArrayRef>> {
         let watch = Stopwatch::start();
-        let computed = self.derive.compute(sources).map_err(|Underivable { row, reason, hint }| Error::Underivable {
-            path: path.to_owned(),
-            row: row_of(row),
-            column: self.sources.first().map(|(_, field)| field.name().clone()).unwrap_or_default(),
-            reason,
-            hint,
-        })?;
+        let computed = self.derive.compute(sources).map_err(|failure| self.error(failure, path, row_of))?;
         let tokens = computed.first().and_then(|lists| lists.as_list_opt::<i32>()).map_or(0, |lists| lists.values().len() as u64);
         add_totals(TokenTotals { tokens, nanoseconds: watch.elapsed(), ..TokenTotals::default() });
         Ok(computed)
+    }
+
+    /// Of the first row.
+    fn error(&self, failure: Underivable, path: &str, row_of: impl FnOnce(usize) -> u64) -> Error {
+        let path = path.to_owned();
+        let column = self.sources.first().map(|(_, field)| field.name().clone()).unwrap_or_default();
+        match failure {
+            Underivable::Batch(reason) => {
+                Error::Underivable { path, row: row_of(0), column, reason: reason.into(), hint: None, rows: Arc::default() }
+            }
+            Underivable::Rows(rows) => {
+                let (first, rows) = (rows.first().cloned().unwrap_or_default(), rows.into());
+                let (reason, hint) = (first.reason.into(), first.hint.map(Into::into));
+                Error::Underivable { path, row: row_of(first.row), column, reason, hint, rows }
+            }
+        }
     }
 
     pub(super) fn output_bytes(&self, source_bytes: u64) -> u64 {

@@ -146,18 +146,48 @@ impl Packs {
             if checked.is_ok() && found == small(source.tokens) {
                 continue;
             }
-            let counts = superbatch.dataset.counts_directory(&column.name);
-            let (column, place) = (column.name.clone(), row_at(superbatch.dataset, superbatch.rows, superbatch.order, source.position));
-            let expected = u64::from(source.tokens);
-            let found = found as u64;
-            return Err(match (checked, place, counts) {
-                (Err(wrong), place, _) => wrong.in_place(column, place),
-                (Ok(()), (path, row), Some(directory)) => Error::OtherCount { column, path, row, expected, found, directory },
-                (Ok(()), (path, row), None) => Error::OtherLength { column, path, row, expected, found },
-            }
-            .into());
+            let place = row_at(superbatch.dataset, superbatch.rows, superbatch.order, source.position);
+            return Err(match checked {
+                Err(wrong) => wrong.in_place(column.name.clone(), place).into(),
+                Ok(()) => self.miscounted(superbatch.dataset, column, place, (u64::from(source.tokens), found as u64)),
+            });
         }
         Ok(())
+    }
+
+    /// Checks that the rows of a decoded block that are planned as empty are: no piece of them is assembled.
+    pub(crate) fn check_empty(&self, dataset: &Dataset, rows: &RowSet, block: usize, decoded: &RecordBatch) -> Result<()> {
+        let (Some(column), Some(array)) = (self.columns.packed.first(), decoded.columns().first()) else { return Ok(()) };
+        let known = match &self.source {
+            PackSource::Epoch { .. } => None,
+            PackSource::Ahead(epoch) => epoch.packs.counts().known(block),
+        };
+        let first_id = rows.first_id(block).unwrap_or(u64::MAX);
+        let planned = |row: usize| match (&self.source, &known) {
+            (PackSource::Epoch { lengths, .. }, _) => Some(lengths.of(first_id.saturating_add(row as u64))),
+            (PackSource::Ahead(_), known) => known.as_ref().and_then(|known| known.get(row)).copied(),
+        };
+        let Some(lists) = TokenLists::of(array) else { return Ok(()) };
+        for row in (0..decoded.num_rows()).filter(|row| planned(*row) == Some(0)) {
+            let found = lists.range(row).len();
+            if found > 0 {
+                let place = rows.path_and_row(dataset, block, row as u64).unwrap_or_default();
+                return Err(self.miscounted(dataset, column, place, (0, found as u64)));
+            }
+        }
+        Ok(())
+    }
+
+    fn miscounted(&self, dataset: &Dataset, column: &PackedColumn, (path, row): (String, u64), (expected, found): (u64, u64)) -> crate::Error {
+        let is_stated = match &self.source {
+            PackSource::Epoch { lengths, .. } => lengths.is_stated(),
+            PackSource::Ahead(epoch) => epoch.packs.counts().is_stated(),
+        };
+        let column = column.name.clone();
+        match dataset.counts_directory(&column).filter(|_| !is_stated) {
+            Some(directory) => Error::OtherCount { column, path, row, expected, found, directory }.into(),
+            None => Error::OtherLength { column, path, row, expected, found }.into(),
+        }
     }
 
     fn fixed(&self, element: &DataType, values: ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {

@@ -23,6 +23,7 @@ pub struct Lengths {
     tokens: Vec<u32>,
     digest: OnceLock<String>,
     warnings: Vec<String>,
+    is_stated: bool,
 }
 
 /// The source of lengths: a column of the data set, by index.
@@ -62,13 +63,18 @@ impl Lengths {
             counts.publish();
             warnings.extend(counts.take_warnings());
         }
-        Ok(Self { tokens, digest: OnceLock::new(), warnings })
+        Ok(Self { tokens, digest: OnceLock::new(), warnings, is_stated: matches!(source, LengthsSource::Stated { .. }) })
     }
 
     /// What went wrong with counts that are kept in files.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Whether a column says them.
+    pub(super) fn is_stated(&self) -> bool {
+        self.is_stated
     }
 
     /// Number of rows, sum, and the largest.

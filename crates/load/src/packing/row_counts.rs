@@ -70,6 +70,16 @@ impl RowCounts {
         &self.warnings
     }
 
+    /// Whether a column says them.
+    pub(super) fn is_stated(&self) -> bool {
+        matches!(self.source, LengthsSource::Stated { .. })
+    }
+
+    /// Of a block, if they are at hand.
+    pub(super) fn known(&self, block: usize) -> Option<Arc<[u32]>> {
+        self.lock().counts.get(&block).cloned()
+    }
+
     /// What is delivered next.
     pub(crate) fn decoded(&self) -> &DecodedBlocks {
         &self.decoded

@@ -4,17 +4,17 @@
 //! threads or batches, so all runs agree on both.
 
 use crate::row_set::RowBlock;
-use crate::{Dataset, Error, Result, RowSet};
+use crate::{Dataset, Error, Result, RowSet, UnderivableRow};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
 use shardmill_plan::order::{Permutation, Purpose};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A block that cannot be decoded is bisected; after this many reads the rest counts as bad.
+/// A block that cannot be decoded is bisected; after this many reads without a good row, the rest counts as bad.
 const MAX_READS: usize = 256;
 
 /// Number of blocks that are tried for replacement rows if a block has no good one.
@@ -94,6 +94,12 @@ pub(super) fn nullable(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(|field| Field::clone(field).with_nullable(true)).collect::<Vec<_>>()))
 }
 
+/// Batches of good rows; for each row of the block, its batch and its row there; the bad rows.
+type Salvaged = (Vec<RecordBatch>, Vec<(usize, usize)>, BadParts);
+
+/// The place of a bad row.
+const BAD: (usize, usize) = (usize::MAX, 0);
+
 /// Reads the readable rows of blocks that cannot be decoded as a whole.
 pub(super) struct Salvage<'a> {
     pub(super) dataset: &'a Dataset,
@@ -106,24 +112,15 @@ impl Salvage<'_> {
     /// A block with all of its rows, with nulls or replacements in place of bad ones, and the bad rows.
     pub(super) fn block(&self, number: usize, failure: Error) -> Result<(RecordBatch, BadParts)> {
         let Some(block) = self.rows.blocks().get(number) else { return Err(failure) };
-        let (mut sources, mut places, mut bad): (Vec<RecordBatch>, _, BadParts) = (Vec::new(), Vec::new(), Vec::new());
-        for (range, part) in parts(block.rows, failure, |range| self.read(block, range))? {
-            match part {
-                Ok(part) => {
-                    places.extend((0..part.num_rows()).map(|row| (sources.len(), row)));
-                    sources.push(part);
-                }
-                Err(error) => {
-                    places.extend(range.clone().map(|_| (usize::MAX, 0)));
-                    bad.push((range, error.to_string().into()));
-                }
-            }
-        }
+        let (mut sources, mut places, bad) = match self.without_named(number, block, &failure)? {
+            Some(found) => found,
+            None => self.bisected(block, failure)?,
+        };
         match self.policy.on_bad_rows {
             OnBadRows::Replace => self.replace(number, &mut sources, &mut places)?,
             OnBadRows::Raise | OnBadRows::Skip => {
                 let blank = self.dataset.view_schema(self.columns).fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
-                places.iter_mut().filter(|(source, _)| *source == usize::MAX).for_each(|place| *place = (sources.len(), 0));
+                places.iter_mut().filter(|place| **place == BAD).for_each(|place| *place = (sources.len(), 0));
                 sources.push(self.batch(blank, 1)?);
             }
         }
@@ -134,9 +131,62 @@ impl Salvage<'_> {
         Ok((self.batch(columns.collect::<Result<_>>()?, places.len())?, bad))
     }
 
+    /// For a failure that names the bad rows: the other ones, read at once. `None` if they cannot be read either.
+    fn without_named(&self, number: usize, block: &RowBlock, failure: &Error) -> Result<Option<Salvaged>> {
+        let mut bad: BTreeMap<u64, String> = BTreeMap::new();
+        let mut failure = failure.clone();
+        for _ in 0..MAX_READS {
+            let Error::Underivable { rows, column, .. } = &failure else { return Ok(None) };
+            // The failed read had the rows that were not known as bad.
+            let read: Vec<u64> = (0..block.rows).filter(|row| !bad.contains_key(row)).collect();
+            let named = rows.iter().filter_map(|failed| Some((*read.get(failed.row)?, failed)));
+            let before = bad.len();
+            bad.extend(named.collect::<Vec<_>>().into_iter().map(|(row, failed)| (row, self.cause(number, row, column, failed))));
+            if bad.len() == before {
+                return Ok(None);
+            }
+            let good = (0..block.rows).filter(|row| !bad.contains_key(row));
+            match self.read(block, good) {
+                Ok(rows) => {
+                    let mut next = 0..rows.num_rows();
+                    let place = |row: u64| if bad.contains_key(&row) { BAD } else { next.next().map_or(BAD, |row| (0, row)) };
+                    let places = (0..block.rows).map(place).collect();
+                    return Ok(Some((vec![rows], places, bad.into_iter().map(|(row, cause)| (row..row + 1, cause.into())).collect())));
+                }
+                Err(error) if is_of_data(&error) => failure = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn cause(&self, number: usize, row: u64, column: &str, failed: &UnderivableRow) -> String {
+        let (path, row) = self.rows.path_and_row(self.dataset, number, row).unwrap_or_default();
+        let UnderivableRow { reason, hint, .. } = failed.clone();
+        Error::Underivable { path, row, column: column.to_owned(), reason: reason.into(), hint: hint.map(Into::into), rows: Arc::default() }
+            .to_string()
+    }
+
+    fn bisected(&self, block: &RowBlock, failure: Error) -> Result<Salvaged> {
+        let (mut sources, mut places, mut bad): Salvaged = (Vec::new(), Vec::new(), Vec::new());
+        for (range, part) in parts(block.rows, failure, |range| self.read(block, range))? {
+            match part {
+                Ok(part) => {
+                    places.extend((0..part.num_rows()).map(|row| (sources.len(), row)));
+                    sources.push(part);
+                }
+                Err(error) => {
+                    places.extend(range.clone().map(|_| BAD));
+                    bad.push((range, error.to_string().into()));
+                }
+            }
+        }
+        Ok((sources, places, bad))
+    }
+
     /// Redirects bad rows to good ones: of the same block, otherwise of another block that can be decoded.
     fn replace(&self, number: usize, sources: &mut Vec<RecordBatch>, places: &mut [(usize, usize)]) -> Result<()> {
-        let mut good: Vec<(usize, usize)> = places.iter().copied().filter(|(source, _)| *source != usize::MAX).collect();
+        let mut good: Vec<(usize, usize)> = places.iter().copied().filter(|place| *place != BAD).collect();
         if good.is_empty() {
             let donor = self.donor(number)?;
             good = (0..donor.num_rows()).map(|row| (sources.len(), row)).collect();
@@ -144,7 +194,7 @@ impl Salvage<'_> {
         }
         let count = good.len() as u64;
         let choice = Permutation::new(count, self.policy.seed, self.policy.epoch, Purpose::Replacement);
-        for (row, place) in places.iter_mut().enumerate().filter(|(_, (source, _))| *source == usize::MAX) {
+        for (row, place) in places.iter_mut().enumerate().filter(|(_, place)| **place == BAD) {
             let chosen = choice.at((number as u64).wrapping_add(row as u64) % count.max(1)).and_then(|chosen| usize::try_from(chosen).ok());
             *place = chosen.and_then(|chosen| good.get(chosen)).copied().unwrap_or((0, 0));
         }
@@ -168,15 +218,23 @@ impl Salvage<'_> {
         Err(Error::NoReplacement { cause: failure.map(|error| Arc::new(error) as _) })
     }
 
-    /// Reads rows of a block; `wanted` counts selected rows.
-    fn read(&self, block: &RowBlock, wanted: Range<u64>) -> Result<RecordBatch> {
+    /// Reads rows of a block; `wanted` are ascending numbers among the selected rows.
+    fn read(&self, block: &RowBlock, wanted: impl Iterator<Item = u64>) -> Result<RecordBatch> {
         let whole = usize::try_from(block.whole_rows()).unwrap_or(usize::MAX);
         let mut mask = BooleanBufferBuilder::new(whole);
         mask.append_n(whole, false);
-        let range = usize::try_from(wanted.start).unwrap_or(usize::MAX)..usize::try_from(wanted.end).unwrap_or(usize::MAX);
+        let mut wanted = wanted.filter_map(|row| usize::try_from(row).ok()).filter(|row| *row < whole);
         match &block.selection {
-            None => range.filter(|row| *row < whole).for_each(|row| mask.set_bit(row, true)),
-            Some(selection) => selection.set_indices().skip(range.start).take(range.len()).for_each(|row| mask.set_bit(row, true)),
+            None => wanted.for_each(|row| mask.set_bit(row, true)),
+            Some(selection) => {
+                let mut next = wanted.next();
+                for (number, row) in selection.set_indices().enumerate() {
+                    if next == Some(number) {
+                        mask.set_bit(row, true);
+                        next = wanted.next();
+                    }
+                }
+            }
         }
         let mask: BooleanBuffer = mask.finish();
         self.dataset.read(block.place, self.columns, Some(&mask))
@@ -193,6 +251,7 @@ type Part<T> = (Range<u64>, Result<T>);
 /// Bisects a block that failed as a whole; returns its parts in order, each with its rows or the reason of its failure.
 fn parts<T>(rows: u64, failure: Error, read: impl Fn(Range<u64>) -> Result<T>) -> Result<Vec<Part<T>>> {
     let (mut left, mut reads, mut parts) = (vec![(0..rows, Some(failure))], 0, Vec::new());
+    let mut read_before_good = 0;
     while let Some((range, failure)) = left.pop() {
         let failure = match failure {
             Some(failure) => failure,
@@ -203,13 +262,14 @@ fn parts<T>(rows: u64, failure: Error, read: impl Fn(Range<u64>) -> Result<T>) -
                     Err(error) => return Err(error),
                     good => {
                         parts.push((range, good));
+                        read_before_good = reads;
                         continue;
                     }
                 }
             }
         };
         let len = range.end - range.start;
-        if len <= 1 || reads >= MAX_READS {
+        if len <= 1 || reads - read_before_good >= MAX_READS {
             parts.push((range, Err(failure)));
             continue;
         }
@@ -266,6 +326,14 @@ mod tests {
         let found = found.unwrap();
         assert!(reads.get() <= MAX_READS + 64, "{} reads", reads.get());
         assert!(found.iter().all(|(_, part)| part.is_err()));
+    }
+
+    #[test]
+    fn scattered_bad_rows_are_found_and_no_other() {
+        let read = |range: Range<u64>| if range.clone().any(|row| row % 7 == 0) { Err(damaged()) } else { Ok(range) };
+        let parts = parts(2_000, damaged(), read).unwrap();
+        let bad: Vec<u64> = parts.iter().filter(|(_, part)| part.is_err()).flat_map(|(range, _)| range.clone()).collect();
+        assert_eq!(bad, (0..2_000).step_by(7).collect::<Vec<_>>());
     }
 
     #[test]

@@ -426,7 +426,12 @@ impl Work {
                 }
                 Err(error)
             }
-            decoded => decoded,
+            Ok(rows) => {
+                if let Some(packs) = &self.packs {
+                    packs.check_empty(&self.dataset, &self.rows, number, &rows)?;
+                }
+                Ok(rows)
+            }
         }
     }
 

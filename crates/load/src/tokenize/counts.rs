@@ -99,6 +99,8 @@ impl CountsDirectory {
 pub struct TokenCounts {
     directory: String,
     known: Mutex<HashMap<BlockKey, Arc<[u32]>>>,
+    /// Blocks that files say have no tokens.
+    empty: Mutex<HashSet<BlockKey>>,
     /// Names of the files whose counts are known.
     files: Mutex<HashSet<String>>,
     claims: Claims,
@@ -127,6 +129,7 @@ impl TokenCounts {
         let counts = Self {
             directory: directory.to_owned(),
             known: Mutex::default(),
+            empty: Mutex::default(),
             files: Mutex::default(),
             claims: Claims::new(&format!("{directory}/claims")),
             pending: Mutex::new(pending),
@@ -237,8 +240,10 @@ impl TokenCounts {
     /// Adds the counts of a block of `path`, and publishes what has come together now and then.
     pub fn add(&self, key: BlockKey, path: &str, counts: Arc<[u32]>) {
         let mut pending = lock(&self.pending);
-        pending.counts += counts.len();
-        pending.entries.push((key, path.to_owned()));
+        if !(is_empty(&counts) && lock(&self.empty).contains(&key)) {
+            pending.counts += counts.len();
+            pending.entries.push((key, path.to_owned()));
+        }
         lock(&self.known).insert(key, counts);
         if pending.counts >= PUBLISHED_COUNTS || pending.since.elapsed() >= PUBLISHED_EACH {
             self.publish_pending(&mut pending);
@@ -255,6 +260,7 @@ impl TokenCounts {
         std::mem::take(&mut *lock(&self.warnings))
     }
 
+    /// A block without tokens is not read again for its packs, so nothing would tell that its counts are wrong: they are not used.
     fn read(&self, rows: &RecordBatch, path: &str, entries: &mut Vec<(BlockKey, String)>) -> Result<()> {
         let [sizes, digests, blocks, lists, names] = rows.columns() else { return Ok(()) };
         let (Some(sizes), Some(digests), Some(blocks), Some(lists)) = (
@@ -279,6 +285,10 @@ impl TokenCounts {
             };
             let (size, block) = (sizes.value(row).cast_unsigned(), blocks.value(row).cast_unsigned());
             let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
+            if is_empty(&counts) {
+                lock(&self.empty).insert(key);
+                continue;
+            }
             if known.get(&key).is_some_and(|other| *other != counts) {
                 return Err(Error::CountsDisagree { directory: self.directory.clone(), path: path.to_owned(), block: key.block });
             }
@@ -367,6 +377,10 @@ fn schema() -> SchemaRef {
 
 fn is_gone(path: &str) -> bool {
     matches!(AnyDisk::default().size(path), Ok(None))
+}
+
+fn is_empty(counts: &[u32]) -> bool {
+    !counts.is_empty() && counts.iter().all(|count| *count == 0)
 }
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {

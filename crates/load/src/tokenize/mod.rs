@@ -20,7 +20,7 @@ pub(crate) use self::totals::{add as add_totals, totals_of};
 use self::input::{RowText, Rows, SharedText};
 use self::lists::Lists;
 use crate::Result;
-use crate::dataset::{Derive, Underivable};
+use crate::dataset::{Derive, Underivable, UnderivableRow};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 use shardmill_engine::Cancel;
@@ -120,18 +120,25 @@ impl Derive for Tokens {
     fn compute(&self, sources: &[ArrayRef]) -> std::result::Result<Vec<ArrayRef>, Underivable> {
         let rows = sources.first().map_or(0, Array::len);
         let texts = Rows::new(&self.input, sources, self.options.invalid);
-        let texts = texts.map_err(|reason| Underivable { row: 0, reason, hint: None })?;
+        let texts = texts.map_err(Underivable::Batch)?;
         let mut lists = Lists::with_rows(rows);
         let mut totals = TokenTotals::default();
+        let mut failures = Vec::new();
         for row in 0..rows {
             if row == rows / 8 {
                 lists.reserve(row, rows - row);
             }
-            self.add_row(&texts, row, &mut lists, &mut totals).map_err(|(reason, hint)| Underivable { row, reason, hint })?;
+            if let Err((reason, hint)) = self.add_row(&texts, row, &mut lists, &mut totals) {
+                failures.push(UnderivableRow { row, reason, hint });
+                lists = Lists::with_rows(rows);
+            }
+        }
+        if !failures.is_empty() {
+            return Err(Underivable::Rows(failures));
         }
         // Tokens and time are counted for every computation.
         add_totals(totals);
-        lists.into_arrays(&self.outputs).map_err(|error| Underivable { row: 0, reason: error.to_string(), hint: None })
+        lists.into_arrays(&self.outputs).map_err(|error| Underivable::Batch(error.to_string()))
     }
 
     fn counts(&self, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
