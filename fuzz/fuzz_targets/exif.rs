@@ -6,6 +6,10 @@ use shardmill_images::image_facts;
 
 fuzz_target!(|exif: &[u8]| {
     let exif = &exif[..exif.len().min(65_000)];
+    // Two prefixes are left out, as by Pillow, and a JPEG has one of its own.
+    if exif.starts_with(b"Exif\0\0Exif\0\0") {
+        return;
+    }
     let orientations = [jpeg(exif), png(exif), webp(exif)].map(|payload| image_facts(&payload).expect("the header is valid").orientation);
     assert!((1..=8).contains(&orientations[0]));
     assert_eq!(orientations, [orientations[0]; 3]);
