@@ -89,3 +89,23 @@ def test_null_list_of_images_follows_the_policy_for_nulls(tmp_path):
     (table,) = sm.Loader(data, output="arrow")
     assert table.column("images").is_null().to_pylist() == [False, True]
     assert data[1]["images"] is None
+
+
+def test_list_of_images_that_is_null_has_no_images_where_bad_ones_are_filled(tmp_path):
+    cells = pa.array([[encoded(picture(1)), b"x"], None, []], pa.list_(pa.binary()))
+    pq.write_table(pa.table({"images": cells}), tmp_path / "x.parquet")
+    data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("images", size=8, on_error="null"))
+    for nulls in ("raise", "mask"):
+        (batch,) = sm.Loader(data, batch_size=3, output=sm.Output("numpy", nulls=nulls))
+        assert batch["images"].offsets.tolist() == [0, 2, 2, 2]
+        assert batch["images__valid"].values.tolist() == [True, False]
+
+
+def test_bfloat16_is_refused_where_it_would_be_bits(tmp_path):
+    pq.write_table(pa.table({"image": [encoded(picture(1))]}), tmp_path / "x.parquet")
+    data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("image", size=8, dtype="bfloat16"))
+    for use in (lambda: data[0], lambda: data.take([0]), lambda: next(data.iterate()), lambda: pa.table(data)):
+        with pytest.raises(sm.OptionError, match="bfloat16"):
+            use()
+    with pytest.raises(sm.OptionError, match="bfloat16"):
+        pa.table(sm.Loader(data, output="torch"))

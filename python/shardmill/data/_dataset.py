@@ -20,7 +20,7 @@ from shardmill._unknown_options import DATASET, DATASET_ATTRIBUTES, ITERATE, exp
 from shardmill.data._arrow import ArrowRows, as_pyarrow
 from shardmill.data._decodings import Decoding, decoded, decodings_of
 from shardmill.data._error_policy import ErrorPolicy, error_policy
-from shardmill.data._images import Images, checked_images
+from shardmill.data._images import Images, checked_images, refuse_bits
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.data._paths import paths_of
 from shardmill.data._shard_index import INDEX_NAME, directories_without_index
@@ -312,6 +312,7 @@ class Dataset(ArrowRows):
             raise TypeError(
                 f"a row is read by its index, not by {index!r}\nhint: select a column with columns=[{index!r}]"
             )
+        refuse_bits(self._columns, self._bfloat16_columns)
         values = self._row_plan().row(row_at(index, len(self)), self._column_numbers)
         cells = zip(self._columns, values, self._decodings, strict=True)
         return {name: decoded([value], decoding)[0] for name, value, decoding in cells}
@@ -341,6 +342,7 @@ class Dataset(ArrowRows):
         Raises:
             IndexError: If an index is out of range.
         """
+        refuse_bits(self._columns, self._bfloat16_columns)
         rows = len(self)
         return as_pyarrow(self._take([row_at(index, rows) for index in indices]))
 
@@ -375,6 +377,7 @@ class Dataset(ArrowRows):
         epoch, start, seed = whole("epoch", epoch, 0), whole("start", start, 0), checked_seed(seed)
         if not isinstance(shuffle, bool):
             raise OptionError(f"shuffle must be True or False, not {shuffle!r}")
+        refuse_bits(self._columns, self._bfloat16_columns)
         order = self._row_plan().ordered(window_bytes=DEFAULT_WINDOW_BYTES if shuffle else None, seed=seed, lanes=1)
         return self._rows_of(order, epoch, start)
 
@@ -384,6 +387,7 @@ class Dataset(ArrowRows):
             yield from rows_of(converter.names, content, self._decodings, 0, rows)
 
     def _arrow_schema(self) -> Any:
+        refuse_bits(self._columns, self._bfloat16_columns)
         return self._native.schema(self._column_numbers)
 
     def _arrow_batches(self) -> Iterator[Any]:

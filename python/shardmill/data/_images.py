@@ -304,6 +304,16 @@ def _remade(column: str, options: dict[str, Any]) -> Images:
     return Images(column, **options)
 
 
+def refuse_bits(columns: Sequence[str], bfloat16: set[str]) -> None:
+    """Refuse columns whose type only torch has, where they would be delivered as the bits of their numbers.
+
+    Raises:
+        ValueError: If one of ``columns`` is among those of ``bfloat16``.
+    """
+    if name := next((name for name in columns if name in bfloat16), None):
+        raise OptionError(f"column {name!r} has dtype='bfloat16', which requires a Loader with output='torch'")
+
+
 def checked_images(images: Any) -> list[Images]:
     """Return the images of a data set as a list.
 

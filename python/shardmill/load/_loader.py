@@ -18,6 +18,7 @@ from shardmill._unknown_options import LOADER, explains
 from shardmill.data._arrow import ArrowRows
 from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy, error_policy
+from shardmill.data._images import refuse_bits
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
 from shardmill.load import _ranks as ranks
@@ -303,6 +304,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         return _native.OutputConverter(self._dataset._native, **arguments)
 
     def _arrow_schema(self) -> Any:
+        refuse_bits(self._columns, self._dataset._bfloat16_columns)
         return self._new_converter("arrow").schema
 
     def _arrow_batches(self) -> Iterator[Any]:

@@ -109,8 +109,8 @@ impl Images {
     pub fn of_lists(&self) -> Self {
         let listed = |(number, field): (usize, &FieldRef)| {
             let item = Field::new("item", field.data_type().clone(), field.is_nullable());
-            // A null list stays null, as a null cell does, but shapes and marks of no image are an empty list.
-            Arc::new(Field::new(field.name(), DataType::List(Arc::new(item)), number == 0))
+            // A null list stays null, as a null cell does, unless bad images are filled: then it has no images. Shapes and marks of no image are an empty list.
+            Arc::new(Field::new(field.name(), DataType::List(Arc::new(item)), number == 0 && !self.options.fills_bad))
         };
         let outputs = self.outputs.iter().enumerate().map(listed).collect();
         Self { options: self.options.clone(), transform: self.transform.clone(), is_list: true, outputs }
