@@ -58,8 +58,8 @@ class Tokenize:
         version: required with ``function``. Change it whenever the results of the function change. Counts of other versions are not used.
             States of other versions are rejected with packing; without packing they are loaded with a warning.
         tokenizer: a ``Tokenizer``, or its path.
-        bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the tokenizer's directory. Not
-            for messages, whose template writes such tokens.
+        bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the tokenizer's directory. The template of
+            messages usually writes it already.
         eos: token after each non-empty row, likewise.
         add_special_tokens: run the post-processor of the tokenizer, which may add special tokens.
         special_in_text: what special tokens in a text become. ``"text"`` encodes them like other text, ``"id"`` returns their ids, as Hugging
@@ -188,11 +188,22 @@ class Tokenize:
             raise OptionError(f"chat_template must be the text of a template or a Path to it, not {chat_template!r}")
         if not isinstance(add_special_tokens, bool):
             raise OptionError(f"add_special_tokens must be True or False, not {add_special_tokens!r}")
-        if not isinstance(counts, str | os.PathLike | None):
+        if not isinstance(counts, str | os.PathLike | None) or counts == "":
             raise OptionError(f"counts must be a directory, not {counts!r}")
         if labels is not None and output == labels_output:
             raise OptionError(f"output and labels_output must differ, and both are {output!r}")
         ignored = whole("ignore_index", ignore_index, -(2**63))
+        if function is not None:
+            for name, value, default in (
+                ("bos", bos, None),
+                ("eos", eos, None),
+                ("special_in_text", special_in_text, None),
+                ("nulls", nulls, "raise"),
+                ("invalid", invalid, "raise"),
+                ("max_document_bytes", max_document_bytes, _MOST_BYTES),
+            ):
+                if value != default:
+                    raise OptionError(f"{name} is for texts and messages, and a function makes the tokens itself")
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer(tokenizer)
         values = {
