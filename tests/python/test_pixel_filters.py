@@ -278,3 +278,9 @@ def test_many_threads_give_the_verdicts_of_one():
         thread.join()
 
     assert verdicts == [expected] * 8
+
+
+@pytest.mark.parametrize("threshold", ["x", None, [1], True, float("nan")])
+def test_blur_threshold_that_is_not_a_number_is_refused(threshold):
+    with pytest.raises(OptionError, match="threshold"):
+        BlurFilter(threshold=threshold)

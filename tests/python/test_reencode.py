@@ -99,8 +99,10 @@ def test_options_out_of_range_are_refused(options):
 
 
 def test_codec_that_pillow_cannot_write_is_refused():
-    with pytest.raises(ValueError, match="codec must be 'jpeg', 'png' or a format that Pillow can write, not 'jpgg'"):
+    with pytest.raises(OptionError, match="codec must be 'jpeg', 'png' or a format that Pillow can write, not 'jpgg'"):
         ReencodeImages("jpgg")
+    with pytest.raises(OptionError, match="codec"):
+        ReencodeImages(5)  # pyright: ignore[reportArgumentType]
 
 
 def test_16_bit_image_is_turned_in_codecs_of_pillow(tmp_path):

@@ -35,7 +35,8 @@ _LANES_SHOWN = 3
 def command(as_json: bool, **options: Any) -> None:
     """Show which rows a rank gets in one step, and why. No row is read, except for a filter.
 
-    The options are those of shardmill.Loader, and so is the result. PATH is a file, a directory or a glob.
+    The options are those of shardmill.Loader for rows; Loader.explain also explains packs and mixtures. PATH is a file, a directory
+    or a glob.
 
     \b
     Example:

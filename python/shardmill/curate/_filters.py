@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 from shardmill._choices import check_choice
@@ -90,8 +91,8 @@ class BlurFilter:
     drop_invalid_rows: bool = True
 
     def __post_init__(self) -> None:
-        if math.isnan(self.threshold):
-            raise OptionError("threshold is not a number")
+        if isinstance(self.threshold, bool) or not isinstance(self.threshold, Real) or math.isnan(self.threshold):
+            raise OptionError(f"threshold must be a number, not {self.threshold!r}")
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""
@@ -357,6 +358,8 @@ class ReencodeImages:
 
     def __post_init__(self) -> None:
         whole("quality", self.quality, 1, 100)
+        if not isinstance(self.codec, str):
+            raise OptionError(f"codec must be the name of a codec, not {self.codec!r}")
         if not self._is_native and not pixels.can_write(self._codec):
             raise OptionError(f"codec must be 'jpeg', 'png' or a format that Pillow can write, not {self.codec!r}")
         if self.max_side is not None:
