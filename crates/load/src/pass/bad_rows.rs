@@ -9,6 +9,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
+use shardmill_engine::Cancel;
 use shardmill_plan::order::{Permutation, Purpose};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -106,6 +107,8 @@ pub(super) struct Salvage<'a> {
     pub(super) rows: &'a RowSet,
     pub(super) columns: &'a [usize],
     pub(super) policy: BadRowPolicy,
+    /// Many bad rows take many reads.
+    pub(super) cancel: &'a Cancel,
 }
 
 impl Salvage<'_> {
@@ -220,6 +223,7 @@ impl Salvage<'_> {
 
     /// Reads rows of a block; `wanted` are ascending numbers among the selected rows.
     fn read(&self, block: &RowBlock, wanted: impl Iterator<Item = u64>) -> Result<RecordBatch> {
+        self.cancel.check()?;
         let whole = usize::try_from(block.whole_rows()).unwrap_or(usize::MAX);
         let mut mask = BooleanBufferBuilder::new(whole);
         mask.append_n(whole, false);

@@ -415,7 +415,8 @@ impl Work {
         })?;
         match decoded {
             Err(error) if self.policy.on_bad_rows != OnBadRows::Raise && bad_rows::is_of_data(&error) => {
-                let salvage = Salvage { dataset: &self.dataset, rows: &self.rows, columns: &self.columns, policy: self.policy };
+                let (dataset, rows, columns) = (&self.dataset, &self.rows, &self.columns);
+                let salvage = Salvage { dataset, rows, columns, policy: self.policy, cancel: &self.cancel };
                 let (rows, bad) = salvage.block(number, error)?;
                 self.bad_rows.add(scheduled, bad);
                 Ok(rows)
