@@ -84,7 +84,7 @@ def tokens(path: Path, model: Path, template: str, **options: Any) -> dict[str, 
 def test_ids_and_labels_are_those_of_transformers(tmp_path: Path, model: Path, oracle: Any, template: Path) -> None:
     text = template.read_text()
     if "strftime_now" in text:
-        with pytest.raises(sm.FormatError, match="asks for the date"):
+        with pytest.raises(sm.OptionError, match="asks for the date"):
             tokens(tmp_path, model, text)
         return
     has_mask = "{% generation" in text or "{%- generation" in text
