@@ -101,7 +101,7 @@ def encode_shardmill(options: TokensOptions) -> Metrics:
         return sm.Loader(data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads))
 
     start = time.perf_counter()
-    tokens = sum(len(batch.column("tokens").values) for batch in loader())
+    tokens = sum(len(batch.column("tokens").flatten()) for batch in loader())
     seconds = time.perf_counter() - start
     if options.documents.is_dir():
         return _rate(_repeated_bytes(options), seconds, tokens=tokens)
