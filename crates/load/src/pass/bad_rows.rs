@@ -136,20 +136,19 @@ impl Salvage<'_> {
 
     /// For a failure that names the bad rows: the other ones, read at once. `None` if they cannot be read either.
     fn without_named(&self, number: usize, block: &RowBlock, failure: &Error) -> Result<Option<Salvaged>> {
-        let mut bad: BTreeMap<u64, String> = BTreeMap::new();
+        let (mut good, mut bad): (Vec<u64>, BTreeMap<u64, String>) = ((0..block.rows).collect(), BTreeMap::new());
         let mut failure = failure.clone();
         for _ in 0..MAX_READS {
+            // The failed read was of the rows that are still thought to be good.
             let Error::Underivable { rows, column, .. } = &failure else { return Ok(None) };
-            // The failed read had the rows that were not known as bad.
-            let read: Vec<u64> = (0..block.rows).filter(|row| !bad.contains_key(row)).collect();
-            let named = rows.iter().filter_map(|failed| Some((*read.get(failed.row)?, failed)));
-            let before = bad.len();
-            bad.extend(named.collect::<Vec<_>>().into_iter().map(|(row, failed)| (row, self.cause(number, row, column, failed))));
-            if bad.len() == before {
+            let named = rows.iter().filter_map(|failed| good.get(failed.row).map(|row| (*row, self.cause(number, *row, column, failed))));
+            bad.extend(named);
+            let before = good.len();
+            good.retain(|row| !bad.contains_key(row));
+            if good.len() == before {
                 return Ok(None);
             }
-            let good = (0..block.rows).filter(|row| !bad.contains_key(row));
-            match self.read(block, good) {
+            match self.read(block, good.iter().copied()) {
                 Ok(rows) => {
                     let mut next = 0..rows.num_rows();
                     let place = |row: u64| if bad.contains_key(&row) { BAD } else { next.next().map_or(BAD, |row| (0, row)) };

@@ -67,8 +67,10 @@ impl ChatTemplate {
         if rewritten.names_date && now.is_none() {
             return Err(Error::TemplateDate);
         }
-        for (format, line) in rewritten.date_formats {
-            now.map_or_else(|| Ok(String::new()), |now| now.format(&format)).map_err(|reason| Error::Template { line: Some(line), reason })?;
+        if let Some(now) = now {
+            for (format, line) in rewritten.date_formats {
+                now.format(&format).map_err(|reason| Error::Template { line: Some(line), reason })?;
+            }
         }
         let mut environment = environment(now);
         environment.add_template_owned(NAME, rewritten.template).map_err(|error| template_error(&error))?;
