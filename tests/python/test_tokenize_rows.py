@@ -133,6 +133,12 @@ def test_option_that_a_function_does_not_use_is_refused(option: dict[str, Any]) 
         sm.Tokenize("text", function=lambda batch: {"tokens": [[1]] * batch.num_rows}, version="1", **option)
 
 
+@pytest.mark.parametrize("role", ["bos", "eos"])
+def test_token_with_the_id_0_is_not_for_messages_either(tokenizer: sm.Tokenizer, role: str) -> None:
+    with pytest.raises(sm.OptionError, match=f"{role} is for text and completion"):
+        sm.Tokenize(messages="messages", tokenizer=tokenizer, **{role: 0})  # pyright: ignore[reportArgumentType]
+
+
 def test_empty_directory_of_counts_is_refused(tokenizer: sm.Tokenizer) -> None:
     with pytest.raises(sm.OptionError, match="counts"):
         sm.Tokenize("text", tokenizer=tokenizer, counts="")

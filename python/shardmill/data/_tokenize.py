@@ -58,8 +58,8 @@ class Tokenize:
         version: required with ``function``. Change it whenever the results of the function change. Counts of other versions are not used.
             States of other versions are rejected with packing; without packing they are loaded with a warning.
         tokenizer: a ``Tokenizer``, or its path.
-        bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the tokenizer's directory. The template of
-            messages usually writes it already.
+        bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the tokenizer's directory. Not
+            for messages, whose template writes such tokens.
         eos: token after each non-empty row, likewise.
         add_special_tokens: run the post-processor of the tokenizer, which may add special tokens.
         special_in_text: what special tokens in a text become. ``"text"`` encodes them like other text, ``"id"`` returns their ids, as Hugging
@@ -193,17 +193,6 @@ class Tokenize:
         if labels is not None and output == labels_output:
             raise OptionError(f"output and labels_output must differ, and both are {output!r}")
         ignored = whole("ignore_index", ignore_index, -(2**63))
-        if function is not None:
-            for name, value, default in (
-                ("bos", bos, None),
-                ("eos", eos, None),
-                ("special_in_text", special_in_text, None),
-                ("nulls", nulls, "raise"),
-                ("invalid", invalid, "raise"),
-                ("max_document_bytes", max_document_bytes, _MOST_BYTES),
-            ):
-                if value != default:
-                    raise OptionError(f"{name} is for texts and messages, and a function makes the tokens itself")
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer(tokenizer)
         values = {
@@ -214,8 +203,12 @@ class Tokenize:
             "function": function,
             "version": version,
             "tokenizer": tokenizer,
-            "bos": None if tokenizer is None else _token("bos", bos, tokenizer, tokenizer._native.bos),
-            "eos": None if tokenizer is None else _token("eos", eos, tokenizer, tokenizer._native.eos),
+            "bos": (None if bos is False else bos)
+            if tokenizer is None
+            else _token("bos", bos, tokenizer, tokenizer._native.bos),
+            "eos": (None if eos is False else eos)
+            if tokenizer is None
+            else _token("eos", eos, tokenizer, tokenizer._native.eos),
             "add_special_tokens": add_special_tokens,
             "special_in_text": special_in_text,
             "separator": separator,
@@ -340,7 +333,10 @@ class Tokenize:
         if source == "function" and self.labels not in (None, "function"):
             raise OptionError(f"labels must be None or 'function' for a function, not {self.labels!r}")
         for name, used_by in _USED_BY.items():
-            if getattr(self, name) not in (None, False, {}, "generation") and source not in used_by:
+            value = getattr(self, name)
+            # A token may have the id 0, which equals False.
+            is_unset = value is None or value is False or value == _DEFAULTS.get(name, {})
+            if not is_unset and source not in used_by:
                 raise OptionError(f"{name} is for {' and '.join(used_by)}, and the source is {source}")
         _json_of(self.template_kwargs)
         if reserved := _RESERVED.intersection(self.template_kwargs):
@@ -421,7 +417,14 @@ _USED_BY = {
     "documents": ("messages", "completion"),
     "template_kwargs": ("messages", "completion"),
     "now": ("messages", "completion"),
+    "special_in_text": ("text", "messages", "completion"),
+    "nulls": ("text", "messages", "completion"),
+    "invalid": ("text", "messages", "completion"),
+    "max_document_bytes": ("text", "messages", "completion"),
 }
+
+#: Those of these options that are never ``None``, ``False`` or empty.
+_DEFAULTS = {"assistant_spans": "generation", "nulls": "raise", "invalid": "raise", "max_document_bytes": _MOST_BYTES}
 
 
 #: Variables of a template that the rows determine.
