@@ -114,7 +114,7 @@ class ArrowCutter(Cutter):
     def check(self, converter: Any) -> None:
         """Check now what would otherwise fail at the first batch."""
         super().check(converter)
-        # Native batches are cut by arro3, if there is no pyarrow.
+        # Without pyarrow, arro3 cuts native batches.
         if find_spec("arro3") is None:
             pyarrow_for("output='arrow'")
         # Import pyarrow now instead of before the first batch.

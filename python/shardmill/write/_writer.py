@@ -221,7 +221,7 @@ class Writer:
         now = time.perf_counter()
         return WriterMetrics(
             rows=self.num_rows,
-            bytes_written=self._bytes_written,
+            bytes_written=self._bytes_written + self._index.bytes,
             files=len(self._files),
             elapsed_seconds=now - self._begun,
             publish_seconds=0.0 if self._publishing_since is None else now - self._publishing_since,
@@ -333,7 +333,6 @@ class Writer:
             self._files = self._native.publish(first)
             self._bytes_written = sum(size for _, size, _ in shards)
             self._index.end(known, shards, self._files, self._batches)
-            self._bytes_written += self._index.bytes
             self._directory.remove_replaced([*self._files, *self._index.paths])
         self._ended = self.metrics()
 
