@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_load::images::{ImageOptions, ImageSource, Images};
-use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, JpegDecoder, Mode};
+use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, JpegDecoder, Mode, Part};
 use shardmill_pixels::{AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Raster, Resizer, Sides, Spec};
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ fn decode<'py>(
     };
     let decoded = py.detach(|| {
         let mut decoder = Decoder::new();
-        let decoded = decoder.decode(payload, &options, |_, _| 1)?;
+        let decoded = decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         Ok::<_, shardmill_pixels::Error>((decoded.pixels.to_vec(), [decoded.height as usize, decoded.width as usize, decoded.channels]))
     });
     let (pixels, shape) = decoded.map_err(PyShardmillError::from)?;
@@ -206,7 +206,7 @@ fn phash(py: Python<'_>, payload: &[u8]) -> PyShardmillResult<u64> {
     let hash = py.detach(|| {
         let options = DecodeOptions { channels: Channels::Gray, background: None, orientation: false, ..DecodeOptions::default() };
         let mut decoder = Decoder::new();
-        let decoded = decoder.decode(payload, &options, |_, _| 1)?;
+        let decoded = decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
         let raster = Raster::new(decoded.pixels, sides, decoded.channels)?;
         Ok::<_, shardmill_pixels::Error>(shardmill_pixels::phash(raster, &mut Resizer::new())?)
@@ -226,24 +226,27 @@ fn sides_of(image: &PyReadonlyArray3<'_, u8>) -> [usize; 3] {
     std::array::from_fn(|axis| image.shape().get(axis).copied().unwrap_or_default())
 }
 
-/// Decodes all images and keeps none: the limit of a benchmark.
+/// Decodes all images, JPEG at one part of `denominator` of its size, and keeps none: the limit of a benchmark.
 #[pyfunction]
-#[pyo3(signature = (payloads, *, threads))]
+#[pyo3(signature = (payloads, *, threads, denominator = 1))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-fn decode_all(py: Python<'_>, payloads: Vec<pyo3::pybacked::PyBackedBytes>, threads: usize) -> PyShardmillResult<u64> {
+fn decode_all(py: Python<'_>, payloads: Vec<pyo3::pybacked::PyBackedBytes>, threads: usize, denominator: u32) -> PyShardmillResult<u64> {
     let share = payloads.len().div_ceil(threads.max(1)).max(1);
     let pixels = py.detach(|| {
         std::thread::scope(|scope| {
-            let workers: Vec<_> = payloads.chunks(share).map(|part| scope.spawn(|| decode_part(part))).collect();
+            let workers: Vec<_> = payloads.chunks(share).map(|part| scope.spawn(move || decode_part(part, denominator))).collect();
             workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(0))).sum::<shardmill_pixels::Result<u64>>()
         })
     })?;
     Ok(pixels)
 }
 
-fn decode_part(payloads: &[pyo3::pybacked::PyBackedBytes]) -> shardmill_pixels::Result<u64> {
+fn decode_part(payloads: &[pyo3::pybacked::PyBackedBytes], denominator: u32) -> shardmill_pixels::Result<u64> {
     let (mut decoder, options) = (Decoder::new(), DecodeOptions::default());
-    payloads.iter().map(|payload| decoder.decode(payload, &options, |_, _| 1).map(|decoded| decoded.pixels.len() as u64)).sum()
+    payloads
+        .iter()
+        .map(|payload| decoder.decode(payload, &options, |_, _| Part { denominator, ..Part::WHOLE }).map(|decoded| decoded.pixels.len() as u64))
+        .sum()
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -66,7 +66,7 @@ fn png(image: Raster<'_>) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{DecodeOptions, Decoder};
+    use crate::decode::{DecodeOptions, Decoder, Part};
     use crate::raster::{Region, Sides};
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
             let part = whole.crop(Region { top: 2, left: 3, height: 5, width: 7 }).unwrap();
             let payload = Codec::Png.encode(part).unwrap();
             let mut decoder = Decoder::new();
-            let decoded = decoder.decode(&payload, &DecodeOptions::default(), |_, _| 1).unwrap();
+            let decoded = decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).unwrap();
             assert_eq!((decoded.width, decoded.height, decoded.channels), (7, 5, channels));
             assert_eq!(decoded.pixels, &*part.packed());
         }

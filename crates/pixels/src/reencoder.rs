@@ -5,7 +5,7 @@
 
 use shardmill_images::{ImageFormat, page_facts, sniff};
 
-use crate::decode::{DecodeOptions, Decoder};
+use crate::decode::{DecodeOptions, Decoder, Part};
 use crate::encode::Codec;
 use crate::error::{Error, Result};
 use crate::geometry::contained;
@@ -38,7 +38,7 @@ impl Reencoder {
         }
         // A curated image may be larger than a loader would take; memory is bounded by one image per thread.
         let options = DecodeOptions { max_pixels: u64::MAX, page, ..DecodeOptions::default() };
-        let decoded = self.decoder.decode(payload, &options, |_, _| 1)?;
+        let decoded = self.decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
         let image = Raster::new(decoded.pixels, sides, decoded.channels)?;
         let target = target(sides, wanted.max_side)?;

@@ -4,7 +4,7 @@
 //! options and the draw.
 
 use crate::augment::Draw;
-use crate::decode::{DecodeOptions, Decoder, Mode};
+use crate::decode::{DecodeOptions, Decoder, Mode, Part};
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::raster::{Raster, Sides};
@@ -39,11 +39,11 @@ impl Renderer {
         let mut planned = None;
         let decoded = self.decoder.decode(payload, how.decode, |width, height| {
             let oriented = sides(width, height);
-            let geometry = headroom.and_then(|headroom| Some((how.transform.geometry(oriented, draw).ok()?, headroom)));
-            geometry.map_or(1, |(geometry, headroom)| {
-                planned = Some((geometry, oriented));
-                u32::try_from(geometry.reduction(headroom)).unwrap_or(1)
-            })
+            let Ok(geometry) = how.transform.geometry(oriented, draw) else { return Part::WHOLE };
+            planned = Some((geometry, oriented));
+            let denominator = headroom.map_or(1, |headroom| u32::try_from(geometry.reduction(headroom)).unwrap_or(1));
+            let scaled = geometry.scaled(oriented, sides(width.div_ceil(denominator), height.div_ceil(denominator)));
+            Part { denominator, columns: Some(how.transform.columns(&scaled)) }
         })?;
         let found = sides(decoded.width, decoded.height);
         let geometry: Geometry = match planned {

@@ -3,13 +3,15 @@
 //! A [`Spec`] makes a [`Transform`], which all threads share; a [`Scratch`] belongs to one thread. The loader asks for the geometry first, so that a
 //! decoder can scale and a batch can be laid out, and then for the pixels. Invariant: the output is a function of pixels, spec and draw.
 
+use std::ops::Range;
+
 use crate::augment::Draw;
 use crate::decode::Channels;
 use crate::geometry::{Fit, Geometry};
 use crate::luma;
 use crate::output::{Dtype, Layout, Normalize, Output};
 use crate::raster::{Raster, ShapeError, Sides};
-use crate::resize::{Filter, Resizer};
+use crate::resize::{Filter, Resizer, columns_for};
 
 /// What outputs are like; the options of `Images` in Python. An integer `size` is a square there.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +76,13 @@ impl Transform {
         Geometry::new(oriented, self.spec.size, self.spec.fit, self.spec.flip, draw)
     }
 
+    /// The columns that [`Transform::write`] reads of an image with this geometry.
+    pub fn columns(&self, geometry: &Geometry) -> Range<usize> {
+        let Geometry { region, target, window, .. } = geometry;
+        let columns = columns_for(window.left..window.left + window.width, region.width, target.width, self.spec.filter);
+        region.left + columns.start..region.left + columns.end
+    }
+
     /// The bytes of an output.
     pub fn output_len(&self, geometry: &Geometry) -> usize {
         geometry.canvas.height * geometry.canvas.width * self.spec.channels.count() * self.spec.dtype.bytes()
@@ -102,6 +111,7 @@ impl Transform {
 mod tests {
     use super::*;
     use crate::augment::Draws;
+    use proptest::prelude::*;
 
     fn made(spec: Spec, image: Raster<'_>, scratch: &mut Scratch) -> Vec<u8> {
         let transform = Transform::new(spec);
@@ -133,6 +143,35 @@ mod tests {
             let spec = Spec { size: Some(Sides { height: 20, width: 20 }), channels, ..Spec::default() };
             let of_gray = made(spec.clone(), Raster::new(&gray, sides, 1).unwrap(), &mut scratch);
             assert_eq!(of_gray, made(spec, Raster::new(&color, sides, 3).unwrap(), &mut scratch));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn columns_that_are_not_read_change_nothing(
+            (height, width, to_height, to_width) in (1_usize..60, 1_usize..200, 1_usize..50, 1_usize..50),
+            (fit, filter, row, gray) in (0_usize..6, 0_usize..6, any::<u64>(), any::<bool>()),
+        ) {
+            let fit = [Fit::Crop, Fit::Stretch, Fit::Pad, Fit::Longest, Fit::Keep, Fit::RandomCrop { scale: (0.08, 1.0), ratio: (0.75, 1.25) }][fit];
+            let filter = [Filter::Nearest, Filter::Box, Filter::Bilinear, Filter::Hamming, Filter::Bicubic, Filter::Lanczos][filter];
+            let channels = if gray { Channels::Gray } else { Channels::Rgb };
+            let transform = Transform::new(Spec { size: Some(Sides { height: to_height, width: to_width }), fit, filter, channels, ..Spec::default() });
+            let sides = Sides { height, width };
+            let geometry = transform.geometry(sides, Draws::new(0, 0, "image").at(row, 0, 0)).unwrap();
+            let columns = transform.columns(&geometry);
+            prop_assert!(columns.start < columns.end && columns.end <= width);
+            let mut pixels = crate::test_pixels(height * width * 3);
+            let mut outputs = [0, 255].map(|other| {
+                for row in pixels.chunks_mut(width * 3) {
+                    row[..columns.start * 3].fill(other);
+                    row[columns.end * 3..].fill(other);
+                }
+                let mut out = vec![0; transform.output_len(&geometry)];
+                transform.write(Raster::new(&pixels, sides, 3).unwrap(), &geometry, &mut Scratch::default(), &mut out).unwrap();
+                out
+            });
+            let [first, second] = &mut outputs;
+            prop_assert_eq!(first, second);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What holds for a payload of one format: pixels of the announced size or an error, the same from a used decoder as from a new one.
+//! What holds for a payload of one format: pixels of the announced size or an error, the same from a used decoder as from a new one, and for a part of the
+//! columns as for all.
 
 use shardmill_images::{ImageFormat, sniff};
-use shardmill_pixels::decode::{Channels, Damaged, DecodeOptions, Decoder, JpegDecoder};
+use shardmill_pixels::decode::{Channels, Damaged, DecodeOptions, Decoder, JpegDecoder, Part};
 
 /// Small enough for many runs a second.
 const MAX_PIXELS: u64 = 1 << 18;
@@ -25,9 +26,9 @@ pub fn check(format: ImageFormat, input: &[u8]) {
     };
     let denominator = if bit(6) { 4 } else { 1 };
     let mut fresh = Decoder::new();
-    let once = fresh.decode(payload, &options, |_, _| denominator);
+    let once = fresh.decode(payload, &options, |_, _| Part { denominator, ..Part::WHOLE });
     USED.with_borrow_mut(|used| {
-        let again = used.decode(payload, &options, |_, _| denominator);
+        let again = used.decode(payload, &options, |_, _| Part { denominator, ..Part::WHOLE });
         match (once, again) {
             (Ok(once), Ok(again)) => {
                 assert_eq!(once.pixels.len(), once.width as usize * once.height as usize * once.channels);
@@ -40,4 +41,20 @@ pub fn check(format: ImageFormat, input: &[u8]) {
             (once, again) => panic!("{:?} {:?}", once.map(|image| image.stored), again.map(|image| image.stored)),
         }
     });
+    let whole =
+        fresh.decode(payload, &options, |_, _| Part { denominator, ..Part::WHOLE }).map(|image| (image.width as usize, image.pixels.to_vec()));
+    let width = whole.as_ref().map_or(3, |(width, _)| *width);
+    let columns = width / 3..width / 3 + width.div_ceil(3);
+    let mut cropping = Decoder::new();
+    match (whole, cropping.decode(payload, &options, |_, _| Part { denominator, columns: Some(columns.clone()) })) {
+        (Ok((_, whole)), Ok(part)) if !part.notes.accepted_damage => {
+            let (row, bytes) = (width * part.channels, columns.start * part.channels..columns.end * part.channels);
+            for (whole, part) in whole.chunks(row).zip(part.pixels.chunks(row)) {
+                assert_eq!(whole[bytes.clone()], part[bytes.clone()]);
+            }
+        }
+        (Ok(_), Ok(_)) => {}
+        (Err(whole), Err(part)) => assert_eq!(whole.cause(), part.cause()),
+        (whole, part) => panic!("{:?} {:?}", whole.map(|image| image.0), part.map(|image| image.stored)),
+    }
 }

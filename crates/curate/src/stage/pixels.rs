@@ -6,7 +6,7 @@
 use crate::error::StageFailure;
 use crate::stage::user::{ImageJudge, JudgedImage};
 use serde::{Deserialize, Serialize};
-use shardmill_pixels::decode::{DecodeOptions, Decoded, Decoder};
+use shardmill_pixels::decode::{DecodeOptions, Decoded, Decoder, Part};
 use shardmill_pixels::{Raster, Sides, laplacian_variance};
 use std::cell::RefCell;
 
@@ -66,5 +66,5 @@ impl ImageJudge for DamageFilter {
 fn judged(payload: &[u8], verdict: impl FnOnce(&Decoded<'_>) -> bool) -> bool {
     // A curated image may be larger than a loader would take; memory is bounded by one image per thread.
     let options = DecodeOptions { background: None, orientation: false, max_pixels: u64::MAX, ..DecodeOptions::default() };
-    DECODER.with_borrow_mut(|decoder| decoder.decode(payload, &options, |_, _| 1).is_ok_and(|decoded| verdict(&decoded)))
+    DECODER.with_borrow_mut(|decoder| decoder.decode(payload, &options, |_, _| Part::WHOLE).is_ok_and(|decoded| verdict(&decoded)))
 }

@@ -2,9 +2,11 @@
 //!
 //! One [`Target`] a call; codecs write into its buffer and count in its notes. Invariant: a codec calls [`Target::check`] before it takes memory.
 
+use std::ops::Range;
+
 use shardmill_images::ImageSize;
 
-use crate::decode::options::{Damaged, DecodeOptions, JpegDecoder};
+use crate::decode::options::{Damaged, DecodeOptions, JpegDecoder, Part};
 use crate::error::{Error, Result};
 
 /// The longest side that any supported format is decoded at.
@@ -36,6 +38,8 @@ pub(crate) struct Target<'a> {
     pub(crate) notes: Notes,
     /// Of JPEG; set to 1 by codecs that do not scale.
     pub(crate) denominator: u32,
+    /// The only columns that must have their pixels, if not all.
+    pub(crate) columns: Option<Range<usize>>,
     pub(crate) jpeg: JpegDecoder,
     pub(crate) damaged: Damaged,
     pub(crate) keeps_alpha: bool,
@@ -46,13 +50,15 @@ pub(crate) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn new(buffers: Buffers<'a>, options: &DecodeOptions, stored: ImageSize, denominator: u32) -> Self {
+    pub(crate) fn new(buffers: Buffers<'a>, options: &DecodeOptions, stored: ImageSize, part: Part) -> Self {
         let Buffers { pixels, scratch } = buffers;
+        let Part { denominator, columns } = part;
         Self {
             pixels,
             scratch,
             notes: Notes::default(),
             denominator,
+            columns,
             jpeg: options.jpeg,
             damaged: options.damaged,
             keeps_alpha: options.background.is_some(),
@@ -65,7 +71,7 @@ impl<'a> Target<'a> {
     /// A target for a JPEG that is part of a checked image, and as large as a part may be.
     pub(crate) fn inside(buffers: Buffers<'a>, size: ImageSize, jpeg: JpegDecoder, damaged: Damaged) -> Self {
         let options = DecodeOptions { jpeg, damaged, max_pixels: u64::from(MAX_SIDE) * 4096, ..DecodeOptions::default() };
-        Self::new(buffers, &options, size, 1)
+        Self::new(buffers, &options, size, Part::WHOLE)
     }
 
     /// Refuses a size that is too large, or another one than the header's.

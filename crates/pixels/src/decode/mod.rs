@@ -28,7 +28,7 @@ use color::Wanted;
 use raster::{Raster, reserve};
 
 pub use codec::Notes;
-pub use options::{Channels, Damaged, DecodeOptions, JpegDecoder, Mode};
+pub use options::{Channels, Damaged, DecodeOptions, JpegDecoder, Mode, Part};
 
 /// A buffer that once held a larger image is given back when a smaller one comes.
 const KEPT_BYTES: usize = 48 << 20;
@@ -69,21 +69,22 @@ impl Decoder {
 
     /// The pixels of `payload`.
     ///
-    /// `denominator` is asked for the scale of a JPEG: it is given width and height as they will be seen, and returns 1, 2, 4 or 8.
+    /// `part` is asked what of a JPEG is needed, and given width and height as they will be seen. Columns are left out of images that are not turned.
     ///
     /// # Errors
     /// When the payload is not an image that is decoded here, exceeds a limit, or is damaged; see [`Error::cause`].
-    pub fn decode(&mut self, payload: &[u8], options: &DecodeOptions, denominator: impl FnOnce(u32, u32) -> u32) -> Result<Decoded<'_>> {
+    pub fn decode(&mut self, payload: &[u8], options: &DecodeOptions, part: impl FnOnce(u32, u32) -> Part) -> Result<Decoded<'_>> {
         let format = sniff(payload).ok_or(Error::UnknownFormat { payload_len: payload.len() })?;
         let facts = page_facts(payload, options.page).map_err(|source| Error::from_header(format, source))?;
         check_limits(facts.stored, options.max_pixels)?;
         let orientation = if options.orientation { facts.orientation } else { 1 };
         let (width, height) = oriented((facts.stored.width, facts.stored.height), orientation);
-        let denominator = if format == ImageFormat::Jpeg { denominator(width, height) } else { 1 };
+        let mut part = if format == ImageFormat::Jpeg { part(width, height) } else { Part::WHOLE };
+        part.columns = part.columns.filter(|_| orientation == 1);
         self.shrink(facts.stored);
 
         let buffers = Buffers { pixels: &mut self.pixels, scratch: &mut self.turned };
-        let mut target = Target::new(buffers, options, facts.stored, denominator);
+        let mut target = Target::new(buffers, options, facts.stored, part);
         let raster = caught(format, || match format {
             ImageFormat::Jpeg => jpeg::decode(payload, &mut target),
             ImageFormat::Png => png::decode(payload, &mut target),

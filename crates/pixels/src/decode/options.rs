@@ -2,6 +2,8 @@
 //!
 //! Plain data, compared and copied freely. Invariant: every default gives what Pillow 13 gives for a photograph.
 
+use std::ops::Range;
+
 /// The channels of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Channels {
@@ -53,6 +55,20 @@ pub enum Damaged {
     Error,
     /// It is returned as Pillow returns it.
     Accept,
+}
+
+/// What of a JPEG is decoded. Other formats are decoded whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// By which both sides are divided: 1, 2, 4 or 8.
+    pub denominator: u32,
+    /// The columns that are needed, counted at that scale. What the others contain is unspecified. `None` stands for all.
+    pub columns: Option<Range<usize>>,
+}
+
+impl Part {
+    /// All pixels.
+    pub const WHOLE: Self = Self { denominator: 1, columns: None };
 }
 
 /// How a payload becomes pixels.

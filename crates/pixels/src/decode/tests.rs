@@ -47,9 +47,15 @@ fn jpeg(width: usize, height: usize) -> Vec<u8> {
     turbojpeg::compress(image, 80, turbojpeg::Subsamp::Sub2x2).unwrap().to_vec()
 }
 
+/// The same JPEG with EXIF that says: a quarter turn.
+fn with_orientation(jpeg: &[u8]) -> Vec<u8> {
+    let exif = b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    [&jpeg[..2], exif, &jpeg[2..]].concat()
+}
+
 fn decode(payload: &[u8], options: &DecodeOptions) -> Result<(u32, u32, usize, Vec<u8>)> {
     let mut decoder = Decoder::new();
-    decoder.decode(payload, options, |_, _| 1).map(|image| (image.width, image.height, image.channels, image.pixels.to_vec()))
+    decoder.decode(payload, options, |_, _| Part::WHOLE).map(|image| (image.width, image.height, image.channels, image.pixels.to_vec()))
 }
 
 fn cause(payload: &[u8]) -> Cause {
@@ -65,8 +71,8 @@ fn rows_that_a_file_lacks_do_not_show_an_earlier_image() {
     let payload = &WITHOUT_ROWS[..WITHOUT_ROWS.len() - 1];
     let fresh = decode(payload, &options).unwrap().3;
     let mut used = Decoder::new();
-    used.decode(&jpeg(64, 64), &options, |_, _| 1).unwrap();
-    assert_eq!(used.decode(payload, &options, |_, _| 1).unwrap().pixels, fresh);
+    used.decode(&jpeg(64, 64), &options, |_, _| Part::WHOLE).unwrap();
+    assert_eq!(used.decode(payload, &options, |_, _| Part::WHOLE).unwrap().pixels, fresh);
 }
 
 #[test]
@@ -141,7 +147,7 @@ fn damaged_scan_is_an_error_or_accepted() {
     assert_eq!(cause(&payload), Cause::Damaged);
     let mut decoder = Decoder::new();
     let options = DecodeOptions { damaged: Damaged::Accept, ..DecodeOptions::default() };
-    let image = decoder.decode(&payload, &options, |_, _| 1).unwrap();
+    let image = decoder.decode(&payload, &options, |_, _| Part::WHOLE).unwrap();
     assert!(image.notes.accepted_damage);
 }
 
@@ -149,11 +155,11 @@ fn damaged_scan_is_an_error_or_accepted() {
 fn decoder_works_on_after_an_error() {
     let payload = jpeg(40, 30);
     let mut decoder = Decoder::new();
-    let first = decoder.decode(&payload, &DecodeOptions::default(), |_, _| 1).map(|image| image.pixels.to_vec());
+    let first = decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).map(|image| image.pixels.to_vec());
     for len in 0..payload.len() {
-        assert!(decoder.decode(&payload[..len], &DecodeOptions::default(), |_, _| 1).is_err());
+        assert!(decoder.decode(&payload[..len], &DecodeOptions::default(), |_, _| Part::WHOLE).is_err());
     }
-    let last = decoder.decode(&payload, &DecodeOptions::default(), |_, _| 1).map(|image| image.pixels.to_vec());
+    let last = decoder.decode(&payload, &DecodeOptions::default(), |_, _| Part::WHOLE).map(|image| image.pixels.to_vec());
     assert_eq!(first, last);
 }
 
@@ -165,26 +171,25 @@ fn tables_of_the_last_image_are_forgotten() {
     // The quantization table becomes a comment.
     second[table + 1] = 0xfe;
     let mut used = Decoder::new();
-    used.decode(&first, &DecodeOptions::default(), |_, _| 1).unwrap();
-    let after = used.decode(&second, &DecodeOptions::default(), |_, _| 1).map(|image| image.pixels.to_vec());
+    used.decode(&first, &DecodeOptions::default(), |_, _| Part::WHOLE).unwrap();
+    let after = used.decode(&second, &DecodeOptions::default(), |_, _| Part::WHOLE).map(|image| image.pixels.to_vec());
     assert_eq!(after, decode(&second, &DecodeOptions::default()).map(|image| image.3));
 }
 
 #[test]
 fn orientation_turns_the_sides_and_scale_divides_them() {
     let plain = jpeg(40, 24);
-    let exif = b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
-    let payload = [&plain[..2], exif, &plain[2..]].concat();
+    let payload = with_orientation(&plain);
     let mut decoder = Decoder::new();
     let image = decoder.decode(&payload, &DecodeOptions::default(), |width, height| {
         assert_eq!((width, height), (24, 40));
-        4
+        Part { denominator: 4, columns: Some(0..1) }
     });
     let image = image.unwrap();
     assert_eq!((image.width, image.height, image.orientation, image.denominator), (6, 10, 6, 4));
     assert_eq!((image.stored.width, image.stored.height, image.format), (40, 24, ImageFormat::Jpeg));
     let options = DecodeOptions { orientation: false, ..DecodeOptions::default() };
-    let image = decoder.decode(&payload, &options, |_, _| 1).unwrap();
+    let image = decoder.decode(&payload, &options, |_, _| Part::WHOLE).unwrap();
     assert_eq!((image.width, image.height, image.orientation), (40, 24, 1));
 }
 
@@ -212,6 +217,36 @@ proptest! {
         let damaged = if accept { Damaged::Accept } else { Damaged::Error };
         if let Ok((width, height, channels, pixels)) = decode(&payload, &DecodeOptions { damaged, max_pixels: 1 << 20, ..DecodeOptions::default() }) {
             prop_assert_eq!(pixels.len(), width as usize * height as usize * channels);
+        }
+    }
+
+    #[test]
+    fn columns_of_a_part_are_those_of_the_whole(
+        (width, height, seed) in (1_usize..300, 1_usize..40, any::<u64>()),
+        (ends, scale, subsampling) in (any::<[prop::sample::Index; 2]>(), 0_u32..4, 0_usize..7),
+        (turned, gray) in (any::<bool>(), any::<bool>()),
+    ) {
+        use turbojpeg::Subsamp::{Gray, None, Sub1x2, Sub2x1, Sub2x2, Sub4x1, Sub1x4};
+        let noise = crate::test_pixels(width * height * 3 + 16);
+        let pixels = &noise[(seed % 16) as usize..][..width * height * 3];
+        let image = turbojpeg::Image { pixels, width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
+        let subsampling = [Gray, None, Sub1x2, Sub2x1, Sub2x2, Sub4x1, Sub1x4][subsampling];
+        let mut payload = turbojpeg::compress(image, 90, subsampling).unwrap().to_vec();
+        if turned {
+            payload = with_orientation(&payload);
+        }
+        let options = DecodeOptions { channels: if gray { Channels::Gray } else { Channels::Rgb }, ..DecodeOptions::default() };
+        let denominator = 1 << scale;
+        let mut decoder = Decoder::new();
+        let whole = decoder.decode(&payload, &options, |_, _| Part { denominator, columns: Option::None }).unwrap();
+        let (width, channels, whole) = (whole.width as usize, whole.channels, whole.pixels.to_vec());
+        let [start, end] = ends.map(|end| end.index(width));
+        let columns = start.min(end)..start.max(end) + 1;
+        let mut decoder = Decoder::new();
+        let part = decoder.decode(&payload, &options, |_, _| Part { denominator, columns: Some(columns.clone()) }).unwrap();
+        for (part, whole) in part.pixels.chunks(width * channels).zip(whole.chunks(width * channels)) {
+            let bytes = columns.start * channels..columns.end * channels;
+            prop_assert_eq!(&part[bytes.clone()], &whole[bytes]);
         }
     }
 }

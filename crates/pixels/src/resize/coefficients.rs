@@ -81,6 +81,26 @@ pub(super) struct Axis {
     pub filter: Filter,
 }
 
+impl Axis {
+    /// Source pixels to an output pixel.
+    fn scale(&self) -> f64 {
+        as_f64(self.input) / as_f64(self.output)
+    }
+
+    /// The source pixels that may have a weight in an output pixel.
+    fn reach_of(&self, x: usize) -> Range<usize> {
+        let scale = self.scale();
+        let support = self.filter.support() * scale.max(1.0);
+        let center = (as_f64(x) + 0.5) * scale;
+        truncated(center - support + 0.5)..truncated(center + support + 0.5).min(self.input)
+    }
+
+    /// The source pixels that may have a weight in the output pixels of the range.
+    pub(super) fn reach(&self) -> Range<usize> {
+        self.reach_of(self.range.start).start..self.reach_of(self.range.end.saturating_sub(1)).end
+    }
+}
+
 /// The source pixels of one output pixel: `count` of them from `first` on, with weights from `start` on.
 #[derive(Debug, Clone, Copy)]
 struct Tap {
@@ -106,16 +126,14 @@ impl Coefficients {
         }
         self.taps.clear();
         self.weights.clear();
-        let scale = as_f64(axis.input) / as_f64(axis.output);
-        let filter_scale = scale.max(1.0);
-        let support = axis.filter.support() * filter_scale;
-        let inverse = 1.0 / filter_scale;
+        let scale = axis.scale();
+        let inverse = 1.0 / scale.max(1.0);
         for x in axis.range.clone() {
             let center = (as_f64(x) + 0.5) * scale;
-            let first = truncated(center - support + 0.5);
-            let end = truncated(center + support + 0.5).min(axis.input);
+            let reach = axis.reach_of(x);
+            let first = reach.start;
             self.floats.clear();
-            self.floats.extend((first..end).map(|at| axis.filter.weight((as_f64(at) - center + 0.5) * inverse)));
+            self.floats.extend(reach.map(|at| axis.filter.weight((as_f64(at) - center + 0.5) * inverse)));
             let mut sum = 0.0;
             for weight in &self.floats {
                 sum += weight;

@@ -14,6 +14,8 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use std::ops::Range;
+
 use coefficients::Axis;
 pub use coefficients::Filter;
 use kernel::Kernel;
@@ -89,6 +91,16 @@ impl Resizer {
         }
         Raster::new(out, window.sides(), channels)
     }
+}
+
+/// The columns of a source `input` wide that [`Resizer::resize`] reads for the columns `window` of a target `output` wide.
+pub(crate) fn columns_for(window: Range<usize>, input: usize, output: usize, filter: Filter) -> Range<usize> {
+    if input == output {
+        return window;
+    }
+    let reach = Axis { input, output, range: window, filter }.reach();
+    // `nearest` adds up steps, which may round to a neighbor.
+    reach.start.saturating_sub(1)..(reach.end + 1).min(input)
 }
 
 /// Whether this CPU runs a SIMD kernel.

@@ -19,6 +19,8 @@ pub(crate) struct Header {
     /// The least number of 8×8 blocks in a component.
     pub(crate) fewest_blocks: u64,
     pub(crate) is_arithmetic: bool,
+    /// Pixels from a coded unit to the next one in a row, where rows of units are decoded one after the other.
+    pub(crate) unit_width: Option<usize>,
     /// Bytes between segments, which belong to none.
     extraneous: Vec<std::ops::Range<usize>>,
     /// Bytes whose value is unknown to libjpeg, with the value that it assumes.
@@ -35,6 +37,7 @@ impl Header {
             components: 0,
             fewest_blocks: 0,
             is_arithmetic: false,
+            unit_width: None,
             extraneous: Vec::new(),
             odd: Vec::new(),
             has_jfif: false,
@@ -105,6 +108,12 @@ impl Header {
         }
         self.components = components;
         self.is_arithmetic = matches!(code, 0xc9 | 0xca);
+        // After its first scans, a progressive image is smoothed across units.
+        if matches!(code, 0xc0 | 0xc1 | 0xc9) {
+            let factors = segment.iter().skip(7).step_by(3).take(components.into()).map(|factors| usize::from(factors >> 4));
+            let factor = if components == 1 { Some(1) } else { factors.max() };
+            self.unit_width = factor.filter(|factor| matches!(factor, 1 | 2 | 4)).map(|factor| factor * 8);
+        }
         // A component has between one and four samples a unit and direction, so at least a sixteenth of the pixels.
         let blocks = u64::from(self.size.width.div_ceil(8)) * u64::from(self.size.height.div_ceil(8));
         self.fewest_blocks = if components == 1 { blocks } else { blocks / 16 };

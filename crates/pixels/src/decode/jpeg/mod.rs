@@ -3,6 +3,7 @@
 //! The header is judged here, before a decoder allocates for it. Invariant: `turbo` leaves what Pillow's libjpeg-turbo leaves, sample by sample.
 
 mod header;
+mod library;
 mod turbo;
 mod zune;
 
@@ -14,7 +15,6 @@ use crate::decode::raster::Raster;
 use crate::error::{Error, Result};
 
 use header::Header;
-use turbo::Turbo;
 
 /// The pixels of a JPEG, decoded at `1 / target.denominator`.
 pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> {
@@ -30,7 +30,7 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     match target.jpeg {
         JpegDecoder::Turbo => {
             // A new one each time: the library keeps tables of the last image, which a file without tables would get.
-            Turbo::new()?.decode(&cleaned, &header, target)
+            turbo::decode(&cleaned, &header, target)
         }
         JpegDecoder::Rust => zune::decode(&cleaned, &header, target),
     }

@@ -3,65 +3,56 @@
 //! The library reports its first warning as a message and decodes on; a message that is none of its warnings is an error. Invariant: pixels are returned
 //! only when the library wrote all of them.
 
+use std::ops::Range;
+
 use shardmill_images::{ImageFormat, ImageSize};
-use turbojpeg::{Decompressor, Image, PixelFormat, ScalingFactor};
 
 use crate::decode::codec::Target;
 use crate::decode::jpeg::header::{Header, has_end};
+use crate::decode::jpeg::library::{Opened, PixelFormat};
 use crate::decode::options::Damaged;
 use crate::decode::raster::{Layout, Raster, reserve};
 use crate::error::{Error, Result};
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
 /// Encoders write ten or so; each scan of a hostile file costs a pass over all coefficients.
-const MAX_SCANS: u32 = 500;
+const MAX_SCANS: u16 = 500;
 
-/// A decompressor for one image.
-#[derive(Debug)]
-pub(crate) struct Turbo(Decompressor);
-
-impl Turbo {
-    pub(crate) fn new() -> Result<Self> {
-        let mut decompressor = Decompressor::new().map_err(|error| Error::decoder(JPEG, error))?;
-        decompressor.set_scan_limit(MAX_SCANS).map_err(|error| Error::decoder(JPEG, error))?;
-        Ok(Self(decompressor))
+pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
+    let opened = Opened::read(payload, MAX_SCANS).map_err(|message| failure(&message))?;
+    if opened.size() != (header.size.width as usize, header.size.height as usize) {
+        return Err(Error::damaged(JPEG, "another size in the frame"));
     }
-
-    pub(crate) fn decode(&mut self, payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
-        let factor = match target.denominator {
-            8 => ScalingFactor::ONE_EIGHTH,
-            4 => ScalingFactor::ONE_QUARTER,
-            2 => ScalingFactor::ONE_HALF,
-            _ => ScalingFactor::ONE,
-        };
-        self.0.set_scaling_factor(factor).map_err(|error| Error::decoder(JPEG, error))?;
-        let found = self.0.read_header(payload).map_err(|error| failure(&error.to_string()))?;
-        let stored = (header.size.width as usize, header.size.height as usize);
-        if stored != (found.width, found.height) {
-            return Err(Error::damaged(JPEG, "another size in the frame"));
-        }
-        let scaled = |side: u32| side.div_ceil(target.denominator.max(1));
-        let size = ImageSize { width: scaled(header.size.width), height: scaled(header.size.height) };
-        let (layout, format) = match header.components {
-            1 => (Layout::Gray, PixelFormat::GRAY),
-            4 => (Layout::Cmyk, PixelFormat::CMYK),
-            _ => (Layout::Rgb, PixelFormat::RGB),
-        };
-        let raster = Raster { size, layout };
-        let pixels = reserve(target.pixels, raster.len(), JPEG)?;
-        let (width, height) = (size.width as usize, size.height as usize);
-        let image = Image { pixels: &mut *pixels, width, pitch: width * format.size(), height, format };
-        match self.0.decompress(payload, image) {
-            Ok(()) => {}
-            Err(turbojpeg::Error::TurboJpegError(message)) => judge(message.trim_start_matches("TurboJPEG error: "), payload, target)?,
-            Err(error) => return Err(Error::decoder(JPEG, error)),
-        }
-        if layout == Layout::Cmyk {
-            // Pillow takes the samples of every JPEG as Adobe's, which are inverted.
-            target.pixels.iter_mut().take(raster.len()).for_each(|sample| *sample = !*sample);
-        }
-        Ok(raster)
+    let denominator = target.denominator.max(1);
+    let size = ImageSize { width: header.size.width.div_ceil(denominator), height: header.size.height.div_ceil(denominator) };
+    let (layout, format) = match header.components {
+        1 => (Layout::Gray, PixelFormat::Gray),
+        4 => (Layout::Cmyk, PixelFormat::Cmyk),
+        _ => (Layout::Rgb, PixelFormat::Rgb),
+    };
+    let raster = Raster { size, layout };
+    let width = size.width as usize;
+    let unit = header.unit_width.filter(|_| opened.can_crop()).map(|unit| unit / denominator as usize);
+    let columns = match (&target.columns, unit) {
+        (Some(columns), Some(unit)) => whole_units(columns, unit, width),
+        _ => 0..width,
+    };
+    let pixels = reserve(target.pixels, raster.len(), JPEG)?;
+    if let Err(message) = opened.decode(denominator, columns, format, pixels) {
+        judge(message.trim_start_matches("TurboJPEG error: "), payload, target)?;
     }
+    if layout == Layout::Cmyk {
+        // Pillow takes the samples of every JPEG as Adobe's, which are inverted.
+        target.pixels.iter_mut().take(raster.len()).for_each(|sample| *sample = !*sample);
+    }
+    Ok(raster)
+}
+
+/// The columns of all units that `columns` touch, and of one more on each side, since the chroma of a pixel depends on its neighbors'.
+fn whole_units(columns: &Range<usize>, unit: usize, width: usize) -> Range<usize> {
+    let start = (columns.start / unit).saturating_sub(1) * unit;
+    let end = (columns.end.div_ceil(unit) + 1) * unit;
+    start.min(width.saturating_sub(1) / unit * unit)..end.min(width)
 }
 
 /// Whether the pixels may be used after libjpeg said `message`.
