@@ -109,6 +109,17 @@ def encode_shardmill(options: TokensOptions) -> Metrics:
     return _rate(sum(len(text.encode()) for text in _texts(options)), seconds, tokens=tokens, digest=digest)
 
 
+def encode_reader(options: TokensOptions) -> Metrics:
+    """The loader without tokens: Parquet to Arrow strings."""
+    sm = _shardmill()
+
+    data = sm.Dataset(options.documents, columns=["text"])
+    start = time.perf_counter()
+    loader = sm.Loader(data, batch_size=256, output="arrow", runtime=sm.Runtime(threads=options.threads))
+    rows = sum(batch.num_rows for batch in loader)
+    return _rate(_repeated_bytes(options), time.perf_counter() - start, rows=rows)
+
+
 def _repeated_bytes(options: TokensOptions) -> int:
     """As ``make_set`` noted them."""
     return int(record_of(options.data)["text_bytes"])
@@ -356,6 +367,7 @@ def chat_transformers(options: TokensOptions) -> Metrics:
 SYSTEMS = {
     ("encode", "shardmill"): encode_shardmill,
     ("encode", "engine"): encode_engine,
+    ("encode", "reader"): encode_reader,
     ("encode", "tokenizers"): encode_tokenizers,
     ("encode", "tiktoken"): encode_tiktoken,
     ("first", "shardmill"): first_shardmill,
