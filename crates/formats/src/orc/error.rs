@@ -23,6 +23,11 @@ pub enum Error {
     /// A value is damaged, or does not fit its Arrow type.
     #[error("Stripe {stripe} of `{path}` cannot be read: column `{column}`: {source}")]
     Column { path: String, stripe: usize, column: String, source: DecodeError },
+    /// orc-rust would return other times.
+    #[error(
+        "Column `{column}` in stripe {stripe} of `{path}` has times before 1970 with a fraction of a second as pyarrow stores it, which is not supported"
+    )]
+    NegativeFraction { path: String, stripe: usize, column: String },
     /// The decoder panicked.
     #[error("Stripe {stripe} of `{path}` cannot be read: the decoder failed on damaged data")]
     Decoder { path: String, stripe: usize },
@@ -43,6 +48,10 @@ impl Error {
             Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::Footer { .. } => Some("the writer was probably not closed, or this is not an ORC file"),
             Self::Unsupported { .. } => Some("rewrite the file, as with `pyarrow.orc.write_table`"),
+            Self::NegativeFraction { .. } => Some("read the other columns with columns=[…], or rewrite the file as Parquet with pyarrow"),
+            Self::Column { source: DecodeError::Orc(source), .. } if matches!(**source, OrcError::DecodeTimestamp { .. }) => {
+                Some("times outside of 1677 to 2262 are not supported; read the other columns with columns=[…]")
+            }
             Self::Stripe { .. } | Self::Decoder { .. } => Some("the file is damaged; fetch it again from its source"),
             _ => None,
         }

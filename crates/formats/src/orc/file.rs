@@ -138,6 +138,11 @@ impl OrcFile {
         let reader = read_stripe(self.object.as_ref(), &self.tail, stripe, &wanted, self.limit).map_err(|failure| match failure {
             Failure::Storage(error) => Error::Storage(error),
             Failure::TooLarge { what, bytes } => too_large(what, bytes).into(),
+            Failure::NegativeFraction(number) => {
+                let place = places.iter().find(|place| place.node.all_indices().contains(&number));
+                let field = place.and_then(|place| self.field(place.column));
+                Error::NegativeFraction { path: path(), stripe: block, column: field.map_or_else(String::new, |field| field.name().clone()) }
+            }
             Failure::Damage(reason) => Error::Stripe { path: path(), stripe: block, reason },
         })?;
         // The decoder has many paths that panic on damaged streams.

@@ -1,4 +1,4 @@
-//! Sums the lengths of lists before memory is allocated for them.
+//! Sums unsigned integers of a stream: the lengths of lists, before memory is allocated for them, and fractions of seconds.
 
 use super::wire::{self, NoMessage, signed};
 
@@ -9,7 +9,7 @@ pub(super) enum Runs {
     V2,
 }
 
-/// An upper bound of the sum of all unsigned integers of a stream.
+/// An upper bound of the sum of all unsigned integers of a stream. It saturates, or is at least 2^63, if one is negative.
 pub(super) fn sum_at_most(stream: &[u8], runs: Runs) -> Result<u128, NoMessage> {
     let (mut rest, mut sum) = (stream, 0u128);
     while !rest.is_empty() {
@@ -18,6 +18,9 @@ pub(super) fn sum_at_most(stream: &[u8], runs: Runs) -> Result<u128, NoMessage> 
             Runs::V2 => run_v2(&mut rest)?,
         };
         sum = sum.saturating_add(run);
+        if sum == u128::MAX {
+            break;
+        }
     }
     Ok(sum)
 }
@@ -102,7 +105,12 @@ fn run_v2(rest: &mut &[u8]) -> Result<u128, NoMessage> {
         2 => {
             let (third, fourth) = (byte(rest)?, byte(rest)?);
             let patch_bits = width(third & 0x1f);
-            let base = big_endian(rest, usize::from(third >> 5) + 1)?;
+            let base_bytes = usize::from(third >> 5) + 1;
+            let base = big_endian(rest, base_bytes)?;
+            if base >> (8 * base_bytes - 1) != 0 {
+                // The highest bit is the sign.
+                return Ok(u128::MAX);
+            }
             sum = base * count as u128;
             packed(rest, count, width(code), &mut |value| sum += value)?;
             let entry_bits = closest_width(patch_bits + u32::from(fourth >> 5) + 1);

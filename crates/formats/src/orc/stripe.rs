@@ -40,6 +40,8 @@ const MAX_ELEMENTS_PER_BYTE: u128 = 64;
 pub(super) enum Failure {
     Storage(shardmill_storage::Error),
     Damage(String),
+    /// In the column of this type number.
+    NegativeFraction(usize),
     /// Streams of at least this many bytes.
     TooLarge {
         what: &'static str,
@@ -132,6 +134,7 @@ pub(super) fn read_stripe(
     let most = (u128::from(stripe.data_len) * MAX_ELEMENTS_PER_BYTE).clamp(MIN_ELEMENTS, MAX_ELEMENTS);
     let most = most.min(u128::from(limit.of_stored(stripe.data_len) / ELEMENT_BYTES));
     judge(&tail.types, &encodings, &by_kind, wanted, most)?;
+    check_fractions(&tail.types, &encodings, &by_kind)?;
     let present = needed.iter().zip(&unpacked).filter(|(stream, _)| stream.kind == PRESENT);
     let present = present.map(|(stream, bytes)| (stream.column, bytes.clone())).collect();
     let streams = needed.iter().map(|stream| stream.offset).zip(unpacked.iter().cloned()).collect();
@@ -200,6 +203,20 @@ fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64),
         let bound = found.children.iter().map(|child| capacity(types, *child, &len)).min().unwrap_or_default();
         if sum > bound.min(most) {
             return Err(format!("lists of {sum} elements, of which the file can hold {bound}"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses fractions of seconds below zero, which pyarrow writes for times before 1970. orc-rust takes them for unsigned numbers and would return
+/// other times.
+fn check_fractions(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64), &Bytes>) -> Result<(), Failure> {
+    for (column, (found, encoding)) in types.iter().zip(encodings).enumerate() {
+        let Some(stream) = streams.get(&(column, SECONDARY)).filter(|_| found.is_timestamp()) else { continue };
+        let sum = sum_at_most(stream, encoding.runs).map_err(|_| "damaged fractions of seconds".to_owned())?;
+        // A fraction takes 33 bits, and a stripe has far fewer rows than their sum would need.
+        if sum >= 1 << 63 {
+            return Err(Failure::NegativeFraction(column));
         }
     }
     Ok(())

@@ -7,12 +7,14 @@ const MAX_DEPTH: usize = 100;
 
 const MAX_TYPES: usize = 1 << 20;
 
+const TIMESTAMP: u64 = 9;
 const LIST: u64 = 10;
 const MAP: u64 = 11;
 const STRUCT: u64 = 12;
 const UNION: u64 = 13;
 const DECIMAL: u64 = 14;
 pub(super) const CHAR: u64 = 17;
+const TIMESTAMP_INSTANT: u64 = 18;
 
 /// A type. Its number is that of the column in the streams of a stripe.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +26,10 @@ pub(super) struct Type {
 impl Type {
     pub(super) fn is_struct(&self) -> bool {
         self.kind == STRUCT
+    }
+
+    pub(super) fn is_timestamp(&self) -> bool {
+        matches!(self.kind, TIMESTAMP | TIMESTAMP_INSTANT)
     }
 
     /// Whether the number of child values follows from lengths in the file.

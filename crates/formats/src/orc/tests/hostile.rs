@@ -106,6 +106,9 @@ fn lengths_of_lists_add_up_to_what_the_runs_say() {
     ];
     let values: u128 = 2030 + 2000 + 2020 + 1_000_000 + (2040..=2190).step_by(10).sum::<u128>();
     assert_eq!(sum_at_most(&patched, Runs::V2), Ok(values), "patched base");
+    let mut below_zero = patched;
+    below_zero[4] |= 0x80;
+    assert_eq!(sum_at_most(&below_zero, Runs::V2), Ok(u128::MAX), "patched base below zero");
     assert_eq!(sum_at_most(&[0x61, 0x00, 0x07], Runs::V1), Ok(700), "a run");
     assert_eq!(sum_at_most(&[0xfb, 0x02, 0x03, 0x04, 0x07, 0x0b], Runs::V1), Ok(27), "literals");
     assert_eq!(sum_at_most(&[0x61, 0xff, 0x00], Runs::V1), Ok(u128::MAX), "below zero");
