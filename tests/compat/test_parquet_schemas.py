@@ -37,6 +37,28 @@ def test_each_file_has_the_types_and_rows_that_pyarrow_finds(tmp_path: Path) -> 
         assert [row["word"] for row in dataset] == tables[path]["word"].to_pylist()
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("coerced", [None, "ms", "us"])
+def test_zone_is_that_of_pyarrow_though_the_file_has_another_unit(
+    unit: str, coerced: str | None, tmp_path: Path
+) -> None:
+    berlin, utc, plain = pa.timestamp(unit, "Europe/Berlin"), pa.timestamp(unit, "UTC"), pa.timestamp(unit)
+    at = pa.array([10**9, None], pa.int64()).cast(pa.timestamp("s")).cast(plain).cast(berlin)
+    nested = pa.StructArray.from_arrays(
+        [pa.array([1, 2]), pa.ListArray.from_arrays(pa.array([0, 1, 2]), at)], names=["n", "at"]
+    )
+    entries = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b"]), at)
+    table = pa.table(
+        {"at": at, "utc": at.cast(utc), "plain": at.cast(plain), "s": nested, "m": entries, "text": ["a", "b"]}
+    )
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, coerce_timestamps=coerced)
+    for _ in range(2):
+        assert sm.Dataset(path).schema.types == pq.read_schema(path).types
+        assert pa.table(sm.Dataset(path)) == pq.read_table(path)
+    assert pa.table(sm.Dataset(path, filter=sm.col("at").is_valid())).num_rows == 1
+
+
 @pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])
 def test_damaged_file_is_an_error_though_its_schema_is_known(keep: float, tmp_path: Path) -> None:
     table = pa.table({"x": np.arange(1000)})

@@ -51,6 +51,8 @@ TYPES = {
     "date": (pa.date32(), [DAY + datetime.timedelta(number) for number in range(20)]),
     "time": (pa.time64("us"), [datetime.time(0, number, 1) for number in range(20)]),
     "timestamp": (pa.timestamp("us"), [MOMENT + datetime.timedelta(microseconds=number) for number in range(20)]),
+    "seconds": (pa.timestamp("s"), [MOMENT + datetime.timedelta(seconds=number) for number in range(20)]),
+    "date64": (pa.date64(), [MOMENT.date() + datetime.timedelta(days=number) for number in range(20)]),
     "zone": (pa.timestamp("ms", "UTC"), [(MOMENT + datetime.timedelta(seconds=number)).replace(tzinfo=datetime.UTC) for number in range(20)]),
     "duration": (pa.duration("s"), [datetime.timedelta(seconds=number) for number in range(20)]),
     "decimal": (pa.decimal128(30, 3), [decimal.Decimal(number).scaleb(-3) for number in range(-10, 10)]),

@@ -84,6 +84,30 @@ def test_widths_of_signed_integers_are_one_type_and_unsigned_ones_another() -> N
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "other"),
+    [
+        (pa.timestamp("s"), datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, 0, 0, 1)),
+        (pa.timestamp("s", "UTC"), datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, 0, 0, 1)),
+        (pa.time32("s"), datetime.time(1), datetime.time(2)),
+        (pa.date64(), datetime.date(1969, 1, 1), datetime.date(2069, 1, 1)),
+    ],
+    ids=str,
+)
+def test_times_are_the_same_ids_after_they_were_written_to_parquet(
+    kind: pa.DataType, value: Any, other: Any, directory: Path
+) -> None:
+    ids = pa.table({"id": pa.array([value], kind), "n": [1]})
+    with sm.Writer(directory / "a.parquet") as writer:
+        writer.write_batch(ids)
+    probed = pa.array([value, other], kind)
+    assert build(str(directory / "a.parquet")).contains(probed).to_pylist() == [True, False]
+    index = build(ids)
+    assert index.contains(probed).to_pylist() == [True, False]
+    assert index.contains(pq.read_table(directory / "a.parquet")["id"]).to_pylist() == [True]
+    assert build(ids, ["id", "n"]).contains([probed, pa.array([1, 1])]).to_pylist() == [True, False]
+
+
+@pytest.mark.parametrize(
     ("kind", "other"),
     [
         (pa.string(), pa.int64()),

@@ -1,5 +1,6 @@
 """Every type of Arrow in every format of `sm.Writer`: it comes back, or an error names the column before anything is written."""
 
+import base64
 import datetime as dt
 import json
 import tarfile
@@ -96,11 +97,99 @@ def test_parquet_holds_the_values_of_a_type(tmp_path: Path, array: pa.Array, thr
     path = tmp_path / "a.parquet"
     written(path, "x", array, threads=threads)
     assert pa.table(sm.Dataset(path))["x"].to_pylist() == array.to_pylist()
-    found, kind = pq.read_table(path)["x"], value_type(array.type)
-    # Parquet has no seconds, and no dates of milliseconds: other readers see integers.
-    if kind in (pa.date64(), pa.time32("s"), pa.timestamp("s"), pa.timestamp("s", "UTC")):
-        found = found.cast(kind)
-    assert found.to_pylist() == array.to_pylist()
+    assert pq.read_table(path)["x"].to_pylist() == array.to_pylist()
+
+
+#: Types that Parquet lacks, what other readers find in their place, and the type of a column of DuckDB.
+COARSE = [
+    (pa.timestamp("s"), MOMENTS, pa.timestamp("ms"), "TIMESTAMP"),
+    (pa.timestamp("s", "Europe/Berlin"), MOMENTS, pa.timestamp("ms", "Europe/Berlin"), "TIMESTAMP WITH TIME ZONE"),
+    (pa.time32("s"), TIMES, pa.time32("ms"), "TIME"),
+    (pa.date64(), DAYS, pa.date32(), "DATE"),
+]
+
+
+def nested_in(kind: pa.DataType, values: list) -> Iterator[tuple[Any, pa.DataType]]:
+    """Values of a type at all depths, each with its type."""
+    yield values, kind
+    yield [{"a": value} for value in values], pa.struct([("a", kind)])
+    yield [[value] for value in values], pa.list_(kind)
+    yield [[value] for value in values], pa.large_list(kind)
+    yield [[value, None] for value in values], pa.list_(kind, 2)
+    yield [[("a", value)] for value in values], pa.map_(pa.string(), kind)
+    yield [[{"a": [value]}] for value in values], pa.list_(pa.struct([("a", pa.list_(kind))]))
+
+
+@pytest.mark.parametrize(("kind", "values", "expected", "of_duckdb"), COARSE, ids=str)
+def test_units_that_parquet_lacks_become_those_that_every_reader_knows(
+    tmp_path: Path, kind: pa.DataType, values: list, expected: pa.DataType, of_duckdb: str
+) -> None:
+    path = tmp_path / "a.parquet"
+    pairs = zip(nested_in(kind, values), nested_in(expected, values), strict=True)
+    columns = [(pa.array(given, of), wanted) for (given, of), (_, wanted) in pairs]
+    columns.append((of_dictionary(pa.array(values, kind)), expected))
+    table = pa.table({str(number): array for number, (array, _) in enumerate(columns)})
+    with sm.Writer(path) as writer:
+        writer.write_batch(table)
+        writer.write_batch(table.slice(1))
+    expected_rows = [*table.to_pylist(), *table.slice(1).to_pylist()]
+    found = pq.read_table(path)
+    assert found.to_pylist() == expected_rows
+    types = [wanted for _, wanted in columns]
+    assert found.schema.types == types
+    assert sm.Dataset(path).schema.types == types
+    assert pa.table(sm.Dataset(path)).to_pylist() == expected_rows
+    # Also without the schema of Arrow.
+    leaf = pq.ParquetFile(path).schema.column(0)
+    assert leaf.logical_type.type in ("TIMESTAMP", "TIME", "DATE")
+    pq.write_table(table.select(["0"]), tmp_path / "peer.parquet")
+    own, peer = (duckdb.read_parquet(str(tmp_path / name)) for name in ("a.parquet", "peer.parquet"))
+    assert own.types[0] == peer.types[0] == of_duckdb
+    of_column = 'row_number() over () as row, "0"::varchar'
+    assert own.select(of_column).fetchall()[:3] == peer.select(of_column).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (pa.array([2**60], pa.timestamp("s")), "Timestamp"),
+        (pa.array([[2**60]], pa.list_(pa.timestamp("s", "UTC"))), "Timestamp"),
+        (pa.array([2**30], pa.int32()).view(pa.time32("s")), "Time32"),
+        (pa.array([0, 86_400_001], pa.int64()).view(pa.date64()), "the date64 86400001 is not midnight"),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+@pytest.mark.parametrize("threads", [0, 2])
+def test_time_that_parquet_cannot_store_is_an_error_that_names_the_column(
+    tmp_path: Path, array: pa.Array, message: str, threads: int
+) -> None:
+    with pytest.raises(
+        sm.FormatError, match=r"Column `x` of .*a.parquet.* has a value that cannot be stored as"
+    ) as error:
+        written(tmp_path / "a.parquet", "x", array, threads=threads)
+    assert message in str(error.value) and "\nhint: cast the column" in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seconds_are_appended_to_shards_of_seconds(tmp_path: Path) -> None:
+    rows = pa.table({"at": pa.array(MOMENTS, pa.timestamp("s"))})
+    for _ in range(2):
+        with sm.Writer(tmp_path, mode="append") as writer:
+            writer.write_batch(rows)
+    assert sm.Dataset(tmp_path).schema.types == [pa.timestamp("ms")]
+    assert pa.table(sm.Dataset(tmp_path))["at"].to_pylist() == MOMENTS * 2
+    # As shardmill wrote them before: integers, and their type in the schema of Arrow.
+    old = tmp_path / "old"
+    old.mkdir()
+    plain = pa.table({"at": rows["at"].cast(pa.int64())})
+    with pq.ParquetWriter(old / "part-00000.parquet", plain.schema, store_schema=False) as peer:
+        peer.write_table(plain)
+        peer.add_key_value_metadata({"ARROW:schema": base64.b64encode(rows.schema.serialize()).decode()})
+    assert sm.Dataset(old).schema.types == [pa.timestamp("s")]
+    with sm.Writer(old, mode="append") as writer:
+        writer.write_batch(rows)
+    assert sm.Dataset(old).schema.types == [pa.timestamp("ms")]
+    assert pa.table(sm.Dataset(old))["at"].to_pylist() == MOMENTS * 2
 
 
 @pytest.mark.parametrize("array", UNSTORED, ids=lambda array: str(array.type))
@@ -205,6 +294,22 @@ def with_word(table: pa.Table) -> pa.Table:
 
 def with_interval(table: pa.Table) -> pa.Table:
     return table.append_column("span", INTERVALS)
+
+
+def with_seconds(table: pa.Table) -> pa.Table:
+    return table.append_column("at", pa.array(MOMENTS, pa.timestamp("s"))).append_column(
+        "day", pa.array(DAYS, pa.date64())
+    )
+
+
+def test_sink_stores_seconds_and_days_in_units_of_parquet(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["0", "1", "2"]}), tmp_path / "in.parquet")
+    source = TableSource(tmp_path / "in.parquet")
+    Pipeline(source=source, stages=[Map(with_seconds)], sink=ParquetSink(tmp_path / "out")).run(progress=False)
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    found = pq.read_table(file)
+    assert found.schema.types[1:] == [pa.timestamp("ms"), pa.date32()]
+    assert (found["at"].to_pylist(), found["day"].to_pylist()) == (MOMENTS, DAYS)
 
 
 def test_sink_holds_the_same_types(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_cast::cast;
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{ArrowError, DataType};
+use shardmill_formats::parquet::as_stored;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Hashes rows in order. The digest does not depend on the split into batches, nor on whether strings are views, have wide offsets, or are typed as
-/// binary.
+/// binary, nor on units of time that Parquet stores as others.
 #[derive(Default)]
 pub struct RowDigest {
     rows: u64,
@@ -55,10 +56,11 @@ impl RowDigest {
     }
 }
 
-/// Fixed-size binaries are converted to ordinary ones.
+/// Fixed-size binaries are converted to ordinary ones, other types to those of Parquet. A value that Parquet cannot store is in no file that is read
+/// back from it.
 fn comparable(column: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
     match column.data_type() {
         DataType::FixedSizeBinary(_) => cast(column, &DataType::Binary),
-        _ => Ok(Arc::clone(column)),
+        _ => Ok(as_stored(column).unwrap_or_else(|_not_stored| Arc::clone(column))),
     }
 }

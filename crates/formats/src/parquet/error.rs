@@ -1,6 +1,7 @@
 //! Errors of Parquet files.
 
 use crate::limit::TooLarge;
+use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 use shardmill_storage::Error as StorageError;
 
@@ -37,6 +38,8 @@ pub enum Error {
     Write { path: String, source: ParquetError },
     #[error("Column `{column}` is {data_type}, and Parquet has no such type")]
     UnsupportedType { column: String, data_type: String },
+    #[error("Column `{column}` of `{path}` has a value that cannot be stored as {data_type}: {source}")]
+    UnsupportedValue { path: String, column: String, data_type: String, source: ArrowError },
     #[error("`{name}` is not a Parquet compression")]
     UnknownCompression { name: String },
 }
@@ -50,6 +53,7 @@ impl Error {
             Self::UnsupportedType { .. } => {
                 Some("cast the column first, for example intervals to durations, other types to strings; or leave it out")
             }
+            Self::UnsupportedValue { .. } => Some("cast the column before it is written, as dates with a time of day to timestamps"),
             Self::UnknownCompression { .. } => Some("one of zstd, snappy, gzip, brotli, lz4, none"),
             _ => None,
         }

@@ -7,6 +7,7 @@
 //! table.rs read.rs --ranges--> object_reader.rs --pages whose sizes and checksums hold--> the parquet crate --> batches
 //!                                gauge.rs, thrift.rs: decoded sizes, before memory is allocated
 //!                                page_damage.rs: which page a failure comes from
+//! zones.rs: time zones that the decoder would lose
 //! statistics/ bloom.rs page_index.rs: what is ruled out before a page is read
 //! write.rs stored_types.rs write_row_groups.rs write_checksums.rs: the way back
 //! ```
@@ -29,10 +30,12 @@ mod thrift_fields;
 mod write;
 mod write_checksums;
 mod write_row_groups;
+mod zones;
 
 pub use error::Error;
 pub use layout::{ColumnChunk, RowGroup};
 pub use read::{ParquetBatches, ParquetFile};
+pub use stored_types::as_stored;
 pub use table::ParquetTable;
 pub use write::{ParquetCompression, ParquetWriter, ParquetWriterOptions};
 pub use write_row_groups::{EncodedRowGroup, RowGroupEncoder, RowGroupEncoders, RowGroupFile};

@@ -5,6 +5,7 @@ use super::gauge::{Gauge, value_width};
 use super::object_reader::{ObjectReader, unsupported_field};
 use super::shape::Shape;
 use super::thrift::{Verdict, judge_footer};
+use super::zones::zoned_schema;
 use crate::caught::caught;
 use crate::limit::{DecodeLimit, TooLarge};
 use crate::table::NestedColumn;
@@ -70,7 +71,16 @@ impl ParquetFile {
             let parsed = unpanicked("inconsistent metadata", parse).map_err(footer)?;
             (Arc::new(parsed), Arc::clone(&shape.declared), Some(shape), OnceLock::new())
         } else {
-            let load = || ArrowReaderMetadata::load(reader, ArrowReaderOptions::new());
+            let load = || {
+                let loaded = ArrowReaderMetadata::load(reader, ArrowReaderOptions::new())?;
+                match zoned_schema(loaded.schema(), loaded.metadata()) {
+                    Some(zoned) => {
+                        let options = ArrowReaderOptions::new().with_schema(zoned);
+                        ArrowReaderMetadata::try_new(Arc::clone(loaded.metadata()), options).or(Ok(loaded))
+                    }
+                    None => Ok(loaded),
+                }
+            };
             let decoding = unpanicked("inconsistent metadata", load).map_err(footer)?;
             let (parsed, schema) = (Arc::clone(decoding.metadata()), Arc::clone(decoding.schema()));
             let shape = parts.map(|parts| Shape::remember(parts, parsed.file_metadata().schema_descr_ptr(), Arc::clone(&schema)));
@@ -114,7 +124,7 @@ impl ParquetFile {
         let footer = |source| Error::Footer { path: self.object.path().to_owned(), source };
         let metadata = match view {
             Some(name) => self.decoding_with(ArrowReaderOptions::new().with_schema(with_view(self.schema(), name))),
-            None => kept(&self.decoding, || self.decoding_with(ArrowReaderOptions::new())).cloned(),
+            None => kept(&self.decoding, || self.decoding_with(ArrowReaderOptions::new().with_schema(Arc::clone(self.schema())))).cloned(),
         }
         .map_err(footer)?;
         let wanted = self.schema().fields().iter().enumerate().filter(|(_, field)| columns.contains(&field.name().as_str()));

@@ -1,11 +1,10 @@
 //! Writes a Parquet file in pieces: threads encode row groups, and one thread writes them in order.
 
 use super::Error;
-use super::stored_types::stored_schema;
+use super::stored_types::{stored_array, stored_schema};
 use super::write_checksums::{ChecksumStores, ChunkPages};
 use crate::caught::{Panicked, caught};
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{FieldRef, SchemaRef};
 use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
@@ -84,15 +83,23 @@ impl RowGroupEncoders {
 
 impl RowGroupEncoder {
     /// # Errors
-    /// [`Error::Write`].
+    /// [`Error::UnsupportedValue`], [`Error::Write`].
     pub fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let mut columns = self.columns.iter_mut();
         for (field, array) in self.schema.fields().iter().zip(rows.columns()) {
-            let refused =
-                |Panicked| Err(ParquetError::General(format!("the encoder failed on column `{}` of type {}", field.name(), array.data_type())));
-            caught(|| write_column(field, array, &mut columns))
-                .unwrap_or_else(refused)
-                .map_err(|source| Error::Write { path: self.path.clone(), source })?;
+            let failed = |source| Error::Write { path: self.path.clone(), source };
+            let unsupported = |source| Error::UnsupportedValue {
+                path: self.path.clone(),
+                column: field.name().clone(),
+                data_type: field.data_type().to_string(),
+                source,
+            };
+            let write = || {
+                let stored = stored_array(array, field.data_type()).map_err(unsupported)?;
+                write_column(field, &stored, &mut columns).map_err(failed)
+            };
+            let message = || format!("the encoder failed on column `{}` of type {}", field.name(), array.data_type());
+            caught(write).unwrap_or_else(|Panicked| Err(failed(ParquetError::General(message()))))?;
         }
         Ok(())
     }
@@ -114,11 +121,7 @@ impl RowGroupEncoder {
 
 /// Writes one column, which has an encoder for each leaf.
 fn write_column<'a>(field: &FieldRef, array: &ArrayRef, encoders: &mut impl Iterator<Item = &'a mut ArrowColumnWriter>) -> Result<(), ParquetError> {
-    let stored = match array.data_type().equals_datatype(field.data_type()) {
-        true => ArrayRef::clone(array),
-        false => cast_with_options(array, field.data_type(), &CastOptions { safe: false, ..CastOptions::default() })?,
-    };
-    compute_leaves(field, &stored)?.iter().zip(encoders).try_for_each(|(leaf, encoder)| encoder.write(leaf))
+    compute_leaves(field, array)?.iter().zip(encoders).try_for_each(|(leaf, encoder)| encoder.write(leaf))
 }
 
 impl<W: Write + Send> RowGroupFile<W> {

@@ -13,6 +13,7 @@ use arrow_array::{
 };
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, TimeUnit};
+use shardmill_formats::parquet::as_stored;
 
 /// The bytes of a value: up to 16 of them as a number, all of them as a slice.
 #[derive(Debug, Clone, Copy)]
@@ -143,13 +144,14 @@ fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &PrimitiveArray<T>, vi
     visit.wide(&|row| values.get(row).map(|value| (*value).into()));
 }
 
-/// Decodes dictionaries to plain arrays.
+/// Decodes dictionaries to plain arrays, with the units of time that a file of Parquet has: ids must be the same ones there.
 ///
 /// # Errors
-/// [`Error::Arrow`] for keys past the end of the dictionary.
+/// [`Error::Arrow`] for keys past the end of the dictionary, and for values that Parquet cannot store.
 pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef> {
-    match array.data_type() {
-        DataType::Dictionary(_, values) => arrow_cast::cast(array, values).map_err(|source| Error::Arrow { source }),
+    let values = match array.data_type() {
+        DataType::Dictionary(_, values) => arrow_cast::cast(array, values),
         _ => Ok(ArrayRef::clone(array)),
-    }
+    };
+    values.and_then(|values| as_stored(&values)).map_err(|source| Error::Arrow { source })
 }

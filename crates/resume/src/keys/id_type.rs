@@ -1,7 +1,7 @@
 //! The supported types of ids, and when two columns have the same one.
 
 use crate::{Error, Result};
-use arrow_schema::{DataType, IntervalUnit, Schema};
+use arrow_schema::{DataType, IntervalUnit, Schema, TimeUnit};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::unit_name;
 use std::fmt;
@@ -47,10 +47,11 @@ impl IdType {
             DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Self::SignedInteger,
             DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => Self::UnsignedInteger,
             DataType::Boolean => Self::Bool,
-            DataType::Date32 => Self::Date { unit: "day".to_owned() },
-            DataType::Date64 => Self::Date { unit: "ms".to_owned() },
-            DataType::Time32(unit) | DataType::Time64(unit) => Self::Time { unit: unit_name(*unit).to_owned() },
-            DataType::Timestamp(unit, zone) => Self::Timestamp { unit: unit_name(*unit).to_owned(), zone: zone.as_ref().map(ToString::to_string) },
+            DataType::Date32 | DataType::Date64 => Self::Date { unit: "day".to_owned() },
+            DataType::Time32(unit) | DataType::Time64(unit) => Self::Time { unit: unit_name(stored(*unit)).to_owned() },
+            DataType::Timestamp(unit, zone) => {
+                Self::Timestamp { unit: unit_name(stored(*unit)).to_owned(), zone: zone.as_ref().map(ToString::to_string) }
+            }
             DataType::Duration(unit) => Self::Duration { unit: unit_name(*unit).to_owned() },
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Binary,
@@ -67,6 +68,11 @@ impl IdType {
     pub fn is_narrow(&self) -> bool {
         !matches!(self, Self::String | Self::Binary | Self::FixedBinary { .. } | Self::Decimal { .. })
     }
+}
+
+/// The unit in a file of Parquet, which has no seconds.
+fn stored(unit: TimeUnit) -> TimeUnit {
+    if unit == TimeUnit::Second { TimeUnit::Millisecond } else { unit }
 }
 
 impl fmt::Display for IdType {
