@@ -1,6 +1,7 @@
 //! `shardmill._native`: one file per Python module, one error mapping. The code here only converts and calls.
 
 mod arrayrecord;
+mod arrow_data;
 mod calls;
 mod columns;
 mod curate;

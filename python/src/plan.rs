@@ -1,17 +1,18 @@
 //! `shardmill._native.plan`
 
+use crate::arrow_data::ArrowBatch;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use pyo3::prelude::*;
-use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
+use pyo3_arrow::{PyArray, PySchema};
 use shardmill_plan::Expression;
 use std::sync::Arc;
 
 /// Three-valued truth of each row, as a boolean Arrow array.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-fn evaluate(py: Python<'_>, expression: &str, rows: PyRecordBatch) -> PyShardmillResult<PyArray> {
+fn evaluate(py: Python<'_>, expression: &str, rows: ArrowBatch) -> PyShardmillResult<PyArray> {
     let expression = parsed(expression)?;
-    let truth = py.detach(|| expression.evaluate(rows.as_ref()))?;
+    let truth = py.detach(|| expression.evaluate(&rows.0))?;
     Ok(PyArray::from_array_ref(Arc::new(truth)))
 }
 

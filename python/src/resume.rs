@@ -1,13 +1,13 @@
 //! `shardmill._native.resume`
 
+use crate::arrow_data::{ArrowArray, ArrowArrays};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use pyo3_arrow::input::{AnyArray, AnyRecordBatch};
-use pyo3_arrow::{PyArray, PyChunkedArray, PySchema};
+use pyo3_arrow::{PyChunkedArray, PySchema};
 use shardmill_load::Format;
 use shardmill_plan::InputFile;
 use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
@@ -75,15 +75,16 @@ impl PyIdIndex {
     }
 
     /// One array per column, of one or several chunks.
-    fn contains(&self, py: Python<'_>, ids: Vec<AnyArray>, threads: usize) -> PyResult<PyChunkedArray> {
+    fn contains(&self, py: Python<'_>, ids: Vec<ArrowArrays>, threads: usize) -> PyResult<PyChunkedArray> {
         let columns = ids.into_iter().map(chunks).collect::<PyResult<Vec<_>>>()?;
         let found = py.detach(|| contains(&self.0, &columns, threads)).map_err(|error| PyShardmillError::from(error.in_file(self.0.path())))?;
         Ok(PyChunkedArray::from_array_refs(found)?)
     }
 
     /// Whether ids may lie between two values, each an array of length one.
-    fn may_contain(&self, low: PyArray, high: PyArray) -> bool {
-        self.0.may_contain(&low.into_inner().0, &high.into_inner().0)
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn may_contain(&self, low: ArrowArray, high: ArrowArray) -> bool {
+        self.0.may_contain(&low.array, &high.array)
     }
 
     fn __len__(&self) -> usize {
@@ -138,10 +139,9 @@ fn contains(index: &Arc<IdIndex>, columns: &[Vec<ArrayRef>], threads: usize) -> 
     Ok(vec![answer(&whole.collect::<Result<Vec<_>, _>>()?)?])
 }
 
-fn chunks(array: AnyArray) -> PyResult<Vec<ArrayRef>> {
-    let reader = array.into_reader()?;
-    let empty = arrow_array::new_empty_array(reader.field().data_type());
-    let chunks = reader.collect::<Result<Vec<_>, _>>().map_err(|error| PyValueError::new_err(error.to_string()))?;
+fn chunks(arrays: ArrowArrays) -> PyResult<Vec<ArrayRef>> {
+    let empty = arrow_array::new_empty_array(arrays.field().data_type());
+    let chunks = arrays.collect::<Result<Vec<_>, _>>().map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(if chunks.is_empty() { vec![empty] } else { chunks })
 }
 
@@ -165,12 +165,9 @@ impl PyIndexBuilder {
 
     /// Accepts anything with the Arrow PyCapsule methods: a batch, a table, a reader.
     fn add(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Ok(rows) = rows.extract::<AnyRecordBatch>() else {
-            return Err(PyTypeError::new_err(format!("{} holds no Arrow rows", rows.get_type().name()?)));
-        };
-        let reader = rows.into_reader()?;
-        let builder = self.builder_of(&reader.schema())?;
-        for batch in reader {
+        let rows = rows.extract::<ArrowArrays>()?;
+        let builder = self.builder_of(rows.schema()?.as_ref())?;
+        for batch in rows.into_batches()? {
             let batch = batch.map_err(|error| PyValueError::new_err(error.to_string()))?;
             let ids = self.ids_of(&batch)?;
             py.detach(|| builder.add(&ids)).map_err(PyShardmillError::from)?;

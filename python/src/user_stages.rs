@@ -1,15 +1,14 @@
 //! Adapts stages written in Python to the native driver.
 
+use crate::arrow_data::ArrowBatch;
 use crate::calls::Calls;
 use arrow_array::RecordBatch;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3_arrow::PyRecordBatch;
-use pyo3_arrow::input::AnyRecordBatch;
 use shardmill_curate::StageFailure;
 use shardmill_curate::stage::Stage;
-use shardmill_curate::stage::user::{ImageJudge, JudgedImage, TableMap};
+use shardmill_curate::stage::user::{ImageJudge, JudgedImage, TableMap, Verdict};
 use std::sync::Arc;
 
 /// An exception of user code, passed through Rust.
@@ -58,7 +57,7 @@ impl ImageJudge for PyImageJudge {
         self.drops_invalid_rows
     }
 
-    fn keep(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> Result<Vec<bool>, StageFailure> {
+    fn judge(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> Result<Vec<Verdict>, StageFailure> {
         let call = |py: Python<'_>| -> PyResult<Vec<bool>> {
             let _entered = self.calls.enter(py)?;
             let bodies = PyList::new(py, images.iter().map(|image| PyBytes::new(py, &image.bytes)))?;
@@ -67,7 +66,8 @@ impl ImageJudge for PyImageJudge {
             let texts = PyList::new(py, images.iter().map(|image| documents.get(image.document)))?;
             self.keep.call1(py, (bodies, texts))?.extract(py)
         };
-        Python::attach(call).map_err(raised)
+        let kept = Python::attach(call).map_err(raised)?;
+        Ok(kept.into_iter().map(Verdict::from).collect())
     }
 }
 
@@ -93,7 +93,7 @@ impl TableMap for PyTableMap {
     fn map(&self, table: RecordBatch) -> Result<RecordBatch, StageFailure> {
         let call = |py: Python<'_>| -> PyResult<RecordBatch> {
             let _entered = self.calls.enter(py)?;
-            as_one(&self.map.bind(py).call1((PyRecordBatch::new(table),))?)
+            Ok(self.map.bind(py).call1((PyRecordBatch::new(table),))?.extract::<ArrowBatch>()?.0)
         };
         Python::attach(call).map_err(raised)
     }
@@ -106,19 +106,8 @@ impl TableMap for PyTableMap {
         let Some(map_rows) = &self.map_rows else { return Ok(vec![self.map(rows)?]) };
         let call = |py: Python<'_>| -> PyResult<Vec<RecordBatch>> {
             let _entered = self.calls.enter(py)?;
-            map_rows.bind(py).call1((PyRecordBatch::new(rows),))?.try_iter()?.map(|result| as_one(&result?)).collect()
+            map_rows.bind(py).call1((PyRecordBatch::new(rows),))?.try_iter()?.map(|result| Ok(result?.extract::<ArrowBatch>()?.0)).collect()
         };
         Python::attach(call).map_err(raised)
-    }
-}
-
-fn as_one(table: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
-    let failed = |error: arrow_schema::ArrowError| PyValueError::new_err(error.to_string());
-    let reader = table.extract::<AnyRecordBatch>()?.into_reader()?;
-    let schema = reader.schema();
-    let mut batches = reader.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    match batches.pop() {
-        Some(only) if batches.is_empty() => Ok(only),
-        last => arrow_select::concat::concat_batches(&schema, batches.iter().chain(&last)).map_err(failed),
     }
 }

@@ -8,6 +8,7 @@ mod temporal;
 pub(crate) use form::{OutputForm, fill_values, kind};
 pub(crate) use temporal::ObjectError;
 
+use crate::arrow_data::{ArrowArray, ArrowBatch};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Schema, TimeUnit};
@@ -18,7 +19,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
-use pyo3_arrow::{PyArray, PyRecordBatch, PySchema};
+use pyo3_arrow::PySchema;
 use shardmill_load::columns::{Column, ColumnOptions, Converter, Form, Kind, Nulls, Numbers, Output, Superbatch};
 
 /// Converts a superbatch for `shardmill.load._columns.split`, in the order of [`Converter::outputs`]. Nothing is copied. A part is an array,
@@ -170,8 +171,8 @@ impl PyConverter {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn convert<'py>(&self, py: Python<'py>, batch: PyRecordBatch, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
-        let batch = batch.into_inner();
+    fn convert<'py>(&self, py: Python<'py>, batch: ArrowBatch, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
+        let ArrowBatch(batch) = batch;
         let superbatch: PyShardmillResult<Superbatch> = py.detach(|| Ok(self.0.convert(batch, &sizes)?));
         superbatch_to_python(py, &self.0, superbatch?)
     }
@@ -179,8 +180,8 @@ impl PyConverter {
 
 /// As pyarrow's `to_pylist`.
 #[pyfunction]
-fn to_pylist<'py>(py: Python<'py>, array: PyArray) -> PyResult<Bound<'py, PyList>> {
-    let (array, field) = array.into_inner();
+fn to_pylist<'py>(py: Python<'py>, array: ArrowArray) -> PyResult<Bound<'py, PyList>> {
+    let ArrowArray { array, field } = array;
     let schema = Schema::new(vec![field]);
     // Runs its checks.
     Converter::new(&schema, &ColumnOptions::new(Kind::Dict, Nulls::Error)).map_err(PyShardmillError::from)?;

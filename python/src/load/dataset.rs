@@ -2,12 +2,13 @@
 
 use super::parsed;
 use super::tokenize::PyTokens;
+use crate::arrow_data::ArrowArray;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use crate::pixels::PyImages;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3_arrow::{PyArray, PySchema};
+use pyo3_arrow::PySchema;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_load::{Dataset, DatasetOptions, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Path, name in states, constants by column, deleted rows.
-type PyTableFile = (String, String, Vec<(usize, PyArray)>, Vec<u64>);
+type PyTableFile = (String, String, Vec<(usize, ArrowArray)>, Vec<u64>);
 
 #[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
@@ -80,7 +81,7 @@ impl PyDataset {
     ) -> PyResult<Self> {
         let columns = columns.into_iter().map(|(id, names)| TableColumn { id, names }).collect();
         let files = files.into_iter().map(|(path, relative, constants, deleted)| {
-            let constants = constants.into_iter().map(|(column, value)| (column, value.into_inner().0)).collect();
+            let constants = constants.into_iter().map(|(column, value)| (column, value.array)).collect();
             TableDataFile { path, relative, constants, deleted }
         });
         let options = TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };

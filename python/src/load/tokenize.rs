@@ -1,6 +1,7 @@
 //! Columns of tokens.
 
 use super::dataset::PyDataset;
+use crate::arrow_data::ArrowArray;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::tokens::PyTokenizer;
 use arrow_array::cast::AsArray;
@@ -8,7 +9,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use pyo3::prelude::*;
-use pyo3_arrow::{PyArray, PyRecordBatch};
+use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::Cancel;
 use shardmill_load::tokenize::{
     AssistantSpans, Chat, CountsDirectory, InvalidBytes, Labels, NullTexts, TokenColumns, TokenCounts, TokenInput, TokenOptions, Tokens,
@@ -177,7 +178,7 @@ impl Derive for Function {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| failed(error.to_string()))?;
         let call = |py: Python<'_>| -> PyResult<Vec<ArrayRef>> {
             let lists = self.function.bind(py).call1((PyRecordBatch::new(batch),))?;
-            lists.try_iter()?.map(|list| Ok(list?.extract::<PyArray>()?.into_inner().0)).collect()
+            lists.try_iter()?.map(|list| Ok(list?.extract::<ArrowArray>()?.array)).collect()
         };
         let lists = Python::attach(call).map_err(|error| failed(format!("the function raised {error}")))?;
         check_lists(&lists, &self.outputs, rows)?;

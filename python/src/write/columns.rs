@@ -1,5 +1,6 @@
 //! Collects the values of one column.
 
+use crate::arrow_data::ArrowArray;
 use arrow_array::builder::{BooleanBuilder, GenericByteBuilder, PrimitiveBuilder};
 use arrow_array::types::{
     ArrowPrimitiveType, BinaryType, ByteArrayType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType,
@@ -10,7 +11,6 @@ use arrow_schema::{DataType, Field};
 use arrow_select::concat::concat;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
-use pyo3_arrow::PyArray;
 use std::sync::Arc;
 
 /// Limit of 32-bit offsets, with room for one more value.
@@ -63,7 +63,7 @@ impl Column {
         let Some(objects) = self.objects else { return plain.ok_or_else(|| super::invalid("a column has no values")) };
         let before = plain.as_ref().map_or(0, Array::len);
         let values = PyList::new(convert.py(), objects)?;
-        let (converted, _field) = convert.call1((field.name(), values, first_row + before as u64))?.extract::<PyArray>()?.into_inner();
+        let converted = convert.call1((field.name(), values, first_row + before as u64))?.extract::<ArrowArray>()?.array;
         match plain.filter(|plain| !plain.is_empty()) {
             Some(plain) => concat(&[plain.as_ref(), converted.as_ref()]).map_err(super::invalid),
             None => Ok(converted),

@@ -3,16 +3,16 @@
 mod columns;
 mod rows;
 
+use crate::arrow_data::ArrowArrays;
 use crate::error::PyShardmillError;
 use crate::interrupt::listening;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3_arrow::PySchema;
-use pyo3_arrow::input::AnyArray;
 use rows::PyRowBuffer;
 use serde::Deserialize;
 use shardmill_formats::arrayrecord::WriterOptions;
@@ -232,19 +232,16 @@ pub(crate) fn write_record(py: Python<'_>, writer: &Mutex<impl Gather + Send>, r
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
 fn batches(rows: &Bound<'_, PyAny>) -> PyResult<Batches> {
-    let Ok(array) = rows.extract::<AnyArray>() else {
-        return Err(PyTypeError::new_err(format!("{} holds no Arrow data", rows.get_type().name()?)));
-    };
-    let reader = array.into_reader()?;
-    let data_type = reader.field().data_type().clone();
+    let arrays = rows.extract::<ArrowArrays>()?;
+    let data_type = arrays.field().data_type().clone();
     if matches!(data_type, DataType::Struct(_)) {
-        return Ok(Box::new(reader.map(|array| match array?.as_struct_opt() {
+        return Ok(Box::new(arrays.map(|array| match array?.as_struct_opt() {
             Some(rows) if rows.null_count() == 0 => Ok(RecordBatch::from(rows)),
             _ => Err(ArrowError::InvalidArgumentError("a row is null as a whole".to_owned())),
         })));
     }
     let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, data_type, true)]));
-    Ok(Box::new(reader.map(move |array| RecordBatch::try_new(Arc::clone(&schema), vec![array?]))))
+    Ok(Box::new(arrays.map(move |array| RecordBatch::try_new(Arc::clone(&schema), vec![array?]))))
 }
 
 /// Digest for comparing written rows with the intended ones.
