@@ -110,6 +110,15 @@ def test_file_that_is_named_is_read_or_is_an_error(tmp_path: Path) -> None:
         sm.Dataset([tmp_path / "a.parquet", tmp_path / "stats.json"])
 
 
+@pytest.mark.parametrize("name", ["a.feather", "a.ipc", "named"])
+def test_arrow_files_of_any_name_are_refused_by_what_they_are(tmp_path: Path, name: str) -> None:
+    import pyarrow.feather as feather
+
+    feather.write_feather(pa.table({"x": [1]}), tmp_path / name)
+    with pytest.raises(sm.PlanError, match="is an Arrow file, which a data set does not read"):
+        sm.Dataset(tmp_path / name if name == "named" else tmp_path)
+
+
 def test_cut_parquet_of_any_name_is_an_error(tmp_path: Path) -> None:
     content = write(tmp_path / "part-0", 0).read_bytes()
     (tmp_path / "part-0").write_bytes(content[:-20])

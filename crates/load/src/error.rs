@@ -166,7 +166,9 @@ impl Error {
             Self::ArrowFile { .. } => Some(
                 "write it as Parquet: for data from save_to_disk, datasets.load_from_disk(\"directory\").to_parquet(\"rows.parquet\"), or load_from_disk(\"directory\")[\"train\"] if it has several splits; otherwise use pyarrow.parquet.write_table",
             ),
-            Self::UnknownFormat { .. } | Self::UnknownContents { .. } => Some("set format="),
+            Self::UnknownFormat { .. } | Self::UnknownContents { .. } => {
+                Some("if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, set format=; files of other formats are not read")
+            }
             Self::WrongContents { .. } => Some("set format= to the format of the file, or fetch the file again"),
             Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
             Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are from different versions"),

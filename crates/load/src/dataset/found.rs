@@ -167,7 +167,8 @@ fn agree(candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Res
                 Some(Err(error)) => found.leave_out(candidate.file.path, error.to_string()),
                 signature => {
                     let looks = signature.and_then(|signature| signature.as_ref().ok()).map_or("binary data", |signature| signature.name());
-                    if has_extension(&candidate, ".arrow") && looks.starts_with("an Arrow") {
+                    let is_meant = candidate.is_named || [".arrow", ".feather", ".ipc"].iter().any(|extension| has_extension(&candidate, extension));
+                    if is_meant && looks.starts_with("an Arrow") {
                         arrow.get_or_insert_with(|| candidate.file.path.clone());
                     }
                     if candidate.is_named && arrow.is_none() {
