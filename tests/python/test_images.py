@@ -2,6 +2,8 @@
 
 import io
 import pickle
+import tarfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -304,6 +306,83 @@ class TestBadImages:
             np.testing.assert_array_equal(pixels, place[row])
         again = run(3)
         assert np.array_equal(rows, again[0]) and np.array_equal(images, again[1])
+
+    def test_rows_of_a_block_without_a_good_image_are_replaced_from_other_blocks(self, tmp_path):
+        payloads = [encoded(picture(number)) for number in range(24)]
+        payloads[8:12] = [b"no image"] * 4
+        written(tmp_path / "a.parquet", payloads)
+        written(tmp_path / "b.parquet", [b"no image"])
+        data = sm.Dataset(tmp_path, images=sm.Images("image", size=16))
+
+        def loader(batch_size=5, **options):
+            return sm.Loader(
+                data,
+                batch_size=batch_size,
+                shuffle=True,
+                lanes=2,
+                errors=sm.ErrorPolicy(rows="replace"),
+                output="numpy",
+                **options,
+            )
+
+        def run(**options):
+            return [batch["image"] for batch in loader(**options)]
+
+        whole = np.concatenate(run())
+        good = images_of(
+            sm.Dataset(tmp_path / "a.parquet", filter="row not in (8, 9, 10, 11)", images=sm.Images("image", size=16))
+        )
+        assert len(whole) == 25 and all(any(np.array_equal(pixels, other) for other in good) for pixels in whole)
+        np.testing.assert_array_equal(whole, np.concatenate(run(runtime=sm.Runtime(threads=3))))
+        ranks = [run(batch_size=2, rank=rank, world_size=2, tail="drop") for rank in range(2)]
+        np.testing.assert_array_equal(
+            np.concatenate(run(batch_size=4, tail="drop")),
+            np.concatenate([batch for step in zip(*ranks, strict=True) for batch in step]),
+        )
+        first, resumed = loader(), loader()
+        batches = iter(first)
+        head = [next(batches)["image"] for _ in range(2)]
+        resumed.load_state_dict(first.state_dict())
+        np.testing.assert_array_equal(whole, np.concatenate([*head, *(batch["image"] for batch in resumed)]))
+        assert len(first.bad_rows) + len(resumed.bad_rows) >= 5 and len({bad.path for bad in resumed.bad_rows}) <= 2
+
+    @pytest.mark.parametrize("shuffle", [False, True])
+    def test_only_sample_of_a_tar_with_a_bad_image_is_replaced_from_other_tars(self, tmp_path, shuffle):
+        for name, payloads in (("a", [encoded(picture(number)) for number in range(9)]), ("b", [b"no image"])):
+            with tarfile.open(tmp_path / f"{name}.tar", "w") as tar:
+                for number, payload in enumerate(payloads):
+                    for extension, content in (("jpg", payload), ("cls", str(number).encode())):
+                        member = tarfile.TarInfo(f"{name}{number}.{extension}")
+                        member.size = len(content)
+                        tar.addfile(member, io.BytesIO(content))
+        data = sm.Dataset(tmp_path, images=sm.Images("jpg", size=16))
+        loader = sm.Loader(data, shuffle=shuffle, errors=sm.ErrorPolicy(rows="replace"), output="dict", batch_size=4)
+        keys = [str(key) for batch in loader for key in batch["__key__"]]
+        assert len(keys) == 10 and set(keys) == {f"a{number}" for number in range(9)}
+        assert [(Path(bad.path).name, bad.row) for bad in loader.bad_rows] == [("b.tar", 0)]
+
+    def test_row_that_was_replaced_while_it_was_read_is_listed_once(self, tmp_path):
+        payloads = [encoded(picture(number)) if number % 2 else b"no image" for number in range(8)]
+        path = tmp_path / "x.parquet"
+        table = pa.table({"image": payloads, "text": [f"{number} of 8" for number in range(8)]})
+        pq.write_table(
+            table, path, row_group_size=2, compression="none", use_dictionary=False, write_page_checksum=True
+        )
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"3 of 8", b"5 of 5"))
+        data = sm.Dataset(path, images=sm.Images("image", size=16))
+        loader = sm.Loader(data, errors=sm.ErrorPolicy(rows="replace"), output="numpy", batch_size=8)
+        assert len(next(iter(loader))["image"]) == 8
+        # One of the rows that are read in place of 2 and 3 has a bad image.
+        assert sorted(bad.row for bad in loader.bad_rows) == [0, 2, 3, 4, 6]
+
+    def test_replacement_without_any_good_image_is_an_error(self, tmp_path):
+        path = written(tmp_path / "x.parquet", [b"no image"] * 9)
+        loader = sm.Loader(
+            sm.Dataset(path, images=sm.Images("image", size=16)), errors=sm.ErrorPolicy(rows="replace"), output="numpy"
+        )
+        with pytest.raises(sm.FormatError, match="No row could be read that would replace the bad ones"):
+            next(iter(loader))
 
     def test_null_fills_and_marks(self, damaged):
         images = sm.Images("image", size=16, on_error="null", background=(1, 2, 3))

@@ -42,6 +42,7 @@ class LoaderReports:
         """Return the audit of what this rank received in an epoch, since the loader was created or a state was loaded.
 
         Audits are additive: those of all ranks and sessions together equal ``expected_audit`` if every row was delivered once, in its place.
+        Bad rows that were skipped or replaced are not counted, nor are the rows that replace them.
         Places depend on ``batch_size * world_size``; if that changed within the epoch, only ``rows`` and ``set`` are equal.
 
         Args:
@@ -64,7 +65,7 @@ class LoaderReports:
             end: end of the range; the end of the epoch by default.
             epoch: the epoch; the last one of ``audit`` by default.
         """
-        asked = max(self._audits, default=int(self._position.epoch)) if epoch is None else epoch
+        asked = max(self._audits, default=self._position.epoch) if epoch is None else at_least("epoch", epoch, 0)
         plan, share = self._plan(asked), self._share()
         return Audit(*plan.audit(asked, start, plan.end(start, share) if end is None else end, share))
 
@@ -115,7 +116,6 @@ class LoaderReports:
             [[('ten.parquet', 0, 2)], [('ten.parquet', 2, 2)]]
         """
         at_least("step", step, 0)
-        at_least("epoch", 0 if epoch is None else epoch, 0)
         at_least("batch_size", self._batch_size if batch_size is None else batch_size, 1)
         size = self._world_size if world_size is None else world_size
         own = rank if rank is not None else self._rank if size == self._world_size else 0
@@ -126,7 +126,7 @@ class LoaderReports:
             "rank": own,
             "tail": tail_of(self._tail_asked, size),
         }
-        asked = int(self._position.epoch) if epoch is None else epoch
+        asked = self._position.epoch if epoch is None else at_least("epoch", epoch, 0)
         columns = self._output_arguments["columns"]
         answer = self._plan(asked).explain(asked, step, share, columns)
         return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}

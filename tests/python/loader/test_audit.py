@@ -1,12 +1,16 @@
 """Audits add up over ranks and sessions to that of the plan, and to no other."""
 
+import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from row_files import numpy_loader, write_files
 
 
@@ -88,3 +92,62 @@ def test_epochs_are_kept_apart_and_a_repeated_one_counts_once(directory: Path) -
 def test_loader_that_was_not_asked_keeps_none(directory: Path) -> None:
     with pytest.raises(sm.OptionError, match="audit=True"):
         numpy_loader(directory).audit()
+
+
+def test_bad_rows_are_not_among_the_delivered(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    content = io.BytesIO()
+    Image.new("RGB", (9, 7)).save(content, "PNG")
+    images = [content.getvalue() if number % 5 else b"no image" for number in range(40)]
+    pq.write_table(pa.table({"row": range(40), "image": images}), path, row_group_size=10, compression="none")
+    damage_row_group(path, 2)
+    data = sm.Dataset(path, images=sm.Images("image", size=8))
+    good = [row for row in range(40) if row % 5 and not 20 <= row < 30]
+
+    def audited(policy: Literal["skip", "replace"]) -> sm.Audit:
+        one = sm.Loader(
+            data,
+            batch_size=7,
+            output="numpy",
+            errors=sm.ErrorPolicy(rows=policy),
+            shuffle=True,
+            runtime=sm.Runtime(audit=True),
+        )
+        rows = [row for batch in one for row in batch["row"].tolist()]
+        assert len(rows) == (len(good) if policy == "skip" else 40) and set(rows) == set(good)
+        assert one.audit(0) != one.expected_audit(epoch=0)
+        return one.audit(0)
+
+    skipped = audited("skip")
+    assert skipped.rows == len(good) and skipped == audited("replace")
+
+
+@pytest.mark.parametrize("policy", ["skip", "replace"])
+def test_audits_of_sessions_without_their_bad_rows_add_up_to_those_of_the_good_rows(
+    tmp_path: Path, policy: Literal["skip", "replace"]
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"row": range(40), "other": range(40)}), path, row_group_size=10, compression="none")
+    damage_row_group(path, 2)
+
+    def loader(batch_size: int = 7) -> sm.Loader:
+        errors, runtime = sm.ErrorPolicy(rows=policy), sm.Runtime(audit=True)
+        return sm.Loader(path, batch_size=batch_size, output="numpy", errors=errors, runtime=runtime)
+
+    first, resumed, one_by_one = loader(), loader(), loader(1)
+    batches = iter(first)
+    for _ in range(4):
+        next(batches)
+    resumed.load_state_dict(first.state_dict())
+    list(resumed)
+    good = [row for row in range(40) if not 20 <= row < 30]
+    expected = sum((one_by_one.expected_audit(start=row, end=row + 1) for row in good), sm.Audit())
+    assert first.audit(0) + resumed.audit(0) == expected
+
+
+def damage_row_group(path: Path, number: int) -> None:
+    column = pq.read_metadata(path).row_group(number).column(1)
+    content = bytearray(path.read_bytes())
+    at = column.dictionary_page_offset or column.data_page_offset
+    content[at : at + 12] = b"\xff" * 12
+    path.write_bytes(content)

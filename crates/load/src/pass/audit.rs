@@ -37,11 +37,17 @@ impl Audit {
         self.sequence = self.sequence.wrapping_add(xxh3_128(&pair));
     }
 
-    /// Adds the rows at `places` of the global sequence; `runs` may continue past them.
-    pub(super) fn add_runs(&mut self, ids: &AuditIds<'_>, runs: impl IntoIterator<Item = Range<u64>>, places: Range<u64>) {
+    /// Adds the rows at `places` of the global sequence for which `is_delivered` holds; `runs` may continue past them.
+    pub(super) fn add_runs(
+        &mut self,
+        ids: &AuditIds<'_>,
+        runs: impl IntoIterator<Item = Range<u64>>,
+        places: Range<u64>,
+        is_delivered: impl Fn(u64) -> bool,
+    ) {
         let mut place = places.start;
         let mut next = |id| {
-            if place < places.end {
+            if place < places.end && is_delivered(place) {
                 self.add(id, place);
             }
             place += 1;
@@ -74,7 +80,7 @@ pub fn expected(ids: &AuditIds<'_>, steps: &Steps, from: u64, to: u64) -> Audit 
         let StepRows { start, len, .. } = step;
         let all = Steps { batch_size: steps.global_batch(), world_size: 1, ..steps.clone() };
         let RankSlice { rows: runs, .. } = all.slice(step, 0);
-        audit.add_runs(ids, runs, start..start + len);
+        audit.add_runs(ids, runs, start..start + len, |_| true);
         consumed = start + len;
     }
     audit

@@ -11,7 +11,7 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{Permutation, Purpose};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,7 +53,12 @@ pub struct BadRow {
 #[derive(Debug, Default)]
 pub(super) struct BadRows {
     by_scheduled_block: Mutex<HashMap<usize, Arc<BadParts>>>,
+    /// Rows that were tried in place of others and are bad themselves, so that the rows of a bad block are read once and not for each of its rows.
+    bad_donors: Mutex<HashSet<Donor>>,
 }
+
+/// Block, row of the block, and round of the draw: an image may be bad for some draws only.
+pub(super) type Donor = (usize, u64, u64);
 
 /// Ranges of rows of a block, ascending.
 pub(super) type BadParts = Vec<(Range<u64>, Arc<str>)>;
@@ -70,6 +75,14 @@ impl BadRows {
 
     pub(super) fn add(&self, scheduled: usize, parts: BadParts) {
         self.lock().insert(scheduled, Arc::new(parts));
+    }
+
+    pub(super) fn is_bad_donor(&self, donor: &Donor) -> bool {
+        self.bad_donors.lock().unwrap_or_else(PoisonError::into_inner).contains(donor)
+    }
+
+    pub(super) fn add_bad_donor(&self, donor: Donor) {
+        self.bad_donors.lock().unwrap_or_else(PoisonError::into_inner).insert(donor);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<BadParts>>> {

@@ -9,6 +9,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_select::filter::filter_record_batch;
 use shardmill_plan::order::part_of;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The rows of a superbatch that are delivered.
@@ -17,12 +18,14 @@ pub(super) struct Delivered {
     pub(super) batches: Vec<BatchRows>,
     /// One bit per planned row, if some were skipped.
     pub(super) kept: Option<BooleanBuffer>,
+    /// Planned rows in whose place others are delivered.
+    pub(super) replaced: BTreeSet<usize>,
     pub(super) bad_rows: Vec<(usize, BadRow)>,
 }
 
 impl Work {
     pub(super) fn drop_bad_rows(&self, rows: RecordBatch, plan: &SuperbatchPlan) -> Result<Delivered> {
-        let mut delivered = Delivered { rows, batches: plan.batches.clone(), kept: None, bad_rows: Vec::new() };
+        let mut delivered = Delivered { rows, batches: plan.batches.clone(), kept: None, replaced: BTreeSet::new(), bad_rows: Vec::new() };
         let bad = self.bad_rows.of(&plan.scheduled_blocks);
         if bad.is_empty() {
             return Ok(delivered);
@@ -38,6 +41,9 @@ impl Work {
                 let cause = bad.get(&scheduled).and_then(|parts| cause_of(parts, row));
                 delivered.bad_rows.extend(cause.and_then(|cause| Some((number, self.bad_row(scheduled, row, cause)?))));
                 let is_kept = cause.is_none() || self.policy.on_bad_rows != OnBadRows::Skip;
+                if cause.is_some() && is_kept {
+                    delivered.replaced.insert(kept.len());
+                }
                 if let Some(batch) = delivered.batches.get_mut(number).filter(|_| !is_kept) {
                     // Repeats are at the end of their batch.
                     let is_repeat = end - kept.len() <= plan.batches.get(number).map_or(0, |batch| batch.repeats);
@@ -55,8 +61,8 @@ impl Work {
         Ok(delivered)
     }
 
-    /// For each batch, the rows that it delivers for the first time.
-    pub(super) fn audits(&self, plan: &SuperbatchPlan) -> Vec<Audit> {
+    /// For each batch, the planned rows that it delivers for the first time: those that were skipped or replaced are not among them.
+    pub(super) fn audits(&self, plan: &SuperbatchPlan, kept: Option<&BooleanBuffer>, replaced: &BTreeSet<usize>) -> Vec<Audit> {
         if !self.is_audited {
             return Vec::new();
         }
@@ -66,7 +72,11 @@ impl Work {
             let end = start + batch.rows as u64;
             let mut audit = Audit::default();
             let new = (batch.rows - batch.repeats) as u64;
-            audit.add_runs(&ids, part_of(&plan.runs, start..end), batch.first..batch.first + new);
+            let is_delivered = |place: u64| {
+                let row = usize::try_from(start + (place - batch.first)).unwrap_or(usize::MAX);
+                kept.is_none_or(|kept| row < kept.len() && kept.value(row)) && !replaced.contains(&row)
+            };
+            audit.add_runs(&ids, part_of(&plan.runs, start..end), batch.first..batch.first + new, is_delivered);
             start = end;
             audit
         };

@@ -332,9 +332,10 @@ impl Work {
     ) -> Result<Superbatch<T>> {
         let delivered = self.drop_bad_rows(rows, plan)?;
         let delivered = self.metrics.timed(Stage::Render, || self.render(delivered, plan))?;
+        let audits = self.audits(plan, delivered.kept.as_ref(), &delivered.replaced);
         let finished = self.metrics.converting(|| finish(delivered.rows, &delivered.batches));
         let content = finished.map_err(|error| self.in_place(error, plan, delivered.kept.as_ref()))?;
-        Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits: self.audits(plan) })
+        Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits })
     }
 
     /// An error belongs to its batch, and those before it are good: they are assembled again, one by one. `error` is that of the whole superbatch.

@@ -22,6 +22,10 @@ use std::sync::Arc;
 /// Number of rows of a block that are tried in place of one with a bad image.
 const MAX_DONORS: u64 = 64;
 
+/// Number of other blocks that are tried, and of rows in each of them, if the block has no good row.
+const MAX_DONOR_BLOCKS: u64 = 64;
+const MAX_DONORS_OF_OTHERS: u64 = 4;
+
 /// Images that a thread renders before another one may take over: a job is short beside a batch, and long beside its start.
 const IMAGES_OF_A_JOB: usize = 32;
 
@@ -46,7 +50,7 @@ impl Work {
     pub(super) fn render(&self, delivered: Delivered, plan: &SuperbatchPlan) -> Result<Delivered> {
         let count = delivered.rows.num_rows();
         let Some(rendering) = Rendering::new(&self.dataset, &self.columns, count, self.seeds()) else { return Ok(delivered) };
-        let Delivered { rows, batches, kept, mut bad_rows } = delivered;
+        let Delivered { rows, batches, kept, mut replaced, mut bad_rows } = delivered;
         let mut all = Rendered { rendering, good: BooleanBufferBuilder::new(count), donors: Vec::new(), bad: Vec::new() };
         let placed = self.placed(plan, kept.as_ref());
         if has_idle_thread() && count > IMAGES_OF_A_JOB {
@@ -56,17 +60,20 @@ impl Work {
         }
         let Rendered { rendering, mut good, donors, bad } = all;
         let batch_of: Vec<usize> = batches.iter().enumerate().flat_map(|(number, batch)| repeat_n(number, batch.rows)).collect();
-        bad_rows.extend(bad.into_iter().map(|(row, bad)| (batch_of.get(row).copied().unwrap_or_default(), bad)));
+        // A row in whose place another one was read is listed already.
+        let bad = bad.into_iter().filter(|(row, _)| !replaced.contains(row));
+        bad_rows.extend(bad.map(|(row, bad)| (batch_of.get(row).copied().unwrap_or_default(), bad)));
+        replaced.extend(donors.iter().map(|(row, _)| *row));
         let (good, rows) = (good.finish(), with_donors(rows, &donors)?);
         if good.count_set_bits() == count {
-            return Ok(Delivered { rows: rendering.finish(rows)?, batches, kept, bad_rows });
+            return Ok(Delivered { rows: rendering.finish(rows)?, batches, kept, replaced, bad_rows });
         }
         let rows = filter_record_batch(&rows, &BooleanArray::new(good.clone(), None)).map_err(Error::assemble)?;
         let kept = match kept {
             None => good.clone(),
             Some(kept) => within(&kept, &good),
         };
-        Ok(Delivered { rows: rendering.finish(rows)?, batches: shortened(&batches, &good), kept: Some(kept), bad_rows })
+        Ok(Delivered { rows: rendering.finish(rows)?, batches: shortened(&batches, &good), kept: Some(kept), replaced, bad_rows })
     }
 
     /// Renders `placed`, which are rows of `rows` from `first` on.
@@ -139,22 +146,48 @@ impl Work {
         placed
     }
 
-    /// Adds a row of the same block whose images are good, and returns it.
+    /// Adds a row whose images are good, and returns it: of the same block, otherwise of another one.
     fn donor(&self, rendering: &mut Rendering, bad: &Placed, error: Error) -> Result<RecordBatch> {
-        let Some(block) = self.rows.blocks().get(bad.block) else { return Err(error) };
-        let choice = Permutation::new(block.rows, self.policy.seed, self.policy.epoch, Purpose::Replacement);
         let mut failure = error;
-        for step in 0..block.rows.min(MAX_DONORS) {
-            let place = (bad.block as u64).wrapping_add(bad.row).wrapping_add(step) % block.rows.max(1);
-            let Some(row) = choice.at(place).filter(|row| *row != bad.row) else { continue };
-            let Some((file, number)) = self.rows.row_of_file(&self.dataset, bad.block, row) else { continue };
-            let donor = self.dataset.read_row(block.place, number, &self.columns)?;
-            match rendering.add(&self.dataset, &donor, 0, RowPlace { file, row: number, round: bad.place.round }) {
-                Ok(()) => return Ok(donor),
-                Err(bad) => failure = bad.into_error(self.dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default(), number),
+        let blocks = self.rows.blocks().len() as u64;
+        let choice = Permutation::new(blocks, self.policy.seed, self.policy.epoch, Purpose::Replacement);
+        let others = (1..blocks.min(MAX_DONOR_BLOCKS + 1)).filter_map(|step| choice.at((bad.block as u64).wrapping_add(step) % blocks));
+        let others = others.filter_map(|other| usize::try_from(other).ok()).filter(|other| *other != bad.block);
+        for (block, tries) in std::iter::once((bad.block, MAX_DONORS)).chain(others.map(|other| (other, MAX_DONORS_OF_OTHERS))) {
+            if let Some(donor) = self.donor_of(block, tries, rendering, bad, &mut failure)? {
+                return Ok(donor);
             }
         }
         Err(Error::NoReplacement { cause: Some(Arc::new(failure)) })
+    }
+
+    /// Adds a row of this block whose images are good, if it is among the first that are tried.
+    fn donor_of(&self, number: usize, tries: u64, rendering: &mut Rendering, bad: &Placed, failure: &mut Error) -> Result<Option<RecordBatch>> {
+        let Some(block) = self.rows.blocks().get(number) else { return Ok(None) };
+        let choice = Permutation::new(block.rows, self.policy.seed, self.policy.epoch, Purpose::Replacement);
+        for step in 0..block.rows.min(tries) {
+            let place = (bad.block as u64).wrapping_add(bad.row).wrapping_add(step) % block.rows.max(1);
+            let Some(row) = choice.at(place).filter(|row| (number, *row) != (bad.block, bad.row)) else { continue };
+            let candidate = (number, row, bad.place.round);
+            if self.bad_rows.is_bad_donor(&candidate) {
+                continue;
+            }
+            let Some((file, row)) = self.rows.row_of_file(&self.dataset, number, row) else { continue };
+            self.cancel.check()?;
+            let added = self.dataset.read_row(block.place, row, &self.columns).and_then(|donor| {
+                let added = rendering.add(&self.dataset, &donor, 0, RowPlace { file, row, round: bad.place.round });
+                let path = || self.dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default();
+                added.map(|()| donor).map_err(|bad| bad.into_error(path(), row))
+            });
+            match added {
+                Ok(donor) => return Ok(Some(donor)),
+                Err(error) if is_of_data(&error) => *failure = error,
+                // A store that does not respond says nothing about the row, and another donor would depend on it.
+                Err(error) => return Err(error),
+            }
+            self.bad_rows.add_bad_donor(candidate);
+        }
+        Ok(None)
     }
 }
 
