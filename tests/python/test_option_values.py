@@ -19,6 +19,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "world_size": lambda value: sm.Loader("a.parquet", rank=0, world_size=value, output="numpy").world_size,
     "threads of a loader": lambda value: sm.Loader("a.parquet", runtime=sm.Runtime(threads=value), **ONE).threads,
     "threads of a data set": lambda value: len(sm.Dataset("a.parquet", threads=value)),
+    "epoch of a loader": lambda value: moved(lambda loader: loader.set_epoch(value)),
+    "steps to skip": lambda value: moved(lambda loader: loader.skip(value)),
+    "epoch of an explanation": lambda value: json.dumps(sm.Loader("a.parquet", **ONE).explain(epoch=value)),
+    "epoch of an audit": lambda value: audited().expected_audit(epoch=value),
+    "epoch of a mixture": lambda value: sm.Mixture({"a": "a.parquet"}).counts(value),
+    "epoch of a geometry": lambda value: images().geometry(9, 9, seed=value, epoch=value, row=value, item=value),
     "epoch of iterate": lambda value: len(list(sm.Dataset("a.parquet").iterate(epoch=value))),
     "start of iterate": lambda value: len(list(sm.Dataset("a.parquet").iterate(start=value))),
     "prefetch_bytes": lambda value: sm.Runtime(prefetch_bytes=value).prefetch_bytes,
@@ -27,7 +33,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "max_rows": lambda value: json.dumps(sm.ErrorPolicy(rows="skip", max_rows=value).max_rows),
     "length": lambda value: sm.Packing("x", length=value).length,
     "epoch_rows": lambda value: sm.Mixture({"a": "a.parquet"}, weights={"a": 1}, epoch_rows=value).num_rows,
-    "workers of a transform": lambda value: sm.Transform(len, workers=value).workers,
+    "workers of a transform": lambda value: json.dumps(sm.Transform(len, workers=value).workers),
     "max_errors": lambda value: job(max_errors=value),
     "row_group_size": lambda value: job(sink=ParquetSink("out", row_group_size=value)),
     "files_per_partition": lambda value: job(source=TableSource("a.parquet", files_per_partition=value)),
@@ -38,6 +44,21 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "group_size": lambda value: sm.Writer("a.array_record", group_size=value, mode="overwrite").close(),
     "modified": lambda value: sm.Writer("a.tar", modified=value, mode="overwrite").close(),
 }
+
+
+def moved(move: Callable[[sm.Loader], None]) -> str:
+    loader = sm.Loader("a.parquet", shuffle=True, batch_size=2, **ONE)
+    move(loader)
+    state = loader.state_dict()
+    return json.dumps([state["epoch"], state["consumed"], loader.epoch, loader.metrics().to_dict()["epoch"]])
+
+
+def audited() -> sm.Loader:
+    return sm.Loader("a.parquet", runtime=sm.Runtime(audit=True), **ONE)
+
+
+def images() -> sm.Images:
+    return sm.Images("x", size=4, fit=sm.RandomCrop(), flip=0.5)
 
 
 def job(**options: Any) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,6 +96,22 @@ def test_labels_that_do_not_tell_loaders_apart_are_refused(
         prometheus.register(other, registry=registry, labels=labels)
     with pytest.raises(ValueError, match="loader must be a Loader, not int"):
         prometheus.register(5, registry=registry)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"job": 3}, "the value of a label must be a string, not 3(.|\n)*hint: write '3'"),
+        ({"job": None}, "the value of a label must be a string, not None"),
+        ({3: "job"}, "the name of a label must be a string, not 3"),
+        (["job"], "labels must be a mapping of names to strings"),
+    ],
+)
+def test_labels_that_would_break_each_scrape_are_refused(loader: sm.Loader, labels: Any, message: str) -> None:
+    registry = client.CollectorRegistry()
+    with pytest.raises(sm.OptionError, match=message):
+        prometheus.register(loader, registry=registry, labels=labels)
+    assert client.generate_latest(registry) == b""
 
 
 def test_each_field_of_the_snapshot_is_exported(loader: sm.Loader) -> None:

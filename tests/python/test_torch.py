@@ -12,6 +12,7 @@ import threading
 import time
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -102,6 +103,15 @@ def test_set_epoch_reaches_workers_that_are_running(directory):
         oracle.set_epoch(epoch)
         dataset.set_epoch(epoch)
         assert ids_of(loader) == ids_of(oracle), epoch
+
+
+def test_epoch_of_numpy_reaches_workers(directory):
+    dataset = BatchDataset(loader_of(directory, shuffle=True))
+    loader = in_workers(dataset, 2, multiprocessing_context="fork")
+    dataset.set_epoch(np.int64(3))
+    oracle = loader_of(directory, shuffle=True)
+    oracle.set_epoch(3)
+    assert ids_of(loader) == ids_of(oracle)
 
 
 def test_workers_left_early_agree_on_the_epoch_of_the_next_pass(directory):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from operator import attrgetter
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from shardmill.errors import OptionError
@@ -74,6 +75,7 @@ class LoaderCollector:
         """
         if not isinstance(loader, Loader):
             raise OptionError(f"loader must be a Loader, not {type(loader).__name__}")
+        _check_labels(labels)
         taken = sorted(_OWN_LABELS & set(labels or {}))
         if taken:
             raise OptionError(f"labels must not contain {taken[0]!r}, which is a label of the metrics themselves")
@@ -134,6 +136,24 @@ class LoaderCollector:
         yield waits
 
 
+def _check_labels(labels: Any) -> None:
+    """Check labels now: each later scrape would fail, and with it that of all other metrics.
+
+    Raises:
+        ValueError: If they are not strings by name.
+    """
+    if labels is not None and not isinstance(labels, Mapping):
+        raise OptionError(f"labels must be a mapping of names to strings, not {labels!r}")
+    given: dict[Any, Any] = dict(labels or {})
+    for name, value in given.items():
+        for what, text in (("name", name), ("value", value)):
+            if not isinstance(text, str):
+                raise OptionError(
+                    f"the {what} of a label must be a string, not {text!r} in labels={given!r}\n"
+                    f"hint: write {str(text)!r}"
+                )
+
+
 _collectors: WeakKeyDictionary[CollectorRegistry, LoaderCollector] = WeakKeyDictionary()
 
 
@@ -150,7 +170,7 @@ def register(
         labels: as for ``LoaderCollector``.
 
     Raises:
-        ValueError: If another loader of the registry has the same labels, or labels of other names.
+        ValueError: If labels are not strings, or another loader of the registry has the same labels, or labels of other names.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq

@@ -17,7 +17,7 @@ from shardmill.storage._paths import PathLike
 #: Numbers are passed to native code as 64 bits.
 _MOST = 2**63 - 1
 
-#: Maximum number of lanes in a state. Each lane holds a window in memory; a run has as many lanes as ranks, or a small multiple.
+#: Maximum number of lanes, also of those in a state. Each lane holds a window in memory; a run has as many lanes as ranks, or a small multiple.
 MOST_LANES = 2**20
 
 

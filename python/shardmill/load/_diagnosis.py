@@ -25,8 +25,8 @@ class Diagnosis(Snapshot):
         stage: a stage of ``StageSeconds``, ``"deliver"`` (cutting batches and moving them to a device), or ``"memory"`` (threads were idle
             because ``prefetch_bytes`` were in use). ``None`` if the trainer waited less than 5 % of the time.
         hint: the one change that would help.
-        threads: decoding threads.
-        threads_busy: average number of decoding threads that were computing.
+        threads: decoding threads; 0 means the calling thread.
+        threads_busy: average number of decoding threads that were computing, or the share of the time that the calling thread was.
         storage_idle: lower bound of the share of time during which no thread waited for a read.
         wait_seconds: time that the trainer waited.
         trainer_seconds: time between the calls of ``next()``.
@@ -54,7 +54,10 @@ class Diagnosis(Snapshot):
         waited = f"{self.starved * 100:.0f} % of the time ({self.wait_seconds:.3g} s)"
         if self.stage is None:
             return f"not starved: waited {self.starved * 100:.2g} % of the time ({self.wait_seconds:.3g} s)"
-        busy = f"{self.threads_busy:.1f} of {self.threads} threads busy, storage idle {self.storage_idle * 100:.0f} %"
+        threads = f"{self.threads_busy:.1f} of {self.threads} threads busy"
+        if self.threads == 0:
+            threads = f"the calling thread was busy {self.threads_busy * 100:.0f} %"
+        busy = f"{threads}, storage idle {self.storage_idle * 100:.0f} %"
         return f"starved {waited}; {self.stage} is the bottleneck: {busy}; hint: {self.hint}"
 
 
@@ -82,7 +85,7 @@ def diagnose(window: LoaderMetrics, *, startup_seconds: float, is_remote: bool) 
         starved=starved,
         stage=stage,
         hint=None if stage is None else _hint(stage, window, computing / threads >= _BUSY, is_remote),
-        threads=threads,
+        threads=window.threads,
         threads_busy=min(float(threads), computing),
         storage_idle=max(0.0, 1 - stages["fetch"] / elapsed),
         wait_seconds=wait,
@@ -135,9 +138,11 @@ def _hint(stage: str, window: LoaderMetrics, is_busy: bool, is_remote: bool) -> 
         return "use larger batches, or a cheaper output: output='numpy' or 'torch' with numbers alone"
     if stage == "plan":
         return "use larger batches; for packs, name the column of lengths: sm.Packing(…, lengths=…)"
-    if is_busy and window.threads < cores:
+    # Row groups of any size keep one thread busy.
+    is_alone = window.threads <= 1
+    if (is_busy or is_alone) and window.threads < cores:
         return f"use more threads: runtime=sm.Runtime(threads={cores})"
-    if not is_busy and stage in ("decode", "tokenize"):
+    if not is_busy and not is_alone and stage in ("decode", "tokenize"):
         return "write smaller row groups, so that all threads have work"
     return {
         "decode": "select fewer columns, or write the files with a cheaper compression",

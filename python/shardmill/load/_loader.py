@@ -11,7 +11,7 @@ from typing import Any
 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
-from shardmill._option_values import checked_seed, listed
+from shardmill._option_values import checked_seed, listed, whole
 from shardmill._stall import checked_stall_seconds, warn_of_stall
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import LOADER, explains
@@ -25,7 +25,7 @@ from shardmill.load import _ranks as ranks
 from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import BadRow, Ledger
 from shardmill.load._batches import Cutter, Delivery, SuperbatchCutter, close, cutter_of
-from shardmill.load._checks import at_least, dataset_of, tail_of, warn_of_nothing
+from shardmill.load._checks import MOST_LANES, at_least, dataset_of, tail_of, warn_of_nothing
 from shardmill.load._columns import check_fill, equal_lists, output_form
 from shardmill.load._metrics import Counters
 from shardmill.load._mixture import Mixture
@@ -78,7 +78,8 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         shuffle: ``True`` or a ``Shuffle`` for a new row order in every epoch. By default, rows come in file order.
         seed: seed of the order; any 64-bit integer.
         lanes: number of contiguous runs of equal length into which the ordered rows are cut; each global batch takes rows from all of
-            them. By default the world size of the first run, so that each rank reads only its own part of the files. Saved in the state.
+            them. By default the world size of the first run, so that each rank reads only its own part of the files. Saved in the state. At most
+            1,048,576.
         tail: what happens to the rows that do not fill a whole global batch. ``"uneven"`` distributes them as evenly as possible, ``"drop"``
             drops them, ``"pad"`` adds rows from the start of the epoch; batches then have a boolean column ``__padded`` that
             marks the added rows. The default is ``"uneven"`` on one rank and ``"pad"`` on several.
@@ -142,7 +143,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         runtime: Runtime | None = None,
     ) -> None:
         batch_size = at_least("batch_size", batch_size, 1)
-        lanes = None if lanes is None else at_least("lanes", lanes, 1)
+        lanes = None if lanes is None else whole("lanes", lanes, 1, MOST_LANES)
         order, output = shuffle_of(shuffle), output_of(output)
         transform, errors, runtime = transform_of(transform), error_policy(errors), runtime_of(runtime)
         seed = checked_seed(seed)
@@ -169,7 +170,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         self._batch_size = batch_size
         self._shuffle, self._seed = order, seed
         # Unless requested, lanes are those of the run that saved the state.
-        self._asked_lanes, self._lanes = lanes, lanes or self._world_size
+        self._asked_lanes, self._lanes = lanes, lanes or min(self._world_size, MOST_LANES)
         self._threads = checked_threads(runtime.threads)
         self._prefetch_bytes = int(runtime.prefetch_bytes)
         decodings = self._dataset._decodings_of(self._columns)

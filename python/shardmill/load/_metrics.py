@@ -41,7 +41,8 @@ class LoaderMetrics(Snapshot):
         transform_workers: worker processes of the transform; 0 means the calling thread.
         batches: batches delivered.
         rows: rows delivered, or packs.
-        bytes_read: bytes read from files, footers included.
+        bytes_read: bytes of files that were asked for since the data set was opened: footers, columns of the filter and data, for all loaders of
+            this ``Dataset`` or ``Mixture``. Ranges found in the local cache count as well. ``storage.bytes`` counts what stores have sent.
         elapsed_seconds: seconds during which a pass was running.
         startup_seconds: time up to the first batch of the loader. It does not count as a wait.
         trainer_seconds: time between two calls of ``next()`` within a pass.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from shardmill._native import load as _native
-from shardmill._option_values import index_of
+from shardmill._option_values import index_of, whole
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import MIXTURE, explains
 from shardmill.data._arrow import as_pyarrow
@@ -155,7 +155,7 @@ class Mixture:
 
     def counts(self, epoch: int = 0) -> dict[str, int]:
         """Return the number of rows of each source in an epoch."""
-        return dict(zip(self._sources, self._row_plan().counts(epoch), strict=True))
+        return dict(zip(self._sources, self._row_plan().counts(whole("epoch", epoch, 0)), strict=True))
 
     def __repr__(self) -> str:
         return f"Mixture({', '.join(self._sources)}: {self.num_rows} rows an epoch)"

@@ -150,7 +150,7 @@ class Transform:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise OptionError(f"transform must be a function of a batch; {self.function!r} is not callable")
-        at_least("Transform.workers", self.workers, 0)
+        object.__setattr__(self, "workers", at_least("Transform.workers", self.workers, 0))
 
 
 @explains(RUNTIME)

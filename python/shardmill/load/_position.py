@@ -44,7 +44,7 @@ class LoaderPosition:
         This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
         and until then ``state_dict`` refers to that epoch.
         """
-        at_least("epoch", epoch, 0)
+        epoch = at_least("epoch", epoch, 0)
         self._asked = None
         if epoch != self._position.epoch:
             self._position = Position(epoch)
@@ -69,7 +69,7 @@ class LoaderPosition:
             CheckpointMismatchError: If the data set, filter, seed, shuffle, window or lanes differ from those of the
                 state. It is a ``ValueError``. The loader is unchanged.
         """
-        state = parsed(state, lanes=self._asked_lanes)
+        state = parsed(state)
         if state["order_version"] != _native.ORDER_VERSION:
             raise CheckpointMismatchError(
                 f"the state has order version {state['order_version']}, but this version of shardmill has {_native.ORDER_VERSION}"

@@ -49,7 +49,7 @@ class LoaderProgress:
         now = self._counters.report(
             rank=self._rank,
             world_size=self._world_size,
-            epoch=int(self._position.epoch),
+            epoch=self._position.epoch,
             threads=self._threads,
             transform_workers=0 if self._transform is None else self._transform.workers,
             bytes_read=self._dataset._native.bytes_read,

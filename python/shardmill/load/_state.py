@@ -142,8 +142,8 @@ class OrderSettings:
         return f"`{changed[0]}`{more} differs from the file in the state (name, size, row groups or footer differ)"
 
 
-def parsed(state: Any, *, lanes: int | None = None) -> dict[str, Any]:
-    """Return ``state`` if this version can read it. ``lanes`` is the value passed to the loader, if any.
+def parsed(state: Any) -> dict[str, Any]:
+    """Return ``state`` if this version can read it.
 
     Raises:
         ValueError: If it is not a valid state.
@@ -170,12 +170,11 @@ def parsed(state: Any, *, lanes: int | None = None) -> dict[str, Any]:
     for name in ("filter", "shuffle_window_bytes", "order_version", "file_digests"):
         if name not in state:
             raise CheckpointMismatchError(f"the state is damaged: {name} is missing")
-    # A loader can be asked for more lanes explicitly; a state alone must not exhaust memory.
-    most = MOST_LANES if lanes is None else 2**63 - 1
-    if not 1 <= state["lanes"] <= most:
+    # A state must not exhaust memory.
+    if not 1 <= state["lanes"] <= MOST_LANES:
         raise CheckpointMismatchError(
-            f"the state is damaged: it has {state['lanes']} lanes, but a state has 1 to {most:,}\n"
-            "hint: load the state exactly as state_dict() returned it; a run with an explicit lanes= continues with the same lanes="
+            f"the state is damaged: it has {state['lanes']} lanes, but a state has 1 to {MOST_LANES:,}\n"
+            "hint: load the state exactly as state_dict() returned it"
         )
     if not isinstance(state.get("packing"), dict | None):
         raise CheckpointMismatchError(f"the state is damaged: packing is {state['packing']!r}")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shardmill._stall import result_of
+from shardmill._workers import worker_died
+from shardmill.errors import EngineError
 from shardmill.load._batches import Delivery, close
 from shardmill.load._metrics import Counters
 from shardmill.load._options import Transform
@@ -56,6 +58,7 @@ class Transforming:
         # A loader without workers does not need these imports.
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
+        from concurrent.futures.process import BrokenProcessPool
 
         # This process already runs threads: a forked child could inherit a lock that is never released.
         context = multiprocessing.get_context(
@@ -74,7 +77,13 @@ class Transforming:
                     # It is raised after the batches that are in flight.
                     failure = error
                     break
-                waiting.append((pool.submit(_timed, self._function, batch), rows, consumed))
+                try:
+                    future = pool.submit(_timed, self._function, batch)
+                except BrokenProcessPool:
+                    # The results that arrived before, or the first batch that was lost, come first.
+                    failure = _died(place(consumed))
+                    break
+                waiting.append((future, rows, consumed))
                 if len(waiting) > 2 * self.workers:
                     yield self._ready(waiting.popleft(), place)
             while waiting:
@@ -86,6 +95,8 @@ class Transforming:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ready(self, waiting: tuple[Future[tuple[Any, int]], int, int], place: Place) -> Delivery:
+        from concurrent.futures.process import BrokenProcessPool
+
         future, rows, consumed = waiting
         begun = self._counters.clock()
         try:
@@ -93,9 +104,17 @@ class Transforming:
             self._counters.transform += spent
             self._counters.transform_wait += self._counters.clock() - begun
             return result, rows, consumed
+        except BrokenProcessPool as error:
+            raise _died(place(consumed)) from error
         except Exception as error:
             error.add_note(f"in the transform of {place(consumed)}")
             raise
+
+
+def _died(place: str) -> EngineError:
+    error = worker_died("the transform")
+    error.add_note(f"in the transform of {place}")
+    return error
 
 
 def _timed(function: Callable[[Any], Any], batch: Any) -> tuple[Any, int]:

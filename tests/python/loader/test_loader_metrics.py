@@ -136,6 +136,31 @@ def test_stage_that_held_the_trainer_is_named(
         assert f"{stage} is the bottleneck" in str(verdict)
 
 
+@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.parametrize("stage", ["decode", "tokenize"])
+@pytest.mark.parametrize(("cores", "hint"), [(4, "threads=4"), (1, None)])
+def test_one_thread_is_not_told_to_write_smaller_row_groups(
+    monkeypatch: pytest.MonkeyPatch, threads: int, stage: str, cores: int, hint: str | None
+) -> None:
+    monkeypatch.setattr("shardmill.load._diagnosis.default_threads", lambda: cores)
+    alone = {"decode": "fewer columns", "tokenize": "tokenize once"}[stage] if threads else "threads=1"
+    for seconds in (5, 9.5):
+        verdict = diagnose(window({stage: seconds}, threads=threads), startup_seconds=0.0, is_remote=False)
+        assert (hint or alone) in str(verdict.hint)
+        assert verdict.threads == threads
+        share = (
+            f"{seconds / 10:.1f} of 1 threads busy" if threads else f"the calling thread was busy {seconds * 10:.0f} %"
+        )
+        assert share in str(verdict)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_metrics_and_diagnosis_have_the_threads_of_the_loader(directory: Path, threads: int) -> None:
+    loader = sm.Loader(directory, batch_size=100, output="numpy", runtime=sm.Runtime(threads=threads))
+    list(loader)
+    assert loader.metrics().threads == loader.diagnosis().threads == loader.threads == threads
+
+
 def test_trainer_that_sleeps_until_data_is_ready_is_not_starved(directory: Path) -> None:
     loader = sm.Loader(directory, batch_size=100, columns=["id"], output="numpy")
     for _ in loader:

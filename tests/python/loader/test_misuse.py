@@ -1,5 +1,7 @@
 """What a newcomer tries first and should not: the answer says what to do."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,15 +61,23 @@ def test_state_that_was_refused_leaves_the_lanes_as_they_were(data):
 
 
 @pytest.mark.parametrize("lanes", [2**20 + 1, 10**9, 2**62])
-def test_state_with_lanes_beyond_memory_is_refused_unless_they_were_asked_for(data, lanes):
+def test_lanes_beyond_memory_are_refused_in_a_state_and_as_an_option(data, lanes):
     loader = sm.Loader(data, output="numpy")
     state = loader.state_dict() | {"lanes": lanes}
     with pytest.raises(sm.CheckpointMismatchError, match=rf"has {lanes} lanes, but a state has 1 to 1,048,576\nhint: "):
         loader.load_state_dict(state)
     assert loader.state_dict()["lanes"] == 1
-    asked = sm.Loader(data, lanes=lanes, batch_size=4, output="numpy")
-    asked.load_state_dict(state)
-    assert [batch["x"].tolist() for batch in asked] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    with pytest.raises(sm.OptionError, match=f"lanes must be an integer from 1 to 1048576, not {lanes}"):
+        sm.Loader(data, lanes=lanes, output="numpy")
+
+
+@pytest.mark.parametrize("options", [{"lanes": 2**20}, {"rank": 0, "world_size": 2**20 + 1}])
+def test_state_of_as_many_lanes_as_are_allowed_is_loaded(data, options):
+    state = sm.Loader(data, batch_size=4, tail="uneven", output="numpy", **options).state_dict()
+    assert state["lanes"] == 2**20
+    other = sm.Loader(data, batch_size=4, output="numpy")
+    other.load_state_dict(state)
+    assert [batch["x"].tolist() for batch in other] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_epoch_beyond_64_bits_says_what_an_epoch_is(data):
@@ -94,6 +104,47 @@ def test_value_without_a_type_is_told_apart_from_one_of_another_type(tmp_path):
         sm.Writer(tmp_path / "a.parquet") as writer,
     ):
         writer.write_rows([{"x": 1}, {"x": 2}, {"x": "c"}])
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [(2**63, "schema= with the type uint64"), (2**64 - 1, "uint64"), (2**64, "strings"), (-(2**63) - 1, "strings")],
+)
+@pytest.mark.parametrize("before", [[], [1]])
+def test_integer_beyond_64_bits_says_which_type_holds_it(tmp_path, before, value, hint):
+    message = (
+        rf"row {len(before)} has the value {value} in column 'a', which does not fit in int64(.|\n)*hint: .*{hint}"
+    )
+    for write in (
+        lambda writer: writer.write_rows({"a": number} for number in [*before, value]),
+        lambda writer: writer.write_batch({"a": [*before, value]}),
+    ):
+        with pytest.raises(sm.FormatError, match=message), sm.Writer(tmp_path / "a.parquet") as writer:
+            write(writer)
+    if value < 2**64 and value > 0:
+        with sm.Writer(tmp_path / "a.parquet", schema=pa.schema({"a": pa.uint64()})) as writer:
+            writer.write({"a": value})
+        assert sm.Dataset(tmp_path / "a.parquet")[0] == {"a": value}
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl", "mds", "webdataset"])
+def test_name_of_a_column_that_is_not_a_string_is_refused_at_the_call(tmp_path, format):
+    message = "the name of column 1 has the Python type int, but names of columns must be strings\nhint: write '1'"
+    for write in (
+        lambda writer: writer.write({1: 2}),
+        lambda writer: writer.write_batch({1: [2]}),
+        lambda writer: writer.write_rows([{"a": 1}, {"a": 1, 1: 2}]),
+    ):
+        writer = sm.Writer(tmp_path / "out", format=format)
+        with pytest.raises(sm.FormatError, match=message):
+            write(writer)
+        assert not (tmp_path / "out").exists()
+    schema = pa.schema({"a": pa.int64()})
+    with pytest.raises(sm.FormatError, match=message), sm.Writer(tmp_path / "b.parquet", schema=schema) as writer:
+        writer.write_batch({1: [2]})
+    with sm.Writer(tmp_path / "b.parquet", columns=["a"]) as writer:
+        writer.write({1: 2, "a": 3})
+    assert list(sm.Dataset(tmp_path / "b.parquet")) == [{"a": 3}]
 
 
 def test_swapped_encodings_of_mds_say_so(tmp_path):
@@ -170,3 +221,21 @@ def test_exception_of_a_transform_names_the_batch_and_its_files(data, workers):
         list(loader)
     (note,) = raised.value.__notes__[-1:]
     assert note == f"in the transform of batch {step} of epoch 0 on rank 1 of 2, with rows of twenty.parquet"
+
+
+def dies_at_sixteen(batch):
+    if 16 in batch["x"]:
+        os._exit(3)
+    return batch
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_worker_of_a_transform_that_dies_says_what_to_look_for(data, workers):
+    pq.write_table(pa.table({"x": range(10, 40)}), data / "twenty.parquet")
+    loader = sm.Loader(data, batch_size=1, output="numpy", transform=sm.Transform(dies_at_sixteen, workers=workers))
+    message = "a worker of the transform died, or could not start\nhint: it may have had too little memory; a script"
+    taken = []
+    with pytest.raises(sm.errors.EngineError, match=message) as raised:
+        taken.extend(batch["x"].item() for batch in loader)
+    assert taken == list(range(len(taken))) and len(taken) <= 16
+    assert raised.value.__notes__[-1].startswith(f"in the transform of batch {len(taken)} of epoch 0 on rank 0 of 1")
