@@ -57,6 +57,20 @@ def test_append_adds_shards_behind_those_that_are_there(tmp_path: Path, format: 
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def test_append_of_no_rows_keeps_the_rows(tmp_path: Path, format: str) -> None:
+    written(tmp_path, format, "a", "b")
+    with sm.Writer(tmp_path, format=format, mode="append") as writer:
+        pass
+    assert writer.metrics().rows == 0
+    assert [row["txt"] for row in sm.Dataset(tmp_path)] == ["a" * 60, "b" * 60]
+    if format == "parquet":
+        assert writer.files == []
+        assert names(tmp_path) == shard_names(format, 2)
+    written(tmp_path, format, "c", mode="append")
+    assert [row["txt"] for row in sm.Dataset(tmp_path)] == ["a" * 60, "b" * 60, "c" * 60]
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_two_appending_writers_end_with_shards_of_their_own(tmp_path: Path, format: str) -> None:
     with sm.Writer(tmp_path, format=format, mode="append") as first:
         first.write({"txt": "first"})

@@ -51,7 +51,12 @@ class WrittenColumns:
         return self.schema if self._format == "parquet" else None
 
     def learn(self, values: Mapping[str, Any], batches: RowBatches) -> None:
-        """Find the columns whose values Arrow cannot store directly, by the first values of each."""
+        """Find the columns whose values Arrow cannot store directly, by the first values of each.
+
+        Raises:
+            ValueError: If a name is not a string.
+        """
+        batches.refuse_other_names(values)
         if self._format not in ("mds", "webdataset"):
             return
         for name in values if self.names is None else self.names:

@@ -108,6 +108,7 @@ class RowBatches:
         Raises:
             ValueError, KeyError: See ``of_rows``.
         """
+        self.refuse_other_names(columns)
         if self._columns is not None:
             _check_columns(columns, self._columns, "the batch")
             self._refuse_other(columns, self._columns, "the batch")
@@ -146,6 +147,21 @@ class RowBatches:
                 f"{what} has a column {other!r} that is not among columns=: {', '.join(names)}\n"
                 "hint: add its type to columns, or remove it from the rows"
             )
+
+    def refuse_other_names(self, columns: Mapping[Any, Any]) -> None:
+        """Reject columns whose names are not strings, if all columns are taken.
+
+        Raises:
+            ValueError: If there is one.
+        """
+        if self._columns is not None:
+            return
+        for name in columns:
+            if not isinstance(name, str):
+                raise FormatError(
+                    f"the name of column {name!r} has the Python type {type(name).__name__}, but names of columns must be strings\n"
+                    f"hint: write {str(name)!r}"
+                )
 
     def cell(self, name: str, value: Any, row: int) -> Any:
         """Return the stored form of ``value`` in the column, if it differs from the value itself.
@@ -191,9 +207,8 @@ class RowBatches:
         except _misfits(arrow) as error:
             place = _first_misfit(arrow, plain, data_type)
             reason = _reason(arrow, plain, place, data_type)
-            raise FormatError(
-                _misfit(first_row + place, name, values[place], f"{reason}: {error}", self._hint)
-            ) from error
+            hint = self._hint if data_type is not None else _large_hint(plain[place]) or self._hint
+            raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}", hint)) from error
 
     @property
     def _hint(self) -> str:
@@ -289,9 +304,20 @@ def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any) -> st
     try:
         arrow.array(values[place : place + 1])
     except _misfits(arrow):
+        if _large_hint(values[place]) is not None:
+            return "does not fit in int64, the type of integers"
         kind = type(values[place]).__name__
         return f"has the Python type {kind}, which has no column type (convert it to a number, string or bytes)"
     return f"has another type than the values before it ({arrow.array(values[:place]).type})"
+
+
+def _large_hint(value: Any) -> str | None:
+    """Return what to do with an integer that int64 cannot hold; ``None`` for other values."""
+    if not isinstance(value, int) or -_INT64 <= value < _INT64:
+        return None
+    if 0 <= value < 2 * _INT64:
+        return "pass schema= with the type uint64 for the column"
+    return "convert the integers to strings, or pass schema= with a decimal type for the column"
 
 
 def _misfit(row: int, name: str, value: Any, reason: str, hint: str) -> str:

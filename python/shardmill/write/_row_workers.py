@@ -16,7 +16,8 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any
 
-from shardmill.errors import EngineError, OptionError
+from shardmill._workers import worker_died
+from shardmill.errors import OptionError
 
 #: Target duration of a chunk, so that the cost of sending it is small.
 _CHUNK_S = 0.05
@@ -89,10 +90,7 @@ def _elsewhere(rows: Iterable[Any], function: Callable[[Any], Any], workers: int
             raise failure
         is_done = True
     except BrokenProcessPool as error:
-        raise EngineError(
-            "a worker of write_rows died, or could not start\n"
-            'hint: it may have had too little memory; a script that starts workers needs `if __name__ == "__main__":`'
-        ) from error
+        raise worker_died("write_rows") from error
     finally:
         if not is_done:
             _stop(pool)

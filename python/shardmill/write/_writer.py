@@ -42,10 +42,12 @@ class Writer:
     so on, with an ``index.json`` that is written last. The output does not depend on the number of threads. If a method that takes rows
     raises, the writer is closed and nothing is published.
 
-    Values keep their types. A value that its column cannot hold raises an error that names the row, the column and the value. By format:
+    No value is changed. One that its column cannot hold raises an error that names the column; for Python objects, also the row and the
+    value. By format:
 
-    * Parquet supports all Arrow types except unions, intervals of months, days and nanoseconds, and structs without fields. List views
-      are stored as lists, and dictionaries of values other than strings, binaries, integers and floats as plain values.
+    * Parquet supports all Arrow types except unions, intervals of months, days and nanoseconds, and structs without fields. Parquet has
+      no seconds: ``timestamp[s]`` and ``time32[s]`` are stored in milliseconds, and ``date64`` as ``date32``. List views are stored as
+      lists, and dictionaries of values other than strings, binaries, integers and floats as plain values.
     * MDS files are byte-identical to those of MosaicML's writer; ``columns`` sets the encodings, which are inferred from the first rows by
       default. As in MosaicML's writer, numeric columns accept bools and NumPy scalars, JSON columns accept ``None``, and columns of a row that
       have no encoding are ignored. Values that MosaicML's writer would change, such as a fraction in an integer column, raise an error.
@@ -148,7 +150,10 @@ class Writer:
             self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
         )
         self._directory = output_of(self._out, is_file=is_file, mode=mode, prefix=prefix)
-        self._earlier = EarlierShards(self._out, self._format, mode, list(self._directory.data_files()))
+        earlier = list(self._directory.data_files())
+        self._earlier = EarlierShards(self._out, self._format, mode, earlier)
+        #: Whether the directory is complete without a shard of this writer.
+        self._may_add_nothing = mode == "append" and bool(earlier)
         options = native_options(
             self._format,
             out=self._out,
@@ -326,6 +331,11 @@ class Writer:
         self._publishing_since = time.perf_counter()
         self._flush_rows()
         self._is_open = False
+        if self._format == "parquet" and self._may_add_nothing and self._native.schema is None:
+            # There were no rows. A shard of Parquet would need columns.
+            self._ended = self.metrics()
+            self._native.abandon()
+            return
         shards = self._native.finish()
         with self._directory.locked(), self._directory.publishing():
             first = self._directory.first_number()
