@@ -33,6 +33,14 @@ def names(directory: Path) -> list[str]:
     return sorted(os.listdir(directory))
 
 
+def test_times_of_csv_are_times_to_every_reader_of_the_parquet_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("at,x\n2024-01-31 08:30:00,1\n1969-12-31 23:59:59,2\n")
+    converted(tmp_path / "a.csv", tmp_path / "a.parquet")
+    found = pq.read_table(tmp_path / "a.parquet")
+    assert found.schema.types == [pa.timestamp("ms"), pa.int64()]
+    assert found.to_pylist() == list(sm.Dataset(tmp_path / "a.csv"))
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("source")
@@ -338,3 +346,53 @@ def test_output_that_contains_the_input_is_refused_and_the_input_stays(tmp_path:
     )
     assert refused.returncode == 2 and "contains the input" in refused.stderr
     assert (tmp_path / "in" / "a.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("encoding", ["bytes", "uint8"])
+@pytest.mark.parametrize("column", ["number", "day", "list", "flag", "text"])
+def test_encoding_that_does_not_fit_is_refused_by_column_and_type(tmp_path: Path, column: str, encoding: str) -> None:
+    day = pa.array([18_262], pa.date32())
+    table = pa.table({"number": [0.5], "day": day, "list": [[0.5]], "flag": [True], "text": ["a"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    columns = ("--to", "mds", "--columns", f"{column}={encoding}")
+    if (column, encoding) == ("flag", "uint8"):
+        converted(tmp_path / "a.parquet", tmp_path / "out", *columns)
+        return
+    result = shardmill("convert", tmp_path / "a.parquet", tmp_path / "out", *columns)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"error: Column `{column}` of type ")
+    assert f"cannot be written with the MDS encoding `{encoding}`\nhint: " in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("sources", "dst", "is_refused"),
+    [
+        (["in"], "in/all.jsonl", True),
+        (["in"], "in/sub/all.parquet", True),
+        (["."], "in/all.jsonl", True),
+        (["in/*.jsonl"], "in/all.jsonl", True),
+        (["in/a.jsonl", "in/b.jsonl"], "in/all.jsonl", False),
+        (["in/*.jsonl"], "in/all.parquet", False),
+        (["in"], "inside.jsonl", False),
+    ],
+)
+def test_output_that_the_next_run_would_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str], dst: str, is_refused: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "in" / f"{name}.jsonl").write_text('{"x": 1}\n')
+    result = shardmill("convert", *sources, dst)
+    assert (result.returncode, Path(dst).exists()) == ((2, False) if is_refused else (0, True)), result.stderr
+    if is_refused:
+        assert "is inside the input" in result.stderr and "hint: use a separate directory" in result.stderr
+        assert names(tmp_path / "in") == ["a.jsonl", "b.jsonl"]
+
+
+def test_directory_of_one_file_is_replaced_by_it(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"x": 1}\n')
+    converted(tmp_path / "in", tmp_path / "in" / "a.jsonl", "--mode", "overwrite")
+    assert list(sm.Dataset(tmp_path / "in")) == [{"x": 1}]

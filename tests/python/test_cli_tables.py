@@ -250,3 +250,15 @@ def test_head_without_an_arrow_library_shows_rows_without_types(tmp_path):
     arguments = [sys.executable, "-c", program, "head", str(tmp_path / "rows.jsonl")]
     shown = subprocess.run(arguments, capture_output=True, text=True)
     assert (shown.returncode, shown.stdout.split()) == (0, ["x", "0", "1"]), shown.stderr
+
+
+def test_warning_has_its_hint_on_a_line_of_its_own_and_names_stay_escaped(tmp_path: Path) -> None:
+    directory = tmp_path / "a\nb\x1b[31m"
+    with sm.Writer(directory, format="mds") as writer:
+        writer.write({"x": 1})
+    (directory / "index.json").unlink()
+    told = shardmill("head", directory)
+    assert told.returncode == 0
+    warning, hint, *_ = told.stderr.splitlines()
+    assert warning.startswith("warning: the MDS shards in ") and r"a\nb\u001b[31m" in warning
+    assert hint.startswith("hint: `shardmill repair-index ") and r"a\nb\u001b[31m" in hint

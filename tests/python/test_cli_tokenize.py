@@ -138,6 +138,17 @@ def test_input_is_not_replaced_by_its_tokens(tmp_path: Path, model: Path, texts:
     assert [path.read_bytes() for path in (tmp_path / "corpus").iterdir()] == [before]
 
 
+def test_tokens_do_not_go_into_the_directory_of_their_texts(tmp_path: Path, model: Path, texts: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    texts.rename(tmp_path / "corpus" / texts.name)
+    result = shardmill(
+        "tokenize", tmp_path / "corpus", tmp_path / "corpus/tokens", "--tokenizer", model, cache=tmp_path
+    )
+    assert result.returncode == 2
+    assert "is inside the input" in result.stderr
+    assert [path.name for path in (tmp_path / "corpus").iterdir()] == [texts.name]
+
+
 def test_head_shows_ids_as_text(tmp_path: Path, model: Path) -> None:
     rows = pa.table({"tokens": [[1, 2], [3]], "labels": [[-100, 2], [-100]], "n": [1, 2]})
     pq.write_table(rows, tmp_path / "tokens.parquet")

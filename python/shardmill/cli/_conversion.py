@@ -102,6 +102,9 @@ class Conversion:
             encoding = self._encodings[field.name]
             if encoding == "json" or (encoding.startswith("str_") and field.name in self._named):
                 return None
+            if field.name in self._named and not (encoding == "uint8" and pa.types.is_boolean(plain)):
+                # If the encoding does not fit, the writer says so, and a cast to the type of the encoding would fail before.
+                return plain
             return {"uint8": pa.uint8(), "str_decimal": pa.string(), "bytes": pa.binary()}.get(encoding, plain)
         return plain
 

@@ -96,7 +96,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     dataset = open_dataset({"paths": src, "columns": columns, "format": None, "hive": False, **named})
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
-    refuse_input(dataset.files, dst, keeps_rows=True)
+    refuse_input(src, dataset.files, dst, keeps_rows=True)
     try:
         conversion = Conversion(dataset, format, encodings)
         writer = Writer(

@@ -14,6 +14,9 @@ from shardmill.cli._options import Names, ignore_zeros_option, together
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, parse_filter
 
+#: The one line break of a message that does not come from names or data.
+_HINT = "\nhint: "
+
 
 class Filter(click.ParamType):
     """A condition such as ``label = 0 and language in ('en', 'de')``."""
@@ -59,18 +62,21 @@ def open_dataset(options: dict[str, Any]) -> Any:
             ignore_zeros=options.pop("ignore_zeros"),
         )
     for warning in raised:
-        print(f"warning: {escape(warning.message)}", file=sys.stderr)
+        told = _HINT.join(escape(part) for part in str(warning.message).split(_HINT))
+        print(f"warning: {told}", file=sys.stderr)
     return dataset
 
 
-def refuse_input(files: Sequence[str], dst: str, *, keeps_rows: bool) -> None:
-    """Refuse an output whose replacement would delete a file that is read.
+def refuse_input(sources: Sequence[str], files: Sequence[str], dst: str, *, keeps_rows: bool) -> None:
+    """Refuse an output whose replacement would delete a file that is read, or that the next run would read as input.
 
     Args:
+        sources: files, directories and globs.
         files: the files that are read.
         dst: the output.
         keeps_rows: whether the output has all that the input has. Then one file may be its own output: it is replaced when it is whole.
     """
+    from shardmill.curate._placement import refuse_inside_input
     from shardmill.storage._paths import real
 
     out = real(dst)
@@ -78,3 +84,7 @@ def refuse_input(files: Sequence[str], dst: str, *, keeps_rows: bool) -> None:
         return
     if inside := next((path for path in files if f"{real(path)}/".startswith(f"{out}/")), None):
         raise click.UsageError(f"{dst!r} contains the input {inside!r}; write to another directory")
+    try:
+        refuse_inside_input("output", out, [real(source) for source in sources])
+    except OptionError as error:
+        raise click.UsageError(str(error)) from error

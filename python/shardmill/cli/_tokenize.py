@@ -68,7 +68,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
             click.echo(line)
         print(f"token counts are stored in {escape(tokenize.counts)}", file=sys.stderr)
     else:
-        refuse_input(dataset.files, last, keeps_rows=False)
+        refuse_input(sources, dataset.files, last, keeps_rows=False)
         _write(dataset, last, options)
 
 
