@@ -274,3 +274,14 @@ def test_number_is_not_a_string_although_the_schema_has_one(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"x": [1]}\n{"x": 1}\n')
     with pytest.raises(ValueError, match=r"Line 2 of .*`1` in column `x` is not a valid Utf8"):
         pa.table(sm.Dataset(tmp_path / "rows.jsonl", schema=pa.schema([("x", pa.string())])))
+
+
+def test_null_policy_stores_nulls_for_values_and_for_lines_that_are_not_json(tmp_path: Path) -> None:
+    lenient = sm.ErrorPolicy(lines="null")
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1, "b": 1}\n{"a": "x", "b": 2}\n{"a": NaN, "b": 3, "c": 3}\n[1]\n')
+    rows = list(sm.Dataset(path, errors=lenient))
+    assert rows == [{"a": 1, "b": 1}, {"a": None, "b": 2}, {"a": None, "b": None}, {"a": None, "b": None}]
+    path.write_text('{"a": NaN}\n')
+    with pytest.raises(sm.FormatError, match="Line 1 of .* has the field `a`, which the inferred schema lacks"):
+        len(sm.Dataset(path, errors=lenient))

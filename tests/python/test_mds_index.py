@@ -96,3 +96,16 @@ def test_shards_without_samples_have_columns(tmp_path: Path) -> None:
     (tmp_path / "set" / "index.json").write_text(json.dumps(index))
     dataset = sm.Dataset(tmp_path / "set")
     assert index["shards"] and (len(dataset), dataset.columns) == (0, ["t"])
+
+
+def test_missing_shard_of_an_index_may_be_skipped_and_a_missing_path_may_not(tmp_path: Path) -> None:
+    skipping = sm.ErrorPolicy(files="skip")
+    with sm.Writer(tmp_path / "mds", format="mds", columns={"x": "int"}, shard_bytes=300) as writer:
+        writer.write_rows({"x": number} for number in range(100))
+    lost = sorted((tmp_path / "mds").glob("*.mds"))[1]
+    lost.unlink()
+    dataset = sm.Dataset(tmp_path / "mds", errors=skipping)
+    assert 0 < len(dataset) < 100 and str(lost) in [path for path, _ in dataset.skipped]
+    for paths in ([tmp_path / "mds", tmp_path / "none.mds"], [tmp_path / "none*.mds"]):
+        with pytest.raises(sm.NotFoundError, match="none"):
+            sm.Dataset(paths, errors=skipping)
