@@ -247,6 +247,27 @@ def test_damage_filter_drops_what_decodes_only_in_part():
     assert judged(DamageFilter(), [whole, encoded(solid()), whole[:-100]]) == [True, True, False]
 
 
+@pytest.mark.parametrize("stage", [DamageFilter(), BlurFilter(0.0)])
+def test_images_in_formats_that_are_not_decoded_are_kept_and_counted(tmp_path, stage):
+    images = [
+        encoded(picture(), "JPEG"),
+        *(encoded(picture(), format) for format in ("AVIF", "AVIF", "PPM", "JPEG2000", "TGA", "ICO")),
+        # A JPEG whose header states 12 bits.
+        encoded(picture(), "JPEG").replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc0\x00\x11\x0c"),
+    ]
+    report, kept = run(tmp_path, stage, [*images, b"no image"])
+
+    assert [row["binary_content"] for row in kept if row["modality"] == "image"] == images
+    assert sorted((text.partition("because ")[2], count) for text, count in report.warnings.items()) == [
+        ("AVIF is not decoded", 2),
+        ("ICO is not decoded", 1),
+        ("JPEG 2000 is not decoded", 1),
+        ("PNM is not decoded", 1),
+        ("TGA is not decoded", 1),
+        ("a variant of JPEG is not decoded", 1),
+    ]
+
+
 def test_size_filter_keeps_sizes_in_range_by_their_headers():
     images = [encoded(solid(width, height)) for width, height in ((10, 40), (40, 10), (20, 20), (100, 100))]
     assert judged(SizeFilter(min_side=20), images) == [False, False, True, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
@@ -13,7 +14,7 @@ pytest.importorskip("pyarrow")
 
 from documents import document, encoded, picture, rows, write_tar
 from shardmill.curate import ParquetSink, Pipeline, ReencodeImages, WebDatasetSource
-from shardmill.errors import OptionError
+from shardmill.errors import CurateError, OptionError
 
 MODES = ["RGB", "L", "RGBA", "P", "CMYK"]
 
@@ -88,8 +89,29 @@ def test_damaged_images_get_an_error_and_the_others_are_written(tmp_path, codec)
     images = [b"no image", encoded(picture(), "JPEG")[:300], encoded(picture(), "JPEG")]
     found = reencoded(tmp_path, ReencodeImages(codec), images, on_materialize_error="warn")
 
-    assert [row["materialize_error"] for row in found] == ["failed to decode image"] * 2 + [None]
+    errors = [row["materialize_error"] for row in found]
+    assert errors[2] is None and all(error.startswith("failed to decode image") for error in errors[:2])
     assert [row["binary_content"] is None for row in found] == [True, True, False]
+
+
+def test_image_in_a_format_that_is_not_decoded_stops_the_run_with_its_place_and_format(tmp_path):
+    others = [b"no image", encoded(picture(40, 30), "JPEG2000"), encoded(picture(40, 30), "TGA")]
+    images = [encoded(picture(40, 30), "JPEG"), encoded(picture(40, 30), "AVIF"), *others]
+    cause = "failed to decode image: AVIF is not supported (the size is 40 x 30)"
+    with pytest.raises(CurateError) as caught:
+        reencoded(tmp_path, ReencodeImages("png"), images)
+    message = str(caught.value)
+    assert message.startswith(f"Materialization failed (4 errors). First: {cause}, in row ")
+    assert re.search(r"in row \d+ of sample `a` \(member `[^`]+` of `.*a\.tar`\)\n", message)
+
+    found = reencoded(tmp_path, ReencodeImages("png"), images, on_materialize_error="warn")
+    assert [row["materialize_error"] for row in found] == [
+        None,
+        cause,
+        "failed to decode image: Payload of `8` bytes is not a recognized image",
+        "failed to decode image: JPEG 2000 is not supported",
+        "failed to decode image: TGA is not supported",
+    ]
 
 
 @pytest.mark.parametrize("options", [{"quality": 0}, {"quality": 101}, {"max_side": 0}, {"max_side": 70_000}])

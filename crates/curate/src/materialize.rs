@@ -141,19 +141,31 @@ fn errors_of(chunk: &Chunk) -> usize {
     chunk.rows.iter().filter(|row| row.error.is_some()).count()
 }
 
+/// The first error of a chunk, with the place of its row.
+fn first_error(chunk: &Chunk) -> String {
+    let Some((row, error)) = chunk.rows.iter().find_map(|row| Some((row, row.error.as_deref()?))) else { return String::new() };
+    let place = format!("row {} of sample `{}`", row.position, chunk.id_of(row));
+    let source = SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default();
+    match (source.member, source.path) {
+        (Some(member), Some(path)) => format!("{error}, in {place} (member `{member}` of `{path}`)"),
+        (Some(name), None) | (None, Some(name)) => format!("{error}, in {place} (`{name}`)"),
+        (None, None) => format!("{error}, in {place}"),
+    }
+}
+
 /// Applies the policy to rows with an error.
 ///
 /// # Errors
 /// [`Error::Materialize`] under [`OnMaterializeError::Raise`].
 pub fn apply_policy(chunk: &mut Chunk, policy: OnMaterializeError, report: &mut SplitReport) -> Result<()> {
     let count = errors_of(chunk);
-    let Some(first) = chunk.rows.iter().find_map(|row| row.error.clone()) else { return Ok(()) };
+    if count == 0 {
+        return Ok(());
+    }
     match policy {
-        OnMaterializeError::Raise => Err(Error::Materialize { count: count as u64, first }),
-        OnMaterializeError::Warn => {
-            report.warn(format!("materialize: {first}"));
-            Ok(())
-        }
+        OnMaterializeError::Raise => Err(Error::Materialize { count: count as u64, first: first_error(chunk) }),
+        // The sink counts the errors of the rows that it writes.
+        OnMaterializeError::Warn => Ok(()),
         OnMaterializeError::DropRow => {
             report.note_errors(chunk);
             let affected: HashSet<usize> = chunk.rows.iter().filter(|row| row.error.is_some()).map(|row| row.document).collect();

@@ -93,6 +93,13 @@ pub struct RowError {
 /// Number of row errors of a split that are listed; the rest is only counted.
 const MAX_ROW_ERRORS: usize = 1000;
 
+/// Number of different texts of row errors in the warnings of a split. Texts name members, so there may be one for each row.
+const MAX_WARNED_ERRORS: usize = 20;
+
+const ROW_ERROR: &str = "materialize: ";
+
+const OTHER_ERRORS: &str = "materialize, other errors";
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageReport {
     pub name: String,
@@ -163,6 +170,22 @@ impl SplitReport {
             Some(RowError { path, sample_id: chunk.id_of(row).to_owned(), position: row.position, error: row.error.clone()? })
         });
         self.row_errors.extend(errors.take(room));
+    }
+
+    /// Warns of the rows of `chunk` that have an error: one warning for each text, and one for the rest.
+    pub fn warn_of_errors(&mut self, chunk: &Chunk) {
+        let mut texts = self.warnings.keys().filter(|text| text.starts_with(ROW_ERROR)).count();
+        for error in chunk.rows.iter().filter_map(|row| row.error.as_deref()) {
+            let text = redacted(&format!("{ROW_ERROR}{error}"));
+            if let Some(times) = self.warnings.get_mut(&text) {
+                *times += 1;
+            } else if texts < MAX_WARNED_ERRORS {
+                texts += 1;
+                self.warnings.insert(text, 1);
+            } else {
+                self.warn(OTHER_ERRORS);
+            }
+        }
     }
 
     pub fn drop_key(&mut self, reason: String) {

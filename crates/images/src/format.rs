@@ -68,16 +68,21 @@ pub fn sniff(prefix: &[u8]) -> Option<ImageFormat> {
     }
 }
 
-/// The name of a format of which only the size is read; `None` for formats that are decoded, and for less common ones.
+/// The name of a format that is not decoded; `None` for formats that are, and for less common ones. A TGA is told by its last bytes.
 #[must_use]
-pub fn unsupported_name(prefix: &[u8]) -> Option<&'static str> {
-    match sniff(prefix)? {
-        ImageFormat::Avif => Some("AVIF"),
-        ImageFormat::Other if prefix.starts_with(b"\xff\x0a") || prefix.starts_with(b"\0\0\0\x0cJXL ") => Some("JPEG XL"),
-        ImageFormat::Other if prefix.get(4..8) == Some(b"ftyp") => Some("HEIC"),
-        ImageFormat::Other if prefix.starts_with(b"8BPS") => Some("PSD"),
-        ImageFormat::Other if prefix.starts_with(b"\0\0\x01\0") => Some("ICO"),
-        ImageFormat::Other if matches!(prefix.first_chunk(), Some([b'P', b'1'..=b'7'])) => Some("PNM"),
+pub fn unsupported_name(payload: &[u8]) -> Option<&'static str> {
+    // Not even the size of these two is read.
+    if payload.starts_with(b"\0\0\0\x0cjP  \r\n") || payload.starts_with(b"\xff\x4f\xff\x51") {
+        return Some("JPEG 2000");
+    }
+    match sniff(payload) {
+        Some(ImageFormat::Avif) => Some("AVIF"),
+        Some(ImageFormat::Other) if payload.starts_with(b"\xff\x0a") || payload.starts_with(b"\0\0\0\x0cJXL ") => Some("JPEG XL"),
+        Some(ImageFormat::Other) if payload.get(4..8) == Some(b"ftyp") => Some("HEIC"),
+        Some(ImageFormat::Other) if payload.starts_with(b"8BPS") => Some("PSD"),
+        Some(ImageFormat::Other) if payload.starts_with(b"\0\0\x01\0") => Some("ICO"),
+        Some(ImageFormat::Other) if matches!(payload.first_chunk(), Some([b'P', b'1'..=b'7'])) => Some("PNM"),
+        None | Some(ImageFormat::Other) if payload.ends_with(b"TRUEVISION-XFILE.\0") => Some("TGA"),
         _ => None,
     }
 }
@@ -122,6 +127,9 @@ mod tests {
         assert_eq!(unsupported_name(b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"), Some("AVIF"));
         assert_eq!(unsupported_name(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"), Some("HEIC"));
         assert_eq!(unsupported_name(b"\xff\x0a\0\0\0\0\0\0\0\0\0\0"), Some("JPEG XL"));
+        assert_eq!(unsupported_name(b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 "), Some("JPEG 2000"));
+        assert_eq!(unsupported_name(b"\0\0\x02\0\0\0\0\0\0\0\0\0\x01\0\x01\0\x18\0\0\0\0TRUEVISION-XFILE.\0"), Some("TGA"));
+        assert_eq!(unsupported_name(b"\xff\xd8\xff\xe0 TRUEVISION-XFILE.\0"), None);
         assert_eq!(unsupported_name(b"\xff\xd8\xff\xe0"), None);
     }
 

@@ -78,8 +78,8 @@ class SizeFilter:
 class BlurFilter:
     """Keep images whose variance of the Laplacian is at least ``threshold``.
 
-    The variance is computed over the decoded 8-bit RGB pixels of all channels, as in NeMo Curator's blur filter. Images that cannot be
-    decoded completely are dropped.
+    The variance is computed over the decoded 8-bit RGB pixels of all channels, as in NeMo Curator's blur filter. Damaged images
+    are dropped. Images in formats that are not decoded, such as AVIF, are kept; ``Report.warnings`` counts them.
 
     Args:
         threshold: minimum score to keep; a solid-color image has score 0.
@@ -103,7 +103,10 @@ class BlurFilter:
 
 @dataclass(frozen=True)
 class DamageFilter:
-    """Keep images that can be decoded completely.
+    """Drop damaged images: those that cannot be decoded, or only in part.
+
+    Images in formats that are not decoded, such as AVIF, HEIC and ICO, are kept; ``Report.warnings`` counts them. Bytes in no known format
+    are damaged.
 
     Args:
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.

@@ -19,6 +19,11 @@ from shardmill.storage._paths import is_remote, served_path
 
 _COUNTS = ("rows", "samples", "texts", "images", "metadata")
 
+#: As in the native reports, which have at most this number of texts of row errors among the warnings of a split.
+_MAX_ROW_ERRORS = 20
+_ROW_ERROR = "materialize: "
+_OTHER_ERRORS = "materialize, other errors"
+
 
 @dataclass
 class Report:
@@ -99,8 +104,8 @@ class Report:
 
     @property
     def warnings(self) -> dict[str, int]:
-        """Warnings and how often they occurred."""
-        return summed(split["warnings"] for split in self.splits)
+        """Warnings and how often they occurred. Row errors beyond the first 20 texts are counted together."""
+        return _bounded(summed(split["warnings"] for split in self.splits))
 
     def metrics(self) -> PipelineMetrics:
         """Return the counters of the run, under the names of ``Loader.metrics``."""
@@ -240,6 +245,15 @@ def summed(counters: Iterable[dict[str, int]]) -> dict[str, int]:
     for counter in counters:
         total.update(counter)
     return dict(total)
+
+
+def _bounded(warnings: dict[str, int]) -> dict[str, int]:
+    """Return the warnings with at most as many texts of row errors as those of one split."""
+    texts = [text for text in warnings if text.startswith(_ROW_ERROR)][_MAX_ROW_ERRORS:]
+    if not texts:
+        return warnings
+    others = sum(warnings.pop(text) for text in texts)
+    return {**warnings, _OTHER_ERRORS: warnings.get(_OTHER_ERRORS, 0) + others}
 
 
 def _rate(count: int, seconds: float) -> float:

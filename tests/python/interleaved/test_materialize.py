@@ -55,7 +55,31 @@ def test_warn_keeps_every_row(run_tar: Any, mode: Any) -> None:
     ]
     metrics = outcome.report.to_dict()
     assert (metrics["input_materialize_error_count"], metrics["output_materialize_error_count"]) == (3, 3)
-    assert outcome.report.warnings
+    assert outcome.report.warnings == {
+        f"materialize: {error}": 1 for error in (MISSING, "missing member 'gone.png'", FRAME)
+    }
+
+
+def errors_warned_of(report: Any) -> dict[str, int]:
+    return {text: times for text, times in report.warnings.items() if text.startswith("materialize")}
+
+
+def test_warnings_count_the_rows_of_each_error_and_the_rest_together(run_tar: Any) -> None:
+    images = ["same.png"] * 5 + [f"{number:02}.png" for number in range(30)]
+    report = run_tar([("a.json", {"images": images})], on_materialize_error="warn").report
+    found = errors_warned_of(report)
+    assert found["materialize: missing member 'same.png'"] == 5
+    assert len(found) == 21 and sum(found.values()) == len(report.row_errors) == 35
+    assert found["materialize, other errors"] == 11
+
+
+def test_warnings_of_all_splits_together_are_bounded(tmp_path: Path, out: Any) -> None:
+    for name in "abc":
+        write_tar(
+            tmp_path / "in" / f"{name}.tar", {"d.json": {"images": [f"{name}{number}.png" for number in range(15)]}}
+        )
+    found = errors_warned_of(curate(from_tar(tmp_path / "in"), to=out(), on_materialize_error="warn").report)
+    assert len(found) == 21 and sum(found.values()) == 45
 
 
 def test_never_writes_refs_and_keeps_the_errors_that_were_known_at_read(run_tar: Any) -> None:

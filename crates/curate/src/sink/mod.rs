@@ -175,6 +175,7 @@ impl<'a> Sink<'a> {
         report.output.add(&chunk);
         // Under the other policies such rows were already removed and counted.
         report.note_errors(&chunk);
+        report.warn_of_errors(&chunk);
 
         let images = chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image).count();
         let errors = chunk.rows.iter().filter(|row| row.error.is_some()).count();

@@ -1,13 +1,14 @@
 //! Filters on decoded images. The pixels are those of Pillow's `convert("RGB")`, as the filters of NeMo Curator see them: alpha is dropped, and the image
 //! is not turned.
 //!
-//! The invariant: an image that cannot be decoded, or only in part, is dropped.
+//! The invariant: an image that cannot be decoded completely is dropped. One whose format is not decoded cannot be judged, and is kept.
 
 use crate::error::StageFailure;
-use crate::stage::user::{ImageJudge, JudgedImage};
+use crate::stage::user::{ImageJudge, JudgedImage, Verdict};
 use serde::{Deserialize, Serialize};
+use shardmill_images::{ImageFormat, unsupported_name};
 use shardmill_pixels::decode::{DecodeOptions, Decoded, Decoder, Part};
-use shardmill_pixels::{Raster, Sides, laplacian_variance};
+use shardmill_pixels::{Error, Raster, Sides, laplacian_variance};
 use std::cell::RefCell;
 
 thread_local! {
@@ -39,7 +40,7 @@ impl ImageJudge for BlurFilter {
         self.drop_invalid_rows
     }
 
-    fn keep(&self, images: &[JudgedImage], _texts: &[Vec<String>]) -> Result<Vec<bool>, StageFailure> {
+    fn judge(&self, images: &[JudgedImage], _texts: &[Vec<String>]) -> Result<Vec<Verdict>, StageFailure> {
         let is_sharp = |decoded: &Decoded<'_>| {
             let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
             Raster::new(decoded.pixels, sides, decoded.channels).is_ok_and(|raster| laplacian_variance(raster) >= self.threshold)
@@ -57,14 +58,32 @@ impl ImageJudge for DamageFilter {
         self.drop_invalid_rows
     }
 
-    fn keep(&self, images: &[JudgedImage], _texts: &[Vec<String>]) -> Result<Vec<bool>, StageFailure> {
+    fn judge(&self, images: &[JudgedImage], _texts: &[Vec<String>]) -> Result<Vec<Verdict>, StageFailure> {
         Ok(images.iter().map(|image| judged(&image.bytes, |_| true)).collect())
     }
 }
 
-/// The verdict on the pixels of an image; false if it cannot be decoded.
-fn judged(payload: &[u8], verdict: impl FnOnce(&Decoded<'_>) -> bool) -> bool {
+/// The verdict on an image; `is_kept` is asked about its pixels if it is whole.
+fn judged(payload: &[u8], is_kept: impl FnOnce(&Decoded<'_>) -> bool) -> Verdict {
     // A curated image may be larger than a loader would take; memory is bounded by one image per thread.
     let options = DecodeOptions { background: None, orientation: false, max_pixels: u64::MAX, ..DecodeOptions::default() };
-    DECODER.with_borrow_mut(|decoder| decoder.decode(payload, &options, |_, _| Part::WHOLE).is_ok_and(|decoded| verdict(&decoded)))
+    if let Some(format) = unsupported_name(payload) {
+        return Verdict::Unjudged(format);
+    }
+    DECODER.with_borrow_mut(|decoder| match decoder.decode(payload, &options, |_, _| Part::WHOLE) {
+        Ok(decoded) => is_kept(&decoded).into(),
+        Err(Error::Unsupported { format, .. }) => Verdict::Unjudged(variant_of(format)),
+        Err(_) => Verdict::Drop,
+    })
+}
+
+/// Names what is not decoded of a format, such as JPEG of 12 bits and TIFF with CCITT group 3.
+fn variant_of(format: ImageFormat) -> &'static str {
+    match format {
+        ImageFormat::Jpeg => "a variant of JPEG",
+        ImageFormat::Tiff => "a variant of TIFF",
+        ImageFormat::Webp => "a variant of WebP",
+        ImageFormat::Bmp => "a variant of BMP",
+        _ => "their format",
+    }
 }

@@ -8,12 +8,9 @@ use crate::locate::read_error;
 use crate::payload::Payload;
 use crate::source_ref::SourceRef;
 use serde::{Deserialize, Serialize};
-use shardmill_images::page_facts;
-use shardmill_pixels::{Codec, Reencode, Reencoder};
+use shardmill_images::{ImageFormat, page_facts, unsupported_name};
+use shardmill_pixels::{Codec, Error as PixelError, Reencode, Reencoder};
 use std::cell::RefCell;
-
-/// What a row says whose image cannot be decoded.
-const UNDECODABLE: &str = "failed to decode image";
 
 thread_local! {
     /// Keeps its buffers from image to image.
@@ -52,6 +49,17 @@ impl ReencodeImages {
     }
 }
 
+/// The text for an image that cannot be stored in the codec.
+fn failure(error: &PixelError, payload: &[u8]) -> String {
+    match (error, unsupported_name(payload)) {
+        (PixelError::Encoder { .. }, _) => format!("failed to encode image: {error}"),
+        // The message names the format, which has no MIME type here.
+        (PixelError::Unsupported { format: ImageFormat::Avif | ImageFormat::Other, message }, _) => format!("failed to decode image: {message}"),
+        (PixelError::UnknownFormat { .. }, Some(format)) => format!("failed to decode image: {format} is not supported"),
+        _ => format!("failed to decode image: {error}"),
+    }
+}
+
 fn reencode(row: &mut Row, wanted: Reencode) {
     let payload = match row.payload.fetch() {
         Ok(Some(payload)) => payload,
@@ -66,9 +74,9 @@ fn reencode(row: &mut Row, wanted: Reencode) {
     match REENCODER.with_borrow_mut(|reencoder| reencoder.reencode(&payload, page, wanted)) {
         Ok(Some(changed)) => row.payload = Payload::Memory(changed.into()),
         Ok(None) => {}
-        Err(_) => {
+        Err(error) => {
             row.payload = Payload::Absent;
-            row.error = Some(UNDECODABLE.to_owned());
+            row.error = Some(failure(&error, &payload));
             return;
         }
     }

@@ -34,7 +34,22 @@ pub trait ImageJudge: Send + Sync {
     ///
     /// # Errors
     /// Errors raised by the filter. An image that it cannot decode gets a verdict and is not an error.
-    fn keep(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> std::result::Result<Vec<bool>, StageFailure>;
+    fn judge(&self, images: &[JudgedImage], texts: &[Vec<String>]) -> std::result::Result<Vec<Verdict>, StageFailure>;
+}
+
+/// What a filter says about an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Keep,
+    Drop,
+    /// Kept, and counted in the report: the filter does not decode this format.
+    Unjudged(&'static str),
+}
+
+impl From<bool> for Verdict {
+    fn from(is_kept: bool) -> Self {
+        if is_kept { Self::Keep } else { Self::Drop }
+    }
 }
 
 /// A function from table to table.
@@ -89,7 +104,7 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
         }
     }
     let failed = |source| Error::Stage { stage: judge.name().to_owned(), path: context.path.clone(), source };
-    let verdicts = judge.keep(&images, &texts).map_err(failed)?;
+    let verdicts = judge.judge(&images, &texts).map_err(failed)?;
     if verdicts.len() != images.len() {
         let problem = format!("{} verdicts for {} images", verdicts.len(), images.len());
         return Err(Error::StageResult { stage: judge.name().to_owned(), problem });
@@ -97,10 +112,13 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
     let mut keep = vec![true; chunk.rows.len()];
     for (index, verdict) in judged.into_iter().zip(&verdicts) {
         if let Some(keep) = keep.get_mut(index) {
-            *keep = *verdict;
+            *keep = *verdict != Verdict::Drop;
+        }
+        if let Verdict::Unjudged(format) = verdict {
+            report.warn(format!("{}: images are kept without a verdict, because {format} is not decoded", judge.name()));
         }
     }
-    report.drop_rows(judge.name(), verdicts.iter().filter(|verdict| !**verdict).count() as u64);
+    report.drop_rows(judge.name(), verdicts.iter().filter(|verdict| **verdict == Verdict::Drop).count() as u64);
     apply_verdict(chunk, keep, judge.drops_invalid_rows(), report);
     Ok(())
 }
