@@ -22,6 +22,7 @@ mod machine;
 mod mapped;
 mod open_files;
 mod paths;
+mod process;
 mod publish;
 mod real_names;
 mod remote;

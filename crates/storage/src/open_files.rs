@@ -1,20 +1,21 @@
 //! The files that rows reference, with a bounded number of them open at a time.
 //!
 //! A table may name more image files than a process may open. A file that was closed is opened again when it is read; the invariant: it must still be
-//! the version that was seen first.
+//! the version that was seen first. A forked child opens files of its own: a thread of its parent may have held the lock.
 
+use crate::process::PerProcess;
 use crate::{Error, Identity, RangeRead, Result, Roots, store_of};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Each running split has a few of these; together they stay below the usual limit of 1,024 descriptors.
 const MAX_OPEN: usize = 32;
 
 #[derive(Debug, Default, Clone)]
 pub struct OpenFiles {
-    recent: Arc<Mutex<Recent>>,
+    recent: Arc<PerProcess<Mutex<Recent>>>,
     /// Where paths may lead. Paths that the user named are not restricted.
     roots: Option<Roots>,
 }
@@ -39,7 +40,7 @@ impl OpenFiles {
     pub fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
         let file = self.get(path)?;
         if file.is_remote() {
-            self.recent.lock().unwrap_or_else(PoisonError::into_inner).files.remove(path);
+            self.recent().files.remove(path);
             return Ok(file);
         }
         let identity = file.identity();
@@ -47,7 +48,7 @@ impl OpenFiles {
     }
 
     fn get(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent();
         recent.uses += 1;
         let now = recent.uses;
         if let Some((used, file)) = recent.files.get_mut(path) {
@@ -64,6 +65,10 @@ impl OpenFiles {
         }
         recent.files.insert(path.to_owned(), (now, Arc::clone(&file)));
         Ok(file)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.get_or_make(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +131,7 @@ mod tests {
                 files.open(&path(number)).unwrap()
             })
             .collect();
-        assert_eq!(files.recent.lock().unwrap().files.len(), MAX_OPEN);
+        assert_eq!(files.recent().files.len(), MAX_OPEN);
         for (object, number) in objects.iter().zip(0u8..) {
             let mut byte = [0];
             object.read_at(0, &mut byte).unwrap();
@@ -141,7 +146,7 @@ mod tests {
         fs::write(&path, "first").unwrap();
         let files = OpenFiles::default();
         let object = files.open(&path).unwrap();
-        files.recent.lock().unwrap().files.clear();
+        files.recent().files.clear();
         fs::write(&path, "another").unwrap();
         assert!(object.read_at(0, &mut [0]).is_err());
     }

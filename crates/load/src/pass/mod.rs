@@ -231,7 +231,7 @@ impl<T: Send + 'static> Pass<T> {
     /// Reads the progress while another thread polls.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress { blocks: Arc::clone(&self.blocks), metrics: Arc::clone(&self.metrics) }
+        Progress { blocks: Arc::clone(&self.blocks), metrics: Arc::clone(&self.metrics), process: std::process::id() }
     }
 }
 
@@ -240,12 +240,15 @@ impl<T: Send + 'static> Pass<T> {
 pub struct Progress {
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
+    process: u32,
 }
 
 impl Progress {
     #[must_use]
     pub fn report(&self) -> MetricsReport {
-        let (superbatches_ahead, bytes_ahead) = self.blocks.ahead();
+        // A forked child has none of the threads of the pass, and one of them may have held the lock.
+        let is_running = self.process == std::process::id();
+        let (superbatches_ahead, bytes_ahead) = if is_running { self.blocks.ahead() } else { (0, 0) };
         MetricsReport { superbatches_ahead, bytes_ahead, bytes_limit: self.blocks.limit(), ..self.metrics.report() }
     }
 

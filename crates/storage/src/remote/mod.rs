@@ -19,7 +19,6 @@ mod limiter;
 mod location;
 mod object;
 mod options;
-mod process;
 mod profile;
 mod providers;
 mod read_only;

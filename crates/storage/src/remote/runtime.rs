@@ -1,8 +1,8 @@
 //! The runtime that executes requests: two threads, started by the first request of a process.
 
-use super::process::PerProcess;
 use super::retry::is_transient;
 use crate::interrupts::unless_interrupted;
+use crate::process::PerProcess;
 use crate::waiting::waiting;
 use std::future::Future;
 use std::io;
