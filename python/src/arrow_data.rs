@@ -10,7 +10,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, UnionMode};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -149,13 +149,15 @@ impl<'py> FromPyObject<'_, 'py> for ArrowBatch {
 }
 
 fn rows_of(rows: &dyn Array, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    match rows.as_struct_opt() {
-        Some(rows) if rows.null_count() == 0 => {
-            let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-            RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options)
-        }
-        _ => Err(ArrowError::InvalidArgumentError("a row is null as a whole".to_owned())),
-    }
+    let rows = whole_rows(rows)?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options)
+}
+
+/// Rows as a struct of columns, none of which is null as a whole.
+pub(crate) fn whole_rows(rows: &dyn Array) -> Result<&StructArray, ArrowError> {
+    let rows = rows.as_struct_opt().filter(|rows| rows.null_count() == 0);
+    rows.ok_or_else(|| ArrowError::InvalidArgumentError("a row is null as a whole".to_owned()))
 }
 
 fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<NonNull<T>> {

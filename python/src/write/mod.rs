@@ -3,11 +3,10 @@
 mod columns;
 mod rows;
 
-use crate::arrow_data::ArrowArrays;
+use crate::arrow_data::{ArrowArrays, whole_rows};
 use crate::error::PyShardmillError;
 use crate::interrupt::listening;
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -235,10 +234,7 @@ fn batches(rows: &Bound<'_, PyAny>) -> PyResult<Batches> {
     let arrays = rows.extract::<ArrowArrays>()?;
     let data_type = arrays.field().data_type().clone();
     if matches!(data_type, DataType::Struct(_)) {
-        return Ok(Box::new(arrays.map(|array| match array?.as_struct_opt() {
-            Some(rows) if rows.null_count() == 0 => Ok(RecordBatch::from(rows)),
-            _ => Err(ArrowError::InvalidArgumentError("a row is null as a whole".to_owned())),
-        })));
+        return Ok(Box::new(arrays.map(|array| Ok(RecordBatch::from(whole_rows(&array?)?)))));
     }
     let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, data_type, true)]));
     Ok(Box::new(arrays.map(move |array| RecordBatch::try_new(Arc::clone(&schema), vec![array?]))))
