@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from shardmill._option_values import whole
+from shardmill._sizes import byte_count
 from shardmill.errors import OptionError
 
 WrittenFormat = Literal["arrayrecord", "parquet", "jsonl", "webdataset", "mds"]
@@ -28,6 +29,9 @@ _ARRAYRECORD_CODECS = ("zstd", "brotli", "snappy", "none", "uncompressed")
 _PARQUET_CODECS = ("zstd", "snappy", "none")
 _STREAM_CODECS = ("gz", "zstd", "none")
 _NAMES = ", ".join(map(repr, EXTENSIONS))
+_SHARD_BYTES = 256 << 20
+#: Default shard size of MDS and ChiniDataset, and the maximum of an MDS shard.
+_STREAMING_SHARD_BYTES, MDS_MOST_BYTES = 1 << 26, (1 << 32) - 1
 
 
 def format_of(out: str, format: str | None) -> WrittenFormat:
@@ -152,3 +156,24 @@ def _record_options(compression: str | None, group_size: int | None) -> str:
     group_size = 1 if group_size is None else whole("group_size", group_size, 1)
     codec = "uncompressed" if codec == "none" else codec
     return f"group_size:{group_size},{codec}" + (f":{level}" if level else "")
+
+
+def shard_limit(shard_bytes: int | str | None, format: WrittenFormat, *, is_streaming: bool) -> int:
+    """Return the shard size in bytes; 0 means no limit, which only MDS supports.
+
+    Args:
+        shard_bytes: the size that was asked for.
+        format: format of the shards.
+        is_streaming: whether the default is that of MDS and ChiniDataset.
+
+    Raises:
+        ValueError: If it is not a valid size, or too large for the format.
+    """
+    if shard_bytes is None:
+        return _STREAMING_SHARD_BYTES if is_streaming else _SHARD_BYTES
+    if format == "mds" and shard_bytes == 0 and not isinstance(shard_bytes, bool):
+        return 0
+    limit = byte_count(shard_bytes, "shard_bytes")
+    if format == "mds" and limit > MDS_MOST_BYTES:
+        raise OptionError(f"shard_bytes of MDS must be below 4 GiB, not {shard_bytes!r}")
+    return limit

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from shardmill._native import write as _native
 from shardmill._option_values import whole
-from shardmill._sizes import byte_count
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import WRITER, explains
 from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
@@ -20,15 +19,12 @@ from shardmill.storage._paths import served_path
 from shardmill.write._arrow_stream import arrow_stream
 from shardmill.write._columns import WrittenColumns
 from shardmill.write._earlier_shards import EarlierShards
-from shardmill.write._formats import WrittenFormat, format_of, is_one_file, native_options
+from shardmill.write._formats import MDS_MOST_BYTES, WrittenFormat, format_of, is_one_file, native_options, shard_limit
 from shardmill.write._index import WrittenIndex
 from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, output_of
 from shardmill.write._row_batches import RowBatches, refuse_nul
 
-_SHARD_BYTES = 256 << 20
-#: Default shard size of MDS and ChiniDataset, and the maximum of an MDS shard.
-_STREAMING_SHARD_BYTES, _MDS_MOST_BYTES = 1 << 26, (1 << 32) - 1
 #: Number of single rows from which column types are inferred.
 _FIRST_ROWS = 1024
 _OTHER_COLUMNS = 2
@@ -144,8 +140,7 @@ class Writer:
                 raise OptionError(f"{option} requires a directory, but {self._out!r} is a file\nhint: pass a directory")
         self._columns = WrittenColumns(self._format, columns, schema)
         prefix = "shard." if self._format == "mds" or index is not None else "part-"
-        has_small_shards = prefix == "shard."
-        limit = _bytes_of(shard_bytes, self._format, _STREAMING_SHARD_BYTES if has_small_shards else _SHARD_BYTES)
+        limit = shard_limit(shard_bytes, self._format, is_streaming=prefix == "shard.")
         self._index = WrittenIndex(
             self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
         )
@@ -168,7 +163,7 @@ class Writer:
         )
         self._arguments = {
             "prefix": None if is_file else prefix,
-            "size_limit": limit or _MDS_MOST_BYTES,
+            "size_limit": limit or MDS_MOST_BYTES,
             "replaces": mode == "overwrite",
             "first_number": self._directory.first_number() if mode == "append" else 0,
             "threads": checked_threads(threads),
@@ -496,15 +491,3 @@ class Writer:
         if self._buffer is not None and len(self._buffer):
             self._native.write_buffer(self._buffer)
         self._earlier.check(self._native)
-
-
-def _bytes_of(shard_bytes: int | str | None, format: str, default: int) -> int:
-    """Return the shard size in bytes; 0 means no limit, which only MDS supports."""
-    if shard_bytes is None:
-        return default
-    if format == "mds" and shard_bytes == 0 and not isinstance(shard_bytes, bool):
-        return 0
-    limit = byte_count(shard_bytes, "shard_bytes")
-    if format == "mds" and limit > _MDS_MOST_BYTES:
-        raise OptionError(f"shard_bytes of MDS must be below 4 GiB, not {shard_bytes!r}")
-    return limit
