@@ -3,6 +3,8 @@
 import io
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import shardmill as sm
 from PIL import Image, ImageOps
 
@@ -38,3 +40,11 @@ def batches_of(data, **options):
 
 def images_of(data, **options):
     return np.concatenate([batch["image"] for batch in batches_of(data, **options)])
+
+
+def written(path, payloads, *, as_struct=False, rows=4):
+    """A Parquet file of numbered rows with these images, and ``rows`` of them in a row group."""
+    cells = [{"bytes": payload, "path": "x"} for payload in payloads] if as_struct else payloads
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()}) if as_struct else pa.binary()
+    pq.write_table(pa.table({"image": pa.array(cells, kind), "row": range(len(cells))}), path, row_group_size=rows)
+    return path

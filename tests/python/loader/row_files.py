@@ -74,3 +74,16 @@ def table_of(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 def numpy_loader(path: Any, **options: Any) -> sm.Loader:
     """A loader of arrays."""
     return flat_loader(path, output="numpy", **options)
+
+
+def damage(path: Path, groups: list[int], column: int = 2) -> None:
+    """Turns bytes in the middle of a column of some row groups."""
+    footer = pq.ParquetFile(path).metadata
+    content = bytearray(path.read_bytes())
+    for group in groups:
+        chunk = footer.row_group(group).column(column)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        middle = start + chunk.total_compressed_size // 2
+        for place in range(middle, middle + 8):
+            content[place] ^= 0xFF
+    path.write_bytes(content)

@@ -11,7 +11,7 @@ import shardmill as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from row_files import numpy_loader, write_files
+from row_files import damage, numpy_loader, write_files
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def test_bad_rows_are_not_among_the_delivered(tmp_path: Path) -> None:
     content = io.BytesIO()
     Image.new("RGB", (9, 7)).save(content, "PNG")
     images = [content.getvalue() if number % 5 else b"no image" for number in range(40)]
-    pq.write_table(pa.table({"row": range(40), "image": images}), path, row_group_size=10, compression="none")
-    damage_row_group(path, 2)
+    pq.write_table(pa.table({"row": range(40), "image": images}), path, row_group_size=10, write_page_checksum=True)
+    damage(path, [2], column=1)
     data = sm.Dataset(path, images=sm.Images("image", size=8))
     good = [row for row in range(40) if row % 5 and not 20 <= row < 30]
 
@@ -127,8 +127,8 @@ def test_audits_of_sessions_without_their_bad_rows_add_up_to_those_of_the_good_r
     tmp_path: Path, policy: Literal["skip", "replace"]
 ) -> None:
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"row": range(40), "other": range(40)}), path, row_group_size=10, compression="none")
-    damage_row_group(path, 2)
+    pq.write_table(pa.table({"row": range(40), "other": range(40)}), path, row_group_size=10, write_page_checksum=True)
+    damage(path, [2], column=1)
 
     def loader(batch_size: int = 7) -> sm.Loader:
         errors, runtime = sm.ErrorPolicy(rows=policy), sm.Runtime(audit=True)
@@ -143,11 +143,3 @@ def test_audits_of_sessions_without_their_bad_rows_add_up_to_those_of_the_good_r
     good = [row for row in range(40) if not 20 <= row < 30]
     expected = sum((one_by_one.expected_audit(start=row, end=row + 1) for row in good), sm.Audit())
     assert first.audit(0) + resumed.audit(0) == expected
-
-
-def damage_row_group(path: Path, number: int) -> None:
-    column = pq.read_metadata(path).row_group(number).column(1)
-    content = bytearray(path.read_bytes())
-    at = column.dictionary_page_offset or column.data_page_offset
-    content[at : at + 12] = b"\xff" * 12
-    path.write_bytes(content)

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from row_files import flat, ids, numpy_loader, write_files
+from row_files import damage, flat, ids, numpy_loader, write_files
 
 ROWS = 4000
 GROUP = 500
@@ -17,19 +16,6 @@ DAMAGED = {0: [1], 1: [0, 3]}
 BAD = {
     file * 2000 + group * GROUP + row for file, groups in DAMAGED.items() for group in groups for row in range(GROUP)
 }
-
-
-def damage(path: Path, groups: list[int], column: int = 2) -> None:
-    """Turns bytes in the middle of a column of some row groups."""
-    footer = pq.ParquetFile(path).metadata
-    content = bytearray(path.read_bytes())
-    for group in groups:
-        chunk = footer.row_group(group).column(column)
-        start = chunk.dictionary_page_offset or chunk.data_page_offset
-        middle = start + chunk.total_compressed_size // 2
-        for place in range(middle, middle + 8):
-            content[place] ^= 0xFF
-    path.write_bytes(content)
 
 
 @pytest.fixture

@@ -1,0 +1,74 @@
+"""Situations of ``message_cases`` that take several statements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import shardmill as sm
+from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
+
+
+def job(*stages: Any, source: Any = None, run: Any = None, **options: Any) -> None:
+    """A curation job over a table."""
+    sink = options.pop("sink", None) or ParquetSink("curated", mode="overwrite")
+    Pipeline(source=source or TableSource("in"), stages=stages, sink=sink, **options).run(progress=False, **run or {})
+
+
+def second_job_of_a_checkpoint() -> None:
+    """A job that starts while another one with the same checkpoint runs."""
+    raised: list[BaseException] = []
+
+    def start(table: pa.Table) -> pa.Table:
+        try:
+            run_once()
+        except Exception as error:
+            raised.append(error)
+        return table
+
+    def run_once() -> None:
+        job(Map(start), sink=ParquetSink("leased_out"), checkpoint="leased_state")
+
+    run_once()
+    raise raised[0]
+
+
+def iterated_after_a_newer_one() -> None:
+    """An older iterator of a loader."""
+    loader = sm.Loader("a.parquet", batch_size=2, output="numpy", rank=0, world_size=1)
+    older = iter(loader)
+    next(older)
+    next(iter(loader))
+    next(older)
+
+
+def written_after_close() -> None:
+    """A row for a closed writer."""
+    writer = sm.Writer("closed.parquet", schema=pa.schema({"x": pa.int64()}))
+    writer.close()
+    writer.write({"x": 1})
+
+
+def closed_reader() -> Any:
+    """A reader after its with-block."""
+    with sm.arrayrecord.ArrayRecordReader("records.array_record") as reader:
+        return reader
+
+
+def checkpoint_of_a_changed_input() -> None:
+    """A second run whose input has other rows."""
+    Path("changed").mkdir()
+    for rows in ([1], [1, 2]):
+        pq.write_table(pa.table({"x": rows}), "changed/a.parquet")
+        job(source=TableSource("changed"), sink=ParquetSink("changed_out"), checkpoint="changed_state")
+
+
+def checkpoint_that_is_damaged() -> None:
+    """A second run whose checkpoint has no readable file."""
+    job(sink=ParquetSink("damaged_out"), checkpoint="damaged_state")
+    for file in Path("damaged_state").rglob("*"):
+        if file.is_file():
+            file.write_text("{")
+    job(sink=ParquetSink("damaged_out"), checkpoint="damaged_state")
