@@ -96,7 +96,8 @@ def test_second_epoch_with_a_cache_fetches_nothing(train, google, tmp_path):
     before = sm.storage.metrics(train)
     assert before.bytes > 0
     assert [batch["id"].tolist() for batch in loader] == first
-    assert sm.storage.metrics(train) == before
+    after = sm.storage.metrics(train)
+    assert (after.requests, after.bytes, after.cache_misses) == (before.requests, before.bytes, before.cache_misses)
 
 
 def test_object_that_is_replaced_while_it_is_read_is_an_error(train, google_bucket, files):
