@@ -207,9 +207,10 @@ class AppendModeError(CurateError, NotImplementedError):
 
 
 class EngineError(Error, RuntimeError):
-    """A native thread failed.
+    """A native thread failed, or the system did not provide what it needs.
 
-    This is a bug in shardmill. Report it with the message.
+    If the message names a resource, such as threads or page-locked memory, use less of it. Otherwise this is a bug in
+    shardmill: report it with the message.
     """
 
 

@@ -167,6 +167,7 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Columns(inner) => column_class(inner),
         LoadError::Packing(inner) => packing_class(inner),
         LoadError::NoSuchRow { .. } => "RowIndexError",
+        LoadError::HostMemory { .. } => "EngineError",
         LoadError::UnknownFormat { .. } | LoadError::UnknownContents { .. } | LoadError::ArrowFile { .. } | LoadError::MixedFormats { .. } => {
             "PlanError"
         }

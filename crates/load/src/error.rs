@@ -88,6 +88,8 @@ pub enum Error {
     BadImage { path: String, row: u64, column: String, reason: Arc<str> },
     #[error("The images of column `{column}` in one batch have more than 2,147,483,647 values")]
     TooManyPixels { column: String },
+    #[error("Cannot allocate {bytes} bytes of page-locked memory for pixels: {reason}")]
+    HostMemory { bytes: usize, reason: Arc<str> },
     /// Two entries of a store of token counts.
     #[error("Files of token counts in `{directory}` disagree about block {block} of one file; one of them is `{path}`")]
     CountsDisagree { directory: String, path: String, block: u32 },
@@ -160,6 +162,7 @@ impl Error {
             Self::DerivedColumn { .. } => Some("choose another output name, or read the data set without the computed column"),
             Self::CountsDisagree { .. } => Some("remove that directory; the tokens are counted again"),
             Self::Underivable { hint, .. } => hint.as_deref(),
+            Self::HostMemory { .. } => Some("lower prefetch_bytes of sm.Runtime, or use pin_memory=False"),
             Self::BadImage { .. } => Some("errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, and Images(on_error=\"null\") fills them"),
             Self::NulInName { .. } => Some("Arrow libraries do not accept such a name; write the file again with another one"),
             Self::MixedFormats { hint, .. } => Some(hint),

@@ -58,7 +58,7 @@ pub fn take(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize]) ->
 
 /// `taken` with pixels in place of encoded images: those of seed 0 and epoch 0.
 fn rendered(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize], taken: RecordBatch) -> Result<RecordBatch> {
-    let Some(mut rendering) = Rendering::new(dataset, columns, taken.num_rows(), Seeds::default()) else { return Ok(taken) };
+    let Some(mut rendering) = Rendering::new(dataset, columns, taken.num_rows(), Seeds::default(), None)? else { return Ok(taken) };
     for (number, id) in ids.iter().enumerate() {
         let place = rows.locate(*id).and_then(|(block, row)| rows.whole_row_of_file(dataset, block, row as u64));
         let (file, row) = place.ok_or(Error::NoSuchRow { row: *id, rows: rows.num_rows() })?;

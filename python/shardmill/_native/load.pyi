@@ -12,6 +12,7 @@ __all__ = [
     "Pass",
     "RecordBatchReader",
     "RowPlan",
+    "TensorMemory",
     "TokenInput",
     "Tokens",
     "rebuild_mds_index",
@@ -85,6 +86,7 @@ class OutputConverter:
         form: dict[str, Any],
         is_padded: bool,
         is_filtered: bool,
+        is_lent: bool = False,
     ) -> OutputConverter: ...
     @staticmethod
     def of_packs(columns: PackColumns, *, kind: str, is_padded: bool) -> OutputConverter: ...
@@ -131,6 +133,7 @@ class RowPlan:
         stride: int = 1,
         on_bad_rows: str = "raise",
         is_audited: bool = False,
+        memory: TensorMemory | None = None,
     ) -> Pass: ...
     def audit(self, epoch: int, start: int, end: int, share: dict[str, Any]) -> tuple[int, int, int]: ...
     def explain(self, epoch: int, step: int, share: dict[str, Any], columns: list[int]) -> dict[str, Any]: ...
@@ -144,6 +147,12 @@ class Pass:
     ) -> tuple[Any, list[int], list[int], list[tuple[int, str, int, str]], list[tuple[int, int, int]]] | None: ...
     def stop(self) -> None: ...
     def metrics(self) -> dict[str, float]: ...
+
+@final
+class TensorMemory:
+    def __new__(cls, allocate: Callable[[int], Any]) -> TensorMemory: ...
+    @property
+    def num_lent(self) -> int: ...
 
 @final
 class RecordBatchReader:

@@ -11,10 +11,12 @@ from typing import Any
 
 from shardmill._extras import pyarrow_for
 from shardmill._native.columns import rows_of
+from shardmill._native.load import TensorMemory
 from shardmill.data._arrow import as_pyarrow
 from shardmill.data._decodings import Decoding, decoded
 from shardmill.errors import OptionError
 from shardmill.load._columns import check_torch, split
+from shardmill.load._memory import page_locked
 from shardmill.load._nested import Ragged, map_tensors
 
 #: A batch, its number of rows, and the number of rows of the epoch that are consumed with it.
@@ -54,6 +56,11 @@ class Cutter:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.names: list[str] = []
+
+    @property
+    def memory(self) -> TensorMemory | None:
+        """Where native threads put pixels, or ``None`` for memory of their own."""
+        return None
 
     def check(self, converter: Any) -> None:
         """Check now what would otherwise fail at the first batch."""
@@ -143,6 +150,19 @@ class TorchCutter(Cutter):
         super().__init__("torch")
         self.bfloat16, self.pin_memory, self.device = bfloat16, pin_memory, device
 
+    @property
+    def memory(self) -> TensorMemory | None:
+        """Page-locked memory, if batches are pinned on their way to the trainer or to a GPU."""
+        return TensorMemory(page_locked) if self._is_pinned else None
+
+    @property
+    def _is_pinned(self) -> bool:
+        return self.pin_memory or self._is_cuda
+
+    @property
+    def _is_cuda(self) -> bool:
+        return self.device is not None and str(self.device).partition(":")[0] == "cuda"
+
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """Yield the batches of a superbatch."""
         batches = super().cut(content, sizes)
@@ -170,8 +190,7 @@ class TorchCutter(Cutter):
 
         if self.device is not None:
             self.device = torch.device(self.device)
-        needs_cuda = self.pin_memory or (self.device is not None and self.device.type == "cuda")
-        if needs_cuda and not torch.cuda.is_available():
+        if self._is_pinned and not torch.cuda.is_available():
             name = "pin_memory" if self.pin_memory else f"device={str(self.device)!r}"
             raise OptionError(f"{name} requires a GPU, and torch does not find one")
 
@@ -179,12 +198,11 @@ class TorchCutter(Cutter):
         """Move batches to page-locked memory or to the device. A batch is copied while the trainer works on the previous one."""
         if self.device is None and not self.pin_memory:
             return batches
-        if self.device is None or self.device.type != "cuda":
-            return self._moved(batches)
-        return self._copied_ahead(batches)
+        return self._copied_ahead(batches) if self._is_cuda else self._moved(batches)
 
     def _moved(self, batches: Iterator[Delivery]) -> Iterator[Delivery]:
         for batch, rows, consumed in batches:
+            # Pixels are in page-locked memory already; pinning those again is a no-op in torch.
             moved = map_tensors(batch, lambda tensor: tensor.pin_memory()) if self.pin_memory else batch
             if self.device is not None:
                 moved = map_tensors(moved, lambda tensor: tensor.to(self.device))

@@ -125,7 +125,9 @@ class _Cut:
         torch = _torch()
         # Views made by `split` share a version counter: writing to one batch would make the backward pass of another fail.
         # These views have their own counters, and are cheaper.
-        rows = torch.from_numpy(array[bounds[0][0] : bounds[-1][1]])
+        rows = array[bounds[0][0] : bounds[-1][1]]
+        if not isinstance(rows, torch.Tensor):
+            rows = torch.from_numpy(rows)
         return torch.unsafe_split_with_sizes(rows, [stop - start for start, stop in bounds])
 
     def _padded(self, values: Any, shapes: list[list[int]]) -> Iterator[Any]:

@@ -197,6 +197,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
             "form": output_form(output, self._cutter.kind, lists, label_pads),
             "is_padded": self._tail == "pad",
             "is_filtered": self._dataset._is_filtered,
+            "is_lent": self._cutter.memory is not None,
         }
         self._packed = None
         if packing is not None and errors.rows != "raise":
@@ -359,6 +360,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
             stride=stride,
             on_bad_rows=self._ledger.policy,
             is_audited=self._is_audited,
+            memory=self._cutter.memory,
         )
         process = os.getpid()
         self._counters.plan += self._counters.clock() - begun

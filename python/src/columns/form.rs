@@ -34,6 +34,7 @@ impl OutputForm<'_> {
             fill_values: fill_values(&self.fill_values)?,
             pad: self.pad.map(PadForm::pad).transpose()?,
             list_lengths: self.list_lengths,
+            lent: Vec::new(),
         })
     }
 }

@@ -10,6 +10,7 @@ pub(crate) use temporal::ObjectError;
 
 use crate::arrow_data::{ArrowArray, ArrowBatch};
 use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::load::TensorMemory;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Schema, TimeUnit};
 use half::vec::HalfFloatVecExt;
@@ -24,23 +25,40 @@ use shardmill_load::columns::{Column, ColumnOptions, Converter, Form, Kind, Null
 
 /// Converts a superbatch for `shardmill.load._columns.split`, in the order of [`Converter::outputs`]. Nothing is copied. A part is an array,
 /// [`PyObjects`], or a tuple that begins with what it is: `("padded", values, shapes)`, `("ragged", values, offsets, mask or None)` or
-/// `("struct", names, parts)`.
-pub(crate) fn superbatch_to_python<'py>(py: Python<'py>, converter: &Converter, superbatch: Superbatch) -> PyResult<Bound<'py, PyList>> {
-    let is_numpy = converter.kind() == Kind::Numpy;
-    parts_of(py, converter.outputs(), superbatch.columns, superbatch.rows, is_numpy)
+/// `("struct", names, parts)`. Columns in `memory` are tensors.
+pub(crate) fn superbatch_to_python<'py>(
+    py: Python<'py>,
+    converter: &Converter,
+    superbatch: Superbatch,
+    memory: Option<&TensorMemory>,
+) -> PyResult<Bound<'py, PyList>> {
+    let target = Target { is_numpy: converter.kind() == Kind::Numpy, memory };
+    parts_of(py, converter.outputs(), superbatch.columns, superbatch.rows, target)
 }
 
-fn parts_of<'py>(py: Python<'py>, outputs: &[Output], columns: Vec<Column>, rows: usize, is_numpy: bool) -> PyResult<Bound<'py, PyList>> {
+/// How the columns of a superbatch are converted.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    is_numpy: bool,
+    memory: Option<&'a TensorMemory>,
+}
+
+fn parts_of<'py>(py: Python<'py>, outputs: &[Output], columns: Vec<Column>, rows: usize, target: Target<'_>) -> PyResult<Bound<'py, PyList>> {
     let parts = PyList::empty(py);
     for (output, column) in outputs.iter().zip(columns) {
-        parts.append(part_of(py, output, &output.form, column, (rows, is_numpy))?)?;
+        parts.append(part_of(py, output, &output.form, column, (rows, target))?)?;
     }
     Ok(parts)
 }
 
-fn part_of<'py>(py: Python<'py>, output: &Output, form: &Form, column: Column, (rows, is_numpy): (usize, bool)) -> PyResult<Bound<'py, PyAny>> {
-    let dtype = |element: &DataType| is_numpy.then(|| numpy_dtype(element)).flatten();
+fn part_of<'py>(py: Python<'py>, output: &Output, form: &Form, column: Column, (rows, target): (usize, Target<'_>)) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = |element: &DataType| target.is_numpy.then(|| numpy_dtype(element)).flatten();
     match (column, form) {
+        (Column::Lent(values), Form::Values { element, shape }) => {
+            let memory = target.memory.ok_or_else(|| PyTypeError::new_err("columns in memory that was not lent"))?;
+            let shape: Vec<usize> = std::iter::once(rows).chain(shape.iter().copied()).collect();
+            memory.tensor(py, &values, element)?.call_method1("reshape", (shape,))
+        }
         (Column::Values(numbers), Form::Values { element, shape }) => {
             let array = to_array(py, numbers, dtype(element))?;
             if shape.is_empty() {
@@ -54,13 +72,13 @@ fn part_of<'py>(py: Python<'py>, output: &Output, form: &Form, column: Column, (
         }
         (Column::Ragged { values, offsets, valid }, Form::Ragged { values: form, .. }) => {
             let items = offsets.last().and_then(|last| usize::try_from(*last).ok()).unwrap_or_default();
-            let values = part_of(py, output, form, *values, (items, is_numpy))?;
+            let values = part_of(py, output, form, *values, (items, target))?;
             let valid = valid.map(|valid| PyArray1::from_vec(py, valid));
             ("ragged", values, PyArray1::from_vec(py, offsets), valid).into_bound_py_any(py)
         }
         (Column::Struct(columns), Form::Struct(outputs)) => {
             let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
-            ("struct", names, parts_of(py, outputs, columns, rows, is_numpy)?).into_bound_py_any(py)
+            ("struct", names, parts_of(py, outputs, columns, rows, target)?).into_bound_py_any(py)
         }
         (Column::Objects(array), form) => Bound::new(py, PyObjects::new(&output.name, array, form)).map(Bound::into_any),
         _ => Err(PyTypeError::new_err(format!("Column `{}` does not have the form of its batches", output.name))),
@@ -174,7 +192,7 @@ impl PyConverter {
     fn convert<'py>(&self, py: Python<'py>, batch: ArrowBatch, sizes: Vec<usize>) -> PyResult<Bound<'py, PyList>> {
         let ArrowBatch(batch) = batch;
         let superbatch: PyShardmillResult<Superbatch> = py.detach(|| Ok(self.0.convert(batch, &sizes)?));
-        superbatch_to_python(py, &self.0, superbatch?)
+        superbatch_to_python(py, &self.0, superbatch?, None)
     }
 }
 

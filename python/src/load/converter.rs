@@ -17,10 +17,22 @@ pub(crate) struct PyOutputConverter(pub(crate) Arc<OutputConverter>);
 #[pymethods]
 impl PyOutputConverter {
     #[new]
-    #[pyo3(signature = (dataset, *, columns, form, is_padded, is_filtered))]
+    #[pyo3(signature = (dataset, *, columns, form, is_padded, is_filtered, is_lent=false))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn new(dataset: PyRef<'_, PyDataset>, columns: Vec<usize>, form: OutputForm<'_>, is_padded: bool, is_filtered: bool) -> PyResult<Self> {
-        let kind = output_kind(form)?;
+    fn new(
+        dataset: PyRef<'_, PyDataset>,
+        columns: Vec<usize>,
+        form: OutputForm<'_>,
+        is_padded: bool,
+        is_filtered: bool,
+        is_lent: bool,
+    ) -> PyResult<Self> {
+        let mut kind = output_kind(form)?;
+        if let OutputKind::Columns(options) = &mut kind
+            && is_lent
+        {
+            options.lent = dataset.0.lent_columns(&columns);
+        }
         let converter = OutputConverter::new(&dataset.0, columns, kind, is_padded, is_filtered).map_err(PyShardmillError::from)?;
         Ok(Self(Arc::new(converter)))
     }

@@ -3,15 +3,18 @@
 mod converter;
 mod dataset;
 mod explain;
+mod memory;
 mod pass;
 mod tokenize;
 
 pub(crate) use converter::PyOutputConverter;
 pub(crate) use dataset::PyDataset;
+pub(crate) use memory::TensorMemory;
 
 use crate::columns::value_at;
 use crate::error::PyShardmillError;
 use crate::interrupt::{interruptible, listening};
+use memory::PyTensorMemory;
 use pass::{PyAudit, PyPass, sums};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -19,6 +22,7 @@ use pyo3::types::PyDict;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 use shardmill_engine::Cancel;
 use shardmill_load::columns::Converter;
+use shardmill_load::images::HostMemory;
 use shardmill_load::packing::{AheadEpoch, PackSource, Packs, Passes};
 use shardmill_load::{AuditIds, BadRowPolicy, Dataset, OnBadRows, Pass, PassOptions, RowSet, expected_audit, rebuild_index, take};
 use shardmill_plan::Expression;
@@ -188,7 +192,7 @@ impl PyRowPlan {
     /// Starts the threads of one pass.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
-    #[pyo3(signature = (converter, share, *, epoch, consumed, threads, prefetch_bytes, stride=1, on_bad_rows="raise", is_audited=false))]
+    #[pyo3(signature = (converter, share, *, epoch, consumed, threads, prefetch_bytes, stride=1, on_bad_rows="raise", is_audited=false, memory=None))]
     fn start(
         &self,
         py: Python<'_>,
@@ -201,6 +205,7 @@ impl PyRowPlan {
         stride: u64,
         on_bad_rows: &str,
         is_audited: bool,
+        memory: Option<PyRef<'_, PyTensorMemory>>,
     ) -> PyResult<PyPass> {
         self.check_epoch(epoch)?;
         let on_bad_rows = policy(on_bad_rows)?;
@@ -208,6 +213,7 @@ impl PyRowPlan {
             return Err(PyShardmillError::option("packs are planned from the lengths of all rows, so on_bad_rows is \"raise\"").into());
         }
         let converter = Arc::clone(&converter.0);
+        let memory = memory.map(|memory| Arc::clone(&memory.0));
         // In file order blocks only affect speed.
         let is_merged = self.orders.window_bytes.is_none() && on_bad_rows == OnBadRows::Raise;
         let (rows, order) = match self.ahead() {
@@ -231,6 +237,7 @@ impl PyRowPlan {
             prefetch_bytes,
             bad_rows: BadRowPolicy { on_bad_rows, seed: self.orders.seed, epoch },
             is_audited,
+            memory: memory.as_ref().map(|memory| Arc::clone(memory) as Arc<dyn HostMemory>),
             packs: self.packed.as_ref().map(|packed| packed.packs.clone()),
         };
         let finish = {
@@ -240,7 +247,7 @@ impl PyRowPlan {
         let started = py.detach(|| Pass::start(&self.dataset, &rows, options, &Cancel::default(), finish));
         let pass = started.map_err(PyShardmillError::from)?;
         let (progress, pass) = (pass.progress(), Mutex::new(pass));
-        Ok(PyPass { pass, progress, converter, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
+        Ok(PyPass { pass, progress, converter, memory, dataset: Arc::clone(&self.dataset), rows, order, process: std::process::id() })
     }
 
     /// (rows, set, sequence) of all ranks between two positions of an epoch, without reading.
@@ -367,6 +374,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyOutputConverter>()?;
     module.add_class::<PyRowPlan>()?;
     module.add_class::<PyPass>()?;
+    module.add_class::<PyTensorMemory>()?;
     module.add_class::<tokenize::PyTokenInput>()?;
     module.add_class::<tokenize::PyTokens>()?;
     // Makes an Arrow stream of batches that Python iterates, without pyarrow.

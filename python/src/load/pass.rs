@@ -1,5 +1,6 @@
 //! One iteration, superbatch by superbatch.
 
+use super::TensorMemory;
 use crate::columns::superbatch_to_python;
 use crate::error::PyShardmillError;
 use crate::interrupt::{SIGNAL_POLL, listening};
@@ -21,6 +22,7 @@ pub(crate) struct PyPass {
     /// Read without waiting for a call that polls.
     pub(super) progress: Progress,
     pub(super) converter: Arc<OutputConverter>,
+    pub(super) memory: Option<Arc<TensorMemory>>,
     pub(super) dataset: Arc<Dataset>,
     pub(super) rows: Arc<RowSet>,
     pub(super) order: Arc<RowOrder>,
@@ -115,7 +117,9 @@ impl PyPass {
     fn to_python(&self, py: Python<'_>, superbatch: Superbatch<Delivery>) -> PyResult<PySlab> {
         let content = match (superbatch.content, self.converter.converter()) {
             (Delivery::Rows(rows), _) => Py::new(py, PyRecordBatch::new(rows))?.into_any(),
-            (Delivery::Columns(columns), Some(converter)) => superbatch_to_python(py, converter, columns)?.into_any().unbind(),
+            (Delivery::Columns(columns), Some(converter)) => {
+                superbatch_to_python(py, converter, columns, self.memory.as_deref())?.into_any().unbind()
+            }
             (Delivery::Columns(_), None) => return Err(PyRuntimeError::new_err("columns without a converter")),
         };
         let rows = superbatch.batches.iter().map(|batch| batch.rows).collect();

@@ -52,6 +52,8 @@ pub(super) struct NumberPlan {
     pub(super) has_item_mask: bool,
     /// The mask policy, which also marks null lists in lists.
     pub(super) is_masked: bool,
+    /// The numbers are in memory of the consumer.
+    pub(super) is_lent: bool,
 }
 
 /// What variable-length lists become.
@@ -178,6 +180,7 @@ impl NumberPlan {
             has_row_mask: is_masked && (!has_nan || levels > 0 || !widths.is_empty()) && (!row.is_column || row.is_nullable),
             has_item_mask: is_masked && !has_nan && has_nullable_items,
             is_masked,
+            is_lent: options.lent.iter().any(|lent| lent == path),
             element,
             levels,
             widths,

@@ -8,7 +8,7 @@ use super::layout::{Layout, Level, Side, row_of};
 use super::{Column, Numbers, mask, valid};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, GenericListArray, OffsetSizeTrait};
-use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
+use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use arrow_select::filter::filter;
@@ -17,6 +17,14 @@ impl NumberPlan {
     /// Adds the columns of [`super::form::Plan::outputs`]. `batches` are numbers of rows.
     pub(super) fn convert(&self, array: ArrayRef, batches: &[usize], columns: &mut Vec<Column>) -> Result<()> {
         let rows = array.len();
+        if self.is_lent
+            && let Some(values) = self.lent(&array)
+        {
+            columns.push(Column::Lent(values));
+            columns.extend(self.has_row_mask.then(|| mask(None, rows)));
+            columns.extend(self.has_item_mask.then(|| mask(None, rows * self.widths.iter().product::<usize>())));
+            return Ok(());
+        }
         let (levels, items) = self.unlisted(array)?;
         let count = items.len();
         let Unboxed { mut numbers, nulls, rows: lists } = self.unboxed(items)?;
@@ -73,6 +81,16 @@ impl NumberPlan {
             }
         }
         Ok(())
+    }
+
+    /// The numbers in fixed-size lists where they are; `None` if a null among them has to be replaced.
+    fn lent(&self, array: &ArrayRef) -> Option<Buffer> {
+        let mut values = array;
+        for _ in &self.widths {
+            values = values.as_fixed_size_list_opt().filter(|list| list.null_count() == 0)?.values();
+        }
+        let data = Some(values.to_data()).filter(|data| data.data_type() == &self.element && data.null_count() == 0 && data.offset() == 0)?;
+        data.buffers().first().cloned()
     }
 
     /// The variable-length lists, the outermost first, and what the innermost hold. Null lists become empty.

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | integer, float, boolean, or a dictionary of them | [`Column::Values`], one number a row |
 //! | date, time, timestamp, duration | the same as `i64` in the column's unit; a timestamp with a zone counts in UTC |
-//! | fixed-size list of the above | [`Column::Values`], row after row |
+//! | fixed-size list of the above | [`Column::Values`], row after row; [`Column::Lent`] for pixels in memory of the consumer |
 //! | list of the above | [`Column::Ragged`]; [`Column::Padded`] under [`Pad`]; [`Column::Values`] if all rows are known to be equally long |
 //! | list of such lists | the same, of lists |
 //! | struct | [`Column::Struct`], of the columns of its fields |
@@ -37,7 +37,7 @@ pub use pad::Pad;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::{DataType, Schema};
 use arrow_select::nullif::nullif;
 use form::{Lists, Node, NumberPlan, Plan, outputs_of};
@@ -73,12 +73,14 @@ pub struct ColumnOptions {
     pub pad: Option<Pad>,
     /// Columns of lists whose rows are all equally long, with that length.
     pub list_lengths: BTreeMap<String, usize>,
+    /// Columns in memory of the consumer, which stay there.
+    pub lent: Vec<String>,
 }
 
 impl ColumnOptions {
     #[must_use]
     pub fn new(kind: Kind, nulls: Nulls) -> Self {
-        Self { kind, nulls, fill_values: BTreeMap::new(), pad: None, list_lengths: BTreeMap::new() }
+        Self { kind, nulls, fill_values: BTreeMap::new(), pad: None, list_lengths: BTreeMap::new(), lent: Vec::new() }
     }
 }
 
@@ -120,6 +122,8 @@ pub struct Superbatch {
 #[derive(Debug)]
 pub enum Column {
     Values(Numbers),
+    /// The same, in memory of the consumer.
+    Lent(Buffer),
     Padded {
         /// Batch after batch.
         values: Numbers,

@@ -123,6 +123,17 @@ impl Dataset {
         each.filter(|images| names.insert(images.column())).map(|images| images.row_bytes()).fold(0, u64::saturating_add)
     }
 
+    /// Names of the columns whose pixels are put into memory of the consumer.
+    #[must_use]
+    pub fn lent_columns(&self, columns: &[usize]) -> Vec<String> {
+        let images = columns.iter().filter(|column| self.has_images(**column)).filter_map(|column| Some((*column, self.images_of(*column)?)));
+        let names = images.filter(|(_, images)| images.is_fixed()).filter_map(|(column, images)| {
+            let name = self.schema().fields().get(column)?.name();
+            (name == images.column()).then(|| name.clone())
+        });
+        names.collect()
+    }
+
     /// The images of a column in a file, and where a row of this file is.
     pub(crate) fn image_place(&self, column: usize, file: usize, row: u64, round: u64) -> Option<(&Arc<Images>, ImagePlace<'_>)> {
         let file = self.files.get(file)?;

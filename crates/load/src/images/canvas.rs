@@ -2,11 +2,12 @@
 //!
 //! The invariant: a row that fails leaves the canvas unchanged.
 
+use super::memory::{HostMemory, LentValues};
 use super::source::{Cell, Encoded, Fault};
 use super::{ImagePlace, Images, Seeds};
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array, UInt16Array};
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use shardmill_images::image_size;
 use shardmill_pixels::{Dtype, Renderer, Sides};
@@ -55,19 +56,24 @@ enum Pixels {
     U8(Vec<u8>),
     U16(Vec<u16>),
     F32(Vec<f32>),
+    Lent(LentValues, Dtype),
 }
 
 impl Canvas {
-    pub(crate) fn new(images: &Arc<Images>, rows: usize) -> Self {
+    /// # Errors
+    /// When `memory` has no room for the pixels.
+    pub(crate) fn new(images: &Arc<Images>, rows: usize, memory: Option<&dyn HostMemory>) -> Result<Self> {
         let values = images.fixed_len().unwrap_or_default().saturating_mul(rows);
-        let pixels = match images.options().spec.dtype {
-            Dtype::U8 => Pixels::U8(Vec::with_capacity(values)),
-            Dtype::Bf16 => Pixels::U16(Vec::with_capacity(values)),
-            Dtype::F32 => Pixels::F32(Vec::with_capacity(values)),
+        let dtype = images.options().spec.dtype;
+        let pixels = match (dtype, memory.filter(|_| images.is_fixed())) {
+            (_, Some(memory)) => Pixels::Lent(LentValues::new(memory, values.saturating_mul(dtype.bytes()))?, dtype),
+            (Dtype::U8, None) => Pixels::U8(Vec::with_capacity(values)),
+            (Dtype::Bf16, None) => Pixels::U16(Vec::with_capacity(values)),
+            (Dtype::F32, None) => Pixels::F32(Vec::with_capacity(values)),
         };
         let (ends, numbers) = (Vec::with_capacity(rows), Vec::new());
         let (present, valid) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-        Self { images: Arc::clone(images), pixels, ends, numbers, present, valid, lists: images.is_list().then(Lists::default) }
+        Ok(Self { images: Arc::clone(images), pixels, ends, numbers, present, valid, lists: images.is_list().then(Lists::default) })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -207,6 +213,7 @@ impl Canvas {
             (Pixels::U8(values), Pixels::U8(more)) => values.extend_from_slice(&more),
             (Pixels::U16(values), Pixels::U16(more)) => values.extend_from_slice(&more),
             (Pixels::F32(values), Pixels::F32(more)) => values.extend_from_slice(&more),
+            (Pixels::Lent(values, _), more) => values.append(more.bytes()),
             _ => debug_assert!(false, "canvases of a column have its type"),
         }
     }
@@ -241,6 +248,9 @@ impl Canvas {
             Pixels::U8(values) => Arc::new(UInt8Array::from(values)),
             Pixels::U16(values) => Arc::new(UInt16Array::from(values)),
             Pixels::F32(values) => Arc::new(Float32Array::from(values)),
+            Pixels::Lent(values, Dtype::U8) => Arc::new(UInt8Array::new(ScalarBuffer::from(values.into_buffer()), None)),
+            Pixels::Lent(values, Dtype::Bf16) => Arc::new(UInt16Array::new(ScalarBuffer::from(values.into_buffer()), None)),
+            Pixels::Lent(values, Dtype::F32) => Arc::new(Float32Array::new(ScalarBuffer::from(values.into_buffer()), None)),
         };
         let mut arrays = Vec::with_capacity(images.outputs().len());
         for field in images.outputs() {
@@ -294,6 +304,16 @@ impl Pixels {
             Self::U8(values) => values.len(),
             Self::U16(values) => values.len(),
             Self::F32(values) => values.len(),
+            Self::Lent(values, dtype) => values.len() / dtype.bytes(),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::U8(values) => values,
+            Self::U16(values) => bytemuck::cast_slice(values),
+            Self::F32(values) => bytemuck::cast_slice(values),
+            Self::Lent(values, _) => values.bytes(),
         }
     }
 
@@ -302,6 +322,7 @@ impl Pixels {
             Self::U8(values) => values.truncate(len),
             Self::U16(values) => values.truncate(len),
             Self::F32(values) => values.truncate(len),
+            Self::Lent(values, dtype) => values.truncate(len * dtype.bytes()),
         }
     }
 
@@ -321,6 +342,7 @@ impl Pixels {
                 values.resize(before + count, 0.0);
                 bytemuck::cast_slice_mut(values.get_mut(before..).unwrap_or_default())
             }
+            Self::Lent(values, dtype) => values.grow(count * dtype.bytes()),
         }
     }
 }

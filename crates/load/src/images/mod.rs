@@ -3,10 +3,12 @@
 //! The invariant: the pixels of an image depend only on its bytes, the options and its [`Draw`].
 
 mod canvas;
+mod memory;
 mod rendering;
 mod source;
 
 pub(crate) use self::canvas::Canvas;
+pub use self::memory::{HostMemory, LentMemory};
 pub(crate) use self::rendering::{Rendering, RowPlace};
 pub use self::source::ImageSource;
 
@@ -192,6 +194,11 @@ impl Images {
 
     fn rendering(&self) -> Renders<'_> {
         Renders { decode: &self.options.decode, mode: self.options.mode, transform: &self.transform }
+    }
+
+    /// Whether the pixels of all rows are one array, in a place that is known before the first of them.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.fixed_len().is_some() && !self.is_list
     }
 
     /// Number of values of each image, if all are equally large.

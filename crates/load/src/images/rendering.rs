@@ -3,7 +3,7 @@
 //! The invariant: all image columns hold the same rows. A row with a bad image is in none of them.
 
 use super::source::{Cell, Fault};
-use super::{Canvas, Seeds};
+use super::{Canvas, HostMemory, Seeds};
 use crate::{Dataset, Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, FieldRef, Schema};
@@ -43,8 +43,11 @@ pub(crate) struct BadImage {
 }
 
 impl Rendering {
-    /// `None` if none of the columns has images.
-    pub(crate) fn new(dataset: &Dataset, columns: &[usize], rows: usize, seeds: Seeds) -> Option<Self> {
+    /// `None` if none of the columns has images. Pixels are put into `memory` if there is one, and all of a column are equally large.
+    ///
+    /// # Errors
+    /// When `memory` has no room for the pixels.
+    pub(crate) fn new(dataset: &Dataset, columns: &[usize], rows: usize, seeds: Seeds, memory: Option<&dyn HostMemory>) -> Result<Option<Self>> {
         let mut groups: Vec<Group> = Vec::new();
         for (place, column) in columns.iter().enumerate().filter(|(_, column)| dataset.has_images(**column)) {
             let (Some(images), Some(field)) = (dataset.images_of(*column), dataset.schema().fields().get(*column)) else { continue };
@@ -55,11 +58,11 @@ impl Rendering {
                     name: images.column().to_owned(),
                     column: *column,
                     places: vec![(place, output)],
-                    canvas: Canvas::new(images, rows),
+                    canvas: Canvas::new(images, rows, memory)?,
                 }),
             }
         }
-        (!groups.is_empty()).then_some(Self { seeds, groups })
+        Ok((!groups.is_empty()).then_some(Self { seeds, groups }))
     }
 
     /// Adds row `row` of `rows`, which is at `place`.

@@ -25,6 +25,7 @@ use metrics::Metrics;
 pub use metrics::{Activity, MetricsReport, Stage, Stages};
 pub use superbatches::BatchRows;
 
+use crate::images::HostMemory;
 use crate::packing::{PackSource, Packs, SuperbatchParts};
 use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
@@ -77,6 +78,8 @@ pub struct PassOptions {
     pub prefetch_bytes: u64,
     pub bad_rows: BadRowPolicy,
     pub is_audited: bool,
+    /// Where the pixels of images are put.
+    pub memory: Option<Arc<dyn HostMemory>>,
     /// Steps and batches then consist of packs.
     pub packs: Option<Packs>,
 }
@@ -153,6 +156,7 @@ impl<T: Send + 'static> Pass<T> {
             policy: options.bad_rows,
             bad_rows: Arc::default(),
             is_audited: options.is_audited,
+            memory: options.memory,
             blocks: Arc::clone(&blocks),
             metrics: Arc::clone(&metrics),
             cancel: cancel.clone(),
@@ -278,6 +282,7 @@ struct Work {
     policy: BadRowPolicy,
     bad_rows: Arc<BadRows>,
     is_audited: bool,
+    memory: Option<Arc<dyn HostMemory>>,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
     cancel: Cancel,

@@ -49,7 +49,8 @@ struct Rendered {
 impl Work {
     pub(super) fn render(&self, delivered: Delivered, plan: &SuperbatchPlan) -> Result<Delivered> {
         let count = delivered.rows.num_rows();
-        let Some(rendering) = Rendering::new(&self.dataset, &self.columns, count, self.seeds()) else { return Ok(delivered) };
+        let rendering = Rendering::new(&self.dataset, &self.columns, count, self.seeds(), self.memory.as_deref())?;
+        let Some(rendering) = rendering else { return Ok(delivered) };
         let Delivered { rows, batches, kept, mut replaced, mut bad_rows } = delivered;
         let mut all = Rendered { rendering, good: BooleanBufferBuilder::new(count), donors: Vec::new(), bad: Vec::new() };
         let placed = self.placed(plan, kept.as_ref());
@@ -104,7 +105,8 @@ impl Work {
         let owner = std::thread::current().id();
         let job = move |number: usize| -> Result<Rendered> {
             let (first, len) = (number * IMAGES_OF_A_JOB, IMAGES_OF_A_JOB.min(placed.len() - number * IMAGES_OF_A_JOB));
-            let rendering = Rendering::new(&work.dataset, &work.columns, len, work.seeds()).ok_or_else(|| Error::from(EngineError::Cancelled))?;
+            let rendering = Rendering::new(&work.dataset, &work.columns, len, work.seeds(), None)?;
+            let rendering = rendering.ok_or_else(|| Error::from(EngineError::Cancelled))?;
             let mut part = Rendered { rendering, good: BooleanBufferBuilder::new(len), donors: Vec::new(), bad: Vec::new() };
             let mut render = || work.render_rows(&rows, placed.get(first..first + len).unwrap_or_default(), first, &mut part);
             if std::thread::current().id() == owner { render() } else { work.metrics.elsewhere(Stage::Render, render) }?;
