@@ -49,8 +49,8 @@ impl Reencoder {
 
 /// Whether the image has the codec, is upright, and is not too large.
 fn is_kept(payload: &[u8], wanted: Reencode) -> Result<bool> {
-    let format = sniff(payload).ok_or(Error::UnknownFormat { payload_len: payload.len() })?;
-    if format != wanted.codec.format() || format == ImageFormat::Tiff {
+    let format = wanted.codec.format();
+    if sniff(payload) != Some(format) || format == ImageFormat::Tiff {
         return Ok(false);
     }
     let facts = page_facts(payload, 0).map_err(|source| Error::from_header(format, source))?;

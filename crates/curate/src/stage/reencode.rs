@@ -8,7 +8,7 @@ use crate::locate::read_error;
 use crate::payload::Payload;
 use crate::source_ref::SourceRef;
 use serde::{Deserialize, Serialize};
-use shardmill_images::{ImageFormat, page_facts, unsupported_name};
+use shardmill_images::{ImageFormat, page_facts};
 use shardmill_pixels::{Codec, Error as PixelError, Reencode, Reencoder};
 use std::cell::RefCell;
 
@@ -50,12 +50,11 @@ impl ReencodeImages {
 }
 
 /// The text for an image that cannot be stored in the codec.
-fn failure(error: &PixelError, payload: &[u8]) -> String {
-    match (error, unsupported_name(payload)) {
-        (PixelError::Encoder { .. }, _) => format!("failed to encode image: {error}"),
+fn failure(error: &PixelError) -> String {
+    match error {
+        PixelError::Encoder { .. } => format!("failed to encode image: {error}"),
         // The message names the format, which has no MIME type here.
-        (PixelError::Unsupported { format: ImageFormat::Avif | ImageFormat::Other, message }, _) => format!("failed to decode image: {message}"),
-        (PixelError::UnknownFormat { .. }, Some(format)) => format!("failed to decode image: {format} is not supported"),
+        PixelError::Unsupported { format: ImageFormat::Avif | ImageFormat::Other, message } => format!("failed to decode image: {message}"),
         _ => format!("failed to decode image: {error}"),
     }
 }
@@ -76,7 +75,7 @@ fn reencode(row: &mut Row, wanted: Reencode) {
         Ok(None) => {}
         Err(error) => {
             row.payload = Payload::Absent;
-            row.error = Some(failure(&error, &payload));
+            row.error = Some(failure(&error));
             return;
         }
     }

@@ -74,7 +74,7 @@ impl Decoder {
     /// # Errors
     /// When the payload is not an image that is decoded here, exceeds a limit, or is damaged; see [`Error::cause`].
     pub fn decode(&mut self, payload: &[u8], options: &DecodeOptions, part: impl FnOnce(u32, u32) -> Part) -> Result<Decoded<'_>> {
-        let format = sniff(payload).ok_or(Error::UnknownFormat { payload_len: payload.len() })?;
+        let format = sniff(payload).ok_or_else(|| unrecognized(payload))?;
         let facts = page_facts(payload, options.page).map_err(|source| Error::from_header(format, source))?;
         check_limits(facts.stored, options.max_pixels)?;
         let orientation = if options.orientation { facts.orientation } else { 1 };
@@ -127,6 +127,14 @@ impl Decoder {
                 *buffer = Vec::new();
             }
         }
+    }
+}
+
+/// Of a payload that has no magic number in its first bytes.
+fn unrecognized(payload: &[u8]) -> Error {
+    match unsupported_name(payload) {
+        Some(name) => Error::unsupported(ImageFormat::Other, format!("{name} is not supported")),
+        None => Error::UnknownFormat { payload_len: payload.len() },
     }
 }
 
