@@ -33,7 +33,7 @@ demo: build ## Make a small data set, curate it four ways, write a report to loo
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: lint test-rust test-python ## Everything that CI runs
+test: lint test-rust test-python ## Lints, types and all tests; CI adds a browser, an S3 server and checks of crates and workflows
 	@echo "all tests passed"
 
 .PHONY: prerequisites
@@ -125,6 +125,10 @@ $(TOOLS)/wheels/.ready: requirements-wheels.txt | prerequisites $(CMAKE)
 	@$(TOOLS)/wheels/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-wheels.txt
 	@touch $@
 
+.PHONY: assembler
+assembler: ## Install nasm on Debian, which assembles the SIMD code of libjpeg-turbo for x86-64
+	@[ "$$(uname -sm)" != "Linux x86_64" ] || command -v nasm >/dev/null || sudo apt-get install --yes nasm
+
 .PHONY: wheels
 wheels: $(TOOLS)/wheels/.ready ## Build the wheel and the sdist of HEAD into build/wheels, and check them
 	@PATH=$(TOOLS)/wheels/bin:$$PATH $(TOOLS)/wheels/bin/python packaging/build.py
@@ -141,7 +145,7 @@ workflows: ## Check the workflows in .github; needs Go
 .PHONY: urls
 urls: ## Fill in the owner of the repository: make urls OWNER=name
 	@test -n "$(OWNER)" || { echo "which owner? make urls OWNER=name" >&2; exit 1; }
-	sed -i 's/OWNER/$(OWNER)/g' README.md pyproject.toml
+	sed -i 's,github\.com/OWNER/,github.com/$(OWNER)/,; s,//OWNER\.github\.io,//$(OWNER).github.io,' README.md pyproject.toml
 
 .PHONY: api
 api: build $(VENV)/.ready ## Rewrite the list of the public surface after a change that was reviewed
@@ -171,6 +175,11 @@ test-slow: build $(VENV)/.ready ## The long forms of the fault tests
 .PHONY: fuzz
 fuzz: ## Fuzz each parser for EACH_S=300 seconds; needs nightly Rust and cargo-fuzz
 	fuzz/run.sh $(or $(EACH_S),300)
+
+.PHONY: fuzz-tools
+fuzz-tools: ## Install what fuzzing needs: nightly Rust and cargo-fuzz
+	rustup toolchain install nightly --profile minimal
+	cargo install --locked cargo-fuzz --version 0.13.2
 
 .PHONY: fuzz-nightly
 fuzz-nightly: ## Fuzz each parser for twenty minutes

@@ -18,7 +18,7 @@ if [ ${#targets[@]} -eq 0 ]; then
     for file in fuzz_targets/*.rs; do targets+=("$(basename "$file" .rs)"); done
 fi
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
-    echo "fuzz/run.sh needs: rustup toolchain install nightly && cargo install cargo-fuzz --version 0.13.2" >&2
+    echo "fuzz/run.sh needs nightly Rust and cargo-fuzz: make fuzz-tools" >&2
     exit 2
 fi
 # Targets that read files write them first; memory is the place for those.
