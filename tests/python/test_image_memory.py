@@ -158,3 +158,35 @@ def test_memory_that_cannot_be_used_is_an_error_with_its_reason(
     with pytest.raises(sm.errors.EngineError, match=reason) as caught:
         batches(path, {"size": 16}, pin_memory=True)
     assert "page-locked memory" in str(caught.value) and "\nhint: " in str(caught.value)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_superbatch_without_a_good_row_is_empty_batches(tmp_path, lender, payloads, threads):
+    path = written(tmp_path / "x.parquet", [payload[:200] for payload in payloads])
+    errors = sm.ErrorPolicy(rows="skip")
+    pinned = batches(path, {"size": 16}, pin_memory=True, threads=threads, errors=errors)
+    assert_equal(pinned, batches(path, {"size": 16}, pin_memory=False, errors=errors))
+    assert {batch["image"].shape for batch in pinned} == {(0, 3, 16, 16)}
+    assert lender.num_held == 0
+
+
+def test_interrupt_in_the_allocator_is_raised_as_it_is_and_loses_no_row(tmp_path, lender, payloads, monkeypatch):
+    path = written(tmp_path / "x.parquet", payloads)
+    calls = []
+
+    def interrupted(nbytes):
+        calls.append(nbytes)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return lender(nbytes)
+
+    monkeypatch.setattr("shardmill.load._batches.page_locked", interrupted)
+    data = sm.Dataset(path, images=sm.Images("image", size=256))
+    loader = sm.Loader(data, batch_size=20, runtime=sm.Runtime(pin_memory=True, threads=0))
+    rows = []
+    with pytest.raises(KeyboardInterrupt):
+        for batch in loader:
+            rows += batch["row"].tolist()
+    loader.load_state_dict(loader.state_dict())
+    rows += [row for batch in loader for row in batch["row"].tolist()]
+    assert rows == list(range(200))

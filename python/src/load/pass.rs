@@ -56,6 +56,11 @@ impl PyPass {
             match listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))? {
                 Poll::Finished => return Ok(None),
                 Poll::Ready(result) => {
+                    if let Some(interrupt) = self.memory.as_ref().and_then(|memory| memory.take_interrupt()) {
+                        return Err(interrupt);
+                    }
+                    // Without threads, a signal may have arrived in this call, and making arrays runs Python code.
+                    py.check_signals()?;
                     let superbatch = result.map_err(Error::from).and_then(|superbatch| superbatch).map_err(PyShardmillError::from)?;
                     return self.to_python(py, superbatch).map(Some);
                 }

@@ -83,14 +83,14 @@ impl NumberPlan {
         Ok(())
     }
 
-    /// The numbers in fixed-size lists where they are; `None` if a null among them has to be replaced.
+    /// The numbers in fixed-size lists where they are; `None` if a null among them has to be replaced, and if there are none.
     fn lent(&self, array: &ArrayRef) -> Option<Buffer> {
         let mut values = array;
         for _ in &self.widths {
             values = values.as_fixed_size_list_opt().filter(|list| list.null_count() == 0)?.values();
         }
         let data = Some(values.to_data()).filter(|data| data.data_type() == &self.element && data.null_count() == 0 && data.offset() == 0)?;
-        data.buffers().first().cloned()
+        data.buffers().first().filter(|values| !values.is_empty()).cloned()
     }
 
     /// The variable-length lists, the outermost first, and what the innermost hold. Null lists become empty.

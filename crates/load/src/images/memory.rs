@@ -65,8 +65,12 @@ impl LentValues {
         added
     }
 
+    /// The values, and with them the memory. Without values, the memory is given back: an empty slice of `Bytes` does not hold its owner.
     pub(super) fn into_buffer(self) -> Buffer {
         let len = self.len;
+        if len == 0 {
+            return Buffer::from(Vec::<u8>::new());
+        }
         Buffer::from(Bytes::from_owner(Owner(self.memory)).slice(..len))
     }
 }
