@@ -41,7 +41,7 @@ def warn_of_stall(seconds: float, activities: Sequence[tuple[str, float, str | N
     more = len(activities) - len(shown)
     stages = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
     waited = stages or "no thread is running: the machine may be overloaded, or the process was stopped"
-    warnings.warn(f"no batch for {seconds:.0f} s: {waited}", StallWarning, stacklevel=2)
+    warnings.warn(f"no batch for {_rounded(seconds)} s: {waited}", StallWarning, stacklevel=2)
 
 
 def result_of(future: Future[Any], stall_seconds: float) -> Any:
@@ -55,11 +55,21 @@ def result_of(future: Future[Any], stall_seconds: float) -> Any:
             break
         waited += patience
         patience = waited
-        warnings.warn(f"no batch for {waited:.0f} s: the transform has not returned", StallWarning, stacklevel=2)
+        warnings.warn(f"no batch for {_rounded(waited)} s: the transform has not returned", StallWarning, stacklevel=2)
     return future.result()
+
+
+def warn_of_slow_call(seconds: float, stall_seconds: float) -> None:
+    """Warn that a transform in the calling thread was late. Nothing can warn while it runs."""
+    if seconds >= stall_seconds:
+        warnings.warn(f"no batch for {_rounded(seconds)} s: the transform was running", StallWarning, stacklevel=2)
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 1 else f"{seconds:.1g}"
 
 
 def _described(stage: str, seconds: float, path: str | None, block: int | None) -> str:
     # A block is read while it is decoded, and native code counts both as one activity.
     what = stage if path is None else f"read or {stage} of block {block} of `{path}`"
-    return f"{what} for {seconds:.0f} s"
+    return f"{what} for {_rounded(seconds)} s"

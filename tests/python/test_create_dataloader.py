@@ -218,3 +218,20 @@ def test_page_locked_memory_without_an_accelerator_is_a_warning(directory):
     with pytest.warns(UserWarning, match="pin_memory"):
         loader, _ = create_dataloader(directory, "parquet", pin_memory=True)
     assert flat(ids_of(loader)) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_batch_whose_collate_function_fails_is_delivered_after_a_resume(directory, last):
+    def failing(batch):
+        if (batch["id"][-1] == ROWS - 1) if last else (batch["id"][0] == 100):
+            raise KeyError("label")
+        return batch
+
+    loader, _ = create_dataloader(directory, "parquet", batch_size=50, columns=["id"], collate_fn=failing)
+    seen, batches = [], iter(loader)
+    with pytest.raises(KeyError, match="label"):
+        while True:
+            seen.append(next(batches)["id"].tolist())
+    resumed, _ = create_dataloader(directory, "parquet", batch_size=50, columns=["id"])
+    resumed.load_state_dict(loader.state_dict())
+    assert flat([*seen, *ids_of(resumed)]) == list(range(ROWS))

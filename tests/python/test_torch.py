@@ -1,5 +1,6 @@
 """Worker processes of real DataLoaders, and trainers. The oracle is the loader in one process."""
 
+import copy
 import gc
 import itertools
 import json
@@ -401,3 +402,45 @@ def test_dataloader_that_would_batch_batches_says_how_to_pass_them(directory, op
     make = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader if is_stateful else DataLoader
     with pytest.raises(sm.OptionError, match=r"hint: pass DataLoader\(dataset, batch_size=None\)"):
         next(iter(make(BatchDataset(loader_of(directory)), num_workers=num_workers, **options)))
+
+
+def doubled(batch):
+    return {"id": batch["id"] * 2}
+
+
+def test_transform_with_workers_runs_in_the_worker_of_a_dataloader(directory):
+    loader = loader_of(directory, transform=sm.Transform(doubled, workers=2))
+    found = ids_of(in_workers(BatchDataset(loader), 2, multiprocessing_context="fork"))
+    assert flat(found) == [2 * id for id in range(ROWS)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_record_batches_with_dictionaries_reach_the_trainer(tmp_path, method):
+    words = pa.array(["a", "b", None, "a"] * 10).dictionary_encode()
+    table = pa.table({"word": words, "nested": pa.StructArray.from_arrays([words], ["word"]), "id": range(40)})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=20)
+    loader = sm.Loader(tmp_path, batch_size=16, output="arrow")
+    found = pa.Table.from_batches(
+        in_workers(BatchDataset(loader), 2, multiprocessing_context=method, collate_fn=unchanged)
+    )
+    assert found.to_pylist() == table.to_pylist()
+
+
+def test_limit_of_bad_rows_and_audits_are_not_lost_in_workers(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"image": [b"no image"] * 40}), path, row_group_size=10)
+    data = sm.Dataset(path, images=sm.Images("image", size=8))
+    loader = sm.Loader(data, batch_size=8, errors=sm.ErrorPolicy(rows="skip", max_rows=10))
+    with pytest.raises(sm.BadRowLimitError, match="max_rows is 10"):
+        list(in_workers(BatchDataset(loader), 2, multiprocessing_context="fork"))
+    audited = sm.Loader(data, batch_size=8, runtime=sm.Runtime(audit=True))
+    with pytest.raises(sm.OptionError, match="hint: use num_workers=0"):
+        list(in_workers(BatchDataset(audited), 2, multiprocessing_context="fork"))
+
+
+def test_copies_of_a_data_set_leave_the_original_whole(directory):
+    data = sm.Dataset(directory)
+    copies = [copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data))]
+    assert [len(one) for one in [*copies, copy.copy(data)]] == [ROWS] * 4
+    loader = sm.Loader(data, batch_size=50, columns=["id"])
+    assert flat(ids_of(pickle.loads(pickle.dumps(loader)))) == list(range(ROWS))

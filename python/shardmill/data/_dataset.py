@@ -493,5 +493,7 @@ def row_at(index: SupportsIndex, rows: int) -> int:
 
 
 def _reopened(arguments: dict[str, Any]) -> Dataset:
+    # `copy` hands over the arguments of the original itself.
+    others = {name: value for name, value in arguments.items() if name != "path"}
     options = still_needed(arguments["path"], arguments["storage_options"])
-    return Dataset(arguments.pop("path"), **{**arguments, "storage_options": options})
+    return Dataset(arguments["path"], **{**others, "storage_options": options})

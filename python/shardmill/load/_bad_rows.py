@@ -59,13 +59,13 @@ class Ledger:
             text = f"{row.row} {row.path}".encode()
             # A sum, so that the order in which ranks and batches find them does not matter.
             self._digest = (self._digest + int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())) % 2**128
-        limit = self._limit
-        if limit is None or len(self.rows) <= (limit if isinstance(limit, int) else limit * rows_of_epoch):
+        limit, count = self._limit, self._earlier + len(self.rows)
+        if limit is None or count <= (limit if isinstance(limit, int) else limit * rows_of_epoch):
             return
         shown = "\n".join(f"  {row.path}, row {row.row}: {row.cause}" for row in self.rows[:_CAUSES_SHOWN])
-        more = len(self.rows) - _CAUSES_SHOWN
+        more = count - min(len(self.rows), _CAUSES_SHOWN)
         raise BadRowLimitError(
-            f"{len(self.rows):,} rows of the epoch could not be decoded, and max_rows is {limit}:\n{shown}"
+            f"{count:,} rows of the epoch could not be decoded, and max_rows is {limit}:\n{shown}"
             + (f"\n  and {more:,} more" if more > 0 else "")
         )
 

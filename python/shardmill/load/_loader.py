@@ -246,6 +246,10 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         return self._plan(self._position.epoch).batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
+        return self._collated(None)
+
+    def _collated(self, collate: Callable[[Any], Any] | None) -> Pass:
+        """Begin a pass. An exception of ``collate`` leaves the position before its batch."""
         self._warn_of_nothing()
         begun, self._asked = self._asked or self._position, None
         self._newest_pass += 1
@@ -257,7 +261,9 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         batches = self._batches(replace(position), 1, self._threads, notes)
         if self._transform is not None:
             batches = self._transform.over(batches, partial(self._described, position.epoch, position.consumed))
-        return Pass(position, self._delivered(batches, position, notes, number=self._newest_pass), self._counters)
+        return Pass(
+            position, self._delivered(batches, position, notes, collate, number=self._newest_pass), self._counters
+        )
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets, and its own error would not help.
@@ -272,16 +278,20 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
     ) -> Iterator[Any]:
         """Iterate over one batch in ``stride``: batches ``first``, ``first + stride``, … of those after ``consumed`` in an epoch.
 
-        For processes that share the batches of a rank. The position of the loader does not change.
+        For processes that share the batches of a rank. The position of the loader does not change. The limit of bad rows counts
+        those of this share.
         """
         start = consumed + first * self._batch_size * self._world_size
         if start >= self._plan(epoch).num_places:
             return
-        batches = self._batches(Position(epoch, start), stride, self._threads if threads is None else threads, {})
+        notes: _Notes = {}
+        ledger, rows_of_epoch = self._ledger.emptied(), self._plan(epoch).num_places
+        batches = self._batches(Position(epoch, start), stride, self._threads if threads is None else threads, notes)
         if self._transform is not None:
             batches = self._transform.over(batches, partial(self._described, epoch, start))
         try:
-            for batch, rows, _ in self._cutter.staged(batches):
+            for batch, rows, place in self._cutter.staged(batches):
+                ledger.add((note for note in notes.pop(place, []) if isinstance(note, BadRow)), rows_of_epoch)
                 self._counters.rows += rows
                 self._counters.batches += 1
                 yield batch
@@ -380,7 +390,13 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
                 self._counters.end(native)
 
     def _delivered(
-        self, batches: Iterator[Delivery], position: Position, notes: _Notes, *, number: int
+        self,
+        batches: Iterator[Delivery],
+        position: Position,
+        notes: _Notes,
+        collate: Callable[[Any], Any] | None,
+        *,
+        number: int,
     ) -> Iterator[Any]:
         epoch, counters, is_first = position.epoch, self._counters, not self._counters.has_started
         if not is_first:
@@ -390,6 +406,8 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
                 raise position.superseded()
             end = self._plan(epoch).end(position.consumed, self._share())
             for batch, rows, consumed in self._cutter.staged(batches):
+                if collate is not None:
+                    batch = collate(batch)
                 if consumed in notes:
                     self._note(notes.pop(consumed), epoch)
                 if self._position is not position:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from shardmill._stall import result_of
+from shardmill._stall import result_of, warn_of_slow_call
 from shardmill._workers import worker_died
 from shardmill.errors import EngineError
 from shardmill.load._batches import Delivery, close
@@ -36,7 +36,8 @@ class Transforming:
 
     def over(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
         """Yield the transformed batches in order. An exception is raised at the position of its batch, with a note that names the batch."""
-        return self._here(batches, place) if self.workers == 0 else self._elsewhere(batches, place)
+        has_workers = self.workers > 0 and _may_have_workers()
+        return self._elsewhere(batches, place) if has_workers else self._here(batches, place)
 
     def _here(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
         try:
@@ -50,6 +51,7 @@ class Transforming:
                 spent = self._counters.clock() - begun
                 self._counters.transform += spent
                 self._counters.transform_wait += spent
+                warn_of_slow_call(spent / 1e9, self._stall_seconds)
                 yield result, rows, consumed
         finally:
             close(batches)
@@ -109,6 +111,13 @@ class Transforming:
         except Exception as error:
             error.add_note(f"in the transform of {place(consumed)}")
             raise
+
+
+def _may_have_workers() -> bool:
+    """Tell whether this process is no worker of a DataLoader: those are daemons, which may not start processes."""
+    from multiprocessing import current_process
+
+    return not current_process().daemon
 
 
 def _died(place: str) -> EngineError:

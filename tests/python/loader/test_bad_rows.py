@@ -183,3 +183,15 @@ def test_padded_marks_stay_with_their_rows(directory: Path) -> None:
 def test_option_that_means_nothing_is_refused(directory: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(sm.OptionError, match=message):
         numpy_loader(directory, **options)
+
+
+def test_limit_counts_the_bad_rows_before_a_resume(directory: Path) -> None:
+    options: dict[str, Any] = {"batch_size": 100, "on_bad_rows": "skip"}
+    stopped = numpy_loader(directory, **options)
+    batches = iter(stopped)
+    while stopped.state_dict()["bad_rows"]["count"] < 600:
+        next(batches)
+    resumed = numpy_loader(directory, max_bad_rows=len(BAD) - 1, **options)
+    resumed.load_state_dict(stopped.state_dict())
+    with pytest.raises(sm.BadRowLimitError, match=f"^{len(BAD):,} rows of the epoch"):
+        list(resumed)

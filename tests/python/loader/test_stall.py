@@ -66,3 +66,9 @@ def test_transform_in_another_process_is_named(tmp_path: Path) -> None:
 def test_time_that_means_nothing_is_refused(tmp_path: Path, seconds: object) -> None:
     with pytest.raises(sm.OptionError, match="stall_seconds"):
         numpy_loader(write_files(tmp_path, [1]), stall_seconds=seconds)
+
+
+def test_transform_in_this_process_is_named_when_it_returns(tmp_path: Path) -> None:
+    loader = numpy_loader(write_files(tmp_path, [10]), transform=late, stall_seconds=0.5)
+    with pytest.warns(sm.StallWarning, match=r"no batch for \d+ s: the transform was running"):
+        assert len(list(loader)) == 1

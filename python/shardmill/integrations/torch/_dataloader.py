@@ -51,9 +51,8 @@ class BatchLoader(DataLoader):
 
     def __iter__(self) -> Iterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Iterate over the batches. torch's own iterator would take as long for a small batch as its rows need."""
-        batches = iter(self._batches)
-        if self.collate_fn is not unchanged:
-            batches = map(self.collate_fn, batches)
+        is_plain = self.collate_fn is unchanged
+        batches = iter(self._batches) if is_plain else self._batches.loader._collated(self.collate_fn)
         return batches if self._progress_interval is None else self._shown(batches, self._progress_interval)
 
     def state_dict(self) -> dict[str, Any]:

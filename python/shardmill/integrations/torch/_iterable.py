@@ -64,7 +64,8 @@ class BatchDataset(IterableDataset):
     processes. With worker processes (fork, spawn or forkserver, persistent or not), worker ``w`` of ``k``
     makes the batches ``w, w + k, w + 2k, …``. A ``DataLoader`` takes batches from its workers in turn, so they arrive
     in the order of the loader, and each row once. The cost: batches are copied between processes, and each worker
-    decodes all row groups that its batches touch, usually most of them.
+    decodes all row groups that its batches touch, usually most of them. ``max_rows`` of an ``ErrorPolicy`` limits the bad rows of each worker,
+    and ``Loader.bad_rows`` stays empty, because the trainer does not see them. A ``Transform`` runs in the workers themselves.
 
     The number of workers is determined when a pass starts. Iterating again starts a new epoch, with
     or without ``set_epoch``. With worker processes, this is also true after a pass that was left early, because workers
@@ -116,6 +117,11 @@ class BatchDataset(IterableDataset):
         worker = get_worker_info()
         if worker is None:
             return iter(self._loader)
+        if self._loader._is_audited:
+            raise OptionError(
+                "Runtime(audit=True) has no effect in worker processes, whose checksums the trainer does not get"
+                "\nhint: use num_workers=0, or create the Loader without audit=True"
+            )
         # The seed shared by all workers of an iterator.
         self._begun += 1
         key = (worker.seed - worker.id, self._begun)

@@ -31,8 +31,11 @@ def parcel(batch: Any) -> Any:
     if type(batch).__module__.partition(".")[0] == "pyarrow":
         import pyarrow as pa
 
-        # Writes only the rows of a slice, not those around it.
-        return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
+        # Writes only the rows of a slice, not those around it; unlike a message alone, a stream has dictionaries too.
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
     return batch
 
 
