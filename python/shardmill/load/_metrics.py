@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -114,17 +116,33 @@ class Counters:
         self.last_metrics: LoaderMetrics | None = None
         self._elapsed = 0
         self._ended: dict[str, float] = {}
-        self._running: dict[int, tuple[Any, int]] = {}
+        #: By identity: the pass, and when it began; ``None`` once a newer pass has superseded it.
+        self._running: dict[int, tuple[Any, int | None]] = {}
+        self._process, self._own_lock = os.getpid(), threading.RLock()
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """Held while a pass moves from those that run to those that ended: a report counts it once."""
+        if self._process != os.getpid():
+            # A thread that a fork left behind may have held it.
+            self._process, self._own_lock = os.getpid(), threading.RLock()
+        return self._own_lock
 
     def begin(self, native: Any) -> None:
         """Start a pass."""
-        self._running[id(native)] = (native, self.clock())
+        with self._lock:
+            now = self.clock()
+            for older, start in self._running.values():
+                self._elapsed += _since(start, now)
+                self._running[id(older)] = (older, None)
+            self._running[id(native)] = (native, now)
 
     def end(self, native: Any) -> None:
         """End a pass."""
-        _, start = self._running.pop(id(native), (native, self.clock()))
-        self._elapsed += self.clock() - start
-        _add(self._ended, native.metrics())
+        with self._lock:
+            _, start = self._running.pop(id(native), (native, None))
+            self._elapsed += _since(start, self.clock())
+            _add(self._ended, native.metrics())
 
     def waited(self) -> None:
         """The trainer gets the batch that it asked for. One call a batch, so this is written for speed."""
@@ -147,10 +165,12 @@ class Counters:
 
     def report(self, **given: Any) -> LoaderMetrics:
         """Return all totals, including those of running passes, with the fields that the loader knows."""
-        sums, elapsed, running = dict(self._ended), self._elapsed, dict[str, float]()
-        for native, start in list(self._running.values()):
-            _add(running, native.metrics())
-            elapsed += self.clock() - start
+        running: dict[str, float] = {}
+        with self._lock:
+            sums, elapsed = dict(self._ended), self._elapsed
+            for native, start in list(self._running.values()):
+                _add(running, native.metrics())
+                elapsed += _since(start, self.clock())
         _add(sums, running)
         stages = {name: float(sums.get(name, 0.0)) for name in _STAGES}
         stages["plan"] += self.plan / 1e9
@@ -183,6 +203,10 @@ class Counters:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__()
+
+
+def _since(start: int | None, now: int) -> int:
+    return 0 if start is None else now - start
 
 
 def _add(sums: dict[str, float], more: dict[str, float]) -> None:

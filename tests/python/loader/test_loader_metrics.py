@@ -5,6 +5,7 @@ import logging
 import pickle
 import random
 import statistics
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import fields
@@ -347,3 +348,39 @@ def test_share_of_a_percentile_is_from_0_to_1() -> None:
         sm.WaitTimes().percentile(1.5)
     with pytest.raises(TypeError):
         sm.WaitTimes() - 5
+
+
+def test_counters_read_by_another_thread_never_decrease(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=500, output="numpy", runtime=sm.Runtime(threads=2))
+    names = ("elapsed_seconds", "blocks_decoded", "superbatches", "superbatch_wait_seconds")
+    has_ended, decreased = threading.Event(), list[str]()
+
+    def poll() -> None:
+        before = loader.metrics()
+        while not has_ended.is_set():
+            now = loader.metrics()
+            decreased.extend(name for name in names if getattr(now, name) < getattr(before, name))
+            before = now
+
+    reader = threading.Thread(target=poll)
+    reader.start()
+    for _ in range(60):
+        list(loader)
+    has_ended.set()
+    reader.join()
+    assert decreased == []
+
+
+def test_pass_that_is_superseded_no_longer_counts_as_running(directory: Path) -> None:
+    loader = sm.Loader(directory, batch_size=500, output="numpy")
+    now = [0]
+    loader._counters = Counters(lambda: now[0])
+    older = iter(loader)
+    next(older)
+    now[0] += 1_000 * MS
+    newer = iter(loader)
+    next(newer)
+    now[0] += 500 * MS
+    assert loader.metrics().elapsed_seconds == 1.5
+    del newer, older
+    assert loader.metrics().elapsed_seconds == 1.5
