@@ -150,6 +150,17 @@ def test_columns_of_nulls_alone_and_of_other_types_are_known(tmp_path: Path, mod
             table(tmp_path, {"messages": wrong}, messages="messages", tokenizer=model)
 
 
+@pytest.mark.parametrize("completion", [["b", None], [[{"role": "assistant", "content": "b"}], None], [None, None]])
+def test_prompts_that_are_nulls_alone_go_with_texts_and_with_messages(
+    tmp_path: Path, model: Path, completion: list[Any]
+) -> None:
+    rows = {"prompt": pa.nulls(2), "completion": completion}
+    found = table(tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model, nulls="fill")
+    assert found == {"tokens": [[], []]}
+    with pytest.raises(ValueError, match=r"Row 0 of .*: column `prompt`: the value is null"):
+        table(tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model)
+
+
 def test_nulls_of_structs_are_absent_and_those_in_json_stay(tmp_path: Path, model: Path) -> None:
     def call(arguments: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"role": "assistant", "content": None, "arguments": arguments}]
@@ -226,6 +237,28 @@ def test_prompt_and_completion_may_be_messages(tmp_path: Path, model: Path) -> N
     mixed = rows | {"completion": ["a", "b"]}
     with pytest.raises(ValueError, match="must both be texts, or both be messages"):
         table(tmp_path, mixed, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "column", "reason"),
+    [
+        ({"prompt": ["a", None], "completion": ["b", "c"]}, "prompt", "the value is null"),
+        ({"prompt": ["a", "b"], "completion": ["c", None]}, "completion", "the value is null"),
+        ({"prompt": [b"a", b"b"], "completion": [b"c", b"\xff"]}, "completion", "the bytes are not UTF-8"),
+        ({"prompt": CHATS, "completion": [CHATS[0][-1:], None]}, "completion", "the value is null"),
+    ],
+)
+def test_error_of_a_prompt_or_completion_names_its_column(
+    tmp_path: Path, model: Path, rows: dict[str, Any], column: str, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"Row 1 of .*: column `{column}`: {reason}"):
+        table(tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model)
+
+
+def test_invalid_tools_are_named(tmp_path: Path, model: Path) -> None:
+    rows = {"messages": CHATS, "tools": [None, "[{"], "documents": [None, None]}
+    with pytest.raises(ValueError, match=r"Row 1 of .*: column `tools`: the tools are not valid JSON"):
+        table(tmp_path, rows, messages="messages", tools="tools", documents="documents", tokenizer=model)
 
 
 def test_row_without_labels_is_logged_once_or_raises(
@@ -313,6 +346,22 @@ def test_option_that_is_missing_is_named(model: Path) -> None:
 def test_template_that_is_not_text_is_named(tmp_path: Path, model: Path) -> None:
     (tmp_path / "chat.jinja").write_bytes(b"{{ \xff }}")
     with pytest.raises(sm.FormatError, match=r"the chat template .*chat\.jinja' is not UTF-8"):
+        sm.Tokenize(messages="m", tokenizer=model, chat_template=tmp_path / "chat.jinja")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"chat\.jinja' is empty\nhint: write the template"),
+        (" \n\t", r"chat\.jinja' is empty"),
+        ("hello", r"chat\.jinja' is not a template: it writes the same text for all messages"),
+    ],
+)
+def test_file_that_is_not_a_template_is_refused_and_not_replaced_by_the_tokenizers_own(
+    tmp_path: Path, model: Path, content: str, message: str
+) -> None:
+    (tmp_path / "chat.jinja").write_text(content)
+    with pytest.raises(sm.OptionError, match=message):
         sm.Tokenize(messages="m", tokenizer=model, chat_template=tmp_path / "chat.jinja")
 
 

@@ -133,6 +133,30 @@ def test_empty_text_has_no_tokens_and_null_is_an_error_or_empty(tmp_path: Path, 
     assert [bad.row for bad in loader.bad_rows] == [2]
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_column_of_nulls_alone_is_a_text_column(tmp_path: Path, trained: Path, kind: str) -> None:
+    path = tmp_path / f"nulls.{kind}"
+    if kind == "jsonl":
+        path.write_text('{"text": null}\n{"text": null}\n')
+    else:
+        pq.write_table(pa.table({"text": pa.nulls(2)}), path)
+    filled = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=EOS, nulls="fill"))
+    assert tokens_of(sm.Loader(filled, output="arrow")) == [[], []]
+    with pytest.raises(ValueError, match=r"Row 0 of .*: column `text`: the value is null\nhint: nulls=\"fill\""):
+        pa.table(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_file_without_rows_has_no_tokens(tmp_path: Path, trained: Path, kind: str) -> None:
+    path = tmp_path / f"empty.{kind}"
+    if kind == "csv":
+        path.write_text("id,text\n")
+    else:
+        pq.write_table(pa.table({"id": pa.array([], pa.int64()), "text": pa.array([], pa.string())}), path)
+    tokens = pa.table(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)))["tokens"]
+    assert (tokens.type.value_type, tokens.to_pylist()) == (pa.int32(), [])
+
+
 def test_bytes_are_utf8_or_located_or_replaced(tmp_path: Path, trained: Path) -> None:
     pq.write_table(pa.table({"text": [b"ab", b"ab\xffc"]}), tmp_path / "bytes.parquet")
     with pytest.raises(ValueError, match=r"Row 1 of .*: the bytes are not UTF-8 from offset 2 on"):

@@ -282,7 +282,9 @@ class Tokenize:
         """The chat template; ``None`` if there is none, or none is needed."""
         if self.messages is None and self.completion is None:
             return None
-        return self.chat_template or (self.tokenizer and self.tokenizer._native.chat_template)
+        if self.chat_template is not None:
+            return self.chat_template
+        return self.tokenizer and self.tokenizer._native.chat_template
 
     @property
     def _tool_template(self) -> str | None:
@@ -323,7 +325,7 @@ class Tokenize:
             raise OptionError("version is for function")
         if source == "text" and (len(self.text) > 1) != (self.separator is not None):
             raise OptionError(
-                "several text columns need a separator\nhint: write separator='\\n\\n'"
+                "several text columns need a separator\nhint: pass separator= the text between them, such as two line breaks"
                 if self.separator is None
                 else "separator is for several text columns"
             )
@@ -439,17 +441,29 @@ def default_counts() -> str:
 
 def _template_text(template: str | Path | None) -> str | None:
     if isinstance(template, Path):
-        if not template.is_file():
-            raise NotFoundError(f"the chat template {str(template)!r} does not exist")
-        try:
-            return template.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise FormatError(f"the chat template {str(template)!r} is not UTF-8: {error}") from None
+        return _template_of_file(template)
     if template is not None and "{" not in template:
         raise OptionError(
             f"chat_template={template!r} is not a template: it writes the same text for all messages"
             "\nhint: pass Path(…) to read it from a file"
         )
+    return template
+
+
+def _template_of_file(path: Path) -> str:
+    if not path.is_file():
+        raise NotFoundError(f"the chat template {str(path)!r} does not exist")
+    try:
+        template = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"the chat template {str(path)!r} is not UTF-8: {error}") from None
+    if not template.strip():
+        raise OptionError(
+            f"the chat template {str(path)!r} is empty\n"
+            "hint: write the template into the file, or omit chat_template to use that of the tokenizer"
+        )
+    if "{" not in template:
+        raise OptionError(f"the file {str(path)!r} is not a template: it writes the same text for all messages")
     return template
 
 

@@ -196,7 +196,7 @@ impl Derive for Function {
 
 /// Rows whose lists are null, have a null, or differ in length.
 fn check_lists(lists: &[ArrayRef], outputs: &[FieldRef], rows: usize) -> Result<(), Underivable> {
-    let failed = |row: usize, reason: String| UnderivableRow { row, reason, hint: None };
+    let failed = |row: usize, reason: String| UnderivableRow { row, reason, ..UnderivableRow::default() };
     let mut failures: Vec<UnderivableRow> = Vec::new();
     let mut lengths: Option<Vec<i32>> = None;
     for (list, output) in lists.iter().zip(outputs) {

@@ -54,6 +54,10 @@ pub enum Underivable {
 pub struct UnderivableRow {
     /// Row of the batch.
     pub row: usize,
+    /// Number of the source column that is at fault.
+    pub source: usize,
+    /// Its name, once the error is one of a data set.
+    pub column: String,
     pub reason: String,
     pub hint: Option<String>,
 }
@@ -83,15 +87,15 @@ impl Derivation {
     /// Of the first row.
     fn error(&self, failure: Underivable, path: &str, row_of: impl FnOnce(usize) -> u64) -> Error {
         let path = path.to_owned();
-        let column = self.sources.first().map(|(_, field)| field.name().clone()).unwrap_or_default();
+        let name = |source: usize| self.sources.get(source).map(|(_, field)| field.name().clone()).unwrap_or_default();
         match failure {
             Underivable::Batch(reason) => {
-                Error::Underivable { path, row: row_of(0), column, reason: reason.into(), hint: None, rows: Arc::default() }
+                Error::Underivable { path, row: row_of(0), column: name(0), reason: reason.into(), hint: None, rows: Arc::default() }
             }
             Underivable::Rows(rows) => {
-                let (first, rows) = (rows.first().cloned().unwrap_or_default(), rows.into());
-                let (reason, hint) = (first.reason.into(), first.hint.map(Into::into));
-                Error::Underivable { path, row: row_of(first.row), column, reason, hint, rows }
+                let rows: Arc<[_]> = rows.into_iter().map(|row| UnderivableRow { column: name(row.source), ..row }).collect();
+                let UnderivableRow { row, column, reason, hint, .. } = rows.first().cloned().unwrap_or_default();
+                Error::Underivable { path, row: row_of(row), column, reason: reason.into(), hint: hint.map(Into::into), rows }
             }
         }
     }

@@ -153,8 +153,8 @@ impl Salvage<'_> {
         let mut failure = failure.clone();
         for _ in 0..MAX_READS {
             // The failed read was of the rows that are still thought to be good.
-            let Error::Underivable { rows, column, .. } = &failure else { return Ok(None) };
-            let named = rows.iter().filter_map(|failed| good.get(failed.row).map(|row| (*row, self.cause(number, *row, column, failed))));
+            let Error::Underivable { rows, .. } = &failure else { return Ok(None) };
+            let named = rows.iter().filter_map(|failed| good.get(failed.row).map(|row| (*row, self.cause(number, *row, failed))));
             bad.extend(named);
             let before = good.len();
             good.retain(|row| !bad.contains_key(row));
@@ -175,11 +175,10 @@ impl Salvage<'_> {
         Ok(None)
     }
 
-    fn cause(&self, number: usize, row: u64, column: &str, failed: &UnderivableRow) -> String {
+    fn cause(&self, number: usize, row: u64, failed: &UnderivableRow) -> String {
         let (path, row) = self.rows.path_and_row(self.dataset, number, row).unwrap_or_default();
-        let UnderivableRow { reason, hint, .. } = failed.clone();
-        Error::Underivable { path, row, column: column.to_owned(), reason: reason.into(), hint: hint.map(Into::into), rows: Arc::default() }
-            .to_string()
+        let UnderivableRow { column, reason, hint, .. } = failed.clone();
+        Error::Underivable { path, row, column, reason: reason.into(), hint: hint.map(Into::into), rows: Arc::default() }.to_string()
     }
 
     fn bisected(&self, block: &RowBlock, failure: Error) -> Result<Salvaged> {

@@ -50,14 +50,15 @@ impl Chat {
 /// The columns of conversations.
 pub(super) struct RowMessages {
     messages: ArrayRef,
-    tools: Option<ArrayRef>,
-    documents: Option<ArrayRef>,
+    /// Each with the number of its source.
+    tools: Option<(usize, ArrayRef)>,
+    documents: Option<(usize, ArrayRef)>,
 }
 
 impl RowMessages {
-    /// `others` are the tools, the documents, or both, as `chat` has them.
-    pub(super) fn new(chat: &Chat, messages: &ArrayRef, others: &[ArrayRef]) -> Self {
-        let mut others = others.iter().cloned();
+    /// `others` are the tools, the documents, or both, as `chat` has them; they are the sources from number `first` on.
+    pub(super) fn new(chat: &Chat, messages: &ArrayRef, others: &[ArrayRef], first: usize) -> Self {
+        let mut others = (first..).zip(others.iter().cloned());
         let tools = if chat.has_tools { others.next() } else { None };
         let documents = if chat.has_documents { others.next() } else { None };
         Self { messages: ArrayRef::clone(messages), tools, documents }
@@ -70,7 +71,10 @@ impl RowMessages {
         if messages.is_null() {
             return Ok(None);
         }
-        let optional = |column: &Option<ArrayRef>, name| column.as_ref().filter(|column| column.is_valid(row)).map(|column| value(column, row, name));
+        let optional = |column: &Option<(usize, ArrayRef)>, name| {
+            let (source, column) = column.as_ref().filter(|(_, column)| column.is_valid(row))?;
+            Some(value(column, row, name).map_err(|fault| fault.in_source(*source)))
+        };
         Ok(Some(Conversation {
             messages,
             tools: optional(&self.tools, "tools").transpose()?,
@@ -84,7 +88,7 @@ impl RowMessages {
 /// A value of a column, which may be JSON as a string.
 fn value(column: &ArrayRef, row: usize, name: &str) -> std::result::Result<Json, Fault> {
     match json(column, row) {
-        Json::String(text) => serde_json::from_str(&text).map_err(|error| (format!("the {name} are not valid JSON: {error}"), None)),
+        Json::String(text) => serde_json::from_str(&text).map_err(|error| (format!("the {name} are not valid JSON: {error}"), None).into()),
         value => Ok(value),
     }
 }

@@ -82,16 +82,19 @@ impl<'a> Rows<'a> {
                 let texts = sources.iter().map(|source| Texts::of(source, invalid)).collect::<Result<_, _>>()?;
                 Ok(Self::Texts(texts, separator))
             }
-            (TokenInput::Chat(chat), [messages, others @ ..]) => Ok(Self::Chat(chat, RowMessages::new(chat, messages, others))),
-            (TokenInput::Completion(chat), [prompt, completion, others @ ..]) => match (is_list(prompt.data_type()), is_list(completion.data_type()))
-            {
-                (false, false) => Ok(Self::Completion(Texts::of(prompt, invalid)?, Texts::of(completion, invalid)?)),
-                (true, true) => {
-                    let chat = chat.as_ref().ok_or("messages need a chat template, and the tokenizer has none; pass chat_template=")?;
-                    Ok(Self::ChatCompletion(chat, RowMessages::new(chat, prompt, others), RowMessages::new(chat, completion, &[])))
+            (TokenInput::Chat(chat), [messages, others @ ..]) => Ok(Self::Chat(chat, RowMessages::new(chat, messages, others, 1))),
+            (TokenInput::Completion(chat), [prompt, completion, others @ ..]) => {
+                match (content_of(prompt.data_type()), content_of(completion.data_type())) {
+                    (None | Some(Content::Texts), None | Some(Content::Texts)) => {
+                        Ok(Self::Completion(Texts::of(prompt, invalid)?, Texts::of(completion, invalid)?))
+                    }
+                    (None | Some(Content::Messages), None | Some(Content::Messages)) => {
+                        let chat = chat.as_ref().ok_or("messages need a chat template, and the tokenizer has none; pass chat_template=")?;
+                        Ok(Self::ChatCompletion(chat, RowMessages::new(chat, prompt, others, 2), RowMessages::new(chat, completion, &[], 2)))
+                    }
+                    _ => Err("the prompt and the completion must both be texts, or both be messages".to_owned()),
                 }
-                _ => Err("the prompt and the completion must both be texts, or both be messages".to_owned()),
-            },
+            }
             _ => Err("a column is missing".to_owned()),
         }
     }
@@ -112,7 +115,8 @@ impl<'a> Rows<'a> {
         match self {
             Self::Texts(texts, separator) => Ok(joined(texts, separator, row)?.map(|text| RowText { text, answers: None, is_chat: false })),
             Self::Completion(prompt, completion) => {
-                let (Some(prompt), Some(completion)) = (text_of(prompt, row)?, text_of(completion, row)?) else { return Ok(None) };
+                let completion = text_of(completion, row).map_err(|fault| fault.in_source(1));
+                let (Some(prompt), Some(completion)) = (text_of(prompt, row)?, completion?) else { return Ok(None) };
                 // An empty completion is an answer too: its end has a label.
                 let answer = prompt.len()..prompt.len() + completion.len();
                 let text = Cow::Owned(format!("{prompt}{completion}"));
@@ -127,7 +131,8 @@ impl<'a> Rows<'a> {
                 rendered(chat.render(&conversation, wants_answers), wants_answers)
             }
             Self::ChatCompletion(chat, prompt, completion) => {
-                let (Some(prompt), Some(completion)) = (prompt.conversation(chat, row)?, completion.conversation(chat, row)?) else {
+                let completion = completion.conversation(chat, row).map_err(|fault| fault.in_source(1));
+                let (Some(prompt), Some(completion)) = (prompt.conversation(chat, row)?, completion?) else {
                     return Ok(None);
                 };
                 let Conversation { messages, .. } = completion;
@@ -137,20 +142,33 @@ impl<'a> Rows<'a> {
     }
 }
 
+impl Rows<'_> {
+    /// Which source of a row without a text is null.
+    pub(super) fn null_source(&self, row: usize) -> usize {
+        let is_there = match self {
+            Self::Completion(prompt, _) => prompt.get(row).is_ok_and(|text| text.is_some()),
+            Self::ChatCompletion(chat, prompt, _) => prompt.conversation(chat, row).is_ok_and(|messages| messages.is_some()),
+            Self::Texts(..) | Self::Chat(..) => false,
+        };
+        usize::from(is_there)
+    }
+}
+
 fn rendered<'a>(rendered: shardmill_tokens::Result<shardmill_tokens::Rendered>, wants_answers: bool) -> Result<Option<RowText<'a>>, Fault> {
-    let rendered = rendered.map_err(|error| (error.to_string(), error.hint()))?;
+    let rendered = rendered.map_err(|error| Fault::from((error.to_string(), error.hint())))?;
     Ok(Some(RowText { text: Cow::Owned(rendered.text), answers: wants_answers.then_some(rendered.spans), is_chat: true }))
 }
 
 fn text_of(texts: &Texts, row: usize) -> Result<Option<Cow<'_, str>>, Fault> {
-    texts.get(row).map_err(|InvalidAt(offset)| (format!("the bytes are not UTF-8 from offset {offset} on"), Some(REPLACE.to_owned())))
+    texts.get(row).map_err(|InvalidAt(offset)| (format!("the bytes are not UTF-8 from offset {offset} on"), Some(REPLACE.to_owned())).into())
 }
 
 fn joined<'a>(texts: &'a [Texts], separator: &str, row: usize) -> Result<Option<Cow<'a, str>>, Fault> {
     if let [only] = texts {
         return text_of(only, row);
     }
-    let parts = texts.iter().filter_map(|texts| text_of(texts, row).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let text = |(source, texts): (usize, &'a Texts)| text_of(texts, row).map_err(|fault| fault.in_source(source)).transpose();
+    let parts = texts.iter().enumerate().filter_map(text).collect::<Result<Vec<_>, _>>()?;
     Ok((!parts.is_empty()).then(|| parts.join(separator).into()))
 }
 
@@ -163,6 +181,21 @@ fn is_messages(data_type: &DataType) -> bool {
             other => other == &DataType::Null,
         },
         _ => false,
+    }
+}
+
+/// What a prompt or a completion is.
+enum Content {
+    Texts,
+    Messages,
+}
+
+/// `None` for a column of nulls alone, which may be either.
+fn content_of(data_type: &DataType) -> Option<Content> {
+    match data_type {
+        DataType::Null => None,
+        other if is_list(other) => Some(Content::Messages),
+        _ => Some(Content::Texts),
     }
 }
 

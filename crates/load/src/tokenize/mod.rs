@@ -128,8 +128,8 @@ impl Derive for Tokens {
             if row == rows / 8 {
                 lists.reserve(row, rows - row);
             }
-            if let Err((reason, hint)) = self.add_row(&texts, row, &mut lists, &mut totals) {
-                failures.push(UnderivableRow { row, reason, hint });
+            if let Err(Fault { source, reason, hint }) = self.add_row(&texts, row, &mut lists, &mut totals) {
+                failures.push(UnderivableRow { row, source, reason, hint, ..UnderivableRow::default() });
                 lists = Lists::with_rows(rows);
             }
         }
@@ -154,7 +154,26 @@ impl Derive for Tokens {
 }
 
 /// Why a row has no tokens, and what to do.
-type Fault = (String, Option<String>);
+#[derive(Debug)]
+struct Fault {
+    /// Number of the source column.
+    source: usize,
+    reason: String,
+    hint: Option<String>,
+}
+
+/// Of the first source, or of the row as a whole.
+impl From<(String, Option<String>)> for Fault {
+    fn from((reason, hint): (String, Option<String>)) -> Self {
+        Self { source: 0, reason, hint }
+    }
+}
+
+impl Fault {
+    fn in_source(self, source: usize) -> Self {
+        Self { source: self.source + source, ..self }
+    }
+}
 
 const FILL: &str = "nulls=\"fill\" makes it a row without tokens";
 const KEEP: &str = "on_unlabelled=\"keep\" delivers it, and a loss ignores all of its tokens";
@@ -180,15 +199,15 @@ impl Tokens {
         match rows.text(row, self.options.labels.is_some_and(|labels| labels.answers_only))? {
             Some(text) if text.text.len() > self.options.max_document_bytes => {
                 let reason = format!("the text has {} bytes, more than max_document_bytes={}", text.text.len(), self.options.max_document_bytes);
-                return Err((reason, None));
+                return Err((reason, None).into());
             }
             Some(text) if !text.text.is_empty() => self.add_text(&text, || rows.shared(row, &text), lists, totals)?,
             // An empty text has no token, not even one for its end.
             Some(_) => {}
             None if self.options.nulls == NullTexts::Empty => {}
-            None => return Err(("the value is null".to_owned(), Some(FILL.to_owned()))),
+            None => return Err(Fault { source: rows.null_source(row), reason: "the value is null".to_owned(), hint: Some(FILL.to_owned()) }),
         }
-        if lists.end_row() { Ok(()) } else { Err(("a block has more than 2,147,483,647 tokens".to_owned(), None)) }
+        if lists.end_row() { Ok(()) } else { Err(("a block has more than 2,147,483,647 tokens".to_owned(), None).into()) }
     }
 
     fn add_text(
@@ -230,7 +249,7 @@ impl Tokens {
         totals.rows_without_labels += u64::from(!has_label);
         if labels.answers_only && !has_label {
             if labels.required {
-                return Err(("no token of the row has a label".to_owned(), Some(KEEP.to_owned())));
+                return Err(("no token of the row has a label".to_owned(), Some(KEEP.to_owned())).into());
             }
             if !self.has_warned.swap(true, Ordering::Relaxed) {
                 tracing::warn!(target: "shardmill.tokens", "a row has no token with a label, so a loss ignores it; on_unlabelled=\"raise\" names such rows");

@@ -20,6 +20,8 @@ impl Texts {
         match data_type {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => true,
+            // A column of nulls alone.
+            DataType::Null => true,
             DataType::Dictionary(_, value) => Self::is_text(value),
             _ => false,
         }
@@ -36,6 +38,7 @@ impl Texts {
             other => other,
         };
         match value {
+            DataType::Null => Ok(Self::Strings(StringViewArray::new_null(array.len()))),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Self::Strings(view(&DataType::Utf8View)?.as_string_view().clone())),
             _ => Ok(Self::Bytes(view(&DataType::BinaryView)?.as_binary_view().clone(), invalid)),
         }
@@ -70,5 +73,12 @@ mod tests {
         assert_eq!(replaced.get(0).unwrap().unwrap(), "ab\u{fffd}c");
         assert_eq!(replaced.get(1).unwrap(), None);
         assert_eq!(Texts::of(&array, InvalidBytes::Raise).unwrap().get(0), Err(InvalidAt(2)));
+    }
+
+    #[test]
+    fn column_of_nulls_alone_has_null_texts() {
+        let array: ArrayRef = Arc::new(arrow_array::NullArray::new(2));
+        assert!(Texts::is_text(array.data_type()));
+        assert_eq!(Texts::of(&array, InvalidBytes::Raise).unwrap().get(1), Ok(None));
     }
 }
