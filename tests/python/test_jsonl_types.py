@@ -283,5 +283,12 @@ def test_null_policy_stores_nulls_for_values_and_for_lines_that_are_not_json(tmp
     rows = list(sm.Dataset(path, errors=lenient))
     assert rows == [{"a": 1, "b": 1}, {"a": None, "b": 2}, {"a": None, "b": None}, {"a": None, "b": None}]
     path.write_text('{"a": NaN}\n')
-    with pytest.raises(sm.FormatError, match="Line 1 of .* has the field `a`, which the inferred schema lacks"):
+    with pytest.raises(sm.FormatError, match="Line 1 of .* is not valid JSON at byte 7: expected a value"):
         len(sm.Dataset(path, errors=lenient))
+
+
+@pytest.mark.parametrize("others", ["", '{"text": "good"}\n'])
+def test_half_of_a_surrogate_pair_is_named_as_such(tmp_path: Path, others: str) -> None:
+    (tmp_path / "x.jsonl").write_text(others + '{"text":"a\\ud800b"}\n')
+    with pytest.raises(ValueError, match=r"is not valid JSON at byte 11: the escape is half of a surrogate pair"):
+        pa.table(sm.Dataset(tmp_path / "x.jsonl"))

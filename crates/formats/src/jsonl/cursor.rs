@@ -3,6 +3,9 @@
 use super::fault::Fault;
 use arrow_schema::DataType;
 
+/// Python writes such an escape for text that was decoded with `surrogateescape`, or split between UTF-16 units.
+const HALF_A_PAIR: &str = "the escape is half of a surrogate pair, not a character (write both halves, or \\ufffd)";
+
 /// Deeper than any real document, shallow enough for the stack of a thread.
 const MAX_DEPTH: usize = 128;
 
@@ -158,15 +161,16 @@ impl<'a> Cursor<'a> {
     }
 
     fn unicode(&mut self, unescaped: &mut Vec<u8>) -> Result<(), Fault> {
+        let start = self.position;
         let first = self.code_unit()?;
         let code = match first {
-            0xd800..=0xdbff => match self.code_unit()? {
-                second @ 0xdc00..=0xdfff => 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00),
-                _ => return Err(self.fault("expected the second half of a surrogate pair")),
+            0xd800..=0xdbff => match self.code_unit() {
+                Ok(second @ 0xdc00..=0xdfff) => Some(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)),
+                _ => None,
             },
-            code => code,
+            code => Some(code),
         };
-        let Some(character) = char::from_u32(code) else { return Err(self.fault("expected the first half of a surrogate pair")) };
+        let character = code.and_then(char::from_u32).ok_or(Fault::Syntax { position: start, expected: HALF_A_PAIR })?;
         unescaped.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         Ok(())
     }

@@ -167,8 +167,17 @@ fn parse_record(text: &[u8], rows: &mut Structs, growth: &mut Growth) -> Result<
         cursor.end()?;
         return Err(Fault::NotAnObject);
     }
-    rows.append(&mut cursor, growth)?;
+    rows.append(&mut cursor, growth).map_err(|fault| cause_of(fault, text))?;
     cursor.end()
+}
+
+/// The types are inferred from valid lines alone, so an invalid line may have fields that no other line has.
+fn cause_of(fault: Fault, text: &[u8]) -> Fault {
+    let mut cursor = Cursor::new(text);
+    match fault {
+        Fault::Unknown { .. } => cursor.skip().and_then(|()| cursor.end()).err().unwrap_or(fault),
+        fault => fault,
+    }
 }
 
 /// Reads as many bytes as needed to decide.

@@ -23,7 +23,11 @@ fn an_error_names_file_line_and_field() {
     assert_eq!(error("{\"a\": 01}"), "Line 1 of `a.jsonl` is not valid JSON at byte 9: expected a number");
     assert_eq!(error("{\"a\": NaN}"), "Line 1 of `a.jsonl` is not valid JSON at byte 7: expected a value");
     assert_eq!(error("{\"a\": 1"), "Line 1 of `a.jsonl` is not valid JSON at byte 8: expected a comma or a closing brace");
-    assert_eq!(error("{\"b\": \"\\ud800\"}"), "Line 1 of `a.jsonl` is not valid JSON at byte 14: expected four hexadecimal digits");
+    let half = "the escape is half of a surrogate pair, not a character (write both halves, or \\ufffd)";
+    for text in ["\\ud800", "\\ud800\\u0041", "\\ud800\\ud800", "\\udc00", "\\ud800\\n"] {
+        assert_eq!(error(format!("{{\"b\": \"{text}\"}}")), format!("Line 1 of `a.jsonl` is not valid JSON at byte 8: {half}"));
+    }
+    assert_eq!(error("{\"b\": \"\\u12\"}"), "Line 1 of `a.jsonl` is not valid JSON at byte 8: expected four hexadecimal digits");
     assert_eq!(error("{\"b\": \"tab\there\"}"), "Line 1 of `a.jsonl` is not valid JSON at byte 11: expected no control character in a string");
     let nested = schema(&[("p", DataType::new_list(DataType::Int64, true))]);
     let error = read_all(&open("{\"p\": [1, \"x\"]}", &nested, BadLines::Error, 9)).expect_err("a bad value");
