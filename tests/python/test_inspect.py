@@ -84,3 +84,29 @@ def test_directory_sums_up_its_files(tmp_path: Path) -> None:
 def test_missing_path_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(shardmill.NotFoundError):
         inspect(tmp_path / "none.tar")
+
+
+def test_plain_webdataset_tells_its_samples_and_columns(tmp_path: Path) -> None:
+    members = [(f"{number}.{name}", b"1") for number in range(4) for name in ("txt", "cls")]
+    (file,) = inspect(write_tar(tmp_path / "x.tar", members)).files
+    assert (file.format, file.samples, file.rows["other"], file.members) == ("tar", 4, 4, 8)
+    assert [column["name"] for column in file.columns] == ["__key__", "cls", "txt"]
+    assert "  rows        4" in str(file).splitlines()
+
+
+def test_mds_tells_its_samples_and_columns(tmp_path: Path) -> None:
+    with shardmill.Writer(tmp_path / "mds", format="mds") as writer:
+        writer.write_rows({"text": "a", "label": number} for number in range(3))
+    (file,) = inspect(tmp_path / "mds").files
+    assert file.samples == 3
+    assert {column["name"]: column["data_type"] for column in file.columns} == {"text": "Utf8", "label": "Int64"}
+    (shard,) = inspect(tmp_path / "mds" / "shard.00000.mds").files
+    assert (shard.samples, shard.columns) == (3, file.columns)
+
+
+def test_summary_has_the_columns_that_all_files_share_and_no_empty_cells(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text('{"x": 1, "y": "z"}\n')
+    lines = str(inspect(tmp_path)).splitlines()
+    assert lines[1].split() == ["file", "format", "size", "samples"]
+    assert [line.split() for line in lines[-2:]] == [["x", "Int64"], ["y", "Utf8"]]

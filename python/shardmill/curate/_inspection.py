@@ -10,8 +10,9 @@ from typing import Any
 from shardmill._native import inspect as native
 from shardmill._native.verify import checkable_files
 from shardmill._option_values import whole
-from shardmill._terminal import aligned, escape, size_text
+from shardmill._terminal import aligned, counted, escape, size_text
 from shardmill._threads import thread_count
+from shardmill._unknown_options import explains
 from shardmill.curate._inspection_arrayrecord import arrayrecord_lines
 from shardmill.curate._progress import Progress
 from shardmill.curate._report import summed
@@ -111,6 +112,7 @@ class Inspection:
         return "\n".join(map(escape, _overview(self)))
 
 
+@explains({})
 def inspect(
     paths: Paths,
     *,
@@ -182,10 +184,11 @@ def _page(file: FileInspection) -> list[str]:
     lines += arrayrecord_lines(file.arrayrecord) if file.arrayrecord else []
     if file.members is not None:
         lines.append(f"  members     {file.members:,}")
-    if file.format in ("tar", "parquet"):
+    if _has_documents(file):
         lines += [f"  samples     {file.samples:,}", f"  rows        {_counts(file.rows)}"]
-    if any(file.bytes_by_modality.values()) and not file.arrayrecord:
         lines.append(f"  bytes       {_sizes(file.bytes_by_modality)}")
+    elif file.format != "image" and not file.arrayrecord:
+        lines.append(f"  rows        {file.samples:,}")
     lines += [f"  types       {_counts(file.content_types)}"] if file.content_types else []
     lines += _images(file)
     lines += _row_groups(file)
@@ -210,26 +213,41 @@ def _overview(inspection: Inspection) -> list[str]:
     directories = [dirname(file.path) for file in inspection.files]
     # Absolute and relative paths have no common directory.
     directory = commonpath(directories) if len({path.startswith("/") for path in directories}) == 1 else ""
-    rows = [("file", "format", "size", "samples", "texts", "images", "width", "height", "damage")]
-    rows += [_overview_row(file, directory) for file in inspection.files]
-    lines = [*([directory] if directory else []), *aligned(rows, to_the_right=[False, False, *[True] * 7])]
-    size = size_text(sum(file.bytes for file in inspection.files))
-    lines += [
-        "",
-        f"{len(inspection.files):,} files, {size}, {inspection.samples:,} samples",
-        f"rows        {_counts(inspection.rows)}",
-        f"bytes       {_sizes(inspection.bytes_by_modality)}",
+    rows = [_overview_row(file, directory) for file in inspection.files]
+    # What no file has is left out.
+    shown = [name for name in rows[0] if any(row[name] for row in rows)]
+    cells = [tuple(shown), *(tuple(row[name] for name in shown) for row in rows)]
+    lines = [
+        *([directory] if directory else []),
+        *aligned(cells, to_the_right=[False, False, *[True] * (len(shown) - 2)]),
     ]
+    size = size_text(sum(file.bytes for file in inspection.files))
+    lines += ["", f"{counted(len(inspection.files), 'file')}, {size}, {counted(inspection.samples, 'sample')}"]
+    if any(map(_has_documents, inspection.files)):
+        lines += [f"rows        {_counts(inspection.rows)}", f"bytes       {_sizes(inspection.bytes_by_modality)}"]
     lines += [f"types       {_counts(inspection.content_types)}"] if inspection.content_types else []
+    columns = [[(column["name"], column["data_type"]) for column in file.columns] for file in inspection.files]
+    if columns[0] and all(others == columns[0] for others in columns):
+        lines += ["", "columns of each file", *aligned(columns[0], to_the_right=[False, False])]
     return lines
 
 
-def _overview_row(file: FileInspection, directory: str) -> tuple[str, ...]:
-    name = file.path.removeprefix(directory).lstrip("/") if directory else file.path
-    width, height = (f"{file.images[side]['min']}-{file.images[side]['max']}" for side in ("width", "height"))
-    counts = (f"{file.samples:,}", f"{file.rows['text']:,}", f"{file.rows['image']:,}")
-    damage = f"{len(file.damage):,}" if file.damage else ""
-    return (name, file.format, size_text(file.bytes), *counts, width, height, damage)
+def _overview_row(file: FileInspection, directory: str) -> dict[str, str]:
+    sizes = {side: f"{file.images[side]['min']}-{file.images[side]['max']}" for side in ("width", "height")}
+    counts = {"samples": file.samples, "texts": file.rows["text"], "images": file.rows["image"]}
+    return {
+        "file": file.path.removeprefix(directory).lstrip("/") if directory else file.path,
+        "format": file.format,
+        "size": size_text(file.bytes),
+        **{name: f"{count:,}" if count or name == "samples" else "" for name, count in counts.items()},
+        **(sizes if file.images["measured"] else dict.fromkeys(sizes, "")),
+        "damage": f"{len(file.damage):,}" if file.damage else "",
+    }
+
+
+def _has_documents(file: FileInspection) -> bool:
+    """Tell whether the file has interleaved documents instead of rows of a table."""
+    return any(file.rows[modality] for modality in ("metadata", "text", "image"))
 
 
 def _images(file: FileInspection) -> list[str]:

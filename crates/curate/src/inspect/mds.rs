@@ -1,9 +1,10 @@
-//! Inspects MDS shards: counts samples, using only heads and index.
+//! Inspects MDS shards: samples and columns, using only heads and index.
 
-use super::summary::{DamageSummary, Inspection};
+use super::summary::{ColumnSummary, DamageSummary, Inspection};
 use crate::error::reason;
 use crate::file_format::directory_of;
 use shardmill_formats::mds::{MdsFile, MdsOptions};
+use shardmill_formats::table::TableFile;
 use shardmill_load::indexed_files;
 use shardmill_storage::{RangeRead, store_of};
 use std::sync::Arc;
@@ -12,7 +13,12 @@ pub(super) fn inspect_shard(object: Arc<dyn RangeRead>, inspection: &mut Inspect
     if let Some(file) = inspection.readable(MdsFile::open(object, &MdsOptions::default())) {
         inspection.samples = file.num_samples();
         inspection.rows.other = file.num_samples();
+        inspection.columns = columns_of(&file);
     }
+}
+
+fn columns_of(file: &MdsFile) -> Vec<ColumnSummary> {
+    file.declared_schema().fields().iter().map(|field| ColumnSummary::of(field)).collect()
 }
 
 /// The index represents its shards. Each is checked against its entry, by its head and its size.
@@ -26,7 +32,13 @@ pub(super) fn inspect_index(path: &str, inspection: &mut Inspection) {
         let options = MdsOptions { entry: Some(indexed.entry), ..MdsOptions::default() };
         let opened = store_of(&indexed.file.path).and_then(|store| store.open(&indexed.file.path));
         let damage = match opened.map(|object| MdsFile::open(object, &options)) {
-            Ok(Ok(_file)) => continue,
+            Ok(Ok(file)) => {
+                // All shards of an index have the same columns.
+                if inspection.columns.is_empty() {
+                    inspection.columns = columns_of(&file);
+                }
+                continue;
+            }
             Ok(Err(error)) => reason(&error),
             Err(error) => reason(&error),
         };

@@ -35,6 +35,11 @@ pub(super) fn inspect_tar(object: &Arc<dyn RangeRead>, options: &InspectOptions,
     let Some(archive) = inspection.readable(Archive::examined(object.path(), options.ignore_zeros)?) else { return Ok(()) };
     inspection.members = Some(archive.members.len() as u64);
     inspection.damage.extend(archive.damage.iter().chain(&archive.unreadable).map(damage_of));
+    // A plain WebDataset, whose samples are rows of a table.
+    if archive.damage.is_none() && !archive.members.iter().any(|member| options.keys.is_sample(member)) {
+        inspect_table(object.path(), Format::WebDataset, cancel, inspection);
+        return Ok(());
+    }
     let mut samples =
         Samples { archive: &archive, options, inspection, columns: Columns::default(), measures: Measures::default(), headers: HashMap::new() };
     for member in archive.members.iter().filter(|member| options.keys.is_sample(member)) {
