@@ -90,6 +90,19 @@ SEARCHED = {
         "2025-01-01 02:00",
         [1],
     ),
+    "nanosecond": (
+        pa.array([10**9 + 1, 10**9, 10**9 + 1_000]).view(pa.timestamp("ns")),
+        "1970-01-01 00:00:01.000000001",
+        [0],
+    ),
+    "zoned nanosecond": (
+        pa.array([10**9, 10**9 + 1], pa.int64()).view(pa.timestamp("ns", "Asia/Tokyo")),
+        "1970-01-01T09:00:01.000000001+09:00",
+        [1],
+    ),
+    "time": (pa.array([10**9 + 1, 10**9 + 1_000]).view(pa.time64("ns")), "00:00:01.000001", [1]),
+    "nanosecond of a day": (pa.array([10**9 + 1, 10**9]).view(pa.time64("ns")), "00:00:01.000000001", [0]),
+    "microsecond": (pa.array([10**6, 10**6 + 1]).view(pa.timestamp("us")), "1970-01-01 00:00:01.000000001", []),
     "decimal": (pa.array([decimal.Decimal("1.10"), decimal.Decimal("2.20"), None]), "1.1", [0]),
     "bytes": (pa.array([b"a", b"b", b"a"]), "a", [0, 2]),
     "category": (pa.array(["u", "v", "u"]).dictionary_encode(), "u", [0, 2]),
@@ -103,6 +116,14 @@ def test_search_finds_exact_values_of_each_type(tmp_path, column):
     with serving(write(tmp_path / "x.parquet", {column: values})) as client:
         page = client.page(column=column, value=value, show="kept")
         assert rows_of(page["samples"]) == expected
+
+
+@pytest.mark.parametrize("value", ["1970-01-01 00:00:01.0000000011", "1970-01-01 25:00", "x"])
+def test_time_that_is_not_valid_is_refused(tmp_path, value):
+    path = write(tmp_path / "x.parquet", {"t": pa.array([1]).view(pa.timestamp("ns"))})
+    with serving(path) as client:
+        status, content = client.get("data/samples", column="t", value=value)
+        assert (status, "is not a valid value of column 't'" in content["error"]) == (400, True)
 
 
 def test_search_and_filter_go_together(tmp_path):
@@ -125,6 +146,8 @@ def test_values_are_shown_whatever_their_type(tmp_path):
         "infinite": [float("-inf")],
         "flag": [True],
         "nanosecond": moment,
+        "nanosecond_of_a_day": moment.view(pa.time64("ns")),
+        "nanoseconds": moment.view(pa.duration("ns")),
         "far": pa.array([2**52], pa.int64()).view(pa.timestamp("s")),
         "nothing": pa.array([None], pa.string()),
         "bytes": [bytes(range(200))],
@@ -141,7 +164,9 @@ def test_values_are_shown_whatever_their_type(tmp_path):
     text = lambda text: {"kind": "text", "text": text}  # noqa: E731
     assert cells["large"] == value("9223372036854775807")
     assert (cells["nan"], cells["infinite"], cells["flag"]) == (value("nan"), value("-inf"), value("true"))
-    assert cells["nanosecond"]["text"].startswith("1970-01-01 00:00:00")
+    assert cells["nanosecond"] == value("1970-01-01 00:00:00.000000001")
+    assert cells["nanosecond_of_a_day"] == value("00:00:00.000000001")
+    assert cells["nanoseconds"] == value("0:00:00.000000001")
     assert cells["far"]["kind"] == "value"
     assert cells["nothing"] == {"kind": "null"}
     assert cells["bytes"] == {"kind": "bytes", "text": bytes(range(24)).hex(" "), "length": 200, "cut": True}
@@ -241,6 +266,38 @@ def test_images_inside_of_lists_and_structs_are_found(tmp_path):
         client.server.session.opened().recent.clear()
         _, headers, body = client.request(f"/{client.server.token}/data/image?row=0&path=[%22images%22,0,0]")
         assert (headers["Content-Type"], body) == ("image/png", png.getvalue())
+
+
+def test_bmp_is_shown_as_an_image_and_sent_as_it_is_stored(tmp_path):
+    bmp = io.BytesIO()
+    Image.new("RGB", (4, 3), (9, 8, 7)).save(bmp, "BMP")
+    path = write(tmp_path / "x.parquet", {"image": [bmp.getvalue(), b"BMW is a car maker in Munich"]})
+    with serving(path) as client:
+        image, text = (cells_of(row)["image"] for row in client.page()["samples"])
+        assert (image["kind"], image["format"], image["width"], image["height"]) == ("image", "bmp", 4, 3)
+        assert text["kind"] == "text"
+        address = f"/{client.server.token}/data/image?row=0&path=[%22image%22]"
+        _, headers, body = client.request(f"{address}&decoded=true")
+        assert headers["Content-Type"] == "image/png"
+        assert Image.open(io.BytesIO(body)).getpixel((0, 0)) == (9, 8, 7)
+        _, headers, body = client.request(address)
+        assert (headers["Content-Type"], body) == ("image/bmp", bmp.getvalue())
+
+
+@pytest.mark.parametrize("kind", ["AVIF", "JPEG 2000", "TGA"])
+def test_image_of_a_format_that_is_not_decoded_says_why(tmp_path, kind):
+    content = io.BytesIO()
+    picture = Image.fromarray(np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3))
+    try:
+        picture.save(content, {"JPEG 2000": "JPEG2000"}.get(kind, kind))
+    except (KeyError, OSError) as error:
+        pytest.skip(f"this Pillow does not write {kind}: {error}")
+    with serving(write(tmp_path / "x.parquet", {"image": [content.getvalue()]})) as client:
+        cell = cells_of(client.page()["samples"][0])["image"]
+        assert (cell["kind"], cell["format"]) == ("image", kind)
+        for decoded in ("", "true"):
+            status, answer = client.get("data/image", row=0, path='["image"]', decoded=decoded)
+            assert (status, f"{kind} is not supported" in answer["error"]) == (415, True)
 
 
 @pytest.mark.filterwarnings("ignore:no data files")

@@ -207,6 +207,14 @@ def test_stored_tokens_are_shown_with_nulls_and_labels_of_another_length(tmp_pat
         assert "id 105 · i · label 106" in page(client)
 
 
+def test_stored_id_below_0_is_marked_as_unknown(tmp_path, tokenizer):
+    path = written(tmp_path / "x.parquet", tokens=[[104, -1]])
+    with serving(path, tokens=TokenColumns(tokenizer)) as client:
+        [row] = client.get("data/tokens")[1]["samples"]
+        assert parts(row["cell"]) == [["h", "token"], ["-1", "unknown"]]
+        assert "id -1, not in the vocabulary" in page(client)
+
+
 def test_columns_that_are_no_tokens_are_refused(tmp_path, tokenizer):
     path = written(tmp_path / "x.parquet", text=["a"], n=[1])
     with pytest.raises(sm.OptionError, match="column 'n' is int64; tokens and labels are lists"), serving(path, tokens=TokenColumns(tokenizer, "n")):  # fmt: skip

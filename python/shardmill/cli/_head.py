@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from shardmill._terminal import aligned, escape
+from shardmill._terminal import aligned, counted, escape
 from shardmill.cli._options import FROM_0, limit_option, storage_option
 from shardmill.cli._tables import dataset_options, open_dataset
 
@@ -26,12 +26,16 @@ _BYTES_SHOWN = 8
 @click.command(name="head")
 @dataset_options
 @click.option("--rows", "-n", **FROM_0, default=10, help="How many rows.")
-@click.option("--tokenizer", metavar="PATH", help="Show lists of token ids as the text of this tokenizer.")
+@click.option(
+    "--tokenizer",
+    metavar="PATH",
+    help="Show the ids in columns tokens, input_ids and labels as the text of this tokenizer.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write each row as a JSON document on a line of its own.")
 @limit_option
 @storage_option
 def command(rows: int, tokenizer: str | None, as_json: bool, **options: Any) -> None:
-    """Show the first rows of Parquet, ORC, CSV, JSONL or ArrayRecord files. PATH is a file, a directory or a glob.
+    """Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files. PATH is a file, a directory or a glob.
 
     A table wider than the terminal is continued below; bytes that are UTF-8 text are shown as text. In JSON, bytes are
     base64, dates and times are ISO 8601, decimals are strings, NaN and infinities are null. With a filter, the columns that it uses are first
@@ -50,40 +54,81 @@ def command(rows: int, tokenizer: str | None, as_json: bool, **options: Any) -> 
     if as_json:
         for values in zip(*first.values(), strict=True):
             click.echo(json.dumps(dict(zip(first, map(_plain, values), strict=True)), ensure_ascii=False))
-    else:
+    elif first:
         for line in _table(first, _types(dataset), shutil.get_terminal_size((100, 24)).columns):
             click.echo(line)
     count = len(next(iter(first.values()), []))
-    files = len(dataset.files)
-    kind = " ".join([*([dataset.format] if dataset.format else []), "file" if files == 1 else "files"])
-    print(f"{count:,} of {len(dataset):,} rows in {files:,} {kind}", file=sys.stderr)
+    files = counted(len(dataset.files), f"{dataset.format} file" if dataset.format else "file")
+    shown = f"{count:,} of {counted(len(dataset), 'row')}" if len(dataset) else "no rows"
+    print(f"{shown} in {files}", file=sys.stderr)
 
 
 def _first_rows(dataset: Any, rows: int) -> dict[str, list[Any]]:
     """Return the first rows as columns by name."""
+    # Of these, Python's types cannot hold all values.
+    exact = [name for name, data_type in zip(dataset.columns, _types(dataset), strict=True) if "[ns" in data_type]
+    columns: dict[str, list[Any]] = {name: [] for name in dataset.columns}
+    if rows and len(exact) < len(columns):
+        columns |= _first_batch(dataset, rows, [name for name in columns if name not in exact], "dict") or {}
+    if rows and exact:
+        batch = _first_batch(dataset, rows, exact, "arrow")
+        if batch is not None:
+            columns |= {name: [_exact(value) for value in batch.column(name)] for name in exact}
+    return columns
+
+
+def _first_batch(dataset: Any, rows: int, columns: list[str], output: Any) -> Any:
+    """Return the first rows of some columns; None if there are no rows."""
     from shardmill import Loader, Runtime
 
-    if rows:
-        # One superbatch, without prefetching more.
-        loader = Loader(
-            dataset, batch_size=rows, output="dict", rank=0, world_size=1, runtime=Runtime(threads=0, prefetch_bytes=1)
-        )
-        for batch in loader:
-            return batch
-    return {name: [] for name in dataset.columns}
+    # One superbatch, without prefetching more.
+    runtime = Runtime(threads=0, prefetch_bytes=1)
+    loader = Loader(dataset, batch_size=rows, columns=columns, output=output, rank=0, world_size=1, runtime=runtime)
+    return next(iter(loader), None)
+
+
+def _exact(value: Any) -> Any:
+    """Return a ``pyarrow.Scalar`` as a Python value with all of its digits."""
+    import pyarrow as pa
+
+    from shardmill.data._nanoseconds import exact_time
+    from shardmill.view._cells import plain_scalar
+
+    value = plain_scalar(value)
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.StructScalar):
+        return {field.name: _exact(value[at]) for at, field in enumerate(value.type)}
+    if isinstance(value, pa.MapScalar):
+        return [(_exact(entry[0]), _exact(entry[1])) for entry in value.values]
+    if hasattr(value, "values"):
+        return [_exact(item) for item in value.values]
+    exact = exact_time(value)
+    return value.as_py() if exact is None else exact
 
 
 def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
-    """Return the columns with lists of integers as texts. Ids below 0, such as ignored labels, have no text."""
+    """Return the columns with lists of tokens as texts. A list with an id that is not in the vocabulary stays as it is."""
     from shardmill import Tokenizer
+    from shardmill.view._token_columns import LABELS, TOKEN_NAMES
 
     tokenizer = Tokenizer(path)
 
-    def text(value: Any) -> Any:
+    def text(value: Any, *, are_labels: bool) -> Any:
         is_ids = isinstance(value, list) and all(isinstance(id, int) and not isinstance(id, bool) for id in value)
-        return tokenizer.decode([id for id in value if id >= 0]) if is_ids else value
+        # A label below 0 is one that a loss ignores.
+        ids = [id for id in value if not (are_labels and id < 0)] if is_ids else []
+        return tokenizer.decode(ids) if is_ids and all(_is_known(tokenizer, id) for id in ids) else value
 
-    return {name: [text(value) for value in values] for name, values in columns.items()}
+    return columns | {
+        name: [text(value, are_labels=name == LABELS) for value in columns[name]]
+        for name in TOKEN_NAMES
+        if name in columns
+    }
+
+
+def _is_known(tokenizer: Any, id: int) -> bool:
+    return 0 <= id < tokenizer.vocab_size and tokenizer._native.token(id) is not None
 
 
 def _types(dataset: Any) -> list[str]:

@@ -13,10 +13,13 @@ from typing import Any
 
 from shardmill._native import images as native
 from shardmill.curate._pictures import image_format
+from shardmill.data._nanoseconds import exact_time
 
 #: A column name, then positions within lists and structs.
 Path = Sequence[str | int]
 
+#: Possible sizes of the second header of a BMP. Many texts begin with ``BM``.
+_BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 _HEX_BYTES = 24
 _DEEPEST = 8
 _MOST_FIELDS = 48
@@ -62,20 +65,33 @@ class Cells:
         return {"kind": "value", "text": scalar_text(value)}
 
     def _bytes(self, buffer: Any, path: Path) -> dict[str, Any]:
-        kind = image_format(buffer)
+        kind = stored_format(buffer)
         if kind is not None:
-            facts = {"kind": "image", "row": self.row, "path": list(path), "bytes": len(buffer), "format": kind}
-            payload = bytes(buffer)
-            try:
-                facts["width"], facts["height"] = native.image_size(payload)
-                return facts | ({"pages": native.tiff_pages(payload)} if kind == "tiff" else {})
-            except ValueError:
-                return facts | {"note": "its header cannot be read"}
+            return self._image(bytes(buffer), kind, path)
         text = text_cell(buffer, self.characters)
         if all(mark.isprintable() or mark in "\t\n\r" for mark in text["text"]) and "�" not in text["text"]:
             return text
+        # After text: some of these formats begin like text.
+        unsupported = native.unsupported_name(bytes(buffer))
+        if unsupported is not None:
+            return self._image(bytes(buffer), unsupported, path)
         first = bytes(buffer[:_HEX_BYTES]).hex(" ")
         return {"kind": "bytes", "text": first, "length": len(buffer), "cut": len(buffer) > _HEX_BYTES}
+
+    def _image(self, payload: bytes, kind: str, path: Path) -> dict[str, Any]:
+        facts = {"kind": "image", "row": self.row, "path": list(path), "bytes": len(payload), "format": kind}
+        try:
+            facts["width"], facts["height"] = native.image_size(payload)
+            return facts | ({"pages": native.tiff_pages(payload)} if kind == "tiff" else {})
+        except ValueError:
+            return facts | {"note": "its header cannot be read"}
+
+
+def stored_format(buffer: Any) -> str | None:
+    """Return the format of an image that is decoded; None for other bytes."""
+    start = bytes(buffer[:18])
+    is_bmp = start.startswith(b"BM") and int.from_bytes(start[14:], "little") in _BMP_HEADERS
+    return "bmp" if is_bmp else image_format(start)
 
 
 def plain_scalar(value: Any) -> Any:
@@ -126,12 +142,13 @@ def scalar_text(value: Any) -> str:
     import pyarrow as pa
 
     try:
-        plain = value.as_py()
+        exact = exact_time(value)
+        plain = value.as_py() if exact is None else exact
         if isinstance(plain, bool):
             return "true" if plain else "false"
         return repr(plain) if isinstance(plain, float) and math.isfinite(plain) else str(plain)
     except (ValueError, OverflowError, ImportError, pa.ArrowException):
-        # Nanoseconds, and years that Python objects cannot represent.
+        # Years that Python objects cannot represent.
         try:
             return str(value.cast(pa.string()).as_py())
         except pa.ArrowException:

@@ -83,7 +83,7 @@ def tokens_part(opened: Opened, query: Query) -> tuple[str, bytes]:
 @cache
 def templates() -> Environment:
     """Return the templates of the page; an ImportError says what is missing."""
-    made = environment("view/assets")
+    made = environment("view/assets", extra="view")
     made.globals["holds_picture"] = _holds_picture
     return made
 

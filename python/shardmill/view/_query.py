@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from typing import Any
 from urllib.parse import parse_qs
 
+from shardmill.data._nanoseconds import exact_text
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Literal, col, parse_filter
 
 _LARGEST_NUMBER = 2**63 - 1
 _LONGEST_FILTER = 10_000
+#: Digits of a second, of which Python's times keep six.
+_FRACTION = re.compile(r"[.,](\d+)")
+_NANOSECOND_DIGITS = 9
 
 
 class Refused(Exception):  # noqa: N818 - it is a response, not a failure
@@ -78,12 +83,29 @@ def _literal(data_type: Any, value: str, column: str) -> Literal:
     try:
         if types.is_timestamp(data_type):
             moment = datetime.datetime.fromisoformat(value.strip())
-            return moment.replace(tzinfo=moment.tzinfo or datetime.UTC) if data_type.tz else moment
+            moment = moment.replace(tzinfo=moment.tzinfo or datetime.UTC) if data_type.tz else moment
+            return _with_nanoseconds(value, moment)
         if types.is_time(data_type):
-            return datetime.time.fromisoformat(value.strip())
+            return _with_nanoseconds(value, datetime.time.fromisoformat(value.strip()))
         is_exact = any(name in str(data_type) for name in ("string", "binary"))
         return pa.scalar(value if is_exact else value.strip()).cast(data_type).as_py()
     except pa.ArrowNotImplementedError:
         raise OptionError(f"column {column!r} is {data_type}; only plain values can be searched") from None
     except ValueError:
         raise OptionError(f"{value!r} is not a valid value of column {column!r}, which is {data_type}") from None
+
+
+def _with_nanoseconds(value: str, read: datetime.datetime | datetime.time) -> Literal:
+    """Return a date or time as it was read, or as text if ``value`` has digits that Python does not keep.
+
+    Raises:
+        ValueError: If ``value`` has more digits than nanoseconds.
+    """
+    fraction = _FRACTION.search(value)
+    digits = fraction[1] if fraction else ""
+    if len(digits) > _NANOSECOND_DIGITS:
+        raise ValueError("more than nine digits of a second")
+    if not digits[6:].strip("0"):
+        return read
+    exact = exact_text(read, int(digits[6:].ljust(3, "0")))
+    return exact.replace(" ", "T")

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 #: Names that are taken without being asked for, if they are lists of integers.
 _TOKENS = ("tokens", "input_ids")
-_LABELS = "labels"
+LABELS = "labels"
+#: All of these names.
+TOKEN_NAMES = (*_TOKENS, LABELS)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class TokenColumns:
         found = next((name for name in wanted if name in lists), None)
         if found is None:
             return None
-        return cls(tokens=found, labels=_LABELS if _LABELS in lists and found != _LABELS else None)
+        return cls(tokens=found, labels=LABELS if LABELS in lists and found != LABELS else None)
 
     def check(self, schema: Any) -> None:
         """Check that a data set has these columns, as lists of integers.

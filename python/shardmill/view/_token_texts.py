@@ -75,11 +75,11 @@ class TokenTexts:
 
     def _looked_up(self, number: int | None) -> tuple[bytes, dict[str, Any]]:
         facts: dict[str, Any] = {"id": number, "kind": "token", "spelling": ""}
-        if self._tokenizer is None or number is None or number < 0:
+        if self._tokenizer is None or number is None:
             text = "null" if number is None else str(number)
             return b"", facts | {"kind": "number", "parts": [["text", text]]}
         native = self._tokenizer._native
-        spelling = native.token(number) if number < native.vocab_size else None
+        spelling = native.token(number) if 0 <= number < native.vocab_size else None
         if spelling is None:
             return b"", facts | {"kind": "unknown", "parts": [["text", str(number)]]}
         facts["spelling"] = spelling
