@@ -23,9 +23,16 @@ fn extract_page<'py>(py: Python<'py>, payload: &[u8], page: usize) -> PyShardmil
     Ok(PyBytes::new(py, &shardmill_images::extract_page(payload, page)?))
 }
 
+/// The name of an image format that is recognized, but not decoded.
+#[pyfunction]
+fn unsupported_name(payload: &[u8]) -> Option<&'static str> {
+    shardmill_images::unsupported_name(payload)
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "images")?;
     module.add_function(wrap_pyfunction!(image_size, &module)?)?;
     module.add_function(wrap_pyfunction!(tiff_pages, &module)?)?;
-    module.add_function(wrap_pyfunction!(extract_page, &module)?)
+    module.add_function(wrap_pyfunction!(extract_page, &module)?)?;
+    module.add_function(wrap_pyfunction!(unsupported_name, &module)?)
 }

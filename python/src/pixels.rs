@@ -5,6 +5,7 @@ use numpy::{PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
+use shardmill_images::{ImageFormat, sniff};
 use shardmill_load::images::{ImageOptions, ImageSource, Images};
 use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, JpegDecoder, Mode, Part};
 use shardmill_pixels::{AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Raster, Resizer, Sides, Spec};
@@ -204,7 +205,9 @@ fn laplacian_variance(image: PyReadonlyArray3<'_, u8>) -> PyResult<f64> {
 #[pyfunction]
 fn phash(py: Python<'_>, payload: &[u8]) -> PyShardmillResult<u64> {
     let hash = py.detach(|| {
-        let options = DecodeOptions { channels: Channels::Gray, background: None, orientation: false, ..DecodeOptions::default() };
+        // Pillow turns a TIFF upright when it loads it, and no other format.
+        let orientation = sniff(payload) == Some(ImageFormat::Tiff);
+        let options = DecodeOptions { channels: Channels::Gray, background: None, orientation, ..DecodeOptions::default() };
         let mut decoder = Decoder::new();
         let decoded = decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };

@@ -30,6 +30,17 @@ def test_first_bad_image_is_an_error_with_file_row_and_cause(damaged):
         batches_of(data, batch_size=4)
 
 
+@pytest.mark.parametrize("are_lists", [False, True], ids=["images", "lists"])
+def test_null_image_says_that_on_error_fills_it(tmp_path, are_lists):
+    payload = encoded(picture(0))
+    cells = pa.array([[payload], None], pa.list_(pa.binary())) if are_lists else pa.array([payload, None])
+    for has_statistics in (True, False):
+        # With statistics, the null is known before the first batch.
+        pq.write_table(pa.table({"image": cells}), tmp_path / "x.parquet", write_statistics=has_statistics)
+        with pytest.raises(ValueError, match=r'hint: Images\(on_error="null"\) fills such images'):
+            batches_of(sm.Dataset(tmp_path / "x.parquet", images=sm.Images("image", size=16)))
+
+
 def test_batches_before_the_bad_one_are_delivered(damaged):
     loader = sm.Loader(sm.Dataset(damaged, images=sm.Images("image", size=16)), batch_size=2, output="numpy")
     batches = iter(loader)

@@ -42,6 +42,24 @@ class TestPaths:
             batches_of(data)
         assert path in str(refused.value) and "leads out of the root" in str(refused.value)
 
+    @pytest.mark.parametrize(
+        ("path", "cause"),
+        [
+            ("", "its path is empty"),
+            ("photos", 'the path "photos" is a directory'),
+            ("photos/", 'the path "photos/" is a directory'),
+            ("photos/0\0.jpg", r'the path "photos/0\0.jpg" contains the character NUL'),
+        ],
+    )
+    def test_path_that_names_no_file_is_a_bad_image_with_its_cause(self, photos, path, cause):
+        loader = sm.Loader(
+            self.data_of(photos, ["photos/0.jpg", path], as_struct=False, source="path"),
+            errors=sm.ErrorPolicy(rows="skip"),
+            output="numpy",
+        )
+        assert [len(batch["image"]) for batch in loader] == [1]
+        assert cause in loader.bad_rows[0].cause
+
     def test_link_that_leads_out_of_the_root_is_refused(self, photos, tmp_path_factory):
         outside = tmp_path_factory.mktemp("outside") / "secret.jpg"
         outside.write_bytes(encoded(picture(1)))

@@ -288,8 +288,17 @@ def test_state_of_other_images_is_loaded_with_a_warning(photographs):
         lanes=4,
         output="numpy",
     )
-    with pytest.warns(UserWarning, match="other pixels"):
+    with pytest.warns(UserWarning, match=r"other options of sm\.Images .*may have other pixels"):
         other.load_state_dict(first.state_dict())
+
+
+def test_state_without_images_is_loaded_with_a_warning_about_columns(photographs):
+    plain = sm.Loader(photographs, batch_size=8, columns=["row"], output="numpy")
+    with_images = sm.Loader(sm.Dataset(photographs, images=sm.Images("image", size=16)), batch_size=8, output="numpy")
+    with pytest.warns(UserWarning, match="without images, and this loader has them: the same rows have other columns"):
+        with_images.load_state_dict(plain.state_dict())
+    with pytest.warns(UserWarning, match="with images, and this loader has none"):
+        plain.load_state_dict(with_images.state_dict())
 
 
 @pytest.mark.parametrize("number", [{"row": -1}, {"epoch": 2**64}, {"seed": 2**63}, {"item": "0"}])

@@ -139,7 +139,8 @@ fn refuse_known_nulls(dataset: &Dataset, columns: &[usize], converter: &Converte
         for file in dataset.files() {
             let nulls: u64 = file.statistics(column, dataset.schema()).iter().flat_map(|known| known.null_counts.iter().flatten()).sum();
             if nulls > 0 || (file.lacks(column) && file.num_rows() > 0) {
-                return Err(Error::KnownNulls { column: field.name().clone(), path: file.path.clone(), data_type: field.data_type().clone() });
+                let (path, data_type) = (file.path.clone(), field.data_type().clone());
+                return Err(Error::KnownNulls { column: field.name().clone(), path, data_type, is_image: dataset.has_images(column) });
             }
         }
     }

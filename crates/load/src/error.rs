@@ -62,9 +62,9 @@ pub enum Error {
     Packing(Arc<crate::packing::Error>),
     /// A null that the output cannot represent, with its position.
     #[error("Column `{column}` has a null in row {row} of `{path}`, which batches of torch and NumPy cannot hold")]
-    Null { column: String, path: String, row: u64, data_type: DataType },
+    Null { column: String, path: String, row: u64, data_type: DataType, is_image: bool },
     #[error("Column `{column}` has nulls in `{path}`, which batches of torch and NumPy cannot hold")]
-    KnownNulls { column: String, path: String, data_type: DataType },
+    KnownNulls { column: String, path: String, data_type: DataType, is_image: bool },
     /// A list that is longer than the requested padding, with its position.
     #[error("Column `{column}` has {length} values in row {row} of `{path}`, and `pad` allows {limit}")]
     LongList { column: String, path: String, row: u64, length: usize, limit: usize },
@@ -153,6 +153,9 @@ impl Error {
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
             Self::Packing(error) => error.hint(),
+            Self::Null { is_image: true, .. } | Self::KnownNulls { is_image: true, .. } => Some(
+                "Images(on_error=\"null\") fills such images, and a filter such as \"column is not null\" leaves them out; otherwise choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\"",
+            ),
             Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
             Self::LongList { .. } => Some(crate::columns::LONG_LIST),
             Self::ListLength { .. } => Some(crate::columns::LIST_LENGTH),

@@ -133,7 +133,8 @@ def phash(image: bytes) -> str:
     """Return the perceptual hash of an encoded image, equal to ``str(imagehash.phash(image))`` except for 16-bit gray.
 
     Similar images have hashes that differ in few bits: ``(int(one, 16) ^ int(other, 16)).bit_count()`` is the distance of two hashes. As with
-    imagehash, the orientation is not applied, and alpha is dropped. The GIL is released while the image is decoded.
+    imagehash and Pillow, the orientation is applied to a TIFF and to no other format, and alpha is dropped. The GIL is released while the image
+    is decoded.
 
     Args:
         image: bytes of a JPEG, PNG, WebP, GIF, BMP or TIFF file.

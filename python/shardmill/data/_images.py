@@ -43,6 +43,7 @@ _STATISTICS = {
 }
 
 
+@explains({})
 @dataclass(frozen=True)
 class RandomCrop:
     """A random part of each image, resized to ``size``, as ``RandomResizedCrop`` of torchvision chooses it.
@@ -128,7 +129,7 @@ class Images:
             directory are rejected.
         max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated.
         damaged: ``"raise"`` treats images that the decoder patches up, such as JPEG data with bad codes, as bad. ``"accept"`` returns them,
-            as Pillow does. A truncated file is bad in both cases, as in Pillow.
+            as Pillow does. A file that ends early is bad in both cases, also if it lacks only the end marker of a JPEG.
         on_error: how to handle a bad image. By default, the error policy of the loader applies. ``"null"`` fills the image with
             ``background`` and adds a boolean column ``<name>__valid``.
 

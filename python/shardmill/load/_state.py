@@ -108,9 +108,20 @@ class OrderSettings:
         warnings.warn(f"{message}: the same rows have other tokens", stacklevel=4)
 
     def _check_images(self, saved: Any) -> None:
-        if saved != self.images:
-            message = f"the state was saved with images={saved!r}, this loader has images={self.images!r}"
-            warnings.warn(f"{message}: the same rows have other pixels", stacklevel=4)
+        if saved == self.images:
+            return
+        if saved is None or self.images is None:
+            sides = (
+                "without images, and this loader has them" if saved is None else "with images, and this loader has none"
+            )
+            message = f"the state was saved {sides}: the same rows have other columns"
+        else:
+            message = (
+                f"the state was saved with other options of sm.Images (fingerprint {saved}, now {self.images}): "
+                "the same rows may have other pixels, or other images may be bad"
+            )
+        hint = "pass the options of sm.Images with which the state was saved, or ignore this if the change is intended"
+        warnings.warn(f"{message}\nhint: {hint}", stacklevel=4)
 
     def _check_packing(self, saved: Any) -> None:
         if (saved is None) != (self.packing is None):

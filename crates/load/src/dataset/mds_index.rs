@@ -25,8 +25,7 @@ pub fn rebuild_index(directory: &str, threads: usize, cancel: &Cancel) -> Result
         names.iter().filter_map(|name| Some(name.strip_suffix(Compression::of_path(name)?.extension())?.trim_end_matches('.').to_owned())).collect();
     names.retain(|name| !stored.contains(name));
     if names.is_empty() {
-        let reason = "there are no files `shard.*.mds` beside it".to_owned();
-        return Err(TableError::from(MdsError::Index { path: format!("{directory}/{INDEX_NAME}"), reason }).into());
+        return Err(shardmill_plan::Error::NoInput { paths: directory.to_owned(), wanted: "`shard.*.mds`".to_owned() }.into());
     }
     let paths: Vec<(String, String)> = names.into_iter().map(|name| (format!("{directory}/{name}"), name)).collect();
     let count = paths.len();

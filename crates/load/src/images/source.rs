@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, StructArray};
 use shardmill_storage::{Error as StorageError, Roots, is_remote, store_of};
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -104,6 +105,7 @@ impl ImageSource {
         let opened = match self {
             Self::Bytes => return Err(format!("its bytes are null, and it names the file {path:?}; source=\"path\" reads it").into()),
             Self::Path { root } => {
+                check_path(path)?;
                 if path.starts_with(['/', '\\']) || path.contains("://") || path.split(['/', '\\']).any(|part| part == "..") {
                     return Err(format!("the path {path:?} leads out of the root").into());
                 }
@@ -114,10 +116,27 @@ impl ImageSource {
             Self::Url if is_remote(path) => store_of(path).and_then(|store| store.open(path)),
             Self::Url => return Err(format!("{path:?} is not a URL").into()),
         };
-        let file = opened?;
+        let file = opened.map_err(|error| fault_of(error, path))?;
         let len = usize::try_from(file.size()).ok().filter(|len| *len <= MAX_FILE_BYTES);
         let mut payload = vec![0; len.ok_or_else(|| format!("the file {path:?} has {} bytes, more than an image", file.size()))?];
         file.read_at(0, &mut payload)?;
         Ok(Some(Cow::Owned(payload)))
+    }
+}
+
+/// Paths that no file can have.
+fn check_path(path: &str) -> Result<(), Fault> {
+    match path {
+        "" => Err("its path is empty".to_owned().into()),
+        _ if path.contains('\0') => Err(format!("the path {path:?} contains the character NUL").into()),
+        _ => Ok(()),
+    }
+}
+
+fn fault_of(error: StorageError, path: &str) -> Fault {
+    match &error {
+        StorageError::Open { source, .. } if source.kind() == ErrorKind::IsADirectory => format!("the path {path:?} is a directory").into(),
+        StorageError::Open { source, .. } if !is_remote(path) && !error.is_outage() => format!("{error}: {source}").into(),
+        _ => error.into(),
     }
 }

@@ -462,7 +462,10 @@ impl Work {
         let place = run.and_then(|position| self.order.at(position)).and_then(|(block, row)| self.rows.path_and_row(&self.dataset, block, row));
         let Some((path, row)) = place else { return error };
         match inner.as_ref() {
-            columns::Error::Null { column, data_type, .. } => Error::Null { column: column.clone(), path, row, data_type: data_type.clone() },
+            columns::Error::Null { column, data_type, .. } => {
+                let is_image = self.dataset.schema().index_of(column).is_ok_and(|number| self.dataset.has_images(number));
+                Error::Null { column: column.clone(), path, row, data_type: data_type.clone(), is_image }
+            }
             columns::Error::LongList { column, length, limit, .. } => {
                 Error::LongList { column: column.clone(), path, row, length: *length, limit: *limit }
             }
