@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 
-def pyarrow_for(what: str) -> Any:
-    """Return pyarrow, which ``what`` requires.
+def pyarrow_for(what: str, *, extra: str = "arrow") -> Any:
+    """Return pyarrow, which ``what`` requires and ``extra`` installs.
 
     Raises:
         ImportError: If it is not installed. The hint names the extra.
@@ -14,5 +14,5 @@ def pyarrow_for(what: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise ImportError(f"{what} requires pyarrow\nhint: pip install 'shardmill[arrow]'") from error
+        raise ImportError(f"{what} requires pyarrow\nhint: pip install 'shardmill[{extra}]'") from error
     return pyarrow

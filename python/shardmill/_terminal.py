@@ -38,10 +38,25 @@ def escape(text: object, keep: str = "") -> str:
 def _escaped(mark: str) -> str:
     if unicodedata.category(mark) not in _HIDDEN:
         return mark
-    if mark in _SHORT:
-        return _SHORT[mark]
+    return _SHORT.get(mark) or _code_units(mark)
+
+
+def _code_units(mark: str) -> str:
     units = mark.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """Return ``text`` with JSON escapes for the characters that the encoding lacks."""
+
+    def is_encodable(mark: str) -> bool:
+        try:
+            mark.encode(encoding)
+        except UnicodeEncodeError:
+            return False
+        return True
+
+    return "".join(mark if is_encodable(mark) else _code_units(mark) for mark in text)
 
 
 def aligned(lines: Sequence[Sequence[str]], *, to_the_right: Sequence[bool]) -> list[str]:
@@ -60,6 +75,11 @@ def aligned(lines: Sequence[Sequence[str]], *, to_the_right: Sequence[bool]) -> 
     return ["  ".join(line).rstrip() for line in placed]
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: ``1 file``, ``2 files``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def size_text(count: float) -> str:
     """Format a number of bytes for display: ``1.5 MiB``."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
@@ -70,10 +90,10 @@ def size_text(count: float) -> str:
 
 
 class Escaping:
-    """A text stream that escapes all control characters except newlines and tabs.
+    """A text stream that escapes all control characters except newlines and tabs, and characters that its encoding lacks.
 
     Args:
-        stream: the stream to write to.
+        stream: the stream to write to; ``None`` if it is closed.
     """
 
     #: Not forwarded: bytes written to it would not be escaped.
@@ -87,11 +107,20 @@ class Escaping:
 
         Raises:
             TypeError: If ``text`` is bytes, so that callers can detect a text stream.
+            BrokenPipeError: If the stream is closed.
         """
         if not isinstance(text, str):
             raise TypeError(f"a text stream does not accept {type(text).__name__}")
-        self._stream.write(escape(text, keep="\n\t"))
+        self._write(escape(text, keep="\n\t"))
         return len(text)
+
+    def _write(self, text: str) -> None:
+        if self._stream is None:
+            raise BrokenPipeError("the stream is closed")
+        try:
+            self._stream.write(text)
+        except UnicodeEncodeError:
+            self._stream.write(_encodable(text, self._stream.encoding))
 
     def writelines(self, lines: Any) -> None:
         """Write each of ``lines``, escaped."""
@@ -100,11 +129,12 @@ class Escaping:
 
     def flush(self) -> None:
         """Flush the wrapped stream."""
-        self._stream.flush()
+        if self._stream is not None:
+            self._stream.flush()
 
     def redraw(self, line: str) -> None:
         """Overwrite the current line with ``line``."""
-        self._stream.write("\r" + escape(line))
+        self._write("\r" + escape(line))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

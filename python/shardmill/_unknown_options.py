@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -260,12 +260,20 @@ def _checked(function: Any, hints: Mapping[str, str]) -> Any:
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         if not options.issuperset(kwargs):
-            name = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+            name = _shown_name(function, args)
             unknown = next(option for option in kwargs if option not in options)
             raise TypeError(_message(name, unknown, hints, sorted(options - {"self"})))
         return function(*args, **kwargs)
 
     return checked
+
+
+def _shown_name(function: Any, args: Sequence[Any]) -> str:
+    """Return the name as the user wrote it: of the class of the object, not of a base class that has the method."""
+    if not args or function.__code__.co_varnames[0] != "self":
+        return function.__name__
+    owner = type(args[0]).__name__
+    return owner if function.__name__ == "__init__" else f"{owner}.{function.__name__}"
 
 
 def _message(name: str, unknown: str, hints: Mapping[str, str], options: list[str]) -> str:

@@ -18,7 +18,12 @@ ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def shardmill(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shardmill", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill",
+        *(part if isinstance(part, bytes) else str(part) for part in arguments),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False, **options)
 
 
@@ -178,7 +183,7 @@ def test_defect_in_one_of_many_files_sets_the_exit_code_of_verify(tmp_path: Path
     assert "3b.tar" in line
     assert "b.1.png at " in line
     assert "no sample names this member" in line
-    assert summary == "6 files, 11 samples, 33 rows: 1 problems in 1 of them"
+    assert summary == "6 files, 11 samples, 33 rows: 1 problem in 1 file"
     as_json = shardmill("verify", tmp_path, "--json")
     assert as_json.returncode == 1
     assert [check["problem_count"] for check in json.loads(as_json.stdout)] == [0, 0, 0, 0, 1, 0]
@@ -199,6 +204,71 @@ def test_reader_that_goes_away_is_no_traceback(shards: Path) -> None:
     command = f"'{sys.executable}' -m shardmill inspect '{shards}' --json | head -c 1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert (result.stdout, result.stderr) == ("{", "")
+
+
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_stream_is_no_traceback(shards: Path, redirected: str) -> None:
+    command = f"'{sys.executable}' -m shardmill verify '{shards}' {redirected}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    is_stdout_closed = redirected.startswith(">")
+    assert (result.returncode, result.stderr) == (1 if is_stdout_closed else 0, "")
+    assert result.stdout == ("" if is_stdout_closed else "3 files, 6 samples, 24 rows: no problems\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["head", "caf\udce9"], ["head", "x", "--filter", "caf\udce9 > 1"], ["caf\udce9"]]
+)
+def test_argument_that_is_not_utf_8_is_refused_with_its_position(arguments: list[str]) -> None:
+    result = shardmill(*map(os.fsencode, arguments))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: argument {len(arguments)} is not UTF-8: caf\\udce9")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("heads", "head"), ("tokenise", "tokenize"), ("repair_index", "repair-index")]
+)
+def test_misspelled_command_is_refused_with_the_similar_one(typed: str, meant: str) -> None:
+    result = shardmill(typed)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.endswith(f"\nhint: did you mean `{meant}`?\n")
+
+
+def test_unknown_command_without_a_similar_one_has_no_suggestion() -> None:
+    assert "did you mean" not in shardmill("qqqq").stderr
+
+
+def test_hint_for_an_existing_output_names_options_of_the_command(shards: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_text("")
+    result = shardmill("curate", shards, tmp_path / "out", "--to", "parquet")
+    assert "or --mode overwrite to empty it, or --mode resume to keep its files" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["curate", "convert"])
+def test_one_path_is_refused_because_source_and_destination_are_needed(command: str) -> None:
+    result = shardmill(command, "shards", "--to", "parquet")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "SRC and DST are required, and there is only 'shards'" in result.stderr
+
+
+def test_extension_of_documents_is_an_option_of_curate(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("a.meta", b'{"texts": ["hello"], "images": [null]}')])
+    refused = shardmill("curate", tmp_path / "a.tar", tmp_path / "out", "--to", "parquet")
+    assert (refused.returncode, "json_extensions" in refused.stderr) == (1, True)
+    options = ("--to", "parquet", "--mode", "overwrite", "--json-extension", ".meta")
+    assert shardmill("curate", tmp_path / "a.tar", tmp_path / "out", *options).returncode == 0
+    assert sum(pq.read_metadata(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == 2
+
+
+def test_directory_that_is_not_a_cache_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("kept")
+    for command in ("info", "clear"):
+        result = shardmill("cache", command, "--dir", tmp_path)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"error: the directory {str(tmp_path)!r} is not a cache")
+    assert (tmp_path / "data").read_text() == "kept"
+    missing = shardmill("cache", "info", "--dir", tmp_path / "none")
+    assert "hint: set another one with --dir, or SHARDMILL_CACHE_DIR" in missing.stderr
 
 
 @pytest.mark.parametrize("command", ["verify", "curate"])

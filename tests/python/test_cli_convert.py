@@ -184,7 +184,8 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
         (["SRC", "a.parquet", "--filter", "id ="], 2, "Invalid value for '--filter'"),
         (["nowhere", "a.parquet"], 1, "No file at `nowhere`"),
         (["empty", "a.parquet"], 1, "there are no files"),
-        (["a.parquet"], 2, "Missing argument"),
+        (["a.parquet"], 2, "SRC and DST are required, and there is only 'a.parquet'"),
+        ([], 2, "Missing argument 'SRC... DST'"),
     ],
 )
 def test_bad_usage_is_told(source: Path, tmp_path: Path, monkeypatch, arguments, code: int, message: str) -> None:
@@ -389,6 +390,16 @@ def test_output_that_the_next_run_would_read_is_refused(
     if is_refused:
         assert "is inside the input" in result.stderr and "hint: use a separate directory" in result.stderr
         assert names(tmp_path / "in") == ["a.jsonl", "b.jsonl"]
+
+
+def test_partitions_become_columns_and_may_be_filtered(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with sm.Writer(tmp_path / "in" / f"part={name}" / "x.parquet") as writer:
+            writer.write_rows([{"x": name * 2}])
+    options = ("--to", "mds", "--hive", "--filter", "part = 'b'")
+    told = converted(tmp_path / "in", tmp_path / "out", *options)
+    assert told.startswith("1 row of 1 parquet file ")
+    assert list(sm.Dataset(tmp_path / "out")) == [{"part": "b", "x": "bb"}]
 
 
 def test_directory_of_one_file_is_replaced_by_it(tmp_path: Path) -> None:

@@ -102,13 +102,78 @@ def test_json_of_head_holds_every_type(tmp_path: Path) -> None:
     assert "<2 bytes: 00ff>" in shardmill("head", tmp_path).stdout
 
 
+def test_head_shows_nanoseconds_with_nine_digits(tmp_path: Path) -> None:
+    ticks = pa.array([10**9 + 1, 10**9, None])
+    columns = {
+        "row": [0, 1, 2],
+        "moment": ticks.view(pa.timestamp("ns")),
+        "zoned": ticks.view(pa.timestamp("ns", "Asia/Tokyo")),
+        "time": ticks.view(pa.time64("ns")),
+        "length": ticks.view(pa.duration("ns")),
+        "list": pa.array([[{"at": 1}], [], None], pa.list_(pa.struct({"at": pa.timestamp("ns")}))),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    first, second, third = (json.loads(line) for line in shardmill("head", tmp_path, "--json").stdout.splitlines())
+    assert first == {
+        "row": 0,
+        "moment": "1970-01-01T00:00:01.000000001",
+        "zoned": "1970-01-01T09:00:01.000000001+09:00",
+        "time": "00:00:01.000000001",
+        "length": "0:00:01.000000001",
+        "list": [{"at": "1970-01-01T00:00:00.000000001"}],
+    }
+    whole = {"moment": "1970-01-01T00:00:01", "zoned": "1970-01-01T09:00:01+09:00", "time": "00:00:01"}
+    assert second == {"row": 1, **whole, "length": "0:00:01", "list": []}
+    assert third == {"row": 2} | dict.fromkeys(("moment", "zoned", "time", "length", "list"))
+    assert "1970-01-01 00:00:01.000000001" in shardmill("head", tmp_path, "--columns", "moment").stdout
+    nothing = shardmill("head", tmp_path, "--rows", 0, "--columns", "moment")
+    assert nothing.stdout.split() == ["moment", "timestamp[ns]"]
+
+
 def test_head_of_nothing_says_so(data: Path, tmp_path: Path) -> None:
     empty = shardmill("head", tmp_path)
-    assert (empty.returncode, empty.stdout.strip()) == (0, "")
-    assert empty.stderr == f"warning: no data files in {tmp_path}\n0 of 0 rows in 0 files\n"
+    assert (empty.returncode, empty.stdout) == (0, "")
+    assert empty.stderr == f"warning: no data files in {tmp_path}\nno rows in 0 files\n"
     none = shardmill("head", data, "--filter", "label > 10", "--columns", "label")
     assert none.stdout.split() == ["label", "int64"]
-    assert none.stderr.startswith("0 of 0 rows")
+    assert none.stderr.startswith("no rows in 4 parquet files")
+
+
+@pytest.mark.parametrize("name", ["empty.jsonl", "empty.csv"])
+def test_head_of_an_empty_file_prints_nothing_on_stdout(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("")
+    result = shardmill("head", tmp_path / name)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == f"no rows in 1 {name[6:]} file\n"
+
+
+def test_one_row_and_one_file_are_singular(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    assert shardmill("head", tmp_path).stderr == "1 of 1 row in 1 jsonl file\n"
+    assert shardmill("explain", tmp_path).stdout.startswith("Epoch 0, step 0 of 1, rank 0 of 1: 1 row\n")
+
+
+def test_character_that_the_encoding_lacks_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"x": "é…\U0001f600"}) + "\n")
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONIOENCODING", "ascii")
+    result = shardmill("head", tmp_path, "--json")
+    assert (result.returncode, result.stdout) == (0, '{"x": "\\u00e9\\u2026\\ud83d\\ude00"}\n')
+    assert json.loads(result.stdout) == {"x": "é…\U0001f600"}
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONIOENCODING", "ascii:replace")
+    assert shardmill("head", tmp_path, "--json").stdout == '{"x": "???"}\n'
+
+
+def test_hint_for_mixed_formats_names_an_option_that_reads_one_of_them(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"x": 1}\n')
+    (tmp_path / "in" / "b.jsonl").write_text('{"x": 2}\n')
+    (tmp_path / "in" / "c.csv").write_text("x\n3\n")
+    for command in (["head", tmp_path / "in"], ["convert", tmp_path / "in", tmp_path / "out.parquet"]):
+        refused = shardmill(*command)
+        assert refused.returncode == 1
+        assert "hint: --format jsonl reads these files only" in refused.stderr
+        assert shardmill(*command, "--format", "jsonl").returncode == 0
+    assert pq.read_table(tmp_path / "out.parquet").to_pydict() == {"x": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -223,8 +288,11 @@ def test_explain_writes_json(data: Path) -> None:
     [
         (
             ["--step", "11", "--batch-size", "100"],
-            "the epoch has 10 steps of 100 rows a rank, so step 11 does not exist; lower --batch-size",
+            "step 11 does not exist: the epoch has 10 steps of 100 rows a rank\nhint: the last one is --step 9",
         ),
+        (["--step", "11", "--batch-size", "100", "--json"], "step 11 does not exist"),
+        (["--filter", "label > 10"], "the filter selects no row\nhint: change --filter"),
+        (["--tail", "drop"], "and the data has 1,000 rows\nhint: lower --batch-size, or pass --tail uneven or pad"),
         (["--rank", "2", "--world-size", "2"], "--rank must be below --world-size"),
         (["--window", "1MB"], "--window requires --shuffle"),
         (["--tail", "short"], "Invalid value for '--tail'"),
@@ -236,6 +304,16 @@ def test_explain_refuses_with_one_line(data: Path, options: list[str], message: 
     assert message in result.stderr
 
 
+def test_explain_of_data_without_rows_says_so(tmp_path: Path) -> None:
+    missing = shardmill("explain", tmp_path)
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr.endswith(f"error: there are no data files at {tmp_path}\n")
+    (tmp_path / "a.jsonl").write_text("")
+    empty = shardmill("explain", tmp_path)
+    assert (empty.returncode, empty.stdout) == (2, "")
+    assert empty.stderr.endswith("Error: the files have no rows\n")
+
+
 def test_window_of_no_bytes_shuffles_within_row_groups(data: Path) -> None:
     result = shardmill("explain", data, "--shuffle", "--window", "0", "--json")
     assert result.returncode == 0, result.stderr
@@ -243,13 +321,30 @@ def test_window_of_no_bytes_shuffles_within_row_groups(data: Path) -> None:
     assert "--window requires --shuffle" in shardmill("explain", data, "--window", "0").stderr
 
 
-def test_head_without_an_arrow_library_shows_rows_without_types(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"x": 1}\n')
+def without_arrow(*arguments: object) -> subprocess.CompletedProcess[str]:
     blocked = "import sys; sys.modules.update(pyarrow=None, arro3=None); sys.argv[0] = 'shardmill'"
     program = f"{blocked}; from shardmill.cli import main; main()"
-    arguments = [sys.executable, "-c", program, "head", str(tmp_path / "rows.jsonl")]
-    shown = subprocess.run(arguments, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_head_without_an_arrow_library_shows_rows_without_types(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"x": 1}\n')
+    shown = without_arrow("head", tmp_path / "rows.jsonl")
     assert (shown.returncode, shown.stdout.split()) == (0, ["x", "0", "1"]), shown.stderr
+
+
+def test_explain_without_an_arrow_library_shows_rows_of_all_types(tmp_path: Path) -> None:
+    row = {
+        "list": [{"a": 1}],
+        "when": datetime.datetime(2024, 5, 6),
+        "price": decimal.Decimal("1.5"),
+        "raw": b"x",
+        "nothing": None,
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    shown = without_arrow("explain", tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "1 row in 1 block of 1 file" in shown.stdout
 
 
 def test_warning_has_its_hint_on_a_line_of_its_own_and_names_stay_escaped(tmp_path: Path) -> None:

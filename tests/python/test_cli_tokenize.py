@@ -114,7 +114,12 @@ def test_tiktoken_file_needs_its_pattern_and_has_the_special_tokens_of_the_comma
         (["out", "--template-kwargs", "[1]"], "is not a JSON object"),
         (["out", "--template-kwargs", '{"a": 1}'], "template_kwargs is for messages and completion"),
         (["out", "--pattern", "gpt2"], "pattern"),
-        (["out", "--keep", "id,tokens"], "--keep names a column twice"),
+        (
+            ["out", "--keep", "id,tokens"],
+            "--keep names column 'tokens', which is the name of a new column\nhint: rename it with --output",
+        ),
+        (["out", "--keep", "id,id"], "--keep names column 'id' twice"),
+        (["out", "--labels", "all", "--keep", "labels"], "rename it with --labels-output"),
     ],
 )
 def test_wrong_use_is_an_error_and_writes_nothing(
@@ -124,6 +129,16 @@ def test_wrong_use_is_an_error_and_writes_nothing(
     assert result.returncode in (1, 2)
     assert message in result.stderr
     assert not Path("out").exists()
+
+
+def test_output_takes_another_name_where_the_source_has_tokens(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text,tokens\nhello world,9\n")
+    options = ("--tokenizer", model, "--keep", "tokens", "--output", "ids", "--labels", "all", "--labels-output", "y")
+    out = tmp_path / "out.parquet"
+    result = shardmill("tokenize", tmp_path / "rows.csv", out, *options, "--format", "csv", cache=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.startswith("2 tokens of 1 row written to 1 file in ")
+    assert pq.read_table(out).to_pydict() == {"tokens": [9], "ids": [[1, 2]], "y": [[-100, 2]]}
 
 
 @pytest.mark.parametrize("out", ["corpus", "corpus/texts.jsonl"])
@@ -157,3 +172,44 @@ def test_head_shows_ids_as_text(tmp_path: Path, model: Path) -> None:
         {"tokens": "hello world", "labels": "world", "n": 1},
         {"tokens": "<end>", "labels": "", "n": 2},
     ]
+
+
+def test_head_leaves_other_lists_and_unknown_ids_as_numbers(tmp_path: Path, model: Path) -> None:
+    rows = pa.table({"input_ids": [[1, 2], [1, 10**9], [-1]], "box": [[1, 2], [3, 4], [5, 6]]})
+    pq.write_table(rows, tmp_path / "tokens.parquet")
+    result = shardmill("head", tmp_path / "tokens.parquet", "--tokenizer", model, "--json", cache=tmp_path)
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [
+        {"input_ids": "hello world", "box": [1, 2]},
+        {"input_ids": [1, 10**9], "box": [3, 4]},
+        {"input_ids": [-1], "box": [5, 6]},
+    ]
+
+
+def test_counts_that_cannot_be_kept_are_a_warning_and_not_said_to_be_stored(
+    tmp_path: Path, model: Path, texts: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    directory = tmp_path / "file" / "counts"
+    result = shardmill("tokenize", texts, "--tokenizer", model, "--count-only", "--counts", directory, cache=tmp_path)
+    assert (result.returncode, result.stdout.split()[:4]) == (0, ["rows", "3", "tokens", "5"])
+    [warning] = result.stderr.splitlines()
+    assert warning.startswith(f"warning: token counts cannot be kept in {directory}")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--column", "text,id"], "hint: pass --separator the text between them"),
+        (["--messages", "text"], "hint: pass --chat-template"),
+        (["--labels", "assistant"], "--labels assistant is for messages"),
+        (["--column", "maybe"], "hint: --nulls fill makes it a row without tokens"),
+    ],
+)
+def test_errors_name_options_as_the_command_line_does(
+    tmp_path: Path, model: Path, options: list[str], told: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "hello", "id": "1", "maybe": null}\n{"text": "hello", "id": "2", "maybe": "world"}\n')
+    result = shardmill("tokenize", path, tmp_path / "out", "--tokenizer", model, *options, cache=tmp_path)
+    assert result.returncode in (1, 2)
+    assert told in result.stderr

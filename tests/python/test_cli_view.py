@@ -82,3 +82,12 @@ def test_wrong_use_of_the_command_is_an_error(tmp_path, arguments, message):
         out, err = process.communicate(timeout=60)
     assert process.returncode in (1, 2) and out == ""
     assert message in err
+
+
+def test_directory_without_data_files_is_told_on_the_terminal(tmp_path):
+    with view(tmp_path) as process:
+        address = process.stdout.readline()
+        process.kill()
+        told = process.stderr.read()
+    assert address.startswith("http://")
+    assert f"there are no data files at {tmp_path}\n" in told

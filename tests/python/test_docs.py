@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -48,6 +49,15 @@ def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
         # Line numbers of a failure are those of the page.
         padding = "\n" * text.count("\n", 0, match.start(2))
         exec(compile(padding + code, name_of(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python no-run\n" in page.read_text()], ids=name_of)
+def test_python_of_the_page_that_does_not_run_is_valid(page):
+    text = page.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        if match[1].strip() == "no-run":
+            padding = "\n" * text.count("\n", 0, match.start(2))
+            compile(padding + dedent(match[2]), name_of(page), "exec")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

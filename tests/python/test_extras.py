@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-MISSING = ["pyarrow", "arro3", "torch", "prometheus_client", "ray"]
+MISSING = ["pyarrow", "arro3", "jinja2", "torch", "prometheus_client", "ray"]
 CALLS = {
     "sm.Loader(PATH, batch_size=2, output='numpy').explain_table(step=0)": "explain_table requires pyarrow: arrow",
     "list(sm.Loader(PATH, batch_size=2, output='arrow'))": "output='arrow' requires pyarrow: arrow",
@@ -20,6 +20,9 @@ CALLS = {
         "schema_overrides as a dict requires pyarrow: arrow"
     ),
     "Pipeline(source=TableSource(PATH), sink=ParquetSink(OUT)).run('ray')": 'executor="ray" needs Ray: ray',
+    "import_module('shardmill.curate._page').write_page(OUT, {'run': None})": "the page requires Jinja2: report",
+    "import_module('shardmill.view._page').templates()": "the page requires Jinja2: view",
+    "import_module('shardmill.cli._view').command.main([PATH, '--no-open'], standalone_mode=False)": "the page requires pyarrow: view",
     "import_module('shardmill.integrations.prometheus')": "needs prometheus_client: prometheus",
     "import_module('shardmill.integrations.torch')": "needs PyTorch: torch",
 }

@@ -169,3 +169,14 @@ def test_names_with_colons_are_local_names(directory: Path, monkeypatch: pytest.
     Path("a:").mkdir()
     pq.write_table(pa.table({"x": [1]}), "./a:/b.parquet")
     assert len(sm.Dataset("./a:/b.parquet")) == 1
+
+
+@pytest.mark.parametrize(
+    "use", [sm.Dataset, sm.Writer, sm.Tokenizer, sm.rebuild_index, sm.resume.Checkpoint, sm.storage.is_remote]
+)
+def test_path_that_is_not_utf_8_is_an_option_error(use):
+    path = os.fsdecode(b"latin/caf\xe9.parquet")
+    with pytest.raises(sm.OptionError, match=r"^the path is not UTF-8: latin/caf\\udce9\.parquet\nhint: "):
+        use(path)
+    with pytest.raises(sm.OptionError, match="is not UTF-8"):
+        use(Path(path))

@@ -285,6 +285,16 @@ def test_perceptual_hash_is_that_of_imagehash():
         assert phash(payload) == str(imagehash.phash(Image.open(io.BytesIO(payload))))
 
 
+@pytest.mark.parametrize("kind", ["TIFF", "JPEG", "PNG"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_perceptual_hash_of_a_turned_image_is_that_of_imagehash(kind, orientation):
+    imagehash = pytest.importorskip("imagehash")
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    payload = encoded(picture(seed=orientation), kind, exif=exif)
+    assert phash(payload) == str(imagehash.phash(Image.open(io.BytesIO(payload))))
+
+
 def test_many_threads_give_the_verdicts_of_one():
     images = [encoded(picture(seed=seed)) for seed in range(6)] + [encoded(with_codes([qr_code("x")])), b"no image"]
     expected = [judged(BlurFilter(), images), judged(QRCodeFilter(), images)]

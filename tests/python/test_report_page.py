@@ -218,6 +218,6 @@ def test_full_page_takes_no_more_pictures():
 
 
 def test_bar_never_leaves_its_track():
-    single = environment("curate/_page").get_template("macros.html").module.single
+    single = environment("curate/_page", extra="report").get_template("macros.html").module.single
     assert 'width="100.00%"' in single(5, 2, "too much")
     assert 'width="0.00%"' in single(1, 0, "nothing to compare with")

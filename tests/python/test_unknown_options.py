@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from shardmill import _unknown_options as unknown
+from shardmill import curate
 from shardmill.curate import ParquetSink, Pipeline, TableSource, WebDatasetSink, WebDatasetSource
 from shardmill.errors import PlanError
 
@@ -161,3 +162,46 @@ def test_warning_of_a_data_set_names_the_line_of_the_caller(tmp_path) -> None:
     with pytest.warns(UserWarning, match="no data files") as warned:
         sm.Dataset(tmp_path)
     assert [warning.filename for warning in warned] == [__file__]
+
+
+FILTERS = [
+    curate.AspectRatioFilter,
+    curate.BlurFilter,
+    curate.ClipScoreFilter,
+    curate.Filter,
+    curate.ImageToTextRatioFilter,
+]
+STAGES = [*FILTERS, curate.QRCodeFilter, curate.SizeFilter, curate.Map, curate.ReencodeImages]
+FUNCTIONS = [curate.inspect, curate.verify, sm.rebuild_index]
+
+
+@pytest.mark.parametrize("target", [*STAGES, *FUNCTIONS, sm.Tokenizer, sm.RandomCrop, sm.resume.Checkpoint])
+def test_unknown_option_is_refused_with_those_that_exist(target: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError) as raised:
+        target(zzzz=1)
+    message, _, hint = str(raised.value).partition("\nhint: ")
+    assert message == f"{target.__name__}() got an unexpected keyword argument 'zzzz'"
+    assert hint == f"the options are {', '.join(sorted(inspect.signature(target).parameters))}"
+
+
+def test_unknown_option_of_a_method_names_the_class_of_the_object(tmp_path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    loader = sm.Loader(tmp_path / "a.parquet", output="numpy")
+    pipeline = Pipeline(source=TableSource(tmp_path / "a.parquet"), sink=ParquetSink(tmp_path / "out"))
+    writer = sm.Writer(tmp_path / "b.parquet")
+    writer.write({"x": 1})
+    for call, message in (
+        (
+            lambda: loader.explain(steps=1),
+            "Loader.explain() got an unexpected keyword argument 'steps'\nhint: did you mean 'step'?",
+        ),
+        (
+            lambda: pipeline.run(thread=1),
+            "Pipeline.run() got an unexpected keyword argument 'thread'\nhint: did you mean 'threads'?",
+        ),
+        (lambda: writer.write_rows([], num_workers=1), "hint: did you mean 'workers'?"),
+    ):
+        with pytest.raises(TypeError) as raised:
+            call()
+        assert message in str(raised.value)
+    writer.close()

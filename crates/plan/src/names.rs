@@ -17,8 +17,11 @@ pub fn unknown_column(column: &str, fields: &Fields) -> Error {
     Error::UnknownColumn { column: column.to_owned(), available: available(column, fields), hint: similar(column, fields) }
 }
 
-/// The names of all fields, or of the nearest of many.
+/// The names of all fields, or of the nearest of many; `none` if there are none.
 pub fn available(wanted: &str, fields: &Fields) -> String {
+    if fields.is_empty() {
+        return "none".to_owned();
+    }
     let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
     let more = names.len().saturating_sub(SHOWN);
     if more > 0 {
@@ -37,4 +40,14 @@ fn similar(wanted: &str, fields: &Fields) -> Option<String> {
 
 fn compared(name: &str) -> String {
     name.chars().take(MAX_COMPARED).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_without_columns_is_said_to_have_none() {
+        assert_eq!(unknown_column("x", &Fields::empty()).to_string(), "No column `x`; the data has none");
+    }
 }

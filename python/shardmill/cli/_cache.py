@@ -6,10 +6,10 @@ import time
 
 import click
 
-from shardmill._terminal import escape
+from shardmill._terminal import counted, escape
 
 _directory = click.option(
-    "--dir", "directory", metavar="PATH", help="The cache directory; default: SHARDMILL_CACHE_DIR."
+    "--dir", "cache_dir", metavar="PATH", help="The cache directory; default: SHARDMILL_CACHE_DIR."
 )
 
 
@@ -20,7 +20,7 @@ def command() -> None:
 
 @command.command(name="info")
 @_directory
-def info(directory: str | None) -> int:
+def info(cache_dir: str | None) -> int:
     """List the cached objects, most recently used first: bytes on disk, full size, minutes since last use, path.
 
     \b
@@ -29,17 +29,17 @@ def info(directory: str | None) -> int:
     """
     from shardmill.storage._cache import cache_entries
 
-    entries = cache_entries(directory)
+    entries = cache_entries(cache_dir)
     now = time.time()
     for path, kept, size, used in entries:
         click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
-    click.echo(f"{len(entries):,} objects, {sum(kept for _, kept, *_ in entries):,} bytes", err=True)
+    click.echo(f"{counted(len(entries), 'object')}, {counted(sum(kept for _, kept, *_ in entries), 'byte')}", err=True)
     return 0
 
 
 @command.command(name="clear")
 @_directory
-def clear(directory: str | None) -> int:
+def clear(cache_dir: str | None) -> int:
     """Remove all cached objects. Running processes continue, and fetch what they need again.
 
     \b
@@ -48,5 +48,5 @@ def clear(directory: str | None) -> int:
     """
     from shardmill.storage._cache import clear_cache
 
-    click.echo(f"{clear_cache(directory):,} bytes removed", err=True)
+    click.echo(f"{counted(clear_cache(cache_dir), 'byte')} removed", err=True)
     return 0

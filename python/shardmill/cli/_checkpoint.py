@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from shardmill._terminal import escape
+from shardmill._terminal import counted, escape
 from shardmill.cli._options import storage_option
 from shardmill.errors import CheckpointDamagedError, NotFoundError, OptionError
 
@@ -54,7 +54,7 @@ def inspect_command(path: str, as_json: bool) -> int:
         "splits": f"{found['committed_splits']:,} of {found['splits']:,} committed{reopened}",
         "rows": f"{found['rows_in']:,} in, {found['rows_done_before']:,} done before, {found['rows_out']:,} out",
         "ids": f"{found['ids']:,} recorded",
-        "outputs": f"{found['output_files']:,} files, {found['output_bytes']:,} bytes in {found['output']}",
+        "outputs": f"{counted(found['output_files'], 'file')}, {counted(found['output_bytes'], 'byte')} in {found['output']}",
         "quarantined": f"{found['quarantined']:,}",
     }
     for name, value in (lines | _told(found["fingerprint"])).items():
@@ -91,8 +91,9 @@ def verify_command(path: str, as_json: bool) -> int:
     else:
         for problem in problems:
             click.echo(escape(f"{problem['path']}: {problem['problem']}"))
-    outcome = f"{len(problems):,} problems" if problems else "no problems"
-    click.echo(f"{found['committed_splits']:,} splits, {found['output_files']:,} files: {outcome}", err=as_json)
+    outcome = counted(len(problems), "problem") if problems else "no problems"
+    counts = f"{counted(found['committed_splits'], 'split')}, {counted(found['output_files'], 'file')}"
+    click.echo(f"{counts}: {outcome}", err=as_json)
     return 1 if problems else 0
 
 
@@ -129,7 +130,8 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
     else:
         for problem in found["problems"]:
             click.echo(f"{problem['path']}: {problem['problem']}")
-    told = f"{len(found['problems']):,} problems, {len(found['reopened']):,} splits will be processed again by the next run"
+    reopened = counted(len(found["reopened"]), "split")
+    told = f"{counted(len(found['problems']), 'problem')}, {reopened} will be processed again by the next run"
     click.echo(told if found["problems"] else "no problems", err=True)
     if found["without_input"]:
         told = f"{len(found['without_input']):,} of the splits have inputs that are gone or changed"
@@ -179,7 +181,7 @@ def compact_command(path: str) -> int:
     directory = real(path)
     journal.compact(directory)
     found = _snapshot(directory, verifies=False)
-    click.echo(f"{found['committed_splits']:,} committed splits in one file", err=True)
+    click.echo(f"{counted(found['committed_splits'], 'committed split')} in one file", err=True)
     return 0
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
+from io import StringIO
 
 import click
 
 from shardmill._native import __version__
 from shardmill._native.storage import redacted
-from shardmill._terminal import Escaping
+from shardmill._terminal import Escaping, escape
+from shardmill.cli._options import with_options
+from shardmill.errors import Error, OptionError
+from shardmill.storage._paths import refuse_surrogates
 
 _COMMANDS = {
     "cache": "List or clear objects fetched from object stores and cached on this machine.",
@@ -21,7 +28,7 @@ _COMMANDS = {
     "convert": "Write rows of any table format as Parquet, MDS, WebDataset, JSONL or ArrayRecord.",
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Show which rows a rank gets in one step, and why.",
-    "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord or MDS files.",
+    "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files.",
     "inspect": "Describe the contents of data files of any format and of images.",
     "repair-index": "Rebuild the index of a directory of MDS shards.",
     "tokenize": "Tokenize texts or chat messages and write Parquet, or count their tokens.",
@@ -42,6 +49,17 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         return import_module(f"shardmill.cli._{cmd_name.replace('-', '_')}").command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name. An unknown name raises an error with a similar one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if close := get_close_matches(args[0], _COMMANDS, n=1):
+                raise click.UsageError(f"{error.message}\nhint: did you mean `{close[0]}`?", ctx) from error
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -114,14 +132,55 @@ def shardmill() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    # Python has no stream for one that the shell closed, by >&- or 2>&-.
+    stdout, stderr = sys.stdout, sys.stderr if sys.stderr is not None else StringIO()
     # A last line of defense: escaping names and strings of the data is not left to each command.
-    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
-        return _run(arguments)
+    with redirect_stdout(Escaping(stdout)), redirect_stderr(Escaping(stderr)), warnings.catch_warnings():
+        try:
+            _refuse_bytes(arguments)
+        except OptionError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        command = _command_of(arguments)
+        warnings.showwarning = partial(_show_warning, command)
+        try:
+            return _run(arguments, command)
+        except BrokenPipeError:
+            # The reader of stdout is gone. Python flushes once more at exit, which must not fail again.
+            if stdout is not None:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+            return 1
 
 
-def _run(arguments: Sequence[str]) -> int:
-    from shardmill.errors import Error
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """Check that all arguments are UTF-8.
 
+    Raises:
+        ValueError: If one is not.
+    """
+    for number, argument in enumerate(arguments, 1):
+        refuse_surrogates(f"argument {number}", argument)
+
+
+def _command_of(arguments: Sequence[str]) -> click.Command:
+    """Return the command that the arguments name; a group if they name none of its commands."""
+    command: click.Command = shardmill
+    for name in (argument for argument in arguments if not argument.startswith("-")):
+        found = command.get_command(click.Context(command), name) if isinstance(command, click.Group) else None
+        if found is None:
+            break
+        command = found
+    return command
+
+
+def _show_warning(command: click.Command, message: Warning | str, *_place: object) -> None:
+    """Print a warning without the line of code that raised it, which means nothing on a command line."""
+    # The one line break that does not come from names or data.
+    told = "\nhint: ".join(map(escape, with_options(str(message), command).split("\nhint: ")))
+    print(f"warning: {told}", file=sys.stderr)
+
+
+def _run(arguments: Sequence[str], command: click.Command) -> int:
     try:
         result = shardmill.main(args=list(arguments), prog_name="shardmill", standalone_mode=False)
         sys.stdout.flush()
@@ -130,14 +189,15 @@ def _run(arguments: Sequence[str]) -> int:
     except click.Abort as stop:
         raise KeyboardInterrupt from stop
     except click.ClickException as error:
+        # A value that is not valid is quoted in the message, as it was typed.
+        if isinstance(error, click.UsageError) and not isinstance(error, click.BadParameter):
+            error = click.UsageError(with_options(error.format_message(), command), error.ctx)
         error.show()
         return error.exit_code
     except BrokenPipeError:
-        # The reader of stdout is gone. Python flushes once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        raise
     except (Error, ImportError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {with_options(str(error), command)}", file=sys.stderr)
         return 1
     except Exception:
         # Here, and not at interpreter exit, where nothing is escaped.

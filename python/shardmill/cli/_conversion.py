@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,8 +138,11 @@ class Conversion:
             condition = col(field.name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter
-            of = {"format": self._dataset.format, "ignore_zeros": self._dataset.ignore_zeros}
-            nulls = len(Dataset(self._dataset.files, **of, filter=condition))
+            arguments = self._dataset._arguments | {"columns": None, "filter": condition}
+            with warnings.catch_warnings():
+                # Opening the data set the first time gave them.
+                warnings.simplefilter("ignore")
+                nulls = len(Dataset(**arguments))
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {nulls:,} nulls, and MDS has none\n"

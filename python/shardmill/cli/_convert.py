@@ -11,21 +11,20 @@ from typing import Any
 import click
 
 from shardmill._extras import pyarrow_for
-from shardmill._terminal import escape, size_text
+from shardmill._terminal import counted, escape, size_text
 from shardmill.cli._batch_bar import BatchBar
 from shardmill.cli._options import (
     FROM_1,
     Names,
     Size,
     TypedNames,
-    ignore_zeros_option,
     limit_option,
     one_of,
     progress_option,
     storage_option,
     threads_option,
 )
-from shardmill.cli._tables import Filter, open_dataset, refuse_input
+from shardmill.cli._tables import Filter, format_options, open_dataset, refuse_input, source_and_destination
 from shardmill.data._shard_index import index_path
 from shardmill.write._formats import EXTENSIONS, format_of
 
@@ -33,8 +32,7 @@ _HINT = "\nhint: "
 
 
 @click.command(name="convert")
-@click.argument("src", nargs=-1, required=True, metavar="SRC...")
-@click.argument("dst")
+@click.argument("paths", nargs=-1, required=True, metavar="SRC... DST")
 @click.option("--to", type=click.Choice(sorted(EXTENSIONS)), help="Output format; default: from the name of DST.")
 @click.option("--column", metavar="NAME", help="Write only this column; ArrayRecord has one.")
 @click.option(
@@ -49,11 +47,11 @@ _HINT = "\nhint: "
 @click.option("--hashes", type=Names(), help="Digests for the index of MDS, such as sha1,xxh3_64.")
 @threads_option
 @click.option("--mode", **one_of("error", "overwrite"), help="What happens to an existing output.")
-@ignore_zeros_option
+@format_options
 @progress_option
 @limit_option
 @storage_option
-def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
+def command(paths: tuple[str, ...], **options: Any) -> None:
     """Write the rows of SRC to DST in another format, and compare the output with the input.
 
     SRC is a file, a directory or a glob of Parquet, ORC, CSV, JSONL, MDS, WebDataset or ArrayRecord files. DST is one file
@@ -76,6 +74,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     from shardmill.storage._paths import served_path
 
     start = time.perf_counter()
+    src, dst = source_and_destination(paths)
     dst = served_path(dst)
     is_new = storage.size(dst) is None
     try:
@@ -92,8 +91,8 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
     encodings = {name: encoding for name, encoding in types.items() if encoding is not None}
     if encodings and format != "mds":
         raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
-    named = {name: options[name] for name in ("filter", "ignore_zeros")}
-    dataset = open_dataset({"paths": src, "columns": columns, "format": None, "hive": False, **named})
+    named = {name: options[name] for name in ("filter", "format", "hive", "ignore_zeros")}
+    dataset = open_dataset({"paths": src, "columns": columns, **named})
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
     refuse_input(src, dataset.files, dst, keeps_rows=True)
@@ -127,7 +126,9 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> None:
             for batch in bar.batches(conversion.written(dst, writer.files)):
                 written.update(conversion.held(batch))
             if (read.rows, read.value) != (written.rows, written.value):
-                raise FormatError(f"{written.rows:,} rows were written, which differ from the {read.rows:,} rows read")
+                raise FormatError(
+                    f"the output has {counted(written.rows, 'row')}, which differ from the {counted(read.rows, 'row')} read"
+                )
         except BaseException:
             for path in [*writer.files, *([index_path(dst)] if format == "mds" else [])]:
                 storage.remove(path)
@@ -144,11 +145,11 @@ def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
 
     before, after = (sum(storage.size(path) or 0 for path in files) for files in (dataset.files, writer.files))
     print(
-        f"{read.rows:,} rows of {_counted(dataset)} ({size_text(before)}) written to {_counted(writer)} ({size_text(after)})"
+        f"{counted(read.rows, 'row')} of {_counted(dataset)} ({size_text(before)}) written to {_counted(writer)} ({size_text(after)})"
         f" in {seconds:.1f} s; read back, hash {read.value}",
         file=sys.stderr,
     )
 
 
 def _counted(of: Any) -> str:
-    return f"{len(of.files):,} {of.format} {'file' if len(of.files) == 1 else 'files'}"
+    return counted(len(of.files), f"{of.format} file")

@@ -20,6 +20,7 @@ from shardmill.cli._options import (
     storage_option,
     threads_option,
 )
+from shardmill.cli._tables import source_and_destination
 
 _OF_SOURCES = (
     *("fields", "files_per_partition", "partition_bytes"),
@@ -27,12 +28,14 @@ _OF_SOURCES = (
 )
 _OF_TARS = ("sample_id_field", "texts_field", "images_field", "image_member_field", "ignore_zeros")
 #: What `verify` and `inspect` find beside tars and Parquet.
-_TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_text_field", "ignore_zeros")
+_TAR_ONLY = (
+    *("sample_id_field", "image_member_field", "json_extension"),
+    *("per_image_field", "per_text_field", "ignore_zeros"),
+)
 
 
 @click.command(name="curate")
-@click.argument("src", nargs=-1, required=True, metavar="SRC...")
-@click.argument("dst")
+@click.argument("paths", nargs=-1, required=True, metavar="SRC... DST")
 @click.option("--to", "sink_format", type=click.Choice(["parquet", "webdataset"]), required=True, help="Output format.")
 @click.option(
     "--from",
@@ -73,6 +76,12 @@ _TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_te
     "--per-text-field", multiple=True, metavar="NAME", help="Key whose list has one value per text; may be repeated."
 )
 @sample_options
+@click.option(
+    "--json-extension",
+    multiple=True,
+    metavar="EXT",
+    help="How names of members that are documents end, such as .meta.json; may be repeated; default: .json.",
+)
 @click.option("--files-per-partition", **FROM_1, help="Number of input files that make one output file.")
 @click.option("--partition-bytes", type=Size(), help="Or pack input files up to this size.")
 @click.option("--max-batch-bytes", type=Size(), help="Cut output files at about this size.")
@@ -103,7 +112,7 @@ _TAR_ONLY = ("sample_id_field", "image_member_field", "per_image_field", "per_te
 )
 @progress_option
 @storage_option
-def command(src: tuple[str, ...], dst: str, **options: Any) -> int:
+def command(paths: tuple[str, ...], **options: Any) -> int:
     """Filter interleaved documents from SRC and write them to the directory DST.
 
     SRC is a file, a directory or a glob of tars or Parquet files. Stages run in this order: filter, aspect ratio,
@@ -119,6 +128,7 @@ def command(src: tuple[str, ...], dst: str, **options: Any) -> int:
     from shardmill.curate._report import Report
     from shardmill.errors import Error
 
+    src, dst = source_and_destination(paths)
     _check(options)
     source_format = _source_format(src, options["source_format"])
     try:
@@ -184,6 +194,7 @@ def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -
             src,
             **shared,
             **{name: options[name] for name in _OF_TARS},
+            json_extensions=options["json_extension"] or (".json",),
             per_image_fields=options["per_image_field"],
             per_text_fields=options["per_text_field"],
             materialize_on_read=bool(options["materialize_on_read"]),

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from shardmill._terminal import aligned, size_text
+from shardmill._terminal import aligned, counted, size_text
 from shardmill.cli._options import FROM_0, FROM_1, Size, limit_option, storage_option
 from shardmill.cli._tables import dataset_options, open_dataset
+from shardmill.errors import NotFoundError
 
 _RUNS_SHOWN = 20
 _RANKS_SHOWN = 16
@@ -49,14 +50,20 @@ def command(as_json: bool, **options: Any) -> None:
         raise click.UsageError("--window requires --shuffle")
     if options["rank"] >= options["world_size"]:
         raise click.UsageError(f"--rank must be below --world-size, which is {options['world_size']}")
+    paths = ", ".join(options["paths"])
     dataset = open_dataset(options)
+    if not dataset.files:
+        raise NotFoundError(f"there are no data files at {paths}")
     loader = Loader(
         dataset,
-        output="arrow",
+        # The output that takes all types without pyarrow.
+        output="dict",
         shuffle=options["shuffle"] if options["window"] is None else Shuffle(options["window"]),
         **{name: options[name] for name in ("batch_size", "lanes", "rank", "world_size", "tail", "seed")},
     )
     plan = loader.explain(step=options["step"], epoch=options["epoch"])
+    if plan["rows"] is None:
+        raise click.UsageError(_missing_step(plan, options, is_filtered=dataset.row_filter is not None))
     state = loader.state_dict()
     plan |= {
         "global_batch": options["batch_size"] * options["world_size"],
@@ -68,17 +75,28 @@ def command(as_json: bool, **options: Any) -> None:
         names = ("step", "epoch", "rank", "world_size", "batch_size", "shuffle", "seed")
         click.echo(json.dumps({name: options[name] for name in names} | plan, indent=2, ensure_ascii=False))
         return
-    if plan["rows"] is None:
-        shown = f"the epoch has {plan['steps']:,} steps of {options['batch_size']:,} rows a rank"
-        raise click.UsageError(f"{shown}, so step {options['step']} does not exist; lower --batch-size")
     for line in _page(plan, options, len(dataset.files)):
         click.echo(line)
+
+
+def _missing_step(plan: dict[str, Any], options: dict[str, Any], *, is_filtered: bool) -> str:
+    """Return why the epoch does not have the step, and what to do."""
+    rows, steps = plan["rows_of_epoch"], plan["steps"]
+    if not rows:
+        return "the filter selects no row\nhint: change --filter" if is_filtered else "the files have no rows"
+    if not steps:
+        shown = f"--tail drop leaves out steps with fewer than {counted(options['batch_size'], 'row')} a rank"
+        return (
+            f"{shown}, and the data has {counted(rows, 'row')}\nhint: lower --batch-size, or pass --tail uneven or pad"
+        )
+    shown = f"{counted(steps, 'step')} of {counted(options['batch_size'], 'row')} a rank"
+    return f"step {options['step']:,} does not exist: the epoch has {shown}\nhint: the last one is --step {steps - 1}"
 
 
 def _page(plan: dict[str, Any], options: dict[str, Any], files: int) -> Iterator[str]:
     rank, ranks = options["rank"], options["world_size"]
     rows = sum(count for *_, count in plan["rows"])
-    yield f"Epoch {options['epoch']}, step {options['step']:,} of {plan['steps']:,}, rank {rank} of {ranks}: {rows:,} rows"
+    yield f"Epoch {options['epoch']}, step {options['step']:,} of {plan['steps']:,}, rank {rank} of {ranks}: {counted(rows, 'row')}"
     yield ""
     yield from _rows(plan)
     yield ""
@@ -100,7 +118,8 @@ def _rows(plan: dict[str, Any]) -> list[str]:
     left = runs[_RUNS_SHOWN:]
     if left:
         files = len({file for file, *_ in left})
-        shown.append(f"… and {sum(count for *_, count in left):,} more rows, in {files:,} files; --json lists them")
+        rows = counted(sum(count for *_, count in left), "more row")
+        shown.append(f"… and {rows}, in {counted(files, 'file')}; --json lists them")
     return shown
 
 
@@ -109,7 +128,7 @@ def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Itera
     filtered = f", where {plan['filter']}" if plan["filter"] else ""
     yield (
         "row set",
-        f"{_count(plan['rows_of_epoch'], 'row')} in {_count(plan['blocks'], 'block')} of {_count(files, 'file')}{filtered}",
+        f"{counted(plan['rows_of_epoch'], 'row')} in {counted(plan['blocks'], 'block')} of {counted(files, 'file')}{filtered}",
     )
     if options["shuffle"]:
         yield (
@@ -131,24 +150,23 @@ def _reasons(plan: dict[str, Any], options: dict[str, Any], files: int) -> Itera
     start, end = plan["places"]
     yield (
         "step",
-        f"{end - start:,} rows, places {start:,} to {end - 1:,} of the {'global sequence, lane after lane' if lanes > 1 else 'order'}",
+        f"{counted(end - start, 'row')}, places {start:,} to {end - 1:,} of the {'global sequence, lane after lane' if lanes > 1 else 'order'}",
     )
     yield f"rank {options['rank']} of {ranks}", _slice_text(plan)
     if plan["repeats"]:
-        yield "repeats", f"{plan['repeats']:,} rows at the end repeat the start of the epoch, marked in `__padded`"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+        yield (
+            "repeats",
+            f"{counted(plan['repeats'], 'row')} at the end, repeated from the start of the epoch and marked in `__padded`",
+        )
 
 
 def _slice_text(plan: dict[str, Any]) -> str:
     taken = [
-        f"{count:,} rows{f' of lane {lane}' if plan['lanes_of_job'] > 1 else ''} from place {position:,} of the order on"
+        f"{counted(count, 'row')}{f' of lane {lane}' if plan['lanes_of_job'] > 1 else ''} from place {position:,} of the order on"
         for lane, position, count in plan["lanes"][:_LANES_SHOWN]
     ]
     more = len(plan["lanes"]) - _LANES_SHOWN
-    return "; ".join([*taken, *([f"so on for {more:,} lanes more"] if more > 0 else [])]) or "no new row"
+    return "; ".join([*taken, *([f"so on for {counted(more, 'more lane')}"] if more > 0 else [])]) or "no new row"
 
 
 def _costs(plan: dict[str, Any], ranks: int) -> Iterator[tuple[str, str]]:
@@ -162,7 +180,7 @@ def _costs(plan: dict[str, Any], ranks: int) -> Iterator[tuple[str, str]]:
         first, last = plan["lanes_of_rank"]
         yield (
             "memory",
-            f"the largest window takes {size_text(plan['window_bytes'])}; this rank holds one for each of its {last - first:,} lanes",
+            f"the largest window takes {size_text(plan['window_bytes'])}; this rank holds one for each of its {counted(last - first, 'lane')}",
         )
     yield "decoding", f"{plan['decode_amplification']:.2f} × the data, all ranks together"
 
@@ -172,9 +190,9 @@ def _tail_text(plan: dict[str, Any]) -> str:
     if not left:
         return "none: the rows fill every step"
     return {
-        "drop": f"drop: the last {left:,} rows are not delivered",
-        "pad": f"pad: the last step has {left:,} rows, and {plan['global_batch'] - left:,} repeats fill it",
-        "uneven": f"uneven: the last step has {left:,} rows"
+        "drop": f"drop: {counted(left, 'row')} at the end left out",
+        "pad": f"pad: the last step has {counted(left, 'row')}, filled up by {counted(plan['global_batch'] - left, 'repeat')}",
+        "uneven": f"uneven: the last step has {counted(left, 'row')}"
         + (", shared by the ranks" if len(plan["ranks"]) > 1 else ""),
     }[plan["tail"]]
 
@@ -186,7 +204,7 @@ def _ranks(plan: dict[str, Any]) -> list[str]:
         lines.append((str(number), f"{rank['batches']:,}", f"{rank['blocks']:,}", *sizes))
     shown = aligned(lines, to_the_right=[True] * 5)
     left = len(plan["ranks"]) - _RANKS_SHOWN
-    return [*shown, f"… and {left:,} more ranks; --json lists them"] if left > 0 else shown
+    return [*shown, f"… and {counted(left, 'more rank')}; --json lists them"] if left > 0 else shown
 
 
 def _entries(title: str, entries: Iterator[tuple[str, str]]) -> list[str]:

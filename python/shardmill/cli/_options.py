@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -182,6 +183,49 @@ def limit_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Reject a value, line, page or member with a larger decoded size; default: 1 GiB.",
     )
     return option(limited)
+
+
+#: A parameter with its value, as Python writes them; calls are not for the command line. A note that names the option already is dropped.
+_ASSIGNED = re.compile(
+    r"""[\w.]+\([^()]*\)|(?<![\w./`-])(\w+)=('[^']*'|"[^"]*"|\{[^}]*\}|\[[^]]*\]|\w+|…)?(?: of sm\.\w+)?(?: \(--[\w-]+\))?"""
+)
+#: The name of a parameter of several words, not quoted.
+_NAMED = re.compile(r"(?<![\w./`'\"-])([a-z]+(?:_[a-z]+)+)\b(?![`'\"=.(/])(?: \(--[\w-]+\))?")
+
+
+def with_options(message: str, command: click.Command) -> str:
+    """Return a message that names parameters of Python with the options of the command instead, where it has them."""
+    options = _by_parameter(command)
+
+    def assigned(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return options[name] + _as_argument(value or "") if name in options else found.group()
+
+    def named(found: re.Match[str]) -> str:
+        return options.get(found[1]) or found.group()
+
+    told, *hints = _ASSIGNED.sub(assigned, message).split("\nhint: ")
+    return "\nhint: ".join([told, *(_NAMED.sub(named, hint) for hint in hints)])
+
+
+def _by_parameter(command: click.Command) -> dict[str, str]:
+    """Return the options of a command by the names that parameters have in Python."""
+    options = {}
+    for option in command.params:
+        if isinstance(option, click.Option):
+            longest = max(option.opts, key=len)
+            names = {option.name or "", longest.lstrip("-").replace("-", "_")}
+            options |= dict.fromkeys(names | ({f"{name}s" for name in names} if option.multiple else set()), longest)
+    return options
+
+
+def _as_argument(value: str) -> str:
+    """Return a value of Python as it follows an option. A flag has none."""
+    if value in ("", "True"):
+        return ""
+    if value[0] == "{":
+        return f" '{value}'"
+    return " " + ",".join(part.strip(" '\"") for part in value.strip("[]").split(","))
 
 
 def _configure(paths: list[str], settings: tuple[str, ...]) -> None:

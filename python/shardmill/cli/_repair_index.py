@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from shardmill._terminal import counted
 from shardmill.cli._options import limit_option, storage_option
 
 
@@ -12,7 +13,7 @@ from shardmill.cli._options import limit_option, storage_option
 @limit_option
 @storage_option
 def command(path: str) -> int:
-    """Rebuild index.json of a directory of MDS shards. PATH is the directory.
+    """Rebuild index.json of a directory of MDS shards. PATH is the directory, or its index.json.
 
     Every shard is read completely. If a shard is damaged, it is reported and nothing is written.
 
@@ -22,6 +23,12 @@ def command(path: str) -> int:
     """
     from shardmill.data._mds_index import rebuild_index
 
-    shards, samples = rebuild_index(path)
-    click.echo(f"{shards:,} shards, {samples:,} samples", err=True)
+    shards, samples = rebuild_index(_directory_of(path))
+    click.echo(f"{counted(shards, 'shard')}, {counted(samples, 'sample')}", err=True)
     return 0
+
+
+def _directory_of(path: str) -> str:
+    """Return the directory of a path that may be its index."""
+    parent, _, name = path.rpartition("/")
+    return path if name != "index.json" else parent or ("/" if path.startswith("/") else ".")

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from shardmill._terminal import escape
 from shardmill.cli._options import Names, ignore_zeros_option, together
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, parse_filter
-
-#: The one line break of a message that does not come from names or data.
-_HINT = "\nhint: "
 
 
 class Filter(click.ParamType):
@@ -31,40 +25,57 @@ class Filter(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-#: PATH and what ``shardmill.Dataset`` wants to know of it.
-dataset_options = together(
-    click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
-    click.option("--columns", type=Names(), help="Only these, in this order."),
-    click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'),
+#: How files are recognized and read.
+format_options = together(
     click.option(
         "--format",
         type=click.Choice(["parquet", "orc", "csv", "json", "jsonl", "arrayrecord", "mds", "webdataset"]),
-        help="Format of the files; default: detected.",
+        help="Format of the files that are read; default: detected.",
     ),
     click.option("--hive", is_flag=True, help="Directories called key=value are columns."),
     ignore_zeros_option,
 )
 
+#: PATH and what ``shardmill.Dataset`` wants to know of it.
+dataset_options = together(
+    click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
+    click.option("--columns", type=Names(), help="Only these, in this order."),
+    click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'),
+    format_options,
+)
 
-def open_dataset(options: dict[str, Any]) -> Any:
-    """Open the ``shardmill.Dataset`` of the options, and remove them from the dict."""
+
+def open_dataset(options: dict[str, Any], **more: Any) -> Any:
+    """Open the ``shardmill.Dataset`` of the options, and remove them from the dict.
+
+    Args:
+        options: those of ``dataset_options``.
+        more: further options of ``Dataset``.
+    """
     from shardmill import Dataset
 
     columns = options.pop("columns")
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always")
-        dataset = Dataset(
-            list(options.pop("paths")),
-            columns=list(columns) if columns else None,
-            filter=options.pop("filter"),
-            format=options.pop("format"),
-            partitioning="hive" if options.pop("hive") else None,
-            ignore_zeros=options.pop("ignore_zeros"),
-        )
-    for warning in raised:
-        told = _HINT.join(escape(part) for part in str(warning.message).split(_HINT))
-        print(f"warning: {told}", file=sys.stderr)
-    return dataset
+    return Dataset(
+        list(options.pop("paths")),
+        columns=list(columns) if columns else None,
+        filter=options.pop("filter"),
+        format=options.pop("format"),
+        partitioning="hive" if options.pop("hive") else None,
+        ignore_zeros=options.pop("ignore_zeros"),
+        **more,
+    )
+
+
+def source_and_destination(paths: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return SRC and DST of the arguments.
+
+    Raises:
+        click.UsageError: If there is only one.
+    """
+    *sources, destination = paths
+    if not sources:
+        raise click.UsageError(f"SRC and DST are required, and there is only {destination!r}")
+    return tuple(sources), destination
 
 
 def refuse_input(sources: Sequence[str], files: Sequence[str], dst: str, *, keeps_rows: bool) -> None:

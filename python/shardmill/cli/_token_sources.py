@@ -30,6 +30,8 @@ _OPTIONS = (
     "eos",
     "special_in_text",
     "nulls",
+    "output",
+    "labels_output",
     "dtype",
     "counts",
 )

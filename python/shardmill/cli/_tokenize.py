@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from shardmill._terminal import aligned, escape
+from shardmill._extras import pyarrow_for
+from shardmill._terminal import aligned, counted, escape
 from shardmill.cli._batch_bar import BatchBar
 from shardmill.cli._options import Names, Size, limit_option, one_of, progress_option, storage_option, threads_option
-from shardmill.cli._tables import Filter, refuse_input
+from shardmill.cli._tables import Filter, format_options, open_dataset, refuse_input
 from shardmill.cli._token_sources import counts_option, source_options, tokenize_of, tokenizer_options
 from shardmill.errors import NotFoundError, OutputExistsError
 
@@ -21,9 +24,14 @@ from shardmill.errors import NotFoundError, OutputExistsError
 @click.option("--tokenizer", required=True, metavar="PATH", help="Tokenizer file, or a directory with one.")
 @tokenizer_options
 @source_options
+@click.option("--output", metavar="NAME", default="tokens", show_default=True, help="Name of the column of tokens.")
+@click.option(
+    "--labels-output", metavar="NAME", default="labels", show_default=True, help="Name of the column of labels."
+)
 @click.option("--dtype", **one_of("int32", "int64"), help="Type of the tokens.")
 @click.option("--keep", type=Names(), help="Columns of SRC to write as well.")
 @click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
+@format_options
 @click.option("--to", **one_of("parquet"), help="Output format.")
 @click.option("--count-only", is_flag=True, help="Store and print the token counts; write no tokens.")
 @counts_option
@@ -46,8 +54,6 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
       shardmill tokenize chat.jsonl chat.parquet --tokenizer model/ --messages messages --labels assistant
       shardmill tokenize data/ --tokenizer model/ --count-only --counts s3://bucket/counts
     """
-    from shardmill import Dataset
-
     *sources, last = paths
     if options["count_only"]:
         sources, last = [*sources, last], ""
@@ -55,27 +61,55 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError("pass SRC and DST, or --count-only")
     tokenize = tokenize_of(options)
     kept = [*(options["keep"] or ()), *tokenize.outputs]
-    if len(set(kept)) < len(kept):
-        raise click.UsageError("--keep names a column twice, or a column that is written anyway")
-    dataset = Dataset(sources, columns=kept, filter=options["filter"], tokenize=tokenize, threads=options["threads"])
+    _refuse_twice(kept, tokenize.outputs)
+    named = {name: options[name] for name in ("filter", "format", "hive", "ignore_zeros")}
+    dataset = open_dataset({"paths": sources, "columns": kept, **named}, tokenize=tokenize, threads=options["threads"])
     if not dataset.files:
         raise NotFoundError(f"there are no files to tokenize at {', '.join(sources)}")
     if options["count_only"]:
-        counts = dataset.token_counts()
-        shown = [("rows", f"{counts.rows:,}"), ("tokens", f"{counts.total:,}")]
-        shown += [("mean", f"{counts.mean:,.1f}"), ("longest", f"{counts.longest:,}")]
-        for line in aligned(shown, to_the_right=[False, True]):
-            click.echo(line)
-        print(f"token counts are stored in {escape(tokenize.counts)}", file=sys.stderr)
+        _count(dataset, tokenize.counts)
     else:
         refuse_input(sources, dataset.files, last, keeps_rows=False)
         _write(dataset, last, options)
+
+
+def _refuse_twice(names: Sequence[str], outputs: Sequence[str]) -> None:
+    """Check that no column would be written twice.
+
+    Raises:
+        click.UsageError: If one would.
+    """
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is None:
+        return
+    if twice not in outputs:
+        raise click.UsageError(f"--keep names column {twice!r} twice")
+    option = "--output" if twice == outputs[0] else "--labels-output"
+    raise click.UsageError(
+        f"--keep names column {twice!r}, which is the name of a new column\nhint: rename it with {option}"
+    )
+
+
+def _count(dataset: Any, directory: str) -> None:
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        counts = dataset.token_counts()
+    for warning in raised:
+        warnings.warn(warning.message, stacklevel=2)
+    shown = [("rows", f"{counts.rows:,}"), ("tokens", f"{counts.total:,}")]
+    shown += [("mean", f"{counts.mean:,.1f}"), ("longest", f"{counts.longest:,}")]
+    for line in aligned(shown, to_the_right=[False, True]):
+        click.echo(line)
+    # All warnings say that counts cannot be kept or read.
+    if not raised:
+        print(f"token counts are stored in {escape(directory)}", file=sys.stderr)
 
 
 def _write(dataset: Any, dst: str, options: dict[str, Any]) -> None:
     from shardmill import Writer
     from shardmill.storage._paths import served_path
 
+    pyarrow_for("tokenize")
     start = time.perf_counter()
     try:
         writer = Writer(
@@ -96,5 +130,5 @@ def _write(dataset: Any, dst: str, options: dict[str, Any]) -> None:
             rows += batch.num_rows
             tokens += len(batch.column(output).flatten())
     seconds = time.perf_counter() - start
-    files = f"{len(writer.files):,} {'file' if len(writer.files) == 1 else 'files'}"
-    print(f"{tokens:,} tokens of {rows:,} rows written to {files} in {seconds:.1f} s", file=sys.stderr)
+    shown = f"{counted(tokens, 'token')} of {counted(rows, 'row')} written to {counted(len(writer.files), 'file')}"
+    print(f"{shown} in {seconds:.1f} s", file=sys.stderr)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from shardmill._terminal import counted
 from shardmill.cli._options import (
     FROM_1,
     limit_option,
@@ -55,6 +56,7 @@ def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: 
         click.echo(problem_table(bad))
     samples, rows = sum(check.samples for check in checks), sum(sum(check.rows.values()) for check in checks)
     problems = sum(check.problem_count for check in checks)
-    outcome = f"{problems:,} problems in {len(bad):,} of them" if bad else "no problems"
-    click.echo(f"{len(checks):,} files, {samples:,} samples, {rows:,} rows: {outcome}", err=as_json)
+    outcome = f"{counted(problems, 'problem')} in {counted(len(bad), 'file')}" if bad else "no problems"
+    counts = f"{counted(len(checks), 'file')}, {counted(samples, 'sample')}, {counted(rows, 'row')}"
+    click.echo(f"{counts}: {outcome}", err=as_json)
     return 1 if bad else 0

@@ -75,7 +75,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
       shardmill view photos/*.parquet --image-size 224 --image-fit random --flip 0.5
       shardmill view chat.jsonl --tokenizer model/ --messages messages --labels assistant
     """
-    pyarrow_for("the page")
+    pyarrow_for("the page", extra="view")
     from shardmill.view import Session, Source, ViewServer
 
     source = Source(
@@ -94,6 +94,8 @@ def command(port: int, no_open: bool, **options: Any) -> None:
         _refuse({*TOKENIZER_PARAMETERS, *SOURCE_PARAMETERS, "pack"}, "requires --tokenizer")
     source = _with_pixels(source, options)
     session = Session(source)
+    if not session.opened().dataset.files:
+        print(f"there are no data files at {', '.join(options['paths'])}", file=sys.stderr)
     try:
         server = ViewServer(session, port=port)
     except OSError as error:

@@ -139,6 +139,7 @@ class Pipeline:
             checkpoint=checkpoint,
         )
 
+    @explains({})
     def run(
         self,
         executor: Literal["local", "ray"] = "local",

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from shardmill._terminal import escape
+from shardmill._terminal import counted, escape
 from shardmill.curate._metrics import PipelineMetrics, metrics_of
 from shardmill.errors import OptionError
 from shardmill.metrics._snapshot import StorageMetrics
@@ -221,8 +221,8 @@ class Report:
         lines += [f"{name:10}{counts['input'][name]:12,}{counts['output'][name]:12,}" for name in names]
         unit = "rows" if len(names) == 1 else "samples"
         rate = _rate(counts["output"][unit], self.seconds)
-        lines.append(f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {len(self.outputs)} files")
-        lines += [f"dropped: {rows:,} rows, {escape(reason)}" for reason, rows in self.rows_dropped.items()]
+        lines.append(f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {counted(len(self.outputs), 'file')}")
+        lines += [f"dropped: {counted(rows, 'row')}, {escape(reason)}" for reason, rows in self.rows_dropped.items()]
         lines += [f"not taken over: {escape(what)} ({times:,} times)" for what, times in self.keys_dropped.items()]
         lines += [f"warning: {escape(what)} ({times:,} times)" for what, times in self.warnings.items()]
         missing = max(side["materialize_errors"] for side in counts.values())
@@ -235,7 +235,9 @@ class Report:
             lines.append(f"samples with the id of an earlier one in their split: {duplicates:,}")
         if self.quarantined:
             shards = sum(item["is_shard"] for item in self.quarantined)
-            lines.append(f"quarantined: {len(self.quarantined) - shards:,} samples, {shards:,} shards")
+            lines.append(
+                f"quarantined: {counted(len(self.quarantined) - shards, 'sample')}, {counted(shards, 'shard')}"
+            )
         return "\n".join(lines)
 
 

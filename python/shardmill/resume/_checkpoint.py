@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from shardmill._choices import check_choice
 from shardmill._sizes import byte_count
+from shardmill._unknown_options import explains
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._configure import configure_all, refuse_keys, shown
 from shardmill.storage._paths import path_of, served_path
@@ -21,6 +22,7 @@ ChangedInput = Literal["raise", "reprocess"]
 Delivery = Literal["exactly-once", "at-least-once"]
 
 
+@explains({})
 @dataclass(frozen=True)
 class Checkpoint:
     """Where a ``shardmill.curate.Pipeline`` records completed splits, so that a stopped run can be resumed.

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from shardmill._native import storage as _native
-from shardmill.errors import OptionError
+from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._options import cache_path
 from shardmill.storage._paths import PathLike
 
@@ -29,15 +29,30 @@ def user_directory(name: str) -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "shardmill" / name
 
 
+def _existing(directory: PathLike | None) -> str:
+    """Return ``cache_directory``, and check that an existing directory is a cache.
+
+    Raises:
+        FileNotFoundError: If it is not.
+    """
+    path = cache_directory(directory)
+    if Path(path).is_dir() and not (Path(path) / "objects").is_dir():
+        raise NotFoundError(
+            f"the directory {path!r} is not a cache: it has no directory `objects`"
+            "\nhint: check the path; a new cache gets it with the first object"
+        )
+    return path
+
+
 def cache_entries(directory: PathLike | None = None) -> list[tuple[str, int, int, float]]:
     """List the objects in a cache directory, most recently used first.
 
     Returns:
         For each object: its path, its bytes on disk, its full size, and the time of last use, in seconds since 1970.
     """
-    return _native.cache_entries(cache_directory(directory))
+    return _native.cache_entries(_existing(directory))
 
 
 def clear_cache(directory: PathLike | None = None) -> int:
     """Clear a cache directory and return the number of bytes removed. Running processes continue, and fetch what they need again."""
-    return _native.clear_cache(cache_directory(directory))
+    return _native.clear_cache(_existing(directory))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from shardmill.metrics._snapshot import StorageMetrics
 from shardmill.storage._fsspec import is_file_system, options_of_file_system
 from shardmill.storage._obstore import is_store, options_of_store
 from shardmill.storage._options import StorageOptions, texts_of
-from shardmill.storage._paths import PathLike
+from shardmill.storage._paths import PathLike, text_of
 
 
 def configure(path: PathLike, storage_options: Any) -> None:
@@ -43,7 +42,7 @@ def configure(path: PathLike, storage_options: Any) -> None:
         >>> import shardmill as sm
         >>> sm.storage.configure("s3://bucket", {"region": "eu-central-1", "skip_signature": True})
     """
-    plain = os.fspath(path)
+    plain = text_of(path)
     options = storage_options_of(plain, storage_options)
     _native.configure(plain, options.texts, options.credentials, options.files)
 
@@ -92,10 +91,10 @@ def refuse_keys(paths: Sequence[str]) -> None:
     """Reject paths that contain credentials, because paths are stored and sent to other processes.
 
     Raises:
-        ValueError: If a URL has a password, a token or a signature.
+        ValueError: If a URL has a password, a token or a signature, or a path is not UTF-8.
     """
     for path in paths:
-        if _native.has_keys(path):
+        if _native.has_keys(text_of(path)):
             raise OptionError(
                 f"a path must not contain keys, tokens or signatures: {path}"
                 "\nhint: pass credentials in storage_options or the environment, or download the file"
@@ -134,4 +133,4 @@ def metrics(path: PathLike | None = None) -> StorageMetrics:
         >>> sm.storage.metrics("s3://bucket/train/").requests
         0
     """
-    return StorageMetrics(**_native.request_counts(None if path is None else os.fspath(path)))
+    return StorageMetrics(**_native.request_counts(None if path is None else text_of(path)))

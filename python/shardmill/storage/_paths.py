@@ -12,13 +12,40 @@ PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
 
 
+def refuse_surrogates(what: str, text: str) -> None:
+    """Check that a text is UTF-8: Python represents other bytes of names and arguments by surrogates.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        shown = text.encode(errors="backslashreplace").decode()
+        raise OptionError(
+            f"{what} is not UTF-8: {shown}\nhint: rename the file or directory, or correct the text"
+        ) from error
+
+
+def text_of(path: PathLike) -> str:
+    """Return a path or URL as a string.
+
+    Raises:
+        ValueError: If it is not UTF-8.
+    """
+    text = os.fspath(path)
+    if isinstance(text, str):
+        refuse_surrogates("the path", text)
+    return text
+
+
 def path_of(path: PathLike) -> str:
     """Return a path as a string; a file URL (``file:/abs``, ``file:///abs``, ``file://localhost/abs``) becomes its local path.
 
     Raises:
         ValueError: If a file URL has another host or no absolute path.
     """
-    text = os.fspath(path)
+    text = text_of(path)
     return _native.resolved_path(text) if _native.is_local(text) else text
 
 
@@ -28,7 +55,7 @@ def served_path(path: PathLike) -> str:
     Raises:
         ValueError: If no store serves the scheme.
     """
-    return _native.resolved_path(os.fspath(path))
+    return _native.resolved_path(text_of(path))
 
 
 def path_list(paths: Paths) -> list[str]:
@@ -60,4 +87,4 @@ def is_remote(path: PathLike) -> bool:
         >>> sm.storage.is_remote("s3://bucket/train"), sm.storage.is_remote("train/")
         (True, False)
     """
-    return _native.is_remote(os.fspath(path))
+    return _native.is_remote(text_of(path))

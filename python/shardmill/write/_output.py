@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardmill._native import storage
+from shardmill._terminal import counted
 from shardmill.errors import OutputExistsError, StorageError
 
 Mode = Literal["error", "overwrite", "append"]
@@ -125,7 +126,7 @@ class OutputDirectory:
         found = self.data_files() or self._seen
         first = Path(min(found, default="")).name
         raise OutputExistsError(
-            f"the directory {self._out!r} has {len(found):,} data files {when}, such as {first!r}\n"
+            f"the directory {self._out!r} has {counted(len(found), 'data file')} {when}, such as {first!r}\n"
             'hint: mode="overwrite" replaces them, mode="append" adds shards'
         )
 

@@ -282,6 +282,7 @@ class Writer:
         self._check_open()
         self._guarded(lambda: self._write_batch(batch))
 
+    @explains({})
     def write_rows(
         self, rows: Iterable[Any], *, workers: int = 0, transform: Callable[[Any], Any] | None = None
     ) -> None:

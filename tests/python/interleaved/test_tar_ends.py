@@ -90,7 +90,7 @@ def test_every_reader_says_that_a_part_of_a_shard_is_missing(tmp_path: Path, out
     (item,) = outcome.report.quarantined
     assert (item["path"], item["offset"], item["is_shard"]) == (str(path), offset, True)
     assert str(offset) in item["reason"]
-    assert "quarantined: 0 samples, 1 shards" in str(outcome.report)
+    assert "quarantined: 0 samples, 1 shard" in str(outcome.report)
 
     (check,) = verify(path)
     assert [(problem.rule, problem.offset) for problem in check.problems] == [("readable", offset)]

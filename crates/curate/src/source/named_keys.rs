@@ -225,7 +225,7 @@ pub fn no_sample(members: &[Member], keys: &SampleKeys) -> String {
     let more = if endings.len() > SHOWN { ", …" } else { "" };
     let shown: Vec<String> = endings.iter().take(SHOWN).map(|(ending, count)| format!("{ending} ({count})")).collect();
     format!(
-        "none of the {} members is a sample: no name ends in {}; json_extensions names the ending of documents, and the endings there are {}{more}",
+        "none of the {} members is a sample: no name ends in {}; json_extensions of WebDatasetSource (--json-extension of curate) names the ending of documents, and the endings there are {}{more}",
         members.len(),
         keys.json_extensions.join(" or "),
         shown.join(", ")

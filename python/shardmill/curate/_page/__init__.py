@@ -63,7 +63,7 @@ def write_page(
         raise OptionError("`runs` is empty; pass at least one report")
     if samples < 0:
         raise OptionError("`samples` must not be negative")
-    template = environment("curate/_page").get_template("page.html")
+    template = environment("curate/_page", extra="report").get_template("page.html")
     text = template.render(
         runs=[_Run(name, report) for name, report in runs.items()],
         samples=samples,
