@@ -81,7 +81,7 @@ class Tokenizer:
             settings = " and ".join(ignored)
             warnings.warn(
                 f"`{self._native.path}` has {settings}, which are not applied\nhint: remove them from the file to silence this warning",
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _set(self, native: Any, pattern: str | None, special_tokens: dict[str, int] | None) -> None:
