@@ -26,7 +26,7 @@ def rebuild_index(path: str | os.PathLike[str], *, threads: int | None = None) -
 
     Raises:
         ValueError: If a shard is damaged (the message names it), or shards have different columns.
-        FileNotFoundError: If the directory does not exist.
+        FileNotFoundError: If the directory does not exist, or has no shard.
 
     Examples:
         >>> import shardmill as sm
