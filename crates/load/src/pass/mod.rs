@@ -27,7 +27,6 @@ pub use superbatches::BatchRows;
 
 use crate::images::HostMemory;
 use crate::packing::{PackSource, Packs, SuperbatchParts};
-use crate::row_set::RowBlock;
 use crate::{Dataset, Error, Result, RowSet, columns};
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
@@ -43,7 +42,7 @@ use shardmill_plan::packing::PackPlan;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use superbatches::{Planner, SuperbatchPlan};
+use superbatches::{Planner, SuperbatchPlan, row_bytes};
 
 /// Size of superbatches assembled from ranges: large compared to the cost of a superbatch, small compared to the memory of a machine.
 const SUPERBATCH_BYTES: u64 = 16 << 20;
@@ -481,21 +480,4 @@ impl Work {
         // Only the selected rows of a filtered block are kept.
         block.map_or(0, |block| block.delivered_bytes(&self.dataset, &self.columns))
     }
-}
-
-/// The mean over the first blocks of each source; reading the metadata of all blocks would take too long.
-fn row_bytes(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> u64 {
-    const SAMPLE: usize = 64;
-    let mean = |blocks: &[RowBlock]| {
-        let sample = || blocks.iter().take(SAMPLE);
-        let bytes: u64 = sample().map(|block| block.whole_bytes(dataset, columns)).sum();
-        let all: u64 = sample().map(RowBlock::whole_rows).sum();
-        bytes.div_ceil(all.max(1))
-    };
-    let Some(mixture) = order.mixture() else { return mean(rows.blocks()) };
-    let bytes = mixture.shares().map(|(blocks, rows_of_source)| {
-        let blocks = rows.blocks().get(blocks).unwrap_or_default();
-        u128::from(mean(blocks)) * u128::from(rows_of_source)
-    });
-    u64::try_from(bytes.sum::<u128>().div_ceil(u128::from(order.num_rows().max(1)))).unwrap_or(u64::MAX)
 }

@@ -4,8 +4,9 @@
 //! border is a separate superbatch. All other superbatches are gathered, with a size that amortizes the work per batch.
 
 use super::dealt::Dealt;
-use crate::Error;
 use crate::packing::DrawnPacks;
+use crate::row_set::RowBlock;
+use crate::{Dataset, Error, RowSet};
 use shardmill_plan::order::{Lanes, RowOrder, StepRows, Steps, part_of};
 use shardmill_plan::packing::PackPlan;
 use std::collections::BTreeSet;
@@ -282,6 +283,23 @@ impl Planner {
 
 fn small(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// Decoded bytes of a row: the mean over the first blocks of each source; reading the metadata of all blocks would take too long.
+pub(super) fn row_bytes(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> u64 {
+    const SAMPLE: usize = 64;
+    let mean = |blocks: &[RowBlock]| {
+        let sample = || blocks.iter().take(SAMPLE);
+        let bytes: u64 = sample().map(|block| block.whole_bytes(dataset, columns)).sum();
+        let all: u64 = sample().map(RowBlock::whole_rows).sum();
+        bytes.div_ceil(all.max(1))
+    };
+    let Some(mixture) = order.mixture() else { return mean(rows.blocks()) };
+    let bytes = mixture.shares().map(|(blocks, rows_of_source)| {
+        let blocks = rows.blocks().get(blocks).unwrap_or_default();
+        u128::from(mean(blocks)) * u128::from(rows_of_source)
+    });
+    u64::try_from(bytes.sum::<u128>().div_ceil(u128::from(order.num_rows().max(1)))).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
