@@ -151,8 +151,6 @@ class Pass:
 @final
 class TensorMemory:
     def __new__(cls, allocate: Callable[[int], Any]) -> TensorMemory: ...
-    @property
-    def num_lent(self) -> int: ...
 
 @final
 class RecordBatchReader:

@@ -58,9 +58,14 @@ class Cutter:
         self.names: list[str] = []
 
     @property
+    def is_pinned(self) -> bool:
+        """Whether batches are in page-locked memory, on their way to the trainer or to a GPU."""
+        return False
+
+    @property
     def memory(self) -> TensorMemory | None:
         """Where native threads put pixels, or ``None`` for memory of their own."""
-        return None
+        return TensorMemory(page_locked) if self.is_pinned else None
 
     def check(self, converter: Any) -> None:
         """Check now what would otherwise fail at the first batch."""
@@ -151,12 +156,8 @@ class TorchCutter(Cutter):
         self.bfloat16, self.pin_memory, self.device = bfloat16, pin_memory, device
 
     @property
-    def memory(self) -> TensorMemory | None:
-        """Page-locked memory, if batches are pinned on their way to the trainer or to a GPU."""
-        return TensorMemory(page_locked) if self._is_pinned else None
-
-    @property
-    def _is_pinned(self) -> bool:
+    def is_pinned(self) -> bool:
+        """Whether batches are in page-locked memory, on their way to the trainer or to a GPU."""
         return self.pin_memory or self._is_cuda
 
     @property
@@ -190,7 +191,7 @@ class TorchCutter(Cutter):
 
         if self.device is not None:
             self.device = torch.device(self.device)
-        if self._is_pinned and not torch.cuda.is_available():
+        if self.is_pinned and not torch.cuda.is_available():
             name = "pin_memory" if self.pin_memory else f"device={str(self.device)!r}"
             raise OptionError(f"{name} requires a GPU, and torch does not find one")
 

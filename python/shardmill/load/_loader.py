@@ -197,7 +197,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
             "form": output_form(output, self._cutter.kind, lists, label_pads),
             "is_padded": self._tail == "pad",
             "is_filtered": self._dataset._is_filtered,
-            "is_lent": self._cutter.memory is not None,
+            "is_lent": self._cutter.is_pinned,
         }
         self._packed = None
         if packing is not None and errors.rows != "raise":

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Allocator", "page_locked"]
-
-
-class Allocator(Protocol):
-    """Allocates the memory of a superbatch. Native threads call it, several at once."""
-
-    def __call__(self, nbytes: int, /) -> torch.Tensor:
-        """Return a contiguous uint8 tensor ``[nbytes]`` in memory of the host, which nothing else refers to. Its values do not matter."""
-        ...
+__all__ = ["page_locked"]
 
 
 def page_locked(nbytes: int, /) -> torch.Tensor:
-    """Allocate page-locked memory, which a GPU reads without a copy. torch keeps it for later allocations when it is freed."""
+    """Allocate page-locked memory, which a GPU reads without a copy. torch keeps it for later allocations when it is freed.
+
+    An allocator in its place, for ``TensorMemory``, has the same contract. Native threads call it, several at once.
+
+    Returns:
+        A contiguous uint8 tensor ``[nbytes]`` to which nothing else refers. Its values do not matter.
+    """
     import torch
 
     return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)

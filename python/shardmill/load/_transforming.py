@@ -114,7 +114,7 @@ class Transforming:
 
 
 def _may_have_workers() -> bool:
-    """Tell whether this process is no worker of a DataLoader: those are daemons, which may not start processes."""
+    """Tell whether this process may start others. Workers of a DataLoader are daemons, which may not."""
     from multiprocessing import current_process
 
     return not current_process().daemon

@@ -40,12 +40,6 @@ impl PyTensorMemory {
     fn new(allocate: Py<PyAny>) -> Self {
         Self(Arc::new(TensorMemory { allocate, lent: Arc::default(), calls: Calls::new(), interrupt: Mutex::default() }))
     }
-
-    /// Number of tensors that are written, or wait to be delivered.
-    #[getter]
-    fn num_lent(&self) -> usize {
-        self.0.lent.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
 }
 
 impl TensorMemory {

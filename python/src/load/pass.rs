@@ -53,20 +53,20 @@ impl PyPass {
         }
         loop {
             // Without threads, rows are read in this call.
-            match listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))? {
+            let polled = listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))?;
+            if let Some(interrupt) = self.memory.as_ref().and_then(|memory| memory.take_interrupt()) {
+                return Err(interrupt);
+            }
+            // Before the result is converted: making arrays runs Python code, which a pending signal would interrupt.
+            py.check_signals()?;
+            match polled {
                 Poll::Finished => return Ok(None),
                 Poll::Ready(result) => {
-                    if let Some(interrupt) = self.memory.as_ref().and_then(|memory| memory.take_interrupt()) {
-                        return Err(interrupt);
-                    }
-                    // Without threads, a signal may have arrived in this call, and making arrays runs Python code.
-                    py.check_signals()?;
                     let superbatch = result.map_err(Error::from).and_then(|superbatch| superbatch).map_err(PyShardmillError::from)?;
                     return self.to_python(py, superbatch).map(Some);
                 }
                 Poll::Pending => {}
             }
-            py.check_signals()?;
             if begun.elapsed().as_secs_f64() >= stall {
                 on_stall.call1((begun.elapsed().as_secs_f64(), self.activities(py)?))?;
                 stall *= 2.0;

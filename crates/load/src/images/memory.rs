@@ -12,7 +12,7 @@ pub trait HostMemory: Debug + Send + Sync {
     /// `bytes` bytes, aligned for every number. They may have any values.
     ///
     /// # Errors
-    /// Why there is no such memory.
+    /// Why the memory cannot be provided.
     fn lend(&self, bytes: usize) -> std::result::Result<Box<dyn LentMemory>, String>;
 }
 
