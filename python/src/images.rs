@@ -3,6 +3,7 @@
 use crate::error::PyShardmillResult;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use shardmill_images::{ImageFormat, sniff};
 
 /// Width and height in pixels, from the headers.
 #[pyfunction]
@@ -23,6 +24,13 @@ fn extract_page<'py>(py: Python<'py>, payload: &[u8], page: usize) -> PyShardmil
     Ok(PyBytes::new(py, &shardmill_images::extract_page(payload, page)?))
 }
 
+/// The format that the first bytes show, such as `jpeg`, if it is decoded. 64 bytes are enough.
+#[pyfunction]
+fn image_format(payload: &[u8]) -> Option<&'static str> {
+    let format = sniff(payload).filter(|format| *format != ImageFormat::Avif)?;
+    format.mime().strip_prefix("image/")
+}
+
 /// The name of an image format that is recognized, but not decoded.
 #[pyfunction]
 fn unsupported_name(payload: &[u8]) -> Option<&'static str> {
@@ -31,6 +39,7 @@ fn unsupported_name(payload: &[u8]) -> Option<&'static str> {
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "images")?;
+    module.add_function(wrap_pyfunction!(image_format, &module)?)?;
     module.add_function(wrap_pyfunction!(image_size, &module)?)?;
     module.add_function(wrap_pyfunction!(tiff_pages, &module)?)?;
     module.add_function(wrap_pyfunction!(extract_page, &module)?)?;

@@ -111,6 +111,7 @@ def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
     """Return the columns with lists of tokens as texts. A list with an id that is not in the vocabulary stays as it is."""
     from shardmill import Tokenizer
     from shardmill.view._token_columns import LABELS, TOKEN_NAMES
+    from shardmill.view._token_texts import spelling_of
 
     tokenizer = Tokenizer(path)
 
@@ -118,17 +119,14 @@ def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
         is_ids = isinstance(value, list) and all(isinstance(id, int) and not isinstance(id, bool) for id in value)
         # A label below 0 is one that a loss ignores.
         ids = [id for id in value if not (are_labels and id < 0)] if is_ids else []
-        return tokenizer.decode(ids) if is_ids and all(_is_known(tokenizer, id) for id in ids) else value
+        is_known = all(spelling_of(tokenizer._native, id) is not None for id in ids)
+        return tokenizer.decode(ids) if is_ids and is_known else value
 
     return columns | {
         name: [text(value, are_labels=name == LABELS) for value in columns[name]]
         for name in TOKEN_NAMES
         if name in columns
     }
-
-
-def _is_known(tokenizer: Any, id: int) -> bool:
-    return 0 <= id < tokenizer.vocab_size and tokenizer._native.token(id) is not None
 
 
 def _types(dataset: Any) -> list[str]:

@@ -13,12 +13,6 @@ from typing import Any
 
 from shardmill._native import images as native
 
-_PREFIXES = {
-    "jpeg": (b"\xff\xd8\xff",),
-    "png": (b"\x89PNG\r\n\x1a\n",),
-    "gif": (b"GIF87a", b"GIF89a"),
-    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
-}
 # Twice the width at which a page shows an image, so that it is sharp on high-density screens.
 _LONGEST_SIDE = 560
 # Decoding a larger image would take seconds and gigabytes, just for a thumbnail.
@@ -27,11 +21,8 @@ _JPEG_QUALITY = 80
 
 
 def image_format(buffer: Any) -> str | None:
-    """Return the format from the first bytes: jpeg, png, webp, gif or tiff."""
-    start = bytes(buffer[:16])
-    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        return "webp"
-    return next((kind for kind, prefixes in _PREFIXES.items() if start.startswith(prefixes)), None)
+    """Return the format from the first bytes: jpeg, png, webp, gif, bmp or tiff."""
+    return native.image_format(bytes(buffer[:64]))
 
 
 def image_size(payload: bytes) -> tuple[int, int] | None:

@@ -18,8 +18,6 @@ from shardmill.data._nanoseconds import exact_time
 #: A column name, then positions within lists and structs.
 Path = Sequence[str | int]
 
-#: Possible sizes of the second header of a BMP. Many texts begin with ``BM``.
-_BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 _HEX_BYTES = 24
 _DEEPEST = 8
 _MOST_FIELDS = 48
@@ -65,7 +63,7 @@ class Cells:
         return {"kind": "value", "text": scalar_text(value)}
 
     def _bytes(self, buffer: Any, path: Path) -> dict[str, Any]:
-        kind = stored_format(buffer)
+        kind = image_format(buffer)
         if kind is not None:
             return self._image(bytes(buffer), kind, path)
         text = text_cell(buffer, self.characters)
@@ -85,13 +83,6 @@ class Cells:
             return facts | ({"pages": native.tiff_pages(payload)} if kind == "tiff" else {})
         except ValueError:
             return facts | {"note": "its header cannot be read"}
-
-
-def stored_format(buffer: Any) -> str | None:
-    """Return the format of an image that is decoded; None for other bytes."""
-    start = bytes(buffer[:18])
-    is_bmp = start.startswith(b"BM") and int.from_bytes(start[14:], "little") in _BMP_HEADERS
-    return "bmp" if is_bmp else image_format(start)
 
 
 def plain_scalar(value: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 from shardmill._native import images as native
 from shardmill._native import pixels
 from shardmill.curate._documents import is_interleaved
-from shardmill.curate._pictures import has_pillow, thumbnail_of
-from shardmill.view._cells import Cells, Path, buffer_of, found, stored_format, text_cell
+from shardmill.curate._pictures import has_pillow, image_format, thumbnail_of
+from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
 from shardmill.view._documents import row_document
 from shardmill.view._pixels import png_of
 from shardmill.view._query import Query, Refused
@@ -127,7 +127,7 @@ def image(opened: Opened, query: Query) -> tuple[str, bytes]:
     payload = bytes(_buffer(opened, row, path) or b"")
     if not payload:
         raise Refused(404, "there are no bytes of this image")
-    kind = stored_format(payload)
+    kind = image_format(payload)
     if kind is None and native.unsupported_name(payload) is not None:
         # The message is the cause.
         return "image/png", _decoded(payload)

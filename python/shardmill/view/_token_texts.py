@@ -79,7 +79,7 @@ class TokenTexts:
             text = "null" if number is None else str(number)
             return b"", facts | {"kind": "number", "parts": [["text", text]]}
         native = self._tokenizer._native
-        spelling = native.token(number) if 0 <= number < native.vocab_size else None
+        spelling = spelling_of(native, number)
         if spelling is None:
             return b"", facts | {"kind": "unknown", "parts": [["text", str(number)]]}
         facts["spelling"] = spelling
@@ -87,6 +87,11 @@ class TokenTexts:
             facts["kind"] = "special"
         raw = _bytes_of(native, number, spelling)
         return raw, facts | {"parts": _parts(raw)}
+
+
+def spelling_of(native: Any, id: int) -> str | None:
+    """Return a token as the file of its native tokenizer writes it; None for an id that is not in the vocabulary."""
+    return native.token(id) if 0 <= id < native.vocab_size else None
 
 
 def _is_special(native: Any, number: int, spelling: str) -> bool:
