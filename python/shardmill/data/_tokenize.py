@@ -16,9 +16,10 @@ from shardmill._native import load as _native
 from shardmill._option_values import index_of, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._unknown_options import TOKENIZE, explains
+from shardmill.data._chat_template import json_of, template_kwargs_of, template_text
 from shardmill.data._token_function import TokenFunction
 from shardmill.data._tokenizer import SpecialInText, Tokenizer
-from shardmill.errors import FormatError, NotFoundError, OptionError
+from shardmill.errors import OptionError
 from shardmill.storage._cache import user_directory
 from shardmill.storage._paths import PathLike
 
@@ -212,11 +213,11 @@ class Tokenize:
             "add_special_tokens": add_special_tokens,
             "special_in_text": special_in_text,
             "separator": separator,
-            "chat_template": _template_text(chat_template),
+            "chat_template": template_text(chat_template),
             "assistant_spans": assistant_spans,
             "tools": tools,
             "documents": documents,
-            "template_kwargs": _kwargs(template_kwargs),
+            "template_kwargs": template_kwargs_of(template_kwargs),
             "now": now,
             "labels": labels,
             "ignore_index": ignored,
@@ -340,7 +341,7 @@ class Tokenize:
             is_unset = value is None or value is False or value == _DEFAULTS.get(name, {})
             if not is_unset and source not in used_by:
                 raise OptionError(f"{name} is for {' and '.join(used_by)}, and the source is {source}")
-        _json_of(self.template_kwargs)
+        json_of(self.template_kwargs)
         if reserved := _RESERVED.intersection(self.template_kwargs):
             raise OptionError(f"template_kwargs cannot set {', '.join(sorted(reserved))}, which come from the columns")
         if "add_generation_prompt" in self.template_kwargs:
@@ -400,7 +401,7 @@ class Tokenize:
                 (template, self._tool_template),
                 now=self.now,
                 by_prefix=self.assistant_spans == "prefix",
-                template_kwargs=_json_of(self.template_kwargs),
+                template_kwargs=json_of(self.template_kwargs),
                 has_tools=self.tools is not None,
                 has_documents=self.documents is not None,
             )
@@ -437,47 +438,6 @@ def default_counts() -> str:
     """Return the directory of counts that is used unless another one is given."""
     cache = os.environ.get("SHARDMILL_CACHE_DIR")
     return str(Path(cache) / "counts" if cache else user_directory("counts"))
-
-
-def _template_text(template: str | Path | None) -> str | None:
-    if isinstance(template, Path):
-        return _template_of_file(template)
-    if template is not None and "{" not in template:
-        raise OptionError(
-            f"chat_template={template!r} is not a template: it writes the same text for all messages"
-            "\nhint: pass Path(…) to read it from a file"
-        )
-    return template
-
-
-def _template_of_file(path: Path) -> str:
-    if not path.is_file():
-        raise NotFoundError(f"the chat template {str(path)!r} does not exist")
-    try:
-        template = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"the chat template {str(path)!r} is not UTF-8: {error}") from None
-    if not template.strip():
-        raise OptionError(
-            f"the chat template {str(path)!r} is empty\n"
-            "hint: write the template into the file, or omit chat_template to use that of the tokenizer"
-        )
-    if "{" not in template:
-        raise OptionError(f"the file {str(path)!r} is not a template: it writes the same text for all messages")
-    return template
-
-
-def _kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    if not isinstance(kwargs, Mapping | None):
-        raise OptionError(f"template_kwargs must be a dict of JSON values, not {kwargs!r}")
-    return dict(kwargs or {})
-
-
-def _json_of(kwargs: dict[str, Any]) -> str:
-    try:
-        return json.dumps(kwargs)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"template_kwargs must be a dict of JSON values: {error}") from None
 
 
 def _token(name: str, value: str | int | bool | None, tokenizer: Tokenizer, named: str | None) -> int | None:
