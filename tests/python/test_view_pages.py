@@ -268,38 +268,6 @@ def test_images_inside_of_lists_and_structs_are_found(tmp_path):
         assert (headers["Content-Type"], body) == ("image/png", png.getvalue())
 
 
-def test_bmp_is_shown_as_an_image_and_sent_as_it_is_stored(tmp_path):
-    bmp = io.BytesIO()
-    Image.new("RGB", (4, 3), (9, 8, 7)).save(bmp, "BMP")
-    path = write(tmp_path / "x.parquet", {"image": [bmp.getvalue(), b"BMW is a car maker in Munich"]})
-    with serving(path) as client:
-        image, text = (cells_of(row)["image"] for row in client.page()["samples"])
-        assert (image["kind"], image["format"], image["width"], image["height"]) == ("image", "bmp", 4, 3)
-        assert text["kind"] == "text"
-        address = f"/{client.server.token}/data/image?row=0&path=[%22image%22]"
-        _, headers, body = client.request(f"{address}&decoded=true")
-        assert headers["Content-Type"] == "image/png"
-        assert Image.open(io.BytesIO(body)).getpixel((0, 0)) == (9, 8, 7)
-        _, headers, body = client.request(address)
-        assert (headers["Content-Type"], body) == ("image/bmp", bmp.getvalue())
-
-
-@pytest.mark.parametrize("kind", ["AVIF", "JPEG 2000", "TGA"])
-def test_image_of_a_format_that_is_not_decoded_says_why(tmp_path, kind):
-    content = io.BytesIO()
-    picture = Image.fromarray(np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3))
-    try:
-        picture.save(content, {"JPEG 2000": "JPEG2000"}.get(kind, kind))
-    except (KeyError, OSError) as error:
-        pytest.skip(f"this Pillow does not write {kind}: {error}")
-    with serving(write(tmp_path / "x.parquet", {"image": [content.getvalue()]})) as client:
-        cell = cells_of(client.page()["samples"][0])["image"]
-        assert (cell["kind"], cell["format"]) == ("image", kind)
-        for decoded in ("", "true"):
-            status, answer = client.get("data/image", row=0, path='["image"]', decoded=decoded)
-            assert (status, f"{kind} is not supported" in answer["error"]) == (415, True)
-
-
 @pytest.mark.filterwarnings("ignore:no data files")
 @pytest.mark.parametrize("kind", ["directory", "file"])
 def test_set_without_rows_is_shown_as_empty(tmp_path, kind):

@@ -10,7 +10,7 @@ import pytest
 import shardmill as sm
 from PIL import Image
 from shardmill.cli._commands import run
-from view_client import serving
+from view_client import cells_of, serving
 
 ROWS = 5
 BAD = 3
@@ -132,3 +132,37 @@ def test_page_has_the_epochs_that_differ(photographs, fit, epochs):
 def test_option_that_cannot_be_used_is_refused(photographs, options, code, message, capfd):
     assert run(["view", str(photographs), "--no-open", *options]) == code
     assert message in capfd.readouterr().err
+
+
+def test_bmp_is_shown_as_an_image_and_sent_as_it_is_stored(tmp_path):
+    bmp = io.BytesIO()
+    Image.new("RGB", (4, 3), (9, 8, 7)).save(bmp, "BMP")
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"image": [bmp.getvalue(), b"BMW is a car maker in Munich"]}), path)
+    with serving(path) as client:
+        image, text = (cells_of(row)["image"] for row in client.page()["samples"])
+        assert (image["kind"], image["format"], image["width"], image["height"]) == ("image", "bmp", 4, 3)
+        assert text["kind"] == "text"
+        address = f"/{client.server.token}/data/image?row=0&path=[%22image%22]"
+        _, headers, body = client.request(f"{address}&decoded=true")
+        assert headers["Content-Type"] == "image/png"
+        assert Image.open(io.BytesIO(body)).getpixel((0, 0)) == (9, 8, 7)
+        _, headers, body = client.request(address)
+        assert (headers["Content-Type"], body) == ("image/bmp", bmp.getvalue())
+
+
+@pytest.mark.parametrize("kind", ["AVIF", "JPEG 2000", "TGA"])
+def test_image_of_a_format_that_is_not_decoded_says_why(tmp_path, kind):
+    content = io.BytesIO()
+    picture = Image.fromarray(np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3))
+    try:
+        picture.save(content, {"JPEG 2000": "JPEG2000"}.get(kind, kind))
+    except (KeyError, OSError) as error:
+        pytest.skip(f"this Pillow does not write {kind}: {error}")
+    pq.write_table(pa.table({"image": [content.getvalue()]}), tmp_path / "x.parquet")
+    with serving(tmp_path / "x.parquet") as client:
+        cell = cells_of(client.page()["samples"][0])["image"]
+        assert (cell["kind"], cell["format"]) == ("image", kind)
+        for decoded in ("", "true"):
+            status, answer = client.get("data/image", row=0, path='["image"]', decoded=decoded)
+            assert (status, f"{kind} is not supported" in answer["error"]) == (415, True)
