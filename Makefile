@@ -155,6 +155,13 @@ api: build $(VENV)/.ready ## Rewrite the list of the public surface after a chan
 test-rust: own-target ## The Rust tests
 	cargo test --quiet --workspace --profile $(PROFILE)
 
+.PHONY: test-aarch64
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64-static -L /usr/aarch64-linux-gnu
+test-aarch64: own-target ## The Rust tests of images and tokens on an emulated aarch64; on Debian: apt-get install g++-aarch64-linux-gnu qemu-user-static
+	rustup target add aarch64-unknown-linux-gnu
+	cargo test --quiet --profile $(PROFILE) --target aarch64-unknown-linux-gnu --package shardmill-images --package shardmill-pixels --package shardmill-tokens
+
 .PHONY: test-python
 test-python: build $(VENV)/.ready ## The Python tests
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadgroup

@@ -25,6 +25,6 @@ pub fn build_info() -> BuildInfo {
         "no" => Some(false),
         _ => None,
     };
-    let resize = if crate::resize::is_vectorized() { "AVX2" } else { "scalar" };
+    let resize = crate::resize::simd_name().unwrap_or("scalar");
     BuildInfo { jpeg_version: env!("LIBJPEG_TURBO_VERSION"), jpeg_simd, resize }
 }

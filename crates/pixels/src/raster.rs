@@ -153,7 +153,7 @@ impl<'a> Raster<'a> {
     }
 
     /// The bytes from the first pixel on, with whatever lies between and after the rows, and the distance between rows.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn bytes(&self) -> (&'a [u8], usize) {
         (self.pixels, self.stride)
     }

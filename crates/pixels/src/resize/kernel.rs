@@ -3,11 +3,7 @@
 //! Axes are set, then rasters enter and rows leave. Invariant: which code runs shows in time alone.
 
 use super::coefficients::{Axis, Coefficients};
-#[cfg(target_arch = "x86_64")]
-use super::packed::Packed;
-use super::passes;
-#[cfg(target_arch = "x86_64")]
-use super::x86;
+use super::{passes, simd};
 use crate::raster::Raster;
 
 /// Weights of both axes, and the buffers of the passes.
@@ -16,34 +12,19 @@ pub(super) struct Kernel {
     across: Coefficients,
     down: Coefficients,
     sums: Vec<i32>,
-    #[cfg(target_arch = "x86_64")]
-    packed: Option<[Packed; 2]>,
-    #[cfg(target_arch = "x86_64")]
-    edge: Vec<u8>,
+    simd: Option<simd::Passes>,
 }
 
 impl Default for Kernel {
     fn default() -> Self {
-        Self {
-            #[cfg(target_arch = "x86_64")]
-            packed: x86::is_supported().then(Default::default),
-            ..Self::scalar()
-        }
+        Self { simd: simd::Passes::new(), ..Self::scalar() }
     }
 }
 
 impl Kernel {
     /// The kernel of plain Rust, which runs everywhere.
     pub(super) fn scalar() -> Self {
-        Self {
-            across: Coefficients::default(),
-            down: Coefficients::default(),
-            sums: Vec::new(),
-            #[cfg(target_arch = "x86_64")]
-            packed: None,
-            #[cfg(target_arch = "x86_64")]
-            edge: Vec::new(),
-        }
+        Self { across: Coefficients::default(), down: Coefficients::default(), sums: Vec::new(), simd: None }
     }
 
     /// Sets what the vertical pass does, and returns the rows that it needs.
@@ -60,34 +41,15 @@ impl Kernel {
 
     /// Resizes each row of `source`, which begins at column `left` of the axis.
     pub(super) fn horizontal(&mut self, source: Raster<'_>, left: usize, out: &mut [u8]) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some([packed, _]) = &mut self.packed {
-            packed.set(&self.across, x86::group(source.channels()), left);
-            if x86::horizontal(source, packed, out, &mut self.edge) {
-                return;
-            }
+        if !self.simd.as_mut().is_some_and(|simd| simd.horizontal(source, left, &self.across, out)) {
+            passes::horizontal(source, left, &self.across, out);
         }
-        passes::horizontal(source, left, &self.across, out);
     }
 
     /// Resizes the columns of `source`, which begins at row `top` of the axis.
     pub(super) fn vertical(&mut self, source: Raster<'_>, top: usize, out: &mut [u8]) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some([_, packed]) = &mut self.packed {
-            packed.set(&self.down, x86::ROW_GROUP, top);
-            if x86::vertical(source, packed, out) {
-                return;
-            }
+        if !self.simd.as_mut().is_some_and(|simd| simd.vertical(source, top, &self.down, out)) {
+            passes::vertical(source, top, &self.down, out, &mut self.sums);
         }
-        passes::vertical(source, top, &self.down, out, &mut self.sums);
     }
-}
-
-/// Writes each channel of a row to a row of its own, mirrored if `flip`.
-pub(crate) fn split_channels(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
-    #[cfg(target_arch = "x86_64")]
-    if x86::is_supported() {
-        return x86::split_channels(pixels, planes, flip);
-    }
-    passes::split_channels(pixels, planes, flip);
 }

@@ -3,23 +3,27 @@
 //! A [`Raster`] enters, the window of the resized image that a caller wants leaves. `src/libImaging/Resample.c` is the reference. Invariant: the
 //! window is equal to the same part of the whole resized image, whichever kernel computes it.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod blocks;
 mod coefficients;
 mod kernel;
 mod nearest;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod packed;
 mod passes;
+#[cfg_attr(target_arch = "x86_64", path = "x86.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "neon.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "portable.rs")]
+mod simd;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
 use std::ops::Range;
 
 use coefficients::Axis;
 pub use coefficients::Filter;
 use kernel::Kernel;
-pub(crate) use kernel::split_channels;
+pub(crate) use simd::{name as simd_name, split_channels};
 
 use crate::raster::{Raster, Region, ShapeError, Sides};
 
@@ -101,14 +105,6 @@ pub(crate) fn columns_for(window: Range<usize>, input: usize, output: usize, fil
     let reach = Axis { input, output, range: window, filter }.reach();
     // `nearest` adds up steps, which may round to a neighbor.
     reach.start.saturating_sub(1)..(reach.end + 1).min(input)
-}
-
-/// Whether this CPU runs a SIMD kernel.
-pub(crate) fn is_vectorized() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return x86::is_supported();
-    #[cfg(not(target_arch = "x86_64"))]
-    false
 }
 
 /// Whether the vertical pass comes first, as in Pillow since 13.0 when more than twice as many rows as columns go; the passes round, so it shows.

@@ -50,7 +50,7 @@ pub(super) fn vertical(source: Raster<'_>, above: usize, coefficients: &Coeffici
 
 /// Writes each channel of a row to a row of its own, mirrored if `flip`.
 #[inline]
-pub(super) fn split_channels(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
+pub(crate) fn split_channels(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
     let [red, green, blue] = planes;
     for (([r, g, b], red), (green, blue)) in pixels.iter().zip(red.iter_mut()).zip(green.iter_mut().zip(blue.iter_mut())) {
         (*red, *green, *blue) = (*r, *g, *b);

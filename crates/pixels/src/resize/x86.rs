@@ -7,31 +7,76 @@
 
 use std::arch::x86_64::*;
 
-use super::packed::{LOW_BITS, Packed};
+use super::blocks::{BLOCK, RowLen, for_each_block};
+use super::coefficients::{Coefficients, PRECISION_BITS};
+use super::packed::Packed;
 use super::passes::HALF;
 use crate::raster::Raster;
 
 /// Taps in a group of packed weights.
 const RGB_GROUP: usize = 4;
 const GRAY_GROUP: usize = 8;
-pub(super) const ROW_GROUP: usize = 2;
+const ROW_GROUP: usize = 2;
 
-/// Rows that the horizontal pass works on at once, so that weights are loaded once for all of them.
-const BLOCK: usize = 4;
 /// Bytes of a row that the vertical pass works on at once.
 const CHUNK: usize = 32;
 
-const SHIFT: i32 = super::coefficients::PRECISION_BITS as i32;
-const LOW_SHIFT: i32 = LOW_BITS as i32;
+const SHIFT: i32 = PRECISION_BITS as i32;
+/// Bits of the lower half of a weight.
+const LOW_SHIFT: i32 = 12;
 
-/// Whether this CPU runs the kernels.
-pub(super) fn is_supported() -> bool {
-    is_x86_feature_detected!("avx2")
+/// The instruction set, if this CPU has it.
+pub(crate) fn name() -> Option<&'static str> {
+    is_x86_feature_detected!("avx2").then_some("AVX2")
 }
 
-/// Taps in a group of the horizontal pass.
-pub(super) fn group(channels: usize) -> usize {
-    if channels == 3 { RGB_GROUP } else { GRAY_GROUP }
+/// Packed weights of both axes, and the buffer of the last rows.
+#[derive(Debug)]
+pub(super) struct Passes {
+    across: Packed,
+    down: Packed,
+    edge: Vec<u8>,
+}
+
+impl Passes {
+    pub(super) fn new() -> Option<Self> {
+        name().map(|_| Self { across: Packed::default(), down: Packed::default(), edge: Vec::new() })
+    }
+
+    /// Writes each row of `source`, resized along its columns, to `out`, and returns whether it did: some weights need more bits.
+    pub(super) fn horizontal(&mut self, source: Raster<'_>, left: usize, coefficients: &Coefficients, out: &mut [u8]) -> bool {
+        let Self { across: packed, edge, .. } = self;
+        let channels = source.channels();
+        packed.set(coefficients, if channels == 3 { RGB_GROUP } else { GRAY_GROUP }, left, halves);
+        if !have_halves(coefficients) {
+            return false;
+        }
+        let len = RowLen { read: reach(packed, channels), written: packed.taps.len() * channels };
+        for_each_block(source, len, out, edge, |rows, out| run_block(rows, channels, packed, out));
+        true
+    }
+
+    /// Writes `source`, resized along its rows, to `out`, and returns whether it did: rows may be too short, and some weights need more bits.
+    pub(super) fn vertical(&mut self, source: Raster<'_>, above: usize, coefficients: &Coefficients, out: &mut [u8]) -> bool {
+        // Weights are packed in pairs of rows.
+        let packed = &mut self.down;
+        packed.set(coefficients, ROW_GROUP, above, halves);
+        let (bytes, stride) = source.bytes();
+        let (len, height) = (source.row_len(), source.sides().height);
+        // A pair may reach one row beyond the last, with a weight of zero.
+        if len < CHUNK || packed.reach > height + 1 || !have_halves(coefficients) {
+            return false;
+        }
+        let mut pairs = packed.words.as_chunks::<ROW_GROUP>().0;
+        for (tap, out) in packed.taps.iter().zip(out.chunks_exact_mut(len)) {
+            let last = (height - 1).saturating_sub(tap.first);
+            let words = pairs.split_off(..tap.groups).unwrap_or_default();
+            let Some(rows) = bytes.get(tap.first * stride..).filter(|rows| rows.len() >= last * stride + len) else { return false };
+            // SAFETY: AVX2 is there, or `new` made nothing; `rows` has `last` rows of `stride` and one of `len` bytes, and `len` is at least a chunk.
+            unsafe { rows_down(rows, stride, last, words, out) };
+        }
+        true
+    }
 }
 
 /// Bytes of a row that the horizontal pass reads: an RGB vector covers four taps and four bytes more.
@@ -39,54 +84,29 @@ fn reach(packed: &Packed, channels: usize) -> usize {
     if channels == 3 { packed.reach * 3 + 4 } else { packed.reach }
 }
 
-/// Writes each row of `source`, resized along its columns, to `out`, and returns whether it did: some weights need more bits. `edge` is a buffer for rows whose vectors would reach beyond the image.
-pub(super) fn horizontal(source: Raster<'_>, packed: &Packed, out: &mut [u8], edge: &mut Vec<u8>) -> bool {
-    if !packed.is_exact || !is_supported() {
-        return false;
-    }
-    let channels = source.channels();
-    let reach = reach(packed, channels);
-    let out_len = packed.taps.len() * channels;
-    let (bytes, stride) = source.bytes();
-    for (block, out) in out.chunks_mut(out_len * BLOCK).enumerate() {
-        let top = block * BLOCK;
-        let row = |y: usize| bytes.get((top + y) * stride..(top + y) * stride + reach);
-        let mut outs = out.chunks_exact_mut(out_len);
-        if let (Some(a), Some(b), Some(c), Some(d)) = (row(0), row(1), row(2), row(3))
-            && let (Some(w), Some(x), Some(y), Some(z)) = (outs.next(), outs.next(), outs.next(), outs.next())
-        {
-            run_block([a, b, c, d], channels, packed, [w, x, y, z]);
-            continue;
-        }
-        // The last rows, which are too few for a block or too close to the end: four rows of their own, and four for what they become.
-        let in_len = reach.max(source.row_len());
-        edge.clear();
-        edge.resize(BLOCK * (in_len + out_len), 0);
-        let (rows, results) = edge.split_at_mut(BLOCK * in_len);
-        let rows_left = out.len() / out_len;
-        for (y, row) in rows.chunks_exact_mut(in_len).take(rows_left).enumerate() {
-            let source = source.row(top + y);
-            row.iter_mut().zip(source).for_each(|(to, from)| *to = *from);
-        }
-        let mut rows = rows.chunks_exact(in_len);
-        let mut outs = results.chunks_exact_mut(out_len);
-        if let (Some(a), Some(b), Some(c), Some(d)) = (rows.next(), rows.next(), rows.next(), rows.next())
-            && let (Some(w), Some(x), Some(y), Some(z)) = (outs.next(), outs.next(), outs.next(), outs.next())
-        {
-            run_block([a, b, c, d], channels, packed, [w, x, y, z]);
-        }
-        out.iter_mut().zip(results.iter()).for_each(|(to, from)| *to = *from);
-    }
-    true
+/// Whether the upper halves of all weights fit.
+fn have_halves(coefficients: &Coefficients) -> bool {
+    coefficients.iter().flat_map(|(_, weights)| weights).all(|weight| i16::try_from(weight >> LOW_SHIFT).is_ok())
+}
+
+/// Writes words of the lower halves of two taps each, then as many of the upper halves: a weight is `high * 2^12 + low`.
+fn halves(weights: &[i32], group: usize, words: &mut Vec<i32>) {
+    let at = |tap: usize| weights.get(tap).copied().unwrap_or(0);
+    let low = |tap: usize| at(tap) & ((1 << LOW_SHIFT) - 1);
+    let high = |tap: usize| at(tap) >> LOW_SHIFT;
+    // The first number of 16 bits is the lower one.
+    let word = |first: i32, second: i32| (first & 0xFFFF) | (second << 16);
+    words.extend((0..group / 2).map(|pair| word(low(2 * pair), low(2 * pair + 1))));
+    words.extend((0..group / 2).map(|pair| word(high(2 * pair), high(2 * pair + 1))));
 }
 
 fn run_block(rows: [&[u8]; BLOCK], channels: usize, packed: &Packed, out: [&mut [u8]; BLOCK]) {
     let reach = reach(packed, channels);
     let is_long = rows.iter().all(|row| row.len() >= reach) && out.iter().all(|row| row.len() == packed.taps.len() * channels);
-    if !is_long || !is_supported() {
+    if !is_long {
         return;
     }
-    // SAFETY: AVX2 is there, and the rows are as long as the functions ask for.
+    // SAFETY: AVX2 is there, or `Passes::new` made nothing; the rows are as long as the functions ask for.
     unsafe {
         if channels == 3 {
             rgb_block(rows, packed, out);
@@ -188,25 +208,6 @@ unsafe fn gray_block(rows: [&[u8]; BLOCK], packed: &Packed, out: [&mut [u8]; BLO
     }
 }
 
-/// Writes `source`, resized along its rows, to `out`, and returns whether it did: rows may be too short, and some weights need more bits. Weights
-/// are packed in pairs of rows of `source`.
-pub(super) fn vertical(source: Raster<'_>, packed: &Packed, out: &mut [u8]) -> bool {
-    let (bytes, stride) = source.bytes();
-    let (len, height) = (source.row_len(), source.sides().height);
-    // A pair may reach one row beyond the last, with a weight of zero.
-    if len < CHUNK || packed.reach > height + 1 || !packed.is_exact || !is_supported() {
-        return false;
-    }
-    for (tap, out) in packed.taps.iter().zip(out.chunks_exact_mut(len)) {
-        let last = (height - 1).saturating_sub(tap.first);
-        let words = packed.words_of(tap, ROW_GROUP).as_chunks::<ROW_GROUP>().0;
-        let Some(rows) = bytes.get(tap.first * stride..).filter(|rows| rows.len() >= last * stride + len) else { return false };
-        // SAFETY: AVX2 is there; `rows` has `last` rows of `stride` and one of `len` bytes, and `len` is at least a chunk.
-        unsafe { rows_down(rows, stride, last, words, out) };
-    }
-    true
-}
-
 /// # Safety
 /// `rows` has `last * stride + out.len()` bytes, and `out` at least [`CHUNK`].
 #[target_feature(enable = "avx2")]
@@ -248,12 +249,12 @@ unsafe fn rows_down(rows: &[u8], stride: usize, last: usize, words: &[[i32; ROW_
 }
 
 /// The scalar code, with vectors that can shuffle bytes: a quarter of the time.
-pub(super) fn split_channels(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
+pub(crate) fn split_channels(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
     #[target_feature(enable = "avx2")]
     fn with_avx2(pixels: &[[u8; 3]], planes: [&mut [u8]; 3], flip: bool) {
         super::passes::split_channels(pixels, planes, flip);
     }
-    if !is_supported() {
+    if name().is_none() {
         return super::passes::split_channels(pixels, planes, flip);
     }
     // SAFETY: AVX2 is there, and nothing else is asked for.
