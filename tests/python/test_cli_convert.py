@@ -131,6 +131,45 @@ def test_nested_columns_and_nulls_go_to_parquet(tmp_path: Path) -> None:
     assert str(pq.read_table(tmp_path / "b.parquet").to_pylist()) == str(table.to_pylist())
 
 
+def test_half_precision_goes_to_jsonl(tmp_path: Path) -> None:
+    values = [0.1, None, 65504.0, -0.0, 6e-8, 1 / 3]
+    halves = pa.array(values, pa.float16())
+    table = pa.table(
+        {
+            "f": halves,
+            "list": pa.array([[value] for value in values], pa.list_(pa.float16())),
+            "s": pa.StructArray.from_arrays([halves], ["f"]),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    converted(tmp_path / "a.parquet", tmp_path / "a.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert pa.array([row["f"] for row in rows], pa.float16()).equals(halves)
+
+
+def test_nulls_are_counted_in_the_message(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, None]}), tmp_path / "a.parquet")
+    result = shardmill("convert", tmp_path / "a.parquet", tmp_path / "out", "--to", "mds")
+    assert "column 'a' has 1 null, and MDS has none" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "arrayrecord"], "ArrayRecord has one column, but the input has none"),
+        (["--columns", ""], "--column and --columns take names of columns"),
+        (["--columns", ","], "--column and --columns take names of columns"),
+        (["--column", ""], "--column and --columns take names of columns"),
+    ],
+)
+def test_conversion_of_no_columns_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    result = shardmill("convert", tmp_path / "empty.jsonl", tmp_path / "out", *arguments)
+    assert result.returncode == 2
+    assert message in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
 def test_directory_gets_shards(source: Path, tmp_path: Path) -> None:
     told = converted(source, tmp_path / "out", "--to", "arrayrecord", "--column", "text", "--shard-bytes", "50kB")
     assert len(names(tmp_path / "out")) > 3

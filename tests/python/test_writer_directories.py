@@ -63,9 +63,8 @@ def test_append_of_no_rows_keeps_the_rows(tmp_path: Path, format: str) -> None:
         pass
     assert writer.metrics().rows == 0
     assert [row["txt"] for row in sm.Dataset(tmp_path)] == ["a" * 60, "b" * 60]
-    if format == "parquet":
-        assert writer.files == []
-        assert names(tmp_path) == shard_names(format, 2)
+    assert writer.files == []
+    assert [name for name in names(tmp_path) if name != "index.json"] == shard_names(format, 2)
     written(tmp_path, format, "c", mode="append")
     assert [row["txt"] for row in sm.Dataset(tmp_path)] == ["a" * 60, "b" * 60, "c" * 60]
 
@@ -188,6 +187,46 @@ def test_index_of_chinidataset_lists_parquet_shards(tmp_path: Path) -> None:
         w.write({"text": "x"})
 
 
+DESCRIPTIONS = ["config.json", "dataset_info.json", "tokenizer.json", "README.md"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
+def test_files_that_describe_the_data_are_ignored_and_kept(tmp_path: Path, format: str, mode: str) -> None:
+    for name in DESCRIPTIONS:
+        (tmp_path / name).write_text("{}")
+    written(tmp_path, format, "a", mode=mode)
+    assert [name for name in names(tmp_path) if name != "index.json"] == sorted(
+        [*DESCRIPTIONS, *shard_names(format, 1)]
+    )
+    assert all((tmp_path / name).read_text() == "{}" for name in DESCRIPTIONS)
+
+
+def test_index_is_a_data_file_that_is_refused_and_replaced(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path, format="mds", columns={"txt": "str"}):
+        pass
+    assert names(tmp_path) == ["index.json"]
+    with pytest.raises(FileExistsError, match="1 data file already, such as 'index.json'"):
+        sm.Writer(tmp_path)
+    written(tmp_path, "parquet", "a", mode="overwrite")
+    assert names(tmp_path) == ["part-00000.parquet"]
+
+
+def test_append_without_an_index_to_indexed_shards_has_a_hint_for_the_format(tmp_path: Path) -> None:
+    part(tmp_path / "a", "x")
+    sm.merge(tmp_path)
+    for format, hint in (
+        ("jsonl", "append in the format of the existing shards"),
+        ("parquet", "pass index='chinidataset'"),
+    ):
+        with (
+            pytest.raises(sm.OptionError, match=f"would not list the new {format} shards\nhint: {hint}"),
+            sm.Writer(tmp_path, format=format, mode="append") as writer,
+        ):
+            writer.write({"txt": "y"})
+    assert names(tmp_path) == ["a", "index.json"]
+
+
 def part(directory: Path, *texts: str, format: str = "mds", **options) -> None:
     with sm.Writer(directory, format=format, **options) as writer:
         writer.write_rows({"txt": text} for text in texts)
@@ -210,6 +249,49 @@ def test_given_parts_keep_their_order_and_count_once(tmp_path: Path) -> None:
         part(tmp_path / name, name)
     sm.merge(tmp_path, [tmp_path / "c", tmp_path / "a" / "index.json", str(tmp_path / "c")])
     assert listed(tmp_path) == ["c/shard.00000.mds", "a/shard.00000.mds"]
+
+
+@pytest.mark.parametrize("format", ["mds", "parquet"])
+def test_shards_of_the_root_stay_in_its_index_before_those_of_the_parts(tmp_path: Path, format: str) -> None:
+    options = {"index": "chinidataset"} if format == "parquet" else {}
+    extension = SHARDS[format][1]
+    part(tmp_path / "p0", "p0", format=format, **options)
+    part(tmp_path, "root", format=format, mode="append", **options)
+    for added in ([], ["later"]):
+        if added:
+            part(tmp_path, *added, format=format, mode="append", **options)
+        own = [f"shard.{number:05}{extension}" for number in range(1 + len(added))]
+        expected = [*own, f"p0/shard.00000{extension}"]
+        assert sm.merge(tmp_path) == [f"{tmp_path}/{name}" for name in expected]
+        assert listed(tmp_path) == expected
+        assert sorted(row["txt"] for row in sm.Dataset(tmp_path)) == sorted(["root", *added, "p0"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "message"),
+    [
+        ([], sm.OptionError, "^parts is empty\nhint: omit parts"),
+        ("10", sm.OptionError, r"^parts must be a list of paths, not '10'\nhint: write parts=\['10'\]"),
+        (["10"], sm.NotFoundError, "^there is no part '10'\nhint: .* relative to the working directory.*pass 'm/10'"),
+        (["11"], sm.NotFoundError, "^there is no part '11'\nhint: pass directories or index files"),
+    ],
+)
+def test_parts_that_name_nothing_are_refused_with_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[str], error: type[Exception], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    part(Path("m/10"), "x")
+    with pytest.raises(error, match=message):
+        sm.merge("m", parts)
+
+
+def test_shard_of_another_size_is_refused_with_a_hint(tmp_path: Path) -> None:
+    part(tmp_path / "a", "x")
+    shard = tmp_path / "a" / "shard.00000.mds"
+    shard.write_bytes(shard.read_bytes() + b"x")
+    message = r"lists 'shard.00000.mds' with \d+ bytes, but it has \d+\nhint: copy the shard again"
+    with pytest.raises(sm.FormatError, match=message):
+        sm.merge(tmp_path)
 
 
 def test_parts_that_do_not_fit_are_refused_and_the_index_stays(tmp_path: Path) -> None:
@@ -292,6 +374,24 @@ def test_rows_of_other_columns_are_not_appended(tmp_path: Path, format: str, who
             writer.write({"txt": "b", "id": 1})
     assert names(tmp_path) == before
     appended(tmp_path, format, {"cls": 2, "txt": "b"})
+    assert [row["cls"] for row in sm.Dataset(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("format", APPENDED)
+def test_rows_are_compared_with_the_last_shard_that_has_rows(tmp_path: Path, format: str) -> None:
+    appended(tmp_path, format, {"txt": "a", "cls": 1})
+    before = names(tmp_path)
+    appended(tmp_path, format)
+    assert names(tmp_path) == before
+    # A shard without rows, as an earlier version wrote it.
+    prefix, extension = SHARDS[format]
+    schema = pa.schema([("txt", pa.string()), ("cls", pa.int64())]) if format == "parquet" else None
+    empty = tmp_path / f"{prefix}00001{extension}"
+    with sm.Writer(empty, schema=schema):
+        pass
+    with pytest.raises(sm.PlanError, match="the existing rows do not have the column `id`"):
+        appended(tmp_path, format, {"txt": "b", "id": 1})
+    appended(tmp_path, format, {"txt": "b", "cls": 2})
     assert [row["cls"] for row in sm.Dataset(tmp_path)] == [1, 2]
 
 

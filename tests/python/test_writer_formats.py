@@ -85,6 +85,27 @@ def test_rows_and_batches_give_the_same_parquet(tmp_path_factory, rows, cut) -> 
     assert table.to_pylist() == rows
 
 
+@pytest.mark.parametrize("format", ["parquet", "jsonl", "webdataset", "mds"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_batches_of_another_order_are_written_by_name(tmp_path: Path, format: str, threads: int) -> None:
+    with sm.Writer(tmp_path / "out", format=format, threads=threads) as writer:
+        writer.write_batch(pa.table({"txt": ["a"], "cls": [1]}))
+        writer.write_batch(pa.table({"cls": [2], "txt": ["b"]}))
+        writer.write_batch({"cls": [3], "txt": ["c"]})
+    assert [(row["txt"], row["cls"]) for row in sm.Dataset(tmp_path / "out")] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "webdataset"])
+@pytest.mark.parametrize("other", [{"txt": ["b"]}, {"txt": ["b"], "id": [1]}, {"txt": ["b"], "cls": [1], "id": [1]}])
+def test_batches_of_other_columns_are_refused(tmp_path: Path, format: str, other: dict) -> None:
+    with (
+        pytest.raises(sm.FormatError, match="(?s)Rows have other columns than the rows of .* before.*hint: "),
+        sm.Writer(tmp_path / "out", format=format) as writer,
+    ):
+        writer.write_batch(pa.table({"txt": ["a"], "cls": [1]}))
+        writer.write_batch(pa.table(other))
+
+
 def test_compressed_jsonl_is_one_stream_and_reproducible(tmp_path: Path) -> None:
     rows = [{"x": number, "y": "text " * (number % 50)} for number in range(20_000)]
     for name in ("a.jsonl.gz", "b.jsonl.gz", "a.jsonl.zst"):

@@ -2,7 +2,7 @@
 //!
 //! The invariant: the end of a file depends only on the rows: it is before the row that would exceed the limit.
 
-use crate::columns::{weight, with_schema};
+use crate::columns::{select, weight, with_schema};
 use crate::compressed::{CompressedFile, FileCompression};
 use crate::encoded::Encoded;
 use crate::file_set::FileSet;
@@ -157,16 +157,23 @@ impl FileSet for FramedFiles {
     fn write(&mut self, rows: &RecordBatch, first_row: u64, place: &mut Place) -> Result<()> {
         // Rows of one output have the same columns, even if the format would allow others.
         let schema = rows.schema();
-        match &self.schema {
+        let ordered;
+        let rows = match &self.schema {
             Some(known) if known.fields() != schema.fields() => {
-                with_schema(known, rows, place.path())?;
-                if known.fields().iter().zip(schema.fields()).any(|(known, field)| known.name() != field.name()) {
+                let names: Vec<String> = known.fields().iter().map(|field| field.name().clone()).collect();
+                if names.len() != rows.num_columns() || names.iter().any(|name| schema.index_of(name).is_err()) {
                     return Err(Error::OtherColumns { path: place.path().to_owned() });
                 }
+                ordered = select(rows, &names)?;
+                with_schema(known, &ordered, place.path())?;
+                &ordered
             }
-            Some(_) => {}
-            None => self.schema = Some(schema),
-        }
+            Some(_) => rows,
+            None => {
+                self.schema = Some(schema);
+                rows
+            }
+        };
         let (count, bytes) = (rows.num_rows(), weight(rows).max(1));
         let jobs = usize::try_from(bytes.div_ceil(JOB_BYTES)).unwrap_or(usize::MAX).clamp(1, count.max(1));
         let step = count.div_ceil(jobs).max(1);

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardmill._native import write as _native
+from shardmill._terminal import counted
 from shardmill.data._column_types import mds_encoding
 from shardmill.errors import FormatError, OptionError
 from shardmill.write._formats import WrittenFormat
@@ -58,7 +59,7 @@ class Conversion:
         from shardmill import Dataset
 
         if self._format == "jsonl":
-            fields = [self._pa.field(field.name, _plain(self._pa, field.type)) for field in self._schema]
+            fields = [self._pa.field(field.name, _in_json(self._pa, field.type)) for field in self._schema]
             return Dataset(files, format="jsonl", schema=self._pa.schema(fields))
         return Dataset(out if self._format == "mds" else files, format=self._format)
 
@@ -112,7 +113,11 @@ class Conversion:
     def _check_arrayrecord(self) -> None:
         if len(self._schema) != 1:
             names = ", ".join(self._schema.names)
-            raise OptionError(f"ArrayRecord has one column; select one of {names} with --column")
+            raise OptionError(
+                f"ArrayRecord has one column; select one of {names} with --column"
+                if names
+                else "ArrayRecord has one column, but the input has none"
+            )
 
     def _check_jsonl(self) -> None:
         refused = _native.column_without_json(self._schema)
@@ -145,7 +150,7 @@ class Conversion:
                 nulls = len(Dataset(**arguments))
             if nulls:
                 raise FormatError(
-                    f"column {field.name!r} has {nulls:,} nulls, and MDS has none\n"
+                    f"column {field.name!r} has {counted(nulls, 'null')}, and MDS has none\n"
                     f'hint: exclude such rows with --filter "{field.name} is not null", or the column with --columns'
                 )
 
@@ -188,6 +193,16 @@ class Conversion:
 def _is_scalar(pa: Any, data_type: Any) -> bool:
     types = pa.types
     return types.is_integer(data_type) or types.is_string(data_type) or types.is_binary(data_type)
+
+
+def _in_json(pa: Any, data_type: Any) -> Any:
+    """Return the type to read the values from JSON, which has no half precision."""
+    plain = _plain(pa, data_type)
+    if pa.types.is_struct(plain):
+        return pa.struct([pa.field(field.name, _in_json(pa, field.type)) for field in plain])
+    if pa.types.is_list(plain):
+        return pa.list_(_in_json(pa, plain.value_type))
+    return pa.float32() if pa.types.is_float16(plain) else plain
 
 
 def _plain(pa: Any, data_type: Any) -> Any:

@@ -83,6 +83,8 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError(
             f"the extension of {dst!r} does not match a format; pass --to, one of {', '.join(EXTENSIONS)}"
         ) from error
+    if options["column"] == "" or options["columns"] == {}:
+        raise click.UsageError("--column and --columns take names of columns; omit them to write all")
     if options["column"] and options["columns"]:
         raise click.UsageError("pass --column or --columns, not both")
     pyarrow_for("convert")

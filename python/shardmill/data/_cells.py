@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 from collections.abc import Callable
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +85,7 @@ def _array_cell(encoding: str) -> Cell:
     shape = tuple(int(size) for size in shape_text.split(",")) if shape_text else None
 
     def encoded(value: Any) -> bytes:
-        array = numpy.asarray(value, dtype=None if isinstance(value, numpy.ndarray) or not dtype else dtype)
+        array = value if isinstance(value, numpy.ndarray) else _exact_array(value, dtype)
         if array.dtype.name not in NUMBER_CODES or (dtype and array.dtype.name != dtype):
             raise TypeError(f"an array of {array.dtype}")
         if array.ndim == 0 or array.ndim > 63 or 0 in array.shape or shape not in (None, array.shape):
@@ -95,12 +97,69 @@ def _array_cell(encoding: str) -> Cell:
     return encoded
 
 
+def _exact_array(value: Any, dtype: str) -> Any:
+    """Return a value that is not an array as one; floating-point numbers may be rounded, and nothing else.
+
+    Raises:
+        TypeError, ValueError: If ``dtype`` cannot hold a number, or the value has anything else.
+    """
+    import numpy
+
+    plain = numpy.asarray(value)
+    if plain.dtype.kind not in "biuf":
+        for item in numpy.array(value, dtype=object).flat:
+            if not isinstance(item, Number) or isinstance(item, complex):
+                raise TypeError(f"{item!r} is not a real number")
+    target = numpy.dtype(dtype or plain.dtype)
+    with numpy.errstate(all="ignore"):
+        held = plain.astype(target)
+    if not _is_surely_exact(plain, held):
+        values = numpy.array(value, dtype=object)
+        if target.kind in "iu":
+            # NumPy may have converted integers to floats.
+            held = values.astype(target)
+        _check_exact(values, held)
+    return held
+
+
+def _is_surely_exact(plain: Any, held: Any) -> bool:
+    """Whether ``held`` has the numbers of ``plain``, by comparisons that are fast, and certain for numbers that are not large."""
+    import numpy
+
+    if plain.dtype.kind == "O" or plain.size == 0:
+        return plain.size == 0
+    if plain.dtype.kind in "biu" and held.dtype.kind in "iu":
+        limits = numpy.iinfo(held.dtype)
+        return bool(int(plain.min()) >= limits.min and int(plain.max()) <= limits.max)
+    # In lists of both, NumPy converts integers to floats, which is exact below this.
+    largest = 2 ** (numpy.finfo(held.dtype if held.dtype.kind == "f" else "float64").nmant + 1)
+    is_kept = True if held.dtype.kind == "f" else held.astype(plain.dtype) == plain
+    return bool(numpy.all((plain < largest) & (plain > -largest) & is_kept))
+
+
+def _check_exact(values: Any, held: Any) -> None:
+    for value, number in zip(values.flat, held.ravel().tolist(), strict=True):
+        item = value.item() if hasattr(value, "item") else value
+        if isinstance(item, float) and isinstance(number, float):
+            is_same = math.isnan(number) if math.isnan(item) else math.isinf(number) == math.isinf(item)
+        else:
+            is_same = item == number
+        if not is_same:
+            raise ValueError(f"{held.dtype} cannot hold {item!r} exactly")
+
+
 def _shape_block(shape: tuple[int, ...]) -> bytes:
     width = next(width for width in range(4) if max(shape) < 1 << (8 << width))
     return struct.pack(f"<B{len(shape)}{_DIMENSION_FORMATS[width]}", len(shape) << 2 | width, *shape)
 
 
+def _check_image(image: Any, attribute: str) -> None:
+    if not hasattr(image, attribute):
+        raise TypeError(f"an image is bytes or a PIL image, not {type(image).__name__}")
+
+
 def _pixels(image: Any) -> bytes:
+    _check_image(image, "mode")
     mode = image.mode.encode()
     return struct.pack("<3I", *image.size, len(mode)) + mode + image.tobytes()
 
@@ -108,6 +167,7 @@ def _pixels(image: Any) -> bytes:
 def _image_file(image: Any, kind: str) -> bytes:
     if isinstance(image, bytes):
         return image
+    _check_image(image, "save")
     path = getattr(image, "filename", "")
     # An image that came from a file of this kind still has its bytes; encoding it again would lose quality.
     if kind == "jpeg" and getattr(image, "format", None) == "JPEG" and path:

@@ -7,9 +7,10 @@ from typing import Any
 
 from shardmill._extras import pyarrow_for
 from shardmill._option_values import checked_schema, listed
-from shardmill.data._cells import Cell, encoding_of, mds_cell, webdataset_cell
+from shardmill.data._cells import Cell, encoding_of, mds_cell, mds_json, webdataset_cell
 from shardmill.data._column_types import arrow_type, mds_arrow_type, mds_encoding
 from shardmill.errors import OptionError
+from shardmill.write._json_lists import JsonLists
 from shardmill.write._row_batches import RowBatches
 
 
@@ -32,6 +33,8 @@ class WrittenColumns:
             self.names = None if types is None else list(types)
         else:
             self.names = listed("columns", columns)
+        if self.names is not None and not self.names:
+            raise OptionError("columns is empty, so nothing would be written\nhint: omit columns to write all of them")
         #: MDS encodings by column; ``None`` if they are inferred from the first rows.
         self.encodings: dict[str, str] | None = None
         self.cells: dict[str, Cell] = {}
@@ -86,6 +89,7 @@ class WrittenColumns:
             self.encodings = {name: mds_encoding(name, of) for name, of in types.items()}
             fields = [(name, mds_arrow_type(encoding)) for name, encoding in self.encodings.items()]
             self._take_cells(self.encodings)
+            self._take_lists(types)
         elif self._format == "parquet":
             fields = [(name, arrow_type(name, of)) for name, of in types.items()]
             # Arrow has its own lists of numbers.
@@ -101,3 +105,9 @@ class WrittenColumns:
             cell = mds_cell(encoding)
             if cell is not None:
                 self.cells[name] = cell
+
+    def _take_lists(self, types: Mapping[str, str]) -> None:
+        """Lists that MDS stores as JSON have items of one type."""
+        for name, of in types.items():
+            if of.endswith("[]") and self.cells.get(name) is mds_json:
+                self.cells[name] = JsonLists(arrow_type(name, of))

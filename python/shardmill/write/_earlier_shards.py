@@ -55,7 +55,7 @@ class EarlierShards:
         return 0
 
     def check(self, rows: _native.Writer) -> None:
-        """Compare the columns of the new rows with those of the last shard, once.
+        """Compare the columns of the new rows with those of the last shard with rows, once.
 
         Args:
             rows: the native writer of the new rows, which knows their columns once there are some.
@@ -66,7 +66,7 @@ class EarlierShards:
         if self._is_checked or (schema := rows.schema) is None:
             return
         self._is_checked = True
-        found = self._disagreement(self._files[-1:], schema)
+        found = self._disagreement(self._last_with_rows(), schema)
         # A column that is null throughout a shard has no member there.
         if found is not None and self._format == "webdataset" and len(self._files) > 1:
             found = self._disagreement(self._files, schema)
@@ -76,10 +76,12 @@ class EarlierShards:
                 "hint: write the same columns with the same types, or write to another directory"
             )
 
+    def _last_with_rows(self) -> list[str]:
+        """Return the last shard with rows, if there is one: a shard without rows may have no columns."""
+        return next(([path] for path in reversed(self._files) if len(self._opened([path]))), [])
+
     def _disagreement(self, files: list[str], schema: Any) -> str | None:
-        dataset = self._opened(files)
-        # A shard without rows may have no columns.
-        return dataset._disagreement(schema) if len(dataset) else None
+        return self._opened(files)._disagreement(schema) if files else None
 
     def _opened(self, files: list[str], **options: Any) -> Any:
         from shardmill.data._dataset import Dataset

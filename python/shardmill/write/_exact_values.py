@@ -12,16 +12,37 @@ from datetime import date, datetime
 from typing import Any
 
 #: Python types that either fit a column exactly, or are rejected by pyarrow.
-_STRICT = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "bool", "null")
+_STRICT = ("bool", "null")
+TEXTS = ("string", "large_string", "string_view")
+BINARIES = ("binary", "large_binary", "binary_view")
 _TEMPORAL = ("date", "timestamp", "time32", "time64", "duration")
 
 
 def first_changed(values: Sequence[Any], array: Any) -> int | None:
     """Return the index of the first value that ``array`` does not hold exactly; ``None`` if all are equal."""
-    if str(array.type) in _STRICT or _is_inferred(values, array):
+    kind = str(array.type)
+    if kind in TEXTS:
+        return _first_of(values, (bytes, bytearray, memoryview))
+    if kind in BINARIES:
+        return _first_of(values, (str,))
+    if kind in _STRICT or _is_inferred(values, array):
         return None
     pairs = zip(values, array.to_pylist(), strict=True)
     return next((number for number, (value, held) in enumerate(pairs) if not _is_same(value, held)), None)
+
+
+def first_of_other_kind(values: Sequence[Any]) -> int | None:
+    """Return the index of the first string after binaries, or binary after strings, which pyarrow takes together as binaries."""
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, str):
+        return _first_of(values, (bytes, bytearray, memoryview))
+    return _first_of(values, (str,)) if isinstance(first, bytes | bytearray | memoryview) else None
+
+
+def _first_of(values: Sequence[Any], kinds: tuple[type, ...]) -> int | None:
+    if not any(issubclass(kind, kinds) for kind in set(map(type, values))):
+        return None
+    return next(number for number, value in enumerate(values) if isinstance(value, kinds))
 
 
 def _is_inferred(values: Sequence[Any], array: Any) -> bool:
@@ -31,12 +52,17 @@ def _is_inferred(values: Sequence[Any], array: Any) -> bool:
     if any(name in str(array.type) for name in _TEMPORAL):
         # For mixed dates and times, or several time zones, pyarrow infers a type that loses information.
         return False
+    if "binary" in str(array.type):
+        # pyarrow infers binaries for strings among them.
+        return False
     try:
         inferred = pyarrow.array(values)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
     if isinstance(inferred, pyarrow.ChunkedArray):
         inferred = inferred.combine_chunks()
+    if "binary" in str(inferred.type):
+        return False
     try:
         return array.cast(inferred.type).equals(inferred)
     except pyarrow.ArrowException:

@@ -58,6 +58,7 @@ class WrittenIndex:
             raise OptionError(f"index must be None, or 'chinidataset' for Parquet, not {index!r} for {format}")
         if index is not None:
             pyarrow_for(f"index={index!r}")
+        self._format = format
         self._is_mds = format == "mds"
         self._is_written = self._is_mds or index is not None
         self.hashes = [hashes] if isinstance(hashes, str) else listed("hashes", hashes)
@@ -84,7 +85,12 @@ class WrittenIndex:
         if not self._is_written:
             if self._mode == "append" and storage.size(path) is not None:
                 raise OptionError(
-                    f"the directory {self._out!r} has an index, which would not list the new shards\nhint: pass index='chinidataset'"
+                    f"the directory {self._out!r} has an index, which would not list the new {self._format} shards\nhint: "
+                    + (
+                        "pass index='chinidataset' if the index lists Parquet shards, or write to another directory"
+                        if self._format == "parquet"
+                        else "append in the format of the existing shards, or write to another directory"
+                    )
                 )
             return []
         if self._mode == "append":

@@ -11,10 +11,12 @@ from typing import Any
 from shardmill._native import storage
 from shardmill._unknown_options import MERGE, explains
 from shardmill.data._shard_index import INDEX_NAME, basename_of, check_same_columns, index_path, read_index, write_index
-from shardmill.errors import FormatError, NotFoundError, PlanError
+from shardmill.errors import FormatError, NotFoundError, OptionError, PlanError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._paths import PathLike, served_path
 from shardmill.write._output import output_of
+
+_SHARD_HINT = "copy the shard again, write the part again, or rebuild its index with `shardmill repair-index`"
 
 
 @explains(MERGE)
@@ -24,13 +26,14 @@ def merge(
     """Merge parts below ``out`` into one data set without changing data files.
 
     Parts with an ``index.json`` (MDS, and Parquet with ``index="chinidataset"``) get a merged index with the shards of all parts, with paths
-    relative to ``out``. It is written atomically after every part was checked. Parts without one (Parquet, ArrayRecord, JSONL, WebDataset)
-    do not need one: a data set reads the directory. Their schemas are compared, and nothing is written.
+    relative to ``out``. It is written atomically after every part was checked. Shards that lie directly in ``out`` and are listed in its index
+    come first. Parts without an index (Parquet, ArrayRecord, JSONL, WebDataset) do not need one: a data set reads the directory. Their schemas
+    are compared, and nothing is written.
 
     Args:
         out: the directory that contains the parts, at any depth; may be in an object store.
-        parts: directories or index files of the parts, in row order; by default, all parts below ``out`` in path order.
-            A part that is listed twice counts once.
+        parts: directories or index files of the parts, in row order; by default, all parts below ``out`` in path order. Like ``out``, their
+            paths are relative to the working directory. A part that is listed twice counts once.
         storage_options: see ``shardmill.storage.configure``.
 
     Returns:
@@ -57,7 +60,7 @@ def merge(
         indexes = _found(root)
         directories = [] if indexes else [root]
     else:
-        given = [served_path(part) for part in parts]
+        given = [served_path(part) for part in _listed(parts)]
         indexes = _named(root, given)
         directories = [part for part in given if _is_directory(part) and not _exists(index_path(part))]
         if indexes and directories:
@@ -66,6 +69,15 @@ def merge(
                 "hint: `shardmill repair-index` creates one for MDS shards; or remove the part from parts="
             )
     return _merged(root, indexes) if indexes else _compared(directories)
+
+
+def _listed(parts: Iterable[PathLike]) -> list[PathLike]:
+    if isinstance(parts, str | bytes | os.PathLike):
+        raise OptionError(f"parts must be a list of paths, not {parts!r}\nhint: write parts=[{parts!r}]")
+    listed = list(parts)
+    if not listed:
+        raise OptionError("parts is empty\nhint: omit parts to merge all parts below the directory")
+    return listed
 
 
 def _found(root: str) -> list[str]:
@@ -105,7 +117,7 @@ def _named(root: str, parts: list[str]) -> list[str]:
         if not _exists(path):
             if _is_directory(part):
                 continue
-            raise NotFoundError(f"there is no part {part!r}")
+            raise NotFoundError(f"there is no part {part!r}\nhint: {_part_hint(root, part)}")
         names = _parts_below(path, root)
         if not names:
             raise PlanError(
@@ -117,25 +129,53 @@ def _named(root: str, parts: list[str]) -> list[str]:
     return list(indexes.values())
 
 
+def _part_hint(root: str, part: str) -> str:
+    """Return what to do about a part that does not exist."""
+    below = f"{root.rstrip('/')}/{part}"
+    if _is_directory(below) or _exists(below):
+        return f"paths of parts are relative to the working directory, not to {root!r}: pass {below!r}"
+    return "pass directories or index files, relative to the working directory"
+
+
 def _merged(root: str, indexes: list[str]) -> list[str]:
-    shards: list[dict[str, Any]] = []
-    for path in indexes:
-        directory = "/".join(_parts_below(path, root)[:-1])
-        for shard in read_index(path)["shards"]:
-            moved = _below(directory, shard, path)
-            size = storage.size(_file_of(root, moved))
-            if size is None:
-                raise NotFoundError(f"{path!r} lists {basename_of(shard)!r}, which does not exist")
-            expected = (moved.get("zip_data") or moved["raw_data"]).get("bytes")
-            if expected != size:
-                raise FormatError(f"{path!r} lists {basename_of(shard)!r} with {expected} bytes, but it has {size:,}")
-            shards.append(moved)
-    if shards:
-        check_same_columns(shards, "the parts differ")
-    is_indented = any(shard.get("format") == "parquet" for shard in shards)
+    # Under the lock, no other writer appends to the root.
     with output_of(root, is_file=False, mode="append", prefix="shard.").locked():
-        write_index(root, shards, is_indented=is_indented)
+        parts = [shard for path in indexes for shard in _shards_of(path, root)]
+        shards = [*_own_shards(root), *parts]
+        if shards:
+            check_same_columns(shards, "the parts differ")
+        write_index(root, shards, is_indented=any(shard.get("format") == "parquet" for shard in shards))
     return [_file_of(root, shard) for shard in shards]
+
+
+def _own_shards(root: str) -> list[dict[str, Any]]:
+    """Return the shards that the index of the root lists directly in the root."""
+    path = index_path(root)
+    if not _exists(path):
+        return []
+    own = [shard for shard in read_index(path)["shards"] if "/" not in basename_of(shard)]
+    return [_checked(shard, path, root) for shard in own]
+
+
+def _shards_of(path: str, root: str) -> list[dict[str, Any]]:
+    """Return the shards of a part, with paths relative to the root."""
+    directory = "/".join(_parts_below(path, root)[:-1])
+    return [_checked(_below(directory, shard, path), path, root) for shard in read_index(path)["shards"]]
+
+
+def _checked(shard: dict[str, Any], index: str, root: str) -> dict[str, Any]:
+    """Return the entry of a shard, with a path relative to the root, if its file exists and has the listed size."""
+    name = _file_of(root, shard)
+    size = storage.size(name)
+    if size is None:
+        raise NotFoundError(f"{index!r} lists {Path(name).name!r}, which does not exist\nhint: {_SHARD_HINT}")
+    expected = (shard.get("zip_data") or shard.get("raw_data") or {}).get("bytes")
+    if expected != size:
+        shown = f"{expected:,}" if isinstance(expected, int) else repr(expected)
+        raise FormatError(
+            f"{index!r} lists {Path(name).name!r} with {shown} bytes, but it has {size:,}\nhint: {_SHARD_HINT}"
+        )
+    return shard
 
 
 def _file_of(root: str, shard: Mapping[str, Any]) -> str:

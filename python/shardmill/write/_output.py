@@ -18,9 +18,9 @@ Mode = Literal["error", "overwrite", "append"]
 
 _READ_ONLY = ("hf", "http", "https")
 
-#: Files that ``shardmill.Dataset`` would read from the directory next to the shards of a writer, and files that describe the data.
+#: Shards and tables, and the index. Other JSON files describe the data, such as ``config.json`` or ``tokenizer.json``.
 _DATA_FILE = re.compile(
-    r"\.(parquet|pq|orc|csv|json|(jsonl|ndjson|tar)(\.\w+)?|tgz|mds(\.\w+)?|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$",
+    r"^index\.json$|\.(parquet|pq|orc|csv|(jsonl|ndjson|tar)(\.\w+)?|tgz|mds(\.\w+)?|(array_record|arrayrecord|arecord)(-\d+-of-\d+)?)$",
     re.IGNORECASE,
 )
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from shardmill.data._cells import Cell, mds_json
 from shardmill.errors import FormatError, MissingColumnError
-from shardmill.write._exact_values import first_changed
+from shardmill.write._exact_values import BINARIES, TEXTS, first_changed, first_of_other_kind
+from shardmill.write._json_lists import JsonLists
 
 _SHOWN_LENGTH = 60
 
 #: Types whose values Arrow holds as they are, with the constructor of pyarrow.
 _PLAIN_TYPES: dict[type, str] = {str: "string", int: "int64", float: "float64", bool: "bool_", bytes: "binary"}
 _INT64 = 2**63
+_CELL_HINT = "convert the value, or pass its encoded bytes"
 
 
 class RowBatches:
@@ -25,6 +27,8 @@ class RowBatches:
         cells: by column, the converter of values without an Arrow type to bytes or strings.
         is_mds: take what MosaicML's writer takes: bools as 0 and 1 in columns of numbers, and ``None`` in columns of JSON.
         is_exact: whether rows must not have other columns.
+        has_types: whether the format takes ``columns=`` with types.
+        takes_bytes: whether strings may be given as their bytes.
     """
 
     def __init__(
@@ -35,12 +39,16 @@ class RowBatches:
         *,
         is_mds: bool = False,
         is_exact: bool = False,
+        has_types: bool = True,
+        takes_bytes: bool = False,
     ) -> None:
         self._columns = columns
         self._given = schema
         self._schema: Any = None
         self.cells = dict(cells or {})
         self._is_mds = is_mds
+        self._takes_bytes = takes_bytes
+        self._types_hint = "pass schema=, or columns= with types" if has_types else "pass schema="
         #: Maximum number of columns of a row; 0 means no limit.
         self.most_columns = len(columns) if is_exact and columns is not None else 0
         #: Metadata of fields, for the schema inferred from the first rows.
@@ -117,7 +125,7 @@ class RowBatches:
             name: [self.cell(name, value, first_row + number) for number, value in enumerate(values)]
             if name in self.cells
             else values
-            for name, values in columns.items()
+            for name, values in ((name, column_values(name, values)) for name, values in columns.items())
         }
         return self._batch(columns, first_row)
 
@@ -169,13 +177,14 @@ class RowBatches:
         Raises:
             ValueError: If the value cannot be encoded.
         """
-        is_null = value is None and not (self._is_mds and self.cells[name] is mds_json)
+        cell = self.cells[name]
+        is_null = value is None and not (self._is_mds and (cell is mds_json or isinstance(cell, JsonLists)))
         if is_null or isinstance(value, bytes | bytearray | memoryview):
             return value
         try:
-            return self.cells[name](value)
-        except (TypeError, ValueError, AttributeError, OSError) as error:
-            raise FormatError(_misfit(row, name, value, f"cannot be encoded: {error}", self._hint)) from error
+            return cell(value)
+        except (TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
+            raise FormatError(_misfit(row, name, value, f"cannot be encoded: {error}", _CELL_HINT)) from error
 
     def array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
         """Return the values as an array of the type of the column.
@@ -185,16 +194,33 @@ class RowBatches:
         """
         arrow = _pyarrow()
         data_type = None if self.schema is None else self.schema.field(name).type
+        if self._is_mds and self._given is not None:
+            values = _with_passed_bytes(values, data_type)
         try:
             array = arrow.array(values, type=data_type)
         except _misfits(arrow):
             array = self._plain_array(name, values, first_row)
         array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
-        changed = first_changed(values, array)
+        if data_type is None and name not in self.cells and not self._takes_bytes:
+            self._refuse_other_kind(name, values, first_row)
+        changed = None if self._takes_as_bytes(name, array.type) else first_changed(values, array)
         if changed is not None:
-            reason = f"{array.type} cannot hold exactly"
+            is_other = str(array.type) in (*TEXTS, *BINARIES)
+            reason = f"is not of type {array.type}" if is_other else f"{array.type} cannot hold exactly"
             raise FormatError(_misfit(first_row + changed, name, values[changed], reason, self._hint))
         return array
+
+    def _takes_as_bytes(self, name: str, data_type: Any) -> bool:
+        """Whether the column takes strings and binaries alike."""
+        taken = TEXTS if self._is_mds else (*TEXTS, *BINARIES)
+        return name in self.cells or (self._takes_bytes and str(data_type) in taken)
+
+    def _refuse_other_kind(self, name: str, values: Sequence[Any], first_row: int) -> None:
+        place = first_of_other_kind(values)
+        if place is not None:
+            reason = "is of another type than the values before it: a column holds either strings or binaries"
+            hint = "encode the strings to bytes, or decode the binaries"
+            raise FormatError(_misfit(first_row + place, name, values[place], reason, hint))
 
     def _plain_array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
         """Return the array of values that pyarrow does not take as they are, such as some NumPy scalars."""
@@ -206,14 +232,14 @@ class RowBatches:
             return arrow.array(plain, type=data_type)
         except _misfits(arrow) as error:
             place = _first_misfit(arrow, plain, data_type)
-            reason = _reason(arrow, plain, place, data_type)
-            hint = self._hint if data_type is not None else _large_hint(plain[place]) or self._hint
+            reason = _reason(arrow, plain, place, data_type, error)
+            hint = _value_hint(error, plain[place], data_type) or self._hint
             raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}", hint)) from error
 
     @property
     def _hint(self) -> str:
         if self._given is None:
-            return "pass schema=, or columns= with types"
+            return self._types_hint
         return "convert the values to the type of the column, or change the type; check whether two columns are swapped"
 
     def _names(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
@@ -224,7 +250,7 @@ class RowBatches:
             return schema.names
         names = list(dict.fromkeys(name for row in rows for name in row))
         if rows and not names:
-            raise FormatError("the first rows have no columns\nhint: pass schema=, or columns= with types")
+            raise FormatError(f"the first rows have no columns\nhint: {self._types_hint}")
         return names
 
     def _batch(self, columns: dict[str, Any], first_row: int) -> Any:
@@ -260,6 +286,20 @@ class RowBatches:
         return self.array(name, values.to_pylist(), first_row)
 
 
+def column_values(name: str, values: Any) -> Any:
+    """Return the values of a column of a batch.
+
+    Raises:
+        TypeError: If it is one string or binary rather than several values.
+    """
+    if isinstance(values, str | bytes | bytearray | memoryview):
+        raise TypeError(
+            f"column {name!r} of the batch must be a list of values, not {type(values).__name__}\n"
+            "hint: pass a list, or write one row with write()"
+        )
+    return values
+
+
 def refuse_nul(schema: Any) -> None:
     """Reject names of columns and nested fields that contain NUL; the Arrow C interface would truncate them.
 
@@ -284,6 +324,21 @@ def _plain(value: Any, *, has_bools: bool) -> Any:
     return int(value) if has_bools and isinstance(value, bool) else value
 
 
+def _with_passed_bytes(values: Sequence[Any], data_type: Any) -> Sequence[Any]:
+    """Return the numbers whose bytes are given: MosaicML's writer passes bytes of the right length through."""
+    types = _pyarrow().types
+    is_number = types.is_integer(data_type) or types.is_floating(data_type)
+    if not is_number or bytes not in set(map(type, values)):
+        return values
+    import numpy
+
+    dtype = numpy.dtype(data_type.to_pandas_dtype()).newbyteorder("<")
+    return [
+        numpy.frombuffer(value, dtype)[0].item() if type(value) is bytes and len(value) == dtype.itemsize else value
+        for value in values
+    ]
+
+
 def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
     """Return the index of the first value that is incompatible with those before it."""
     low, high = 0, len(values)
@@ -297,8 +352,17 @@ def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
     return low
 
 
-def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any) -> str:
+def _value_hint(error: Exception, value: Any, data_type: Any) -> str | None:
+    """Return what to do with a value that has no column type."""
+    if isinstance(error, UnicodeEncodeError):
+        return "replace the surrogates, or encode the strings to bytes"
+    return _large_hint(value) if data_type is None else None
+
+
+def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any, error: Exception) -> str:
     """Return why a value is incompatible with those before it."""
+    if isinstance(error, UnicodeEncodeError):
+        return "is not valid Unicode"
     if data_type is not None:
         return f"is not of type {data_type}"
     try:

@@ -12,7 +12,7 @@ from shardmill._native import write as _native
 from shardmill._option_values import whole
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import WRITER, explains
-from shardmill.errors import ClosedError, FormatError, MissingColumnError, OptionError
+from shardmill.errors import ClosedError, OptionError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._fsspec import located
 from shardmill.storage._paths import served_path
@@ -23,7 +23,8 @@ from shardmill.write._formats import MDS_MOST_BYTES, WrittenFormat, format_of, i
 from shardmill.write._index import WrittenIndex
 from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, output_of
-from shardmill.write._row_batches import RowBatches, refuse_nul
+from shardmill.write._records import Records
+from shardmill.write._row_batches import RowBatches, column_values, refuse_nul
 
 #: Number of single rows from which column types are inferred.
 _FIRST_ROWS = 1024
@@ -49,7 +50,7 @@ class Writer:
       have no encoding are ignored. Values that MosaicML's writer would change, such as a fraction in an integer column, raise an error.
     * WebDataset has one member per column, with the column name as its extension: binaries and strings unchanged, integers as decimal digits,
       other values as JSON if the column is named ``json`` or ``….json``. A null has no member. The column ``__key__`` names samples; without
-      it, samples are numbered.
+      it, samples are numbered. The columns ``__url__`` and ``__local_path__``, which readers add, are not written.
     * JSONL has one object per row. Binaries and non-finite numbers are rejected.
     * ArrayRecord has one column of strings or binaries without nulls.
 
@@ -62,9 +63,9 @@ class Writer:
         format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``; by default, inferred from the extension of
             ``out``, and Parquet for a directory.
         compression: for ArrayRecord ``"zstd:5"``, ``"brotli:5"`` (both also without a level), ``"snappy"`` or ``"none"``; for Parquet
-            ``"zstd"``, ``"snappy"`` or ``"none"``; for JSONL and WebDataset ``"gz"``, ``"zstd"`` or ``"none"``; for MDS ``"zstd:7"``,
-            ``"gz"``, ``"br"``, ``"bz2"``, ``"snappy"`` or ``"none"``. The default is zstd for ArrayRecord and Parquet. Other
-            formats are not compressed by default, unless the name ``out`` implies it.
+            ``"zstd"``, ``"snappy"`` or ``"none"``; for JSONL and WebDataset ``"gz:6"``, ``"zstd:3"`` (both also without a level) or
+            ``"none"``; for MDS ``"zstd:7"``, ``"gz"``, ``"br"``, ``"bz2"``, ``"snappy"`` or ``"none"``. The default is zstd for ArrayRecord
+            and Parquet. Other formats are not compressed by default, unless the name ``out`` implies it.
         group_size: number of records per ArrayRecord chunk; 1 by default, which is best for random access.
         shard_bytes: size of a shard before compression, such as ``"64MiB"``. The default is 256 MiB, and 64 MiB for MDS and with an
             index. MDS shards end exactly where MosaicML's do, and 0 means no limit. JSONL and WebDataset shards do not exceed it, unless a
@@ -121,6 +122,8 @@ class Writer:
         page_checksums: bool = True,
         storage_options: Any = None,
     ) -> None:
+        if isinstance(out, str) and (not out or out.endswith("://")):
+            raise OptionError(f"out {out!r} names no file or directory\nhint: pass a path, or scheme://bucket/path")
         (out,), storage_options = located([out], storage_options)
         self._out = os.fspath(out)
         if not isinstance(self._out, str):
@@ -141,6 +144,7 @@ class Writer:
         self._columns = WrittenColumns(self._format, columns, schema)
         prefix = "shard." if self._format == "mds" or index is not None else "part-"
         limit = shard_limit(shard_bytes, self._format, is_streaming=prefix == "shard.")
+        self._records = Records(self._columns.names)
         self._index = WrittenIndex(
             self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
         )
@@ -173,6 +177,9 @@ class Writer:
             self._columns.schema,
             self._columns.cells,
             is_mds=self._format == "mds",
+            has_types=self._format in ("mds", "parquet"),
+            # A member of a sample holds bytes, and so does a sample of MDS.
+            takes_bytes=self._format == "webdataset" or self._columns.encodings is not None,
             # MosaicML's writer ignores other columns.
             is_exact=isinstance(columns, Mapping) and self._format != "mds",
         )
@@ -203,6 +210,8 @@ class Writer:
     @property
     def num_rows(self) -> int:
         """Number of rows written so far."""
+        if self._ended is not None:
+            return self._ended.rows
         return self._native.rows + len(self._first) + (0 if self._buffer is None else len(self._buffer))
 
     def metrics(self) -> WriterMetrics:
@@ -237,12 +246,12 @@ class Writer:
             KeyError: If a column of ``columns`` is missing.
             RuntimeError: If the writer is closed.
         """
-        if self._format == "arrayrecord":
-            self._native.write_record(row if type(row) is bytes else self._record(row))
-            return
         if not self._is_open:
             self._check_open()
         try:
+            if self._format == "arrayrecord":
+                self._native.write_record(row if type(row) is bytes else self._records.record(row, self.num_rows))
+                return
             if type(row) is not dict:
                 row = self._mapping(row)
             if 0 < self._batches.most_columns < len(row):
@@ -297,7 +306,10 @@ class Writer:
         Raises:
             RuntimeError: If a worker dies.
         """
-        workers = whole("workers", workers, 0)
+        self._check_open()
+        self._guarded(lambda: self._write_rows(rows, whole("workers", workers, 0), transform))
+
+    def _write_rows(self, rows: Iterable[Any], workers: int, transform: Callable[[Any], Any] | None) -> None:
         if transform is None:
             for row in rows:
                 self.write(row)
@@ -327,8 +339,8 @@ class Writer:
         self._publishing_since = time.perf_counter()
         self._flush_rows()
         self._is_open = False
-        if self._format == "parquet" and self._may_add_nothing and self._native.schema is None:
-            # There were no rows. A shard of Parquet would need columns.
+        if self._format != "mds" and self._may_add_nothing and self.num_rows == 0:
+            # MDS without rows has no shard either, but an index.
             self._ended = self.metrics()
             self._native.abandon()
             return
@@ -370,9 +382,9 @@ class Writer:
             self._learn_cells(batch)
             self._native.write_batch(self._batches.of_columns(batch, first_row=self._native.rows))
         else:
-            name = self._record_column(batch)
-            for value in self._value(batch, name):
-                self._native.write_record(self._record({name: value}))
+            name = self._records.column(batch)
+            for value in column_values(name, self._records.value(batch, name, self.num_rows)):
+                self._native.write_record(self._records.record({name: value}, self.num_rows))
 
     def _write_stream(self, data: Any) -> None:
         schema, parts = arrow_stream(data)
@@ -435,38 +447,6 @@ class Writer:
     def _check_open(self) -> None:
         if not self._is_open:
             raise ClosedError(f"the writer of {self._out!r} is closed")
-
-    def _record_column(self, row: Mapping[str, Any]) -> str:
-        if self._columns.names is not None:
-            return self._columns.names[0]
-        if len(row) != 1:
-            raise OptionError(
-                f"a row of ArrayRecord has one value, but this one has {len(row)} ({', '.join(map(str, row))})\n"
-                'hint: columns=["name"] selects the column to write'
-            )
-        return next(iter(row))
-
-    def _value(self, row: Mapping[str, Any], name: str) -> Any:
-        if name not in row:
-            raise MissingColumnError(f"row {self.num_rows} has no column {name!r}; it has {', '.join(map(str, row))}")
-        return row[name]
-
-    def _record(self, row: Any) -> bytes:
-        if isinstance(row, Mapping):
-            name = self._record_column(row)
-            row = self._value(row, name)
-            if row is None:
-                raise FormatError(
-                    f"row {self.num_rows} has a null in column {name!r}, and ArrayRecord has no nulls\n"
-                    "hint: filter out such rows"
-                )
-        if isinstance(row, bytes | bytearray | memoryview):
-            return bytes(row)
-        if isinstance(row, str):
-            return row.encode()
-        raise TypeError(
-            f"a record must be bytes or a string, not {type(row).__name__}\nhint: serialize it, for example with json.dumps"
-        )
 
     def _take(self, buffer: _native.RowBuffer, taken: int, row: Mapping[str, Any]) -> None:
         """Write the rows of a buffer that is full, or name what is wrong with a row that it refuses."""

@@ -1,0 +1,31 @@
+"""Lists of one type that MDS stores as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardmill.data._cells import mds_json
+from shardmill.write._exact_values import first_changed
+
+
+class JsonLists:
+    """Converts lists to JSON, and checks the type of their items.
+
+    Args:
+        data_type: Arrow type of the lists.
+    """
+
+    def __init__(self, data_type: Any) -> None:
+        self._type = data_type
+
+    def __call__(self, value: Any) -> str:
+        """Return the JSON of a list.
+
+        Raises:
+            TypeError, ValueError: If the items are of another type.
+        """
+        import pyarrow as pa
+
+        if value is not None and first_changed([value], pa.array([value], type=self._type)) is not None:
+            raise ValueError(f"{self._type} cannot hold it exactly")
+        return mds_json(value)
