@@ -19,6 +19,9 @@ export CMAKE
 # `release` is for wheels and benchmarks. `fast` is without link-time optimization, and the module and the Rust tests share its dependencies.
 PROFILE ?= fast
 
+# One more than there are CPUs: many tests wait for a process, a server or a cluster.
+TEST_PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := python/shardmill/_native.abi3.so
@@ -164,7 +167,7 @@ test-aarch64: own-target ## The Rust tests of images and tokens on an emulated a
 
 .PHONY: test-python
 test-python: build $(VENV)/.ready ## The Python tests
-	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadgroup
+	$(BIN)/python -m pytest -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadgroup
 
 .PHONY: browser
 browser: ## Install Chromium for the browser tests, where apt-get and the right to use it are there

@@ -5,11 +5,18 @@ import signal
 import pytest
 
 
+#: Groups that take longest. They begin first, so that no worker is left alone with one at the end.
+BEGIN_FIRST = ("ray", "test_examples.py", "test_torch.py")
+
+
+# Before that of pytest-xdist, which reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A file stays in one process, for its fixtures. All tests of Ray share one: two clusters that start at once take each other's ports."""
-    for item in items:
-        group = "ray" if item.get_closest_marker("ray") else str(item.path)
+    groups = {item: "ray" if item.get_closest_marker("ray") else str(item.path) for item in items}
+    for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: not groups[item].endswith(BEGIN_FIRST))
 
 
 @pytest.fixture(autouse=True, scope="session")
