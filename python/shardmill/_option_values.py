@@ -31,9 +31,21 @@ def whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     """
     number = index_of(value)
     if number is None or not least <= number <= most:
-        asked = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
+        is_unbounded = most == 2**63 - 1 and (number is None or number < least)
+        asked = f"of at least {least}" if is_unbounded else f"from {least} to {most}"
         raise OptionError(f"{name} must be an integer {asked}, not {value!r}")
     return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` if it is a bool.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} must be True or False, not {value!r}")
+    return value
 
 
 def checked_seed(seed: Any) -> int:
@@ -72,4 +84,25 @@ def listed(name: str, values: Any) -> list[str]:
     names: list[Any] = list(values) if isinstance(values, Iterable) else [values]
     if not isinstance(values, Iterable) or not all(isinstance(value, str) for value in names):
         raise OptionError(f"{name} must be a list of names, not {values!r}")
+    for value in names:
+        checked_unicode(f"the name {value!r} in {name}", value)
     return names
+
+
+def checked_unicode(what: str, text: str) -> str:
+    """Return ``text`` if it can be encoded: a lone surrogate is not a character.
+
+    Raises:
+        ValueError: If it cannot.
+
+    Examples:
+        >>> checked_unicode("the name", "é")
+        'é'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"{what} is not valid Unicode\nhint: remove the surrogates, which are \\ud800 to \\udfff"
+        ) from error
+    return text

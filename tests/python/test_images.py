@@ -92,6 +92,13 @@ def test_fits_of_a_fixed_size_are_those_of_pillow(photographs, fit):
     np.testing.assert_array_equal(images_of(data), [np.asarray(image) for image in expected])
 
 
+def test_column_of_the_data_with_the_name_of_a_computed_one_is_refused(tmp_path):
+    table = pa.table({"image": [encoded(picture(), "PNG")], "image__shape": [[1, 2]]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(sm.OptionError, match="`image__shape`.*\n.*rename that column in the data"):
+        sm.Dataset(tmp_path / "a.parquet", images=sm.Images("image", fit="keep"))
+
+
 def test_longest_side_keeps_the_ratio_and_shapes_follow(photographs):
     data = sm.Dataset(photographs, images=sm.Images("image", size=32, fit="longest"))
     assert data.columns == ["image", "row", "image__shape"] or set(data.columns) == {"image", "row", "image__shape"}
@@ -288,7 +295,7 @@ def test_state_of_other_images_is_loaded_with_a_warning(photographs):
         lanes=4,
         output="numpy",
     )
-    with pytest.warns(UserWarning, match=r"other options of sm\.Images .*may have other pixels"):
+    with pytest.warns(UserWarning, match=r"sm\.Images\('image', size=.*loader has size=.*may have other pixels"):
         other.load_state_dict(first.state_dict())
 
 

@@ -76,7 +76,7 @@ pub enum Error {
     #[error("A column is called `{column}`, which is to be the name of the numbers of the sources")]
     SourceColumn { column: String },
     #[error("A column is called `{column}`, which is to be the name of a computed column")]
-    DerivedColumn { column: String },
+    DerivedColumn { column: String, is_image: bool },
     #[error("Column `{column}` is {data_type}, but texts are strings or bytes, and messages are lists of structs or JSON strings")]
     DerivedFrom { column: String, data_type: DataType },
     #[error(
@@ -162,6 +162,7 @@ impl Error {
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::SourceColumn { .. } => Some("choose another source_column"),
+            Self::DerivedColumn { is_image: true, .. } => Some("rename that column in the data; with a fixed size and without on_error=\"null\", sm.Images adds no column"),
             Self::DerivedColumn { .. } => Some("choose another output name, or read the data set without the computed column"),
             Self::CountsDisagree { .. } => Some("remove that directory; the tokens are counted again"),
             Self::Underivable { hint, .. } => hint.as_deref(),

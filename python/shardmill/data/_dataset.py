@@ -20,7 +20,7 @@ from shardmill._unknown_options import DATASET, DATASET_ATTRIBUTES, ITERATE, exp
 from shardmill.data._arrow import ArrowRows, as_pyarrow
 from shardmill.data._decodings import Decoding, decoded, decodings_of
 from shardmill.data._error_policy import ErrorPolicy, error_policy
-from shardmill.data._images import Images, checked_images, refuse_bits
+from shardmill.data._images import Images, checked_images, refuse_bits, saved_images
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.data._paths import paths_of
 from shardmill.data._shard_index import INDEX_NAME, directories_without_index
@@ -50,7 +50,8 @@ class Dataset(ArrowRows):
 
     Files of a directory are ordered by the bytes of their relative paths; an explicit list keeps its order. Rows are numbered
     file after file. A file that a list names twice is read twice; one found through several directories or globs is read once. Columns are
-    matched by name: their types are unified without changing a value, and a column that is missing from a file is null there.
+    matched by name: their types are unified without changing a value, and a column that is missing from a file is null there. Links to
+    files and directories are followed.
 
     Directories and globs skip hidden files, files and directories whose names start with ``_``, and files that accompany data:
     ``index.json``, ``metadata.json``, ``dataset_info.json``, ``dataset_infos.json``, ``dataset_dict.json``, ``state.json``, ``README.md``,
@@ -271,9 +272,9 @@ class Dataset(ArrowRows):
         return None if self._tokenize is None else self._tokenize.fingerprint
 
     @property
-    def _image_settings(self) -> str | None:
-        """Fingerprint of how pixels are computed, ``None`` if they are not."""
-        return " ".join(one.fingerprint for one in self._images) or None
+    def _image_settings(self) -> dict[str, Any] | None:
+        """How pixels are computed, for the state of a loader; ``None`` if they are not."""
+        return saved_images([self._images])
 
     @property
     def _bfloat16_columns(self) -> set[str]:

@@ -73,6 +73,6 @@ def error_policy(errors: ErrorPolicy | None) -> ErrorPolicy:
     """
     if errors is not None and not isinstance(errors, ErrorPolicy):
         raise OptionError(
-            f'errors must be an ErrorPolicy, not {errors!r}\nhint: write errors=sm.ErrorPolicy(files="skip")'
+            f'errors must be an ErrorPolicy, not {errors!r}\nhint: write errors=sm.ErrorPolicy(rows="skip"), or choose files= or lines='
         )
     return errors or ErrorPolicy()

@@ -305,6 +305,19 @@ def _remade(column: str, options: dict[str, Any]) -> Images:
     return Images(column, **options)
 
 
+def saved_images(sources: Sequence[Sequence[Images]]) -> dict[str, Any] | None:
+    """Return what a state says about the images of all sources, ``None`` if there are none.
+
+    It has the version of random crops and flips, and the options in the types of JSON; of a mixture, their digest.
+    """
+    if not any(sources):
+        return None
+    text = json.dumps([[images._settings for images in source] for source in sources])
+    if len(sources) == 1:
+        return {"augment_version": _native.AUGMENT_VERSION, "columns": json.loads(text)[0]}
+    return {"augment_version": _native.AUGMENT_VERSION, "sources": hashlib.sha256(text.encode()).hexdigest()[:32]}
+
+
 def refuse_bits(columns: Sequence[str], bfloat16: set[str]) -> None:
     """Refuse columns whose type only torch has, where they would be delivered as the bits of their numbers.
 

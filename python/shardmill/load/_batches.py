@@ -190,7 +190,12 @@ class TorchCutter(Cutter):
         import torch
 
         if self.device is not None:
-            self.device = torch.device(self.device)
+            try:
+                self.device = torch.device(self.device)
+            except (RuntimeError, TypeError) as error:
+                raise OptionError(
+                    f'Runtime.device must be a device of torch, such as "cuda:0", not {self.device!r}'
+                ) from error
         if self.is_pinned and not torch.cuda.is_available():
             name = "pin_memory" if self.pin_memory else f"device={str(self.device)!r}"
             raise OptionError(f"{name} requires a GPU, and torch does not find one")

@@ -14,6 +14,7 @@ from shardmill._unknown_options import MIXTURE, explains
 from shardmill.data._arrow import as_pyarrow
 from shardmill.data._dataset import Dataset
 from shardmill.data._decodings import Decoding, decodings_of
+from shardmill.data._images import saved_images
 from shardmill.data._token_lengths import TokenLengths
 from shardmill.errors import OptionError
 from shardmill.load import _blend as blend
@@ -167,10 +168,9 @@ class Mixture:
         return None if not any(each) else hashlib.sha256(json.dumps(each).encode()).hexdigest()[:32]
 
     @property
-    def _image_settings(self) -> str | None:
-        """Fingerprint of how the sources compute pixels, ``None`` if none does."""
-        each = [source._image_settings for source in self.sources.values()]
-        return None if not any(each) else hashlib.sha256(json.dumps(each).encode()).hexdigest()[:32]
+    def _image_settings(self) -> dict[str, Any] | None:
+        """How the sources compute pixels, for the state of a loader; ``None`` if none does."""
+        return saved_images([source._images for source in self.sources.values()])
 
     @property
     def _bfloat16_columns(self) -> set[str]:

@@ -98,6 +98,9 @@ class LoaderPosition:
     def skip(self, steps: int) -> None:
         """Move past ``steps`` steps of all ranks without reading them, for example past a loss spike. The time does not depend on ``steps``.
 
+        There is one exception: with ``plan="epoch"`` and shuffled or mixed rows, epochs have different numbers of packs, and each epoch in
+        between is planned.
+
         As after ``load_state_dict``, the position counts from the last returned batch, the next pass continues there, and older iterators are no
         longer valid. ``state_dict`` equals that of a loader that has consumed the steps. Skipped rows are in no audit and no list of bad rows.
         Call it on all ranks. At the end of an epoch, skipping continues in the next one.
@@ -115,8 +118,7 @@ class LoaderPosition:
             [[8, 9]]
         """
         steps = at_least("steps", steps, 0)
-        # With rows, each epoch has the same number of steps; with packs, epochs may differ.
-        position = _skipped(self._position, steps, self._plan, self._share(), is_constant=self._packed is None)
+        position = _skipped(self._position, steps, self._plan, self._share(), is_constant=self._has_constant_epochs)
         if position.epoch != self._position.epoch:
             self._ledger.restart()
         self._position, self._asked = position, None
@@ -130,6 +132,13 @@ class LoaderPosition:
     def _restart_epoch(self) -> None:
         """Move to the start of the current epoch."""
         self._position, self._asked = Position(self._position.epoch), None
+
+    @property
+    def _has_constant_epochs(self) -> bool:
+        """Whether all epochs have the same number of steps: rows have, packs of rows in the same order, and packs of endless lanes."""
+        if self._packed is None or self._packed.packing.plan == "ahead":
+            return True
+        return self._shuffle is None and "mixture" not in self._identity
 
     @property
     def _window_bytes(self) -> int | None:

@@ -40,8 +40,8 @@ class OrderSettings:
     mixture: dict[str, Any] | None = None
     #: Fingerprints of the tokenizations of all sources, if tokens are computed.
     tokenize: str | None = None
-    #: Fingerprints of the images of all sources, if pixels are computed.
-    images: str | None = None
+    #: The version of random crops and flips, and the options of ``sm.Images`` or, for a mixture, their digest, if pixels are computed.
+    images: dict[str, Any] | None = None
 
     @staticmethod
     def filter_text(filter: Any) -> str | None:
@@ -70,9 +70,7 @@ class OrderSettings:
         Raises:
             ValueError: If a setting differs. The message names it and shows both values.
         """
-        # The seed orders shuffled rows, and the sources of a mixture.
-        seed = ("seed",) if self.shuffle or state["shuffle"] or self.mixture is not None else ()
-        for name in (*seed, "shuffle", "shuffle_window_bytes", "lanes", "filter"):
+        for name in ("seed", "shuffle", "shuffle_window_bytes", "lanes", "filter"):
             saved, current = state[name], getattr(self, name)
             if saved != current:
                 raise CheckpointMismatchError(
@@ -117,7 +115,7 @@ class OrderSettings:
             message = f"the state was saved {sides}: the same rows have other columns"
         else:
             message = (
-                f"the state was saved with other options of sm.Images (fingerprint {saved}, now {self.images}): "
+                f"the state was saved with {_changed_images(saved, self.images)}: "
                 "the same rows may have other pixels, or other images may be bad"
             )
         hint = "pass the options of sm.Images with which the state was saved, or ignore this if the change is intended"
@@ -196,3 +194,16 @@ def parsed(state: Any) -> dict[str, Any]:
             f"the state is damaged: row {state['consumed']} is not in epoch {state['epoch']}, which has {state['rows']} rows"
         )
     return state
+
+
+def _changed_images(saved: Any, current: dict[str, Any]) -> str:
+    """Name the first difference of two settings of images."""
+    saved = saved if isinstance(saved, dict) else {}
+    version = saved.get("augment_version")
+    if version != current["augment_version"]:
+        return f"augment_version={version!r}, and this version of shardmill has {current['augment_version']}"
+    for before, now in zip(saved.get("columns", ()), current.get("columns", ()), strict=False):
+        for name, value in now.items():
+            if before.get(name) != value:
+                return f"sm.Images({before.get('column')!r}, {name}={before.get(name)!r}), and this loader has {name}={value!r}"
+    return "other options of sm.Images"

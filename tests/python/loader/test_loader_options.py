@@ -55,6 +55,8 @@ def path(tmp_path: Path) -> Path:
         {"storage_options": {"key": "value"}},
         {"pin_memory": True},
         {"device": "cuda"},
+        {"device": "tpu"},
+        {"device": "cuda:x"},
     ],
 )
 def test_option_that_means_nothing_is_refused_by_name(path: Path, option: dict[str, Any]) -> None:
@@ -70,6 +72,12 @@ def test_unknown_column_is_refused_with_those_that_there_are(path: Path, columns
         numpy_loader(path, columns=columns)
     with pytest.raises(KeyError):
         sm.Dataset(path, columns=columns)
+
+
+@pytest.mark.parametrize("read", [sm.Dataset, numpy_loader])
+def test_column_name_with_a_surrogate_is_refused(path: Path, read: Any) -> None:
+    with pytest.raises(OptionError, match=r"the name '\\ud800' in columns is not valid Unicode"):
+        read(path, columns=["id", "\ud800"])
 
 
 def test_column_of_a_filter_that_is_not_there_is_refused(path: Path) -> None:

@@ -96,6 +96,15 @@ def test_skip_beyond_the_epoch_continues_in_later_ones(tmp_path: Path) -> None:
     assert (loader.epoch, ids(loader)) == (1 + 10**12, [[8, 9]])
 
 
+@pytest.mark.parametrize("packing", [{"plan": "epoch"}, {"plan": "ahead", "epoch_packs": 3}])
+def test_skip_of_equal_epochs_of_packs_plans_none_in_between(tmp_path: Path, packing: Any) -> None:
+    pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5], [6]]}), tmp_path / "a.parquet")
+    packed = sm.Packing("tokens", length=2, **packing)
+    loader = sm.Loader(tmp_path, packing=packed, batch_size=1, output="numpy")
+    loader.skip(3 * 10**12 + 1)
+    assert (loader.epoch, loader.state_dict()["consumed"]) == (10**12, 1)
+
+
 def test_skip_reads_nothing(tmp_path: Path) -> None:
     loader = sm.Loader(write_files(tmp_path, [10_000], row_group=100), batch_size=4, output="numpy")
     before = loader.metrics().bytes_read

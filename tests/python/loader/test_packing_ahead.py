@@ -287,7 +287,7 @@ def test_lane_without_tokens_is_an_error_that_names_it(tmp_path: Path, strategy:
     loader = loader_of(path, {"length": 4, "strategy": strategy, "epoch_packs": 6}, lanes=2, batch_size=1)
     batches = iter(loader)
     assert packs_in(next(batches), 4)
-    with pytest.raises(sm.OptionError, match=r"Lane 1 has nothing to pack(.|\n)*smaller lanes="):
+    with pytest.raises(sm.OptionError, match=r"Lane 1 has nothing to pack(.|\n)*fewer lanes"):
         next(batches)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,21 +126,41 @@ def test_state_of_another_tokenizer_is_refused(tmp_path: Path, tokenizer: Path) 
         other.load_state_dict(with_end.state_dict())
 
 
-def test_wrong_kept_count_is_an_error_that_names_row_and_counts(tmp_path: Path, tokenizer: Path) -> None:
-    path, counts = tmp_path / "texts.parquet", tmp_path / "counts"
+@pytest.fixture
+def packed(tmp_path: Path, tokenizer: Path) -> Callable[[], sm.Loader]:
+    """Make a loader whose counts are kept in the directory ``counts``."""
+    path = tmp_path / "texts.parquet"
     pq.write_table(pa.table({"text": ["the loader", "reads it"] * 5}), path)
 
-    def packed() -> sm.Loader:
-        tokenize = sm.Tokenize("text", tokenizer=tokenizer, eos=True, counts=counts)
+    def loader() -> sm.Loader:
+        tokenize = sm.Tokenize("text", tokenizer=tokenizer, eos=True, counts=tmp_path / "counts")
         return loader_of(sm.Dataset(path, tokenize=tokenize), {"length": 4, "epoch_packs": 5})
 
-    assert list(packed())
-    (kept,) = counts.rglob("*.parquet")
+    return loader
+
+
+def replace_kept(directory: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Change each value of a column of the only file of counts."""
+    (kept,) = directory.rglob("*.parquet")
     table = pq.read_table(kept)
-    lists = [[count + (number == 3) for number, count in enumerate(row)] for row in table.column("counts").to_pylist()]
-    changed = pa.array(lists, table.schema.field("counts").type)
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("counts"), table.schema.field("counts"), changed), kept
-    )
+    field = table.schema.field(name)
+    changed = pa.array([change(value) for value in table.column(name).to_pylist()], field.type)
+    pq.write_table(table.set_column(table.schema.get_field_index(name), field, changed), kept)
+
+
+def test_wrong_kept_count_is_an_error_that_names_row_and_counts(
+    tmp_path: Path, packed: Callable[[], sm.Loader]
+) -> None:
+    assert list(packed())
+    replace_kept(tmp_path / "counts", "counts", lambda row: [n + (place == 3) for place, n in enumerate(row)])
     with pytest.raises(sm.FormatError, match="in row 3 of .*texts.parquet"):
         list(packed())
+
+
+def test_kept_counts_of_a_negative_block_are_ignored_with_a_warning(
+    tmp_path: Path, packed: Callable[[], sm.Loader]
+) -> None:
+    expected = [packs_in(batch, 4) for batch in packed()]
+    replace_kept(tmp_path / "counts", "block", lambda _block: -1)
+    with pytest.warns(UserWarning, match="of block -1 in .* are ignored"):
+        assert [packs_in(batch, 4) for batch in packed()] == expected

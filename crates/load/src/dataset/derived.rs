@@ -113,7 +113,7 @@ impl Dataset {
     pub fn with_derived(&self, derive: &Arc<dyn Derive>, sources: &[usize]) -> Result<Self> {
         let new = derive.outputs();
         if let Some(field) = new.iter().find(|field| self.schema.index_of(field.name()).is_ok()) {
-            return Err(Error::DerivedColumn { column: field.name().clone() });
+            return Err(Error::DerivedColumn { column: field.name().clone(), is_image: false });
         }
         let mut fields = sources.iter().filter_map(|source| self.schema.fields().get(*source)).enumerate();
         if let Some((_, field)) = fields.find(|(source, field)| !derive.accepts(*source, field.data_type())) {

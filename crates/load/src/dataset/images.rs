@@ -56,7 +56,7 @@ impl Dataset {
         let images = if list_item(field.data_type()).is_some() { &Arc::new(images.of_lists()) } else { images };
         let outputs = images.outputs();
         if let Some(taken) = outputs.iter().skip(1).find(|field| self.schema.index_of(field.name()).is_ok()) {
-            return Err(Error::DerivedColumn { column: taken.name().clone() });
+            return Err(Error::DerivedColumn { column: taken.name().clone(), is_image: true });
         }
         let mut fields = self.schema.fields().to_vec();
         if let (Some(slot), Some(first)) = (fields.get_mut(column), outputs.first()) {

@@ -56,7 +56,7 @@ impl Error {
             }
             Self::OtherCount { .. } => Some("delete that directory; the tokens are counted again"),
             Self::LongRow { .. } => Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled"),
-            Self::EmptyLane { .. } => Some("use a smaller lanes=, so that each lane has more rows"),
+            Self::EmptyLane { .. } => Some("use fewer lanes, so that each lane has more rows"),
             Self::FarPass { .. } => Some("choose an earlier epoch"),
             Self::LongLane { .. } => Some("set more lanes=, so that each has fewer rows"),
             _ => None,

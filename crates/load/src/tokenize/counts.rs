@@ -283,7 +283,11 @@ impl TokenCounts {
                 self.warn(format!("the token counts of block {} in {path} are ignored: one of them is null or negative", blocks.value(row)));
                 continue;
             };
-            let (size, block) = (sizes.value(row).cast_unsigned(), blocks.value(row).cast_unsigned());
+            let size = sizes.value(row).cast_unsigned();
+            let Ok(block) = u32::try_from(blocks.value(row)) else {
+                self.warn(format!("the token counts of block {} in {path} are ignored: its number is negative", blocks.value(row)));
+                continue;
+            };
             let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
             if is_empty(&counts) {
                 lock(&self.empty).insert(key);
