@@ -131,3 +131,17 @@ def test_16_bit_image_is_turned_in_codecs_of_pillow(tmp_path):
     image = Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 50)
     [row] = reencoded(tmp_path, ReencodeImages("webp"), [turned(image, 6, "PNG")])
     assert Image.open(io.BytesIO(row["binary_content"])).size == (30, 40)
+
+
+@pytest.mark.parametrize("codec", ["jpeg", "png", "webp", "gif"])
+@pytest.mark.parametrize("size", [(200, 3), (3, 200)])
+def test_thin_image_that_shrinks_keeps_one_pixel_of_its_short_side(tmp_path, codec, size):
+    [row] = reencoded(tmp_path, ReencodeImages(codec, max_side=16), [encoded(picture(*size), "PNG")])
+    assert sorted(Image.open(io.BytesIO(row["binary_content"])).size) == [1, 16]
+
+
+def test_image_that_the_codec_cannot_hold_gets_an_error_that_says_so(tmp_path):
+    image = encoded(Image.new("RGB", (17_000, 1)), "PNG")
+    [row] = reencoded(tmp_path, ReencodeImages("webp"), [image], on_materialize_error="warn")
+    assert row["binary_content"] is None
+    assert row["materialize_error"].startswith("failed to encode image as webp: ")

@@ -172,20 +172,36 @@ def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any
     for row, payload in enumerate(columns["binary_content"]):
         if payload is None:
             continue
-        try:
-            columns["binary_content"][row] = _reencoded(payload, codec, quality, max_side)
+        content, error = _reencoded(payload, codec, quality, max_side)
+        columns["binary_content"][row] = content
+        if error is None:
             columns["content_type"][row] = f"image/{codec}"
-        except Exception:  # as in `opened`
-            columns["binary_content"][row] = None
-            columns["materialize_error"][row] = "failed to decode image"
+        else:
+            columns["materialize_error"][row] = error
     for name, values in columns.items():
         index = table.schema.get_field_index(name)
         table = table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
     return table
 
 
-def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -> bytes:
-    """Encode one image as the native stage would: upright, on white, never larger; unchanged if nothing has to change."""
+def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -> tuple[bytes | None, str | None]:
+    """Return one image as the native stage would encode it, or the error."""
+    try:
+        image = _resized(payload, codec, max_side)
+    except Exception:  # as in `opened`
+        return None, "failed to decode image"
+    if image is None:
+        return payload, None
+    target = io.BytesIO()
+    try:
+        image.save(target, format=codec.upper(), quality=quality)
+    except Exception as error:
+        return None, f"failed to encode image as {codec}: {error}"
+    return target.getvalue(), None
+
+
+def _resized(payload: bytes, codec: str, max_side: int | None) -> Any:
+    """Return an image upright, on white, never larger; ``None`` if nothing has to change."""
     image_module = _pillow()
     from PIL import ImageOps
 
@@ -193,7 +209,7 @@ def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -
         largest = max(stored.size) if max_side is None else max_side
         is_upright = stored.getexif().get(0x0112, 1) not in range(2, 9)
         if stored.format == codec.upper() and is_upright and max(stored.size) <= largest:
-            return payload
+            return None
         upright = ImageOps.exif_transpose(stored)
         image = _with_8_bits(upright) if upright.mode.startswith("I;16") else upright
         if image.has_transparency_data:
@@ -201,7 +217,12 @@ def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -
             image = image_module.alpha_composite(white, image.convert("RGBA"))
         image = image.convert("RGB")
     if max(image.size) > largest:
-        image = ImageOps.contain(image, (largest, largest), image_module.Resampling.LANCZOS)
-    target = io.BytesIO()
-    image.save(target, format=codec.upper(), quality=quality)
-    return target.getvalue()
+        image = image.resize(_contained(*image.size, largest), image_module.Resampling.LANCZOS)
+    return image
+
+
+def _contained(width: int, height: int, largest: int) -> tuple[int, int]:
+    """Return the size that ``ImageOps.contain`` chooses, but at least one pixel."""
+    if width >= height:
+        return largest, max(1, round(height / width * largest))
+    return max(1, round(width / height * largest)), largest
