@@ -260,6 +260,26 @@ def test_extension_of_documents_is_an_option_of_curate(tmp_path: Path) -> None:
     assert sum(pq.read_metadata(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == 2
 
 
+@pytest.mark.parametrize(("command", "told"), [("info", "0 objects, 0 bytes\n"), ("clear", "0 bytes removed\n")])
+def test_empty_directory_is_a_cache_without_objects(tmp_path: Path, command: str, told: str) -> None:
+    result = shardmill("cache", command, "--dir", tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", told)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["info", "clear"])
+def test_cache_without_a_directory_names_the_option(command: str) -> None:
+    result = shardmill("cache", command)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "hint: pass --dir, or set SHARDMILL_CACHE_DIR" in result.stderr
+
+
+def test_empty_destination_of_curate_is_refused(shards: Path) -> None:
+    result = shardmill("curate", shards, "", "--to", "parquet")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "the path of a sink must be a directory, not ''" in result.stderr
+
+
 def test_directory_that_is_not_a_cache_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("kept")
     for command in ("info", "clear"):

@@ -20,7 +20,7 @@ pub enum Error {
     #[error("`{option}` {problem}")]
     Option { option: &'static str, problem: String },
     /// An option names a key that no sample has.
-    #[error("`{option}`: none of the {samples} samples has the key {keys}; they have {there}")]
+    #[error("`{option}`: {}", absent_key(*.samples, keys, there))]
     AbsentKey { option: &'static str, keys: String, samples: u64, there: String },
     /// The same for columns of Parquet files.
     #[error("`fields`: no file has the column `{column}`; they have {there}")]
@@ -31,7 +31,7 @@ pub enum Error {
     #[error("Output directory `{path}` already exists")]
     OutputExists { path: String },
     /// Rows without their image bytes, under the policy `raise`.
-    #[error("Materialization failed ({count} errors). First: {first}")]
+    #[error("Materialization failed ({}). First: {first}", counted(*.count, "error"))]
     Materialize { count: u64, first: String },
     #[error("A stage raised on the rows of `{path}`: {stage}")]
     Stage { stage: String, path: String, source: StageFailure },
@@ -69,7 +69,7 @@ pub enum Error {
     /// The columns of a file are fixed by its first rows.
     #[error("Column `{column}` is not among the columns of `{path}`, which its first rows decided")]
     LateColumn { column: String, path: String },
-    #[error("{count} quarantined items exceed the limit of {limit}; the last: {last}")]
+    #[error("{} the limit of {limit}; the last: {last}", exceeding(*.count))]
     ErrorBudget { count: u64, limit: u64, last: String },
     #[error("The description of the pipeline cannot be read")]
     Spec(#[from] serde_json::Error),
@@ -126,6 +126,22 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// A number with its noun: `1 row`, `2 rows`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn absent_key(samples: u64, keys: &str, there: &str) -> String {
+    match samples {
+        1 => format!("the only sample does not have the key {keys}; it has {there}"),
+        _ => format!("none of the {samples} samples has the key {keys}; they have {there}"),
+    }
+}
+
+fn exceeding(count: u64) -> String {
+    format!("{} {}", counted(count, "quarantined item"), if count == 1 { "exceeds" } else { "exceed" })
 }
 
 /// The message of an error and of its causes; a cause that is already quoted is not repeated.

@@ -10,7 +10,7 @@ use shardmill_formats::signature::Signature;
 use shardmill_formats::tar::Compression;
 use shardmill_load::{Format, indexed_files, signature_of, text_files};
 use shardmill_plan::{DataFile, Error as PlanError, listing, visible_files};
-use shardmill_storage::{RangeRead, resolved_path, store_of};
+use shardmill_storage::{RangeRead, RealNames, resolved_path, store_of};
 use std::collections::HashSet;
 
 const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar";
@@ -107,7 +107,9 @@ pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles
     }
     for files in [&mut input.files, &mut input.left_out] {
         files.sort_unstable();
-        files.dedup();
+        // Directories, globs and links may lead to the same file.
+        let (mut names, mut seen) = (RealNames::default(), HashSet::new());
+        files.retain(|file| seen.insert(names.of(file)));
     }
     if input.files.is_empty() {
         return Err(PlanError::NoInput { paths: paths.join(", "), wanted: format.name().to_owned() }.into());

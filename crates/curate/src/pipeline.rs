@@ -21,7 +21,7 @@ use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::FileOpener;
 use shardmill_plan::{InputFile, Split};
 use shardmill_resume::journal::Attempt;
-use shardmill_storage::{Replace, Roots, Unpublished};
+use shardmill_storage::{AnyDisk, Disk, Replace, Roots, Unpublished};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -225,12 +225,25 @@ impl Pipeline {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(sink.into_buffer());
         drop(slot);
         if let Some(finished) = finished {
-            finished.publish(publishing, sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
+            if attempt.is_none() && self.keeps_output(finished.path(), &report)? {
+                report.warn("the input could not be read; its earlier output was kept");
+            } else {
+                finished.publish(publishing, sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
+            }
         }
         if let Some(attempt) = attempt {
             commit(attempt, &mut report)?;
         }
         Ok(report)
+    }
+
+    /// Whether an earlier output stays because its input gave only quarantined items.
+    fn keeps_output(&self, path: &str, report: &SplitReport) -> Result<bool> {
+        if self.spec.sink.mode != Mode::Resume || report.input.samples > 0 || report.quarantined.is_empty() {
+            return Ok(false);
+        }
+        let failed = |source| shardmill_storage::Error::Stage { path: path.to_owned(), source };
+        Ok(AnyDisk::default().size(path).map_err(failed)?.is_some())
     }
 
     fn run_table_split(&self, split: &Split, options: &TableOptions, slots: &CoreSlots, cancel: &Cancel) -> Result<SplitReport> {

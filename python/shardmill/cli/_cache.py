@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import click
@@ -11,6 +12,15 @@ from shardmill._terminal import counted, escape
 _directory = click.option(
     "--dir", "cache_dir", metavar="PATH", help="The cache directory; default: SHARDMILL_CACHE_DIR."
 )
+
+
+def _named(cache_dir: str | None) -> str:
+    """Return the directory that is given by the option or the environment."""
+    from shardmill.errors import OptionError
+
+    if named := cache_dir or os.environ.get("SHARDMILL_CACHE_DIR"):
+        return named
+    raise OptionError("there is no cache directory\nhint: pass --dir, or set SHARDMILL_CACHE_DIR")
 
 
 @click.group(name="cache")
@@ -29,7 +39,7 @@ def info(cache_dir: str | None) -> int:
     """
     from shardmill.storage._cache import cache_entries
 
-    entries = cache_entries(cache_dir)
+    entries = cache_entries(_named(cache_dir))
     now = time.time()
     for path, kept, size, used in entries:
         click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
@@ -48,5 +58,5 @@ def clear(cache_dir: str | None) -> int:
     """
     from shardmill.storage._cache import clear_cache
 
-    click.echo(f"{counted(clear_cache(cache_dir), 'byte')} removed", err=True)
+    click.echo(f"{counted(clear_cache(_named(cache_dir)), 'byte')} removed", err=True)
     return 0

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from shardmill._choices import check_choice
 from shardmill._extras import pyarrow_for
-from shardmill._option_values import whole
+from shardmill._option_values import flag, whole
 from shardmill._unknown_options import explains
 from shardmill.curate import _pixels as pixels
 from shardmill.errors import OptionError
@@ -37,6 +37,10 @@ class AspectRatioFilter:
     max: float = 2.0
     _: KW_ONLY
     drop_invalid_rows: bool = True
+
+    def __post_init__(self) -> None:
+        _check_range(self, self.min, self.max)
+        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""
@@ -70,6 +74,7 @@ class SizeFilter:
         for name in ("min_side", "max_pixels"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1, 2**32 - 1 if name == "min_side" else 2**63 - 1)
+        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""
@@ -95,14 +100,12 @@ class BlurFilter:
     drop_invalid_rows: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.threshold, bool) or not isinstance(self.threshold, Real) or math.isnan(self.threshold):
-            raise OptionError(f"threshold must be a number, not {self.threshold!r}")
+        _number("threshold", self.threshold)
+        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""
-        # JSON has no infinity; no variance of bytes comes near the largest double.
-        threshold = min(max(self.threshold, -1.7e308), 1.7e308)
-        return {"blur": {"threshold": threshold, "drop_invalid_rows": self.drop_invalid_rows}}
+        return {"blur": {"threshold": _finite(self.threshold), "drop_invalid_rows": self.drop_invalid_rows}}
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,9 @@ class DamageFilter:
 
     _: KW_ONLY
     drop_invalid_rows: bool = True
+
+    def __post_init__(self) -> None:
+        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""
@@ -141,6 +147,10 @@ class ImageToTextRatioFilter:
     max: float = math.inf
     _: KW_ONLY
     drop_invalid_rows: bool = True
+
+    def __post_init__(self) -> None:
+        _check_range(self, self.min, self.max)
+        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""
@@ -170,20 +180,39 @@ class Filter:
     per: Literal["sample", "row"] | None = None
     drop_invalid_rows: bool = True
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native stage."""
+    def __post_init__(self) -> None:
         if self.per is not None:
             check_choice("per", self.per, Literal["sample", "row"])
+        flag("drop_invalid_rows", self.drop_invalid_rows)
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
         tree = expression_of(self.expression).tree
         return {"filter": {"expression": tree, "per": self.per, "drop_invalid_rows": self.drop_invalid_rows}}
 
 
-def _range_options(kind: str, low: float, high: float, drop_invalid_rows: bool) -> dict[str, Any]:
-    if math.isnan(low) or math.isnan(high) or low > high:
+def _number(option: str, value: Any) -> None:
+    """Raise ``OptionError`` if ``value`` is not a number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(_finite(value)):
+        raise OptionError(f"{option} must be a number, not {value!r}")
+
+
+def _finite(value: Any) -> float:
+    """Return a number for JSON, which has no infinity; no score comes near the largest double."""
+    plain = value if isinstance(value, int | float) else float(value)
+    return min(max(plain, -1.7e308), 1.7e308)
+
+
+def _check_range(stage: Any, low: Any, high: Any) -> None:
+    """Raise ``OptionError`` if the bounds of a stage are not a range."""
+    for option, value in (("min", low), ("max", high)):
+        _number(f"{option} of {type(stage).__name__}", value)
+    if low > high:
         raise OptionError(f"`min` and `max` are {low} and {high}; min must not exceed max")
-    # JSON has no infinity; no ratio of two counts comes near the largest double.
-    bounds = {"min": max(low, -1.7e308), "max": min(high, 1.7e308)}
-    return {kind: bounds | {"drop_invalid_rows": drop_invalid_rows}}
+
+
+def _range_options(kind: str, low: float, high: float, drop_invalid_rows: bool) -> dict[str, Any]:
+    return {kind: {"min": _finite(low), "max": _finite(high), "drop_invalid_rows": drop_invalid_rows}}
 
 
 class ImageStage:
@@ -216,6 +245,12 @@ class QRCodeFilter(ImageStage):
     drop_invalid_rows: bool = True
     name: ClassVar[str] = "interleaved_qrcode_filter"
 
+    def __post_init__(self) -> None:
+        _number("threshold", self.threshold)
+        if not 0 <= self.threshold <= 1:
+            raise OptionError(f"threshold must be a fraction from 0 to 1, not {self.threshold!r}")
+        flag("drop_invalid_rows", self.drop_invalid_rows)
+
     def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
         """Return one verdict per image."""
         arrays = map(pixels.decoded, images)
@@ -247,6 +282,8 @@ class ClipScoreFilter(ImageStage):
         for method in ("embed_images", "embed_texts"):
             if not callable(getattr(self.model, method, None)):
                 raise OptionError(f"`model` has no method `{method}`")
+        _number("min_score", self.min_score)
+        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
         """Return one verdict per image."""
@@ -289,6 +326,7 @@ class Map:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise OptionError(f"a Map needs a function of a table; {self.function!r} is not callable")
+        flag("needs_bytes", self.needs_bytes)
         if self.batch_size is not None:
             object.__setattr__(self, "batch_size", whole("batch_size", self.batch_size, 1))
 

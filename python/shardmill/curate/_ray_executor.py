@@ -68,8 +68,9 @@ def run_on_ray(
             for item in json.loads(early[index])["quarantined"]:
                 quarantined += 1
                 if max_errors is not None and quarantined > max_errors:
+                    items = "item exceeds" if quarantined == 1 else "items exceed"
                     raise errors.CurateError(
-                        f"{quarantined} quarantined items exceed the limit of {max_errors}; the last: {item['path']}: {item['reason']}\n"
+                        f"{quarantined} quarantined {items} the limit of {max_errors}; the last: {item['path']}: {item['reason']}\n"
                         "hint: raise max_errors, or look at quarantine.jsonl beside the metrics"
                     )
             while reported in early:

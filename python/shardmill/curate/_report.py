@@ -223,8 +223,10 @@ class Report:
         rate = _rate(counts["output"][unit], self.seconds)
         lines.append(f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {counted(len(self.outputs), 'file')}")
         lines += [f"dropped: {counted(rows, 'row')}, {escape(reason)}" for reason, rows in self.rows_dropped.items()]
-        lines += [f"not taken over: {escape(what)} ({times:,} times)" for what, times in self.keys_dropped.items()]
-        lines += [f"warning: {escape(what)} ({times:,} times)" for what, times in self.warnings.items()]
+        lines += [
+            f"not taken over: {escape(what)} ({counted(times, 'time')})" for what, times in self.keys_dropped.items()
+        ]
+        lines += [f"warning: {escape(what)} ({counted(times, 'time')})" for what, times in self.warnings.items()]
         missing = max(side["materialize_errors"] for side in counts.values())
         if missing:
             lines.append(

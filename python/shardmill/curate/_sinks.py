@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
 
 from shardmill._choices import check_choice
-from shardmill._option_values import checked_schema, whole
+from shardmill._option_values import checked_schema, flag, whole
 from shardmill._unknown_options import SINK, explains
 from shardmill.curate._sources import described
 from shardmill.errors import AppendModeError, OptionError
@@ -26,8 +26,8 @@ class Sink:
     Args:
         path: the output directory.
         mode: what happens to an output directory that has files. ``"error"`` rejects it, ``"overwrite"`` empties it when the run starts,
-            ``"resume"`` keeps its files and replaces only those of the same inputs. A job with a matching checkpoint continues in any
-            mode.
+            ``"resume"`` keeps its files and replaces only those of the same inputs. If an input cannot be read any more, its earlier file
+            stays, with a warning in the report. A job with a matching checkpoint continues in any mode.
         materialize_on_write: fetch image bytes that no stage has fetched before.
         on_materialize_error: what happens to a row whose image cannot be read. ``"raise"`` stops the run, ``"warn"`` keeps the row without
             bytes, ``"drop_row"`` removes it, ``"drop_sample"`` removes its document.
@@ -48,8 +48,9 @@ class Sink:
     format: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | PathLike):
+        if not isinstance(self.path, str | PathLike) or not fspath(self.path):
             raise OptionError(f"the path of a sink must be a directory, not {self.path!r}")
+        flag("materialize_on_write", self.materialize_on_write)
         checked_schema("schema", self.schema)
         refuse_keys([fspath(self.path)])
         if self.mode == "append":

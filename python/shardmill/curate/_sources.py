@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from shardmill._native.storage import redacted
-from shardmill._option_values import checked_schema, listed, whole
+from shardmill._option_values import checked_schema, flag, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._unknown_options import SOURCE, explains
 from shardmill.errors import OptionError
@@ -64,7 +64,7 @@ class Source:
 
     def __post_init__(self) -> None:
         checked_schema("schema", self.schema)
-        refuse_keys([*self.paths(), *path_list(self.allowed_roots)])
+        refuse_keys([*self._given_paths(), *path_list(self.allowed_roots)])
         if self.schema is not None and self.schema_overrides is not None:
             warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect", stacklevel=4)
 
@@ -75,6 +75,12 @@ class Source:
             raise OptionError(f"the path must be a string, a Path, or a list of these, not {self.path!r}")
         paths: Any = [self.path] if is_one else self.path
         return [path_of(path) for path in located(list(paths), self.storage_options)[0]]
+
+    def _given_paths(self) -> list[str]:
+        """Return the paths, of which there is at least one."""
+        if not (paths := self.paths()):
+            raise OptionError("no path was given")
+        return paths
 
     def _options_of_paths(self) -> Any:
         """Return the options for accessing the paths."""
@@ -158,6 +164,15 @@ class WebDatasetSource(Source):
     image_extensions: Sequence[str] = _IMAGE_EXTENSIONS
     ignore_zeros: bool = False
     materialize_on_read: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("ignore_zeros", "materialize_on_read"):
+            flag(option, getattr(self, option))
+        for option in ("sample_id_field", "texts_field", "images_field", "image_member_field"):
+            key = getattr(self, option)
+            if not isinstance(key, str) and (key is not None or option in ("texts_field", "images_field")):
+                raise OptionError(f"{option} must be the name of a key, not {key!r}")
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native reader."""

@@ -68,7 +68,7 @@ class TableSource(Source):
         checked_schema("schema", self.schema)
         if self.format is not None and not isinstance(self.format, str):
             raise OptionError(f"format must be the name of a format, such as 'parquet', not {self.format!r}")
-        refuse_keys(self.paths())
+        refuse_keys(self._given_paths())
         for option in ("max_batch_bytes", "schema_overrides", "allowed_roots"):
             if getattr(self, option) not in (None, ()):
                 raise OptionError(f"`{option}` is only for documents of text and images, not for a TableSource")

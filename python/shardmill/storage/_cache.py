@@ -30,18 +30,23 @@ def user_directory(name: str) -> Path:
 
 
 def _existing(directory: PathLike | None) -> str:
-    """Return ``cache_directory``, and check that an existing directory is a cache.
+    """Return ``cache_directory``, and check that an existing directory is a cache, or empty.
 
     Raises:
         FileNotFoundError: If it is not.
     """
     path = cache_directory(directory)
-    if Path(path).is_dir() and not (Path(path) / "objects").is_dir():
+    if Path(path).is_dir() and not (Path(path) / "objects").is_dir() and not _is_empty(path):
         raise NotFoundError(
             f"the directory {path!r} is not a cache: it has no directory `objects`"
             "\nhint: check the path; a new cache gets it with the first object"
         )
     return path
+
+
+def _is_empty(path: str) -> bool:
+    """Return whether this is a directory in which no cache was made yet."""
+    return Path(path).is_dir() and next(Path(path).iterdir(), None) is None
 
 
 def cache_entries(directory: PathLike | None = None) -> list[tuple[str, int, int, float]]:
@@ -50,9 +55,11 @@ def cache_entries(directory: PathLike | None = None) -> list[tuple[str, int, int
     Returns:
         For each object: its path, its bytes on disk, its full size, and the time of last use, in seconds since 1970.
     """
-    return _native.cache_entries(_existing(directory))
+    path = _existing(directory)
+    return [] if _is_empty(path) else _native.cache_entries(path)
 
 
 def clear_cache(directory: PathLike | None = None) -> int:
     """Clear a cache directory and return the number of bytes removed. Running processes continue, and fetch what they need again."""
-    return _native.clear_cache(_existing(directory))
+    path = _existing(directory)
+    return 0 if _is_empty(path) else _native.clear_cache(path)

@@ -84,6 +84,13 @@ def test_samples_that_are_no_documents_stop_the_job(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_key_that_the_only_sample_lacks_is_named(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", {"a.json": {"texts": ["x"], "url": "u"}})
+    pipeline = Pipeline(source=from_tar(tmp_path / "a.tar", fields=["title"]), sink=ParquetSink(tmp_path / "out"))
+    with pytest.raises(OptionError, match="the only sample does not have the key `title`; it has `texts`, `url`"):
+        pipeline.run(progress=False)
+
+
 @pytest.mark.parametrize(
     "members", [{"a.jpg": PNG, "a.txt": "x"}, {"a.jsonl": "{}\n", "b.jsonl": "{}\n"}, {"noextension": "x"}]
 )

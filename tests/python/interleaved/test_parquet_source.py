@@ -142,7 +142,8 @@ def test_rows_without_id_are_quarantined_and_split_their_document(run_rows: Any)
     assert outcome.report.rows_dropped == {"null sample_id, position or modality": 2}
     assert outcome.report.counts("input")["images"] == 1
     assert outcome.report.counts("output")["samples"] == 2
-    assert len(outcome.report.quarantined) == 1
+    (item,) = outcome.report.quarantined
+    assert item["reason"] == "2 rows without sample_id, position or modality"
 
 
 @pytest.mark.parametrize("bad", [row("a", 1, None), row("a", None, "text")])
@@ -150,6 +151,8 @@ def test_row_without_modality_or_position_does_not_split_its_document(run_rows: 
     outcome = run_rows([*document("a", "1"), bad, row("a", 2, "text")])
     assert outcome.shape() == [("a", -1, "metadata"), ("a", 0, "text"), ("a", 2, "text")]
     assert outcome.report.counts("output")["samples"] == 1
+    (item,) = outcome.report.quarantined
+    assert item["reason"] == "1 row without sample_id, position or modality"
 
 
 def test_metadata_row_starts_a_new_document_of_the_same_id(run_rows: Any) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shardmill as sm
 from shard_builders import SCHEMA, curate, document, from_tar, image, row, table, tiff, write_tar
+from shardmill._native import curate as native
 from shardmill.curate import ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
 
 SINKS = ["parquet", "webdataset"]
@@ -32,6 +34,35 @@ def test_resume_keeps_other_files_and_replaces_its_own(tmp_path: Path, sink: str
     again = curate(from_tar(path), to=target, sink=sink, mode="resume")
     assert first.file == again.file
     assert {found.name for found in target.iterdir()} == {"foreign", first.file.name}
+
+
+@pytest.mark.parametrize("sink", [ParquetSink, WebDatasetSink])
+def test_empty_path_is_refused_because_files_would_go_to_the_root(sink: Any) -> None:
+    with pytest.raises(sm.OptionError, match="the path of a sink must be a directory, not ''"):
+        sink("")
+
+
+def test_native_pipeline_refuses_an_empty_path(tmp_path: Path) -> None:
+    spec = Pipeline(source=from_tar(tmp_path), sink=ParquetSink(tmp_path / "out"))._spec()
+    spec["sink"]["path"] = ""
+    with pytest.raises(sm.OptionError, match="`path` of a sink must be a directory, not ``"):
+        native.Pipeline(json.dumps(spec), [])
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("content", [b"no tar at all" * 100, b""])
+def test_resume_keeps_the_output_of_an_input_that_became_unreadable(tmp_path: Path, sink: str, content: bytes) -> None:
+    path, target = write_tar(tmp_path / "in" / "a.tar", MEMBERS), tmp_path / "out"
+    write_tar(tmp_path / "in" / "b.tar", MEMBERS)
+    first = curate(from_tar(path.parent), to=target, sink=sink, mode="resume")
+    before = first.bytes_of_files()
+    path.write_bytes(content)
+    again = curate(from_tar(path.parent), to=target, sink=sink, mode="resume")
+    assert {name: (target / name).read_bytes() for name in before} == before
+    assert sorted(file.name for file in target.iterdir()) == sorted(before)
+    assert [Path(item["path"]).name for item in again.report.quarantined] == ["a.tar"]
+    assert again.report.warnings == {"the input could not be read; its earlier output was kept": 1}
+    assert "its earlier output was kept (1 time)" in str(again.report)
 
 
 @pytest.mark.parametrize("sink", SINKS)

@@ -111,7 +111,7 @@ def test_every_reader_says_that_a_part_of_a_shard_is_missing(tmp_path: Path, out
 def test_budget_of_errors_counts_the_missing_end(tmp_path: Path, out: Any) -> None:
     path = shard(tmp_path / "a.tar", range(3))
     cut(path, 2)
-    with pytest.raises(CurateError, match="1 quarantined items exceed the limit of 0"):
+    with pytest.raises(CurateError, match="1 quarantined item exceeds the limit of 0"):
         curate(from_tar(path), to=out(), max_errors=0)
 
 

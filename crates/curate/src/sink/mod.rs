@@ -81,6 +81,10 @@ impl SinkOptions {
     /// # Errors
     /// [`Error::Option`], [`Error::Parquet`] for an unknown codec.
     pub fn check(&self) -> Result<()> {
+        // File names are appended to it: an empty path would be the root of the file system.
+        if self.path.is_empty() {
+            return Err(Error::Option { option: "path", problem: "of a sink must be a directory, not ``".to_owned() });
+        }
         self.compression.parse::<ParquetCompression>()?;
         self.binary_compression.parse::<ParquetCompression>()?;
         if self.row_group_size == 0 {

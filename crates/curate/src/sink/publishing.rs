@@ -57,6 +57,11 @@ impl Finished {
         Ok(Self { staged, file, hash })
     }
 
+    /// Its future name.
+    pub(crate) fn path(&self) -> &str {
+        &self.file.path
+    }
+
     /// Syncs the file and gives it its name, or passes it to the attempt; needs no core.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! Image bytes stay views into the decoded pages. The invariant: a document that spans two record batches is assembled before it is passed on.
 
 use crate::chunk::{Chunk, Lineage, Row};
+use crate::error::counted;
 use crate::locate::Locator;
 use crate::payload::Payload;
 use crate::report::Quarantined;
@@ -269,7 +270,7 @@ impl Reader<'_> {
         let (mut chunk, left_out) = from_table(rows, &path, Lineage::default()).map_err(in_file)?;
         chunk.schema = Arc::clone(&self.target);
         if !left_out.rows.is_empty() {
-            let reason = format!("{} rows without sample_id, position or modality", left_out.rows.len());
+            let reason = format!("{} without sample_id, position or modality", counted(left_out.rows.len() as u64, "row"));
             context.report.input.add_counts(&left_out.counts);
             context.report.drop_rows("null sample_id, position or modality", left_out.rows.len() as u64);
             context.quarantine(Quarantined::part(&path, reason))?;

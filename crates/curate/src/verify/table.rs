@@ -5,7 +5,7 @@
 
 use super::{FileCheck, Problem, Rule};
 use crate::Result;
-use crate::error::reason;
+use crate::error::{counted, reason};
 use crate::file_format::directory_of;
 use crate::verify::mds::report_unknown_hashes;
 use shardmill_engine::Cancel;
@@ -32,7 +32,7 @@ pub(super) fn verify_text_index(path: &str, cancel: &Cancel, check: &mut FileChe
         }
         let samples = check.samples - before;
         if samples != shard.samples {
-            let what = format!("it has {samples} rows, and the index lists {}", shard.samples);
+            let what = format!("it has {}, and the index lists {}", counted(samples, "row"), shard.samples);
             check.report(Problem::new(Rule::Structure, what).at_member(place, 0));
         }
         let hashed = store_of(&shard.file.path).and_then(|store| store.open(&shard.file.path));
