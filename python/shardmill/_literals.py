@@ -7,6 +7,7 @@ import decimal
 import math
 from typing import Any
 
+from shardmill._option_values import checked_unicode
 from shardmill.errors import UnsupportedExpressionError
 
 
@@ -15,13 +16,16 @@ def literal_of(value: Any) -> Any:
 
     Raises:
         TypeError: If no column can be compared with a value of this type.
+        ValueError: If it is a string with a surrogate.
     """
     if type(value).__module__ == "numpy":
         value = _of_numpy(value)
     elif type(value).__module__.startswith("pyarrow") and hasattr(value, "as_py") and value.as_py() is not None:
         return scalar_literal(value)
     match value:
-        case bool() | int() | str():
+        case str():
+            return checked_unicode(f"the string {value!r} in a filter", value)
+        case bool() | int():
             # Subclasses, such as enumerations, are serialized as JSON would serialize them.
             return value
         case float():

@@ -19,7 +19,7 @@ import pytest
 import shardmill as sm
 from flat_options import flat_loader
 from shardmill.arrayrecord import ArrayRecordWriter
-from shardmill.curate import ParquetSink, Pipeline, TableSource, WebDatasetSource
+from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, TableSource, WebDatasetSource, verify
 
 
 def write(path: Path, first: int, rows: int = 3, **options: Any) -> Path:
@@ -290,6 +290,56 @@ def test_file_that_is_found_twice_is_read_once(tmp_path: Path, monkeypatch: pyte
         assert xs(paths) == whole, paths
     assert xs([directory, a, a]) == [*whole, 0, 1, 2], "once found and named, then named again"
     assert xs([a, directory, a]) == [0, 1, 2, 3, 4, 5, 0, 1, 2]
+
+
+def test_linked_directory_is_read_like_its_glob(tmp_path: Path) -> None:
+    write(tmp_path / "root/a.parquet", 0)
+    write(tmp_path / "elsewhere/sub/b.parquet", 3)
+    (tmp_path / "root/link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/sub/up").symlink_to("..")
+    assert xs(tmp_path / "root") == xs(f"{tmp_path}/root/**/*.parquet") == list(range(6))
+    assert [check.path for check in verify(tmp_path / "root")] == [
+        f"{tmp_path}/root/a.parquet",
+        f"{tmp_path}/root/link/sub/b.parquet",
+    ]
+
+
+@pytest.mark.parametrize("target", ["real", "../in", "."])
+def test_file_that_links_lead_to_again_counts_once(tmp_path: Path, target: str) -> None:
+    (tmp_path / "in/real").mkdir(parents=True)
+    with sm.Writer(tmp_path / "in/real/a.tar") as writer:
+        writer.write({"__key__": "x", "json": b'{"texts": ["x"], "images": [null]}'})
+    (tmp_path / "in/link").symlink_to(target)
+    assert len(sm.Dataset(tmp_path / "in")) == 1
+    source = WebDatasetSource(tmp_path / "in")
+    report = Pipeline(source=source, sink=ParquetSink(tmp_path / "out")).run(progress=False)
+    assert report.counts("input")["samples"] == 1
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        sm.Dataset,
+        lambda path: Pipeline(source=TableSource(path), sink=ParquetSink(path.parent / "out")).run(progress=False),
+        lambda path: Pipeline(source=InterleavedParquetSource(path), sink=ParquetSink(path.parent / "out")).run(
+            progress=False
+        ),
+    ],
+)
+def test_link_without_a_target_is_not_found(tmp_path: Path, read: Any) -> None:
+    write(tmp_path / "in/a.parquet", 0)
+    (tmp_path / "in/b.parquet").symlink_to("missing")
+    (tmp_path / "in/.hidden.parquet").symlink_to("missing")
+    with pytest.raises(sm.NotFoundError, match=r"in/b\.parquet"):
+        read(tmp_path / "in")
+
+
+def test_link_without_a_target_fails_verification_and_may_be_skipped(tmp_path: Path) -> None:
+    write(tmp_path / "in/a.parquet", 0)
+    (tmp_path / "in/b.parquet").symlink_to("missing")
+    assert [check.is_valid for check in verify(tmp_path / "in")] == [True, False]
+    dataset = sm.Dataset(tmp_path / "in", errors=sm.ErrorPolicy(files="skip"))
+    assert (len(dataset), skipped_names(dataset)) == (3, ["b.parquet"])
 
 
 @pytest.mark.parametrize("stop", [1, 4, 7])

@@ -295,6 +295,23 @@ def test_what_no_column_holds_is_refused_at_once(literal: Any) -> None:
         sm.col("x").is_in([1, literal])
 
 
+@pytest.mark.parametrize(
+    "filtered",
+    [
+        lambda: sm.col("\ud800"),
+        lambda: sm.col("x") == "a\ud800",
+        lambda: sm.col("x").is_in(["a", "\ud800"]),
+        lambda: sm.col("x").contains("\udfff"),
+        lambda: expression_of([("\ud800", "==", 1)]),
+        lambda: expression_of("x = '\ud800'"),
+        lambda: expression_of('"\ud800" = 1'),
+    ],
+)
+def test_surrogate_in_a_name_or_a_literal_is_refused_at_once(filtered: Any) -> None:
+    with pytest.raises(sm.OptionError, match=r"(column name|string) '.*\\ud[8f].*' .*is not valid Unicode"):
+        filtered()
+
+
 def test_check_names_the_column_and_the_literal_before_rows_are_read() -> None:
     schema = pa.schema({"x": pa.int32(), "t": pa.timestamp("us", "UTC"), "l": pa.list_(pa.int32())})
 

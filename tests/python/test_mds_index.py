@@ -27,6 +27,22 @@ def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(directory: Path, s
     assert index.read_bytes() == content
 
 
+def test_byte_order_mark_of_an_index_is_ignored(directory: Path) -> None:
+    index = directory / "index.json"
+    index.write_text(index.read_text(), encoding="utf-8-sig")
+    assert len(sm.Dataset(directory)) == 300
+
+
+def test_field_of_another_type_is_named_with_its_shard(directory: Path) -> None:
+    index = json.loads((directory / "index.json").read_text())
+    index["shards"][1]["samples"] = "5"
+    (directory / "index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        sm.FormatError, match=r"Field `samples` of shard `shard\.00001\.mds` .*an integer of at least 0, not \"5\""
+    ):
+        sm.Dataset(directory)
+
+
 def test_index_that_lists_a_shard_twice_is_an_error(directory: Path) -> None:
     index = json.loads((directory / "index.json").read_text())
     index["shards"].append(index["shards"][0])

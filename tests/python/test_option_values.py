@@ -1,6 +1,7 @@
 """Integers of NumPy are taken wherever integers are; bools are not."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from shardmill.curate import Map, ParquetSink, Pipeline, TableSource, inspect, verify
+from shardmill.curate import (
+    AspectRatioFilter,
+    BlurFilter,
+    ClipScoreFilter,
+    DamageFilter,
+    Filter,
+    ImageToTextRatioFilter,
+    InterleavedParquetSource,
+    Map,
+    ParquetSink,
+    Pipeline,
+    QRCodeFilter,
+    SizeFilter,
+    TableSource,
+    WebDatasetSource,
+    inspect,
+    verify,
+)
 
 ONE = {"rank": 0, "world_size": 1, "output": "numpy"}
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -111,6 +129,67 @@ def test_storage_options_that_are_not_valid_are_refused(options: Any) -> None:
     for call in (sm.storage.configure, lambda path, options: sm.Dataset(path, storage_options=options)):
         with pytest.raises(sm.OptionError, match="maybe" if named == "skip_signature" else named):
             call("s3://options-of-a-test", options)
+
+
+class Model:
+    """What a ClipScoreFilter asks for."""
+
+    embed_images = embed_texts = staticmethod(len)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AspectRatioFilter("1:2"), "min of AspectRatioFilter must be a number, not '1:2'"),
+        (lambda: AspectRatioFilter(max=None), "max of AspectRatioFilter must be a number, not None"),
+        (lambda: AspectRatioFilter(max=float("nan")), "max of AspectRatioFilter must be a number, not nan"),
+        (lambda: AspectRatioFilter(min=2, max=1), "`min` and `max` are 2 and 1; min must not exceed max"),
+        (lambda: ImageToTextRatioFilter(min=True), "min of ImageToTextRatioFilter must be a number, not True"),
+        (lambda: ImageToTextRatioFilter(2, 1), "`min` and `max` are 2 and 1; min must not exceed max"),
+        (lambda: QRCodeFilter(2), "threshold must be a fraction from 0 to 1, not 2"),
+        (lambda: QRCodeFilter(-0.1), "threshold must be a fraction from 0 to 1, not -0.1"),
+        (lambda: QRCodeFilter("0.1"), "threshold must be a number, not '0.1'"),
+        (lambda: ClipScoreFilter(Model(), min_score="high"), "min_score must be a number, not 'high'"),
+        (lambda: Filter("x > 1", per="column"), "per"),
+        (lambda: Map(len, needs_bytes="yes"), "needs_bytes must be True or False, not 'yes'"),
+        (lambda: ParquetSink("out", materialize_on_write=1), "materialize_on_write must be True or False, not 1"),
+        (lambda: WebDatasetSource("in", ignore_zeros="no"), "ignore_zeros must be True or False, not 'no'"),
+        (lambda: WebDatasetSource("in", texts_field=None), "texts_field must be the name of a key, not None"),
+        (lambda: WebDatasetSource("in", sample_id_field=5), "sample_id_field must be the name of a key, not 5"),
+        (lambda: WebDatasetSource([]), "no path was given"),
+        (lambda: InterleavedParquetSource([]), "no path was given"),
+        (lambda: TableSource(()), "no path was given"),
+    ],
+)
+def test_option_of_a_pipeline_is_checked_when_its_part_is_made(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(sm.OptionError, match=re.escape(message)):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        AspectRatioFilter,
+        ImageToTextRatioFilter,
+        BlurFilter,
+        DamageFilter,
+        QRCodeFilter,
+        lambda **options: SizeFilter(min_side=1, **options),
+        lambda **options: Filter("x > 1", **options),
+        lambda **options: ClipScoreFilter(Model(), **options),
+    ],
+)
+def test_drop_invalid_rows_of_each_filter_is_a_bool(make: Callable[..., Any]) -> None:
+    with pytest.raises(sm.OptionError, match="drop_invalid_rows must be True or False, not 'no'"):
+        make(drop_invalid_rows="no")
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(1, 2), (0.5, float("inf")), (np.float32(0.5), np.int64(2)), (-(10**400), 10**400)]
+)
+def test_bounds_of_a_filter_are_any_real_numbers(low: Any, high: Any) -> None:
+    assert json.dumps(AspectRatioFilter(low, high)._options())
+    assert json.dumps(BlurFilter(low)._options())
 
 
 @pytest.mark.parametrize("size", [0, np.int64(5), 1e9, "5", "1GB"])

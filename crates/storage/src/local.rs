@@ -7,7 +7,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Without it, opening a named pipe would wait for a writer; it has no effect on regular files.
@@ -150,7 +150,7 @@ impl Store for LocalStore {
         let plain = &*resolved_path(path)?;
         let mut files = Vec::new();
         match fs::metadata(plain) {
-            Ok(metadata) if metadata.is_dir() => walk(Path::new(plain), &mut files)?,
+            Ok(metadata) if metadata.is_dir() => files_below(Path::new(plain), &mut files)?,
             Ok(_) => files.push(plain.to_owned()),
             Err(_) if plain.contains(['*', '?', '[']) => expand(plain, &mut files)?,
             Err(source) if source.kind() == io::ErrorKind::NotFound => return Err(Error::NotFound { path: path.to_owned() }),
@@ -170,21 +170,58 @@ impl Store for LocalStore {
     }
 }
 
-fn walk(directory: &Path, files: &mut Vec<String>) -> Result<()> {
-    let failed = |source| Error::List { path: directory.display().to_string(), source };
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let path = entry.path();
-        // The metadata of a linked directory is that of its target; a dangling link is skipped.
-        match fs::metadata(&path) {
-            // A linked directory may lead to one of its parents; only real directories are walked.
-            Ok(metadata) if metadata.is_dir() && entry.file_type().map_err(failed)?.is_symlink() => {}
-            Ok(metadata) if metadata.is_dir() => walk(&path, files)?,
-            Ok(metadata) if metadata.is_file() => files.push(utf8(&path)?),
-            _pipe_socket_or_gone => {}
+/// The files below a directory, by each of their names: links are followed, except to a directory that contains them.
+fn files_below(root: &Path, files: &mut Vec<String>) -> Result<()> {
+    let real = fs::canonicalize(root).map_err(failed_in(root))?;
+    Walk { above: Vec::new(), files }.list(root, &real)
+}
+
+struct Walk<'a> {
+    /// Canonical paths of the directories being listed, innermost last. None is listed again below itself, so that links that form a loop end.
+    above: Vec<PathBuf>,
+    files: &'a mut Vec<String>,
+}
+
+impl Walk<'_> {
+    fn list(&mut self, directory: &Path, real: &PathBuf) -> Result<()> {
+        if self.above.contains(real) {
+            return Ok(());
+        }
+        self.above.push(real.clone());
+        for entry in fs::read_dir(directory).map_err(failed_in(directory))? {
+            let entry = entry.map_err(failed_in(directory))?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(failed_in(directory))?);
+            if kind.is_dir() {
+                self.list(&path, &real.join(entry.file_name()))?;
+            } else if kind.is_symlink() {
+                self.follow(&path)?;
+            } else if kind.is_file() {
+                self.files.push(utf8(&path)?);
+            }
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    /// A link without a target is listed, so that opening it fails.
+    fn follow(&mut self, link: &Path) -> Result<()> {
+        match fs::metadata(link) {
+            Ok(metadata) if metadata.is_dir() => {
+                let real = fs::canonicalize(link).map_err(failed_in(link))?;
+                let contains_link = self.above.last().is_some_and(|directory| directory.starts_with(&real));
+                if contains_link { Ok(()) } else { self.list(link, &real) }
+            }
+            Ok(metadata) if !metadata.is_file() => Ok(()),
+            _file_or_dangling => {
+                self.files.push(utf8(link)?);
+                Ok(())
+            }
         }
     }
-    Ok(())
+}
+
+fn failed_in(directory: &Path) -> impl Fn(io::Error) -> Error + '_ {
+    |source| Error::List { path: directory.display().to_string(), source }
 }
 
 fn expand(pattern: &str, files: &mut Vec<String>) -> Result<()> {
@@ -192,7 +229,7 @@ fn expand(pattern: &str, files: &mut Vec<String>) -> Result<()> {
     for path in glob::glob(pattern).map_err(|error| failed(error.to_string()))? {
         let path = path.map_err(|error| failed(error.to_string()))?;
         if path.is_dir() {
-            walk(&path, files)?;
+            files_below(&path, files)?;
         } else {
             files.push(utf8(&path)?);
         }
@@ -266,16 +303,41 @@ mod tests {
         Ok(())
     }
 
+    fn listed(root: &Path) -> Result<Vec<String>> {
+        let prefix = format!("{}/", root.display());
+        let found = LocalStore::default().list(&root.display().to_string())?;
+        Ok(found.iter().map(|path| path.strip_prefix(&prefix).unwrap_or(path).to_owned()).collect())
+    }
+
     #[test]
-    fn dangling_links_and_link_loops_end_the_search() -> TestResult {
+    fn linked_directories_are_listed_and_link_loops_end() -> TestResult {
+        let parent = tempfile::tempdir()?;
+        let (root, outside) = (parent.path().join("root"), parent.path().join("outside"));
+        for directory in [root.join("d"), outside.join("e")] {
+            fs::create_dir_all(directory)?;
+        }
+        for file in [root.join("d/a.tar"), outside.join("b.tar"), outside.join("e/c.tar")] {
+            fs::write(file, b"x")?;
+        }
+        for (target, link) in
+            [("..", "d/up"), ("..", "beyond"), ("d", "alias"), ("../outside", "linked"), ("../outside/e", "later"), ("d/a.tar", "file.tar")]
+        {
+            std::os::unix::fs::symlink(target, root.join(link))?;
+        }
+        std::os::unix::fs::symlink("../root", outside.join("back"))?;
+        assert_eq!(listed(&root)?, ["alias/a.tar", "d/a.tar", "file.tar", "later/c.tar", "linked/b.tar", "linked/e/c.tar"]);
+        Ok(())
+    }
+
+    #[test]
+    fn link_without_a_target_is_listed_and_not_found_when_it_is_opened() -> TestResult {
         let directory = tempfile::tempdir()?;
-        fs::create_dir(directory.path().join("d"))?;
-        fs::write(directory.path().join("d/a.tar"), b"x")?;
         std::os::unix::fs::symlink("missing", directory.path().join("dangling.tar"))?;
         std::os::unix::fs::symlink("loop.tar", directory.path().join("loop.tar"))?;
-        std::os::unix::fs::symlink("..", directory.path().join("d/up"))?;
-        let found = LocalStore::default().list(&directory.path().display().to_string())?;
-        assert_eq!(found.len(), 1);
+        assert_eq!(listed(directory.path())?, ["dangling.tar", "loop.tar"]);
+        let open = |name: &str| LocalFile::open(&directory.path().join(name).display().to_string());
+        assert!(matches!(open("dangling.tar"), Err(Error::NotFound { path }) if path.ends_with("dangling.tar")));
+        assert!(matches!(open("loop.tar"), Err(Error::Open { .. })));
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from shardmill._literals import literal_of
+from shardmill._option_values import checked_unicode
 from shardmill.expressions._conditions import Condition, Expression, check_depth
 
 Literal = (
@@ -200,7 +201,7 @@ def col(name: str) -> Value:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"the name of a column must be a str, not {name!r}")
-    return Value(name, f"col({name!r})")
+    return Value(checked_unicode(f"the column name {name!r}", name), f"col({name!r})")
 
 
 def _arithmetic(left: Number | Value, op: str, right: Number | Value) -> Value:

@@ -3,7 +3,9 @@
 use super::index::FileEntry;
 use super::{Columns, Compression, Error};
 use crate::json::json_dumps;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// How a shard was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +18,7 @@ pub struct ShardConfig {
 }
 
 /// As written in JSON, without unknown keys.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct StatedConfig {
     column_encodings: Vec<String>,
     column_names: Vec<String>,
@@ -50,7 +52,36 @@ pub(super) struct WrittenConfig<'a> {
 /// An invalid field, and the reason.
 pub(super) type FieldFault = (&'static str, String);
 
+/// Value of a field of an object; `expected` describes its type. A missing field is null.
+pub(super) fn field<T: DeserializeOwned>(object: &Value, name: &'static str, expected: &str) -> Result<T, FieldFault> {
+    let value = object.get(name).unwrap_or(&Value::Null);
+    T::deserialize(value).map_err(|_| {
+        let reason = match object.get(name) {
+            None => format!("it is missing; it must be {expected}"),
+            Some(Value::Array(_)) => format!("it must be {expected}, not such a list"),
+            Some(Value::Object(_)) => format!("it must be {expected}, not an object"),
+            Some(value) => format!("it must be {expected}, not {value}"),
+        };
+        (name, reason)
+    })
+}
+
+pub(super) const COUNT: &str = "an integer of at least 0";
+
 impl StatedConfig {
+    pub(super) fn of(object: &Value) -> Result<Self, FieldFault> {
+        Ok(Self {
+            column_encodings: field(object, "column_encodings", "a list of strings")?,
+            column_names: field(object, "column_names", "a list of strings")?,
+            column_sizes: field(object, "column_sizes", "a list of integers and nulls")?,
+            compression: field(object, "compression", "a string or null")?,
+            format: field(object, "format", "a string")?,
+            hashes: field(object, "hashes", "a list of strings")?,
+            size_limit: field(object, "size_limit", "an integer of at least 0, or null")?,
+            version: field(object, "version", COUNT)?,
+        })
+    }
+
     pub(super) fn checked(self) -> Result<ShardConfig, FieldFault> {
         if self.version != 2 {
             return Err(("version", format!("`{}` is not supported; only `2` is", self.version)));
@@ -89,7 +120,8 @@ impl ShardConfig {
     /// # Errors
     /// Describes what is wrong with the block.
     pub(super) fn parse(text: &[u8]) -> Result<Self, FieldFault> {
-        serde_json::from_slice::<StatedConfig>(text).map_err(|error| ("config", error.to_string()))?.checked()
+        let object: Value = serde_json::from_slice(text).map_err(|error| ("config", error.to_string()))?;
+        StatedConfig::of(&object)?.checked()
     }
 
     /// The block as written to a shard.

@@ -1,9 +1,10 @@
 //! `index.json`: the shards of a data set, in order.
 
 use super::Error;
-use super::config::{ShardConfig, StatedConfig, WrittenConfig};
+use super::config::{COUNT, FieldFault, ShardConfig, StatedConfig, WrittenConfig, field};
 use crate::json::json_dumps;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Name of the index of a directory.
@@ -37,11 +38,24 @@ pub struct Index {
     pub shards: Vec<ShardEntry>,
 }
 
-#[derive(Deserialize)]
-struct StatedFiles {
-    raw_data: FileEntry,
-    zip_data: Option<FileEntry>,
-    samples: u64,
+/// Content of a JSON file, without the byte order mark that some editors write.
+fn json_of(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
+
+impl FileEntry {
+    /// The file named `part` of a shard.
+    fn of(shard: &Value, part: &'static str) -> Result<Self, FieldFault> {
+        let in_part = |(name, reason): FieldFault| (part, format!("`{name}`: {reason}"));
+        let file: serde_json::Map<String, Value> = field(shard, part, "an object")?;
+        let file = Value::Object(file);
+        let hashes = file.get("hashes").map(|_| field(&file, "hashes", "an object of strings")).transpose();
+        Ok(Self {
+            basename: field(&file, "basename", "a string").map_err(in_part)?,
+            bytes: field(&file, "bytes", COUNT).map_err(in_part)?,
+            hashes: hashes.map_err(in_part)?.unwrap_or_default(),
+        })
+    }
 }
 
 impl Index {
@@ -56,7 +70,7 @@ impl Index {
         struct Shards {
             shards: Vec<Shard>,
         }
-        let stated = serde_json::from_slice::<Shards>(bytes);
+        let stated = serde_json::from_slice::<Shards>(json_of(bytes));
         stated.is_ok_and(|stated| stated.shards.is_empty() || stated.shards.iter().any(|shard| shard.format.as_deref() == Some("mds")))
     }
 
@@ -67,15 +81,15 @@ impl Index {
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Shards {
-            shards: Vec<serde_json::Value>,
+            shards: Vec<Value>,
             version: u64,
         }
         let failed = |reason: String| Error::Index { path: path.to_owned(), reason };
-        let stated: Shards = serde_json::from_slice(bytes).map_err(|error| failed(error.to_string()))?;
+        let stated: Shards = serde_json::from_slice(json_of(bytes)).map_err(|error| failed(error.to_string()))?;
         if stated.version != 2 {
             return Err(failed(format!("its version is `{}`, `2` is supported", stated.version)));
         }
-        let shards = stated.shards.into_iter().enumerate().map(|(number, shard)| ShardEntry::parse(path, number, shard));
+        let shards = stated.shards.into_iter().enumerate().map(|(number, shard)| ShardEntry::parse(path, number, &shard));
         Ok(Self { shards: shards.collect::<Result<_, _>>()? })
     }
 
@@ -98,26 +112,30 @@ pub fn index_json(shards: &[ShardEntry]) -> String {
 }
 
 impl ShardEntry {
-    fn parse(path: &str, number: usize, stated: serde_json::Value) -> Result<Self, Error> {
+    fn parse(path: &str, number: usize, stated: &Value) -> Result<Self, Error> {
         // The name of the shard, if it is given.
         let basename = |part: &str| stated.get(part).and_then(|file| file.get("basename")).and_then(|name| name.as_str()).map(str::to_owned);
         let shard = basename("zip_data").or_else(|| basename("raw_data")).unwrap_or_else(|| number.to_string());
-        let failed = |(field, reason)| Error::IndexField { path: path.to_owned(), shard: shard.clone(), field, reason };
-        let config = serde_json::from_value::<StatedConfig>(stated.clone()).map_err(|error| failed(("shards", error.to_string())))?;
-        let config = config.checked().map_err(failed)?;
-        let files: StatedFiles = serde_json::from_value(stated).map_err(|error| failed(("shards", error.to_string())))?;
-        for file in std::iter::once(&files.raw_data).chain(&files.zip_data) {
+        Self::of(stated).map_err(|(field, reason)| Error::IndexField { path: path.to_owned(), shard, field, reason })
+    }
+
+    fn of(stated: &Value) -> Result<Self, FieldFault> {
+        let config = StatedConfig::of(stated)?.checked()?;
+        let raw_data = FileEntry::of(stated, "raw_data")?;
+        let zip_data = stated.get("zip_data").filter(|file| !file.is_null()).map(|_| FileEntry::of(stated, "zip_data")).transpose()?;
+        let samples: u64 = field(stated, "samples", COUNT)?;
+        for file in std::iter::once(&raw_data).chain(&zip_data) {
             if !is_below(&file.basename) {
-                return Err(failed(("basename", format!("`{}` is not a path below the directory of the index", file.basename))));
+                return Err(("basename", format!("`{}` is not a path below the directory of the index", file.basename)));
             }
         }
-        if files.zip_data.is_some() != config.compression.is_some() {
-            return Err(failed(("zip_data", "zip_data and compression must occur together".to_owned())));
+        if zip_data.is_some() != config.compression.is_some() {
+            return Err(("zip_data", "zip_data and compression must occur together".to_owned()));
         }
-        if u32::try_from(files.samples).is_err() {
-            return Err(failed(("samples", format!("`{}` are too many for a shard", files.samples))));
+        if u32::try_from(samples).is_err() {
+            return Err(("samples", format!("`{samples}` are too many for a shard")));
         }
-        Ok(Self { config, raw_data: files.raw_data, zip_data: files.zip_data, samples: files.samples })
+        Ok(Self { config, raw_data, zip_data, samples })
     }
 
     /// The stored file.

@@ -28,7 +28,18 @@ fn each_field_that_cannot_be_is_named_with_the_shard() {
         ("a/shard.00000.mds\"", "/shard.00000.mds\"", "basename"),
         ("a/shard.00000.mds\"", "a//shard.00000.mds\"", "basename"),
         ("\"samples\": 0", "\"samples\": 4294967296", "samples"),
-        ("\"samples\": 0", "\"samples\": -1", "shards"),
+        ("\"samples\": 0", "\"samples\": -1", "samples"),
+        ("\"samples\": 0", "\"samples\": \"5\"", "samples"),
+        ("\"samples\": 0, ", "", "samples"),
+        ("\"version\": 2", "\"version\": \"2\"", "version"),
+        ("\"format\": \"mds\"", "\"format\": 5", "format"),
+        ("[\"bytes\"]", "\"bytes\"", "column_encodings"),
+        ("[null]", "[-1]", "column_sizes"),
+        ("[\"sm3\"]", "null", "hashes"),
+        ("\"size_limit\": 1024", "\"size_limit\": [1]", "size_limit"),
+        ("\"raw_data\": {\"basename\": \"a/shard.00000.mds\", \"bytes\": 172, \"hashes\": {}}", "\"raw_data\": null", "raw_data"),
+        ("\"bytes\": 172", "\"bytes\": -172", "raw_data"),
+        ("\"hashes\": {\"sm3\": \"ab\"}", "\"hashes\": null", "zip_data"),
         ("\"zstd:7\"", "null", "zip_data"),
     ];
     for (from, to, field) in cases {
@@ -36,6 +47,37 @@ fn each_field_that_cannot_be_is_named_with_the_shard() {
         assert!(matches!(&error, Error::IndexField { field: found, .. } if *found == field), "{to}: {error}");
         assert!(error.to_string().contains("shard.00000.mds"), "{error}");
     }
+}
+
+#[test]
+fn type_that_a_field_cannot_have_is_shown_with_the_expected_one() {
+    let cases = [
+        (
+            "\"samples\": 0",
+            "\"samples\": -1",
+            "Field `samples` of shard `a/shard.00000.mds.zstd` in `index.json`: it must be an integer of at least 0, not -1",
+        ),
+        (
+            "\"bytes\": 17,",
+            "\"bytes\": null,",
+            "Field `zip_data` of shard `a/shard.00000.mds.zstd` in `index.json`: `bytes`: it must be an integer of at least 0, not null",
+        ),
+        (
+            "\"hashes\": [\"sm3\"], ",
+            "",
+            "Field `hashes` of shard `a/shard.00000.mds.zstd` in `index.json`: it is missing; it must be a list of strings",
+        ),
+    ];
+    for (from, to, message) in cases {
+        assert_eq!(parse(&ENTRY.replacen(from, to, 1)).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn byte_order_mark_before_the_index_is_ignored() {
+    let text = format!("\u{feff}{{\"shards\": [{ENTRY}], \"version\": 2}}");
+    assert!(Index::is_mds(text.as_bytes()));
+    assert_eq!(Index::parse(INDEX_NAME, text.as_bytes()).unwrap(), parse(ENTRY).unwrap());
 }
 
 #[test]
