@@ -61,7 +61,11 @@ def json_of(kwargs: dict[str, Any]) -> str:
     Raises:
         ValueError: If one has no JSON value.
     """
-    try:
-        return json.dumps(kwargs)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"template_kwargs must be a dict of JSON values: {error}") from None
+    for name, value in kwargs.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise OptionError(
+                f"template_kwargs must be a dict of JSON values, and template_kwargs[{name!r}]={value!r} has none: {error}"
+            ) from None
+    return json.dumps(kwargs)

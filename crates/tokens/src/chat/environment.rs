@@ -1,6 +1,9 @@
 //! What a template can use.
 
+use super::bounds;
 use super::date::Date;
+use super::filters;
+use super::limits;
 use super::python_json::dumps;
 use super::python_text;
 use crate::error::{Error as TokensError, Result};
@@ -81,6 +84,10 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
     environment.add_filter("tojson", tojson);
     environment.add_filter("trim", python_text::trim);
     environment.add_filter("string", python_text::string);
+    environment.add_filter(limits::VARIABLE, bounds::variable);
+    environment.add_filter(limits::ATTRIBUTE, bounds::attribute);
+    environment.add_test(limits::UNCHECKED, bounds::is_unchecked);
+    filters::add(&mut environment);
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", python_text::is_sequence);
     if let Some(now) = now {

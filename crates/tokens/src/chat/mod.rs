@@ -3,13 +3,20 @@
 //! The oracle is `apply_chat_template` of transformers. A template is untrusted code: it runs with limits on its steps and its output, and sees nothing but
 //! the values of one row.
 
+mod bounds;
 mod date;
 mod environment;
+mod filters;
 mod generation;
+mod limits;
 mod messages;
 mod python_json;
+mod python_repr;
 mod python_text;
+mod string_methods;
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
@@ -63,7 +70,9 @@ impl ChatTemplate {
     /// When the template is not valid, or asks for the date and `now` is not given.
     pub fn new(template: &str, roles: &BTreeMap<String, String>, now: Option<&str>) -> Result<Self> {
         let now = now.map(date::Date::parse).transpose()?;
-        let rewritten = generation::rewrite(template)?;
+        // As Jinja2 does first.
+        let template = template.replace("\r\n", "\n").replace('\r', "\n");
+        let rewritten = generation::rewrite(&template)?;
         if rewritten.names_date && now.is_none() {
             return Err(Error::TemplateDate);
         }
@@ -73,7 +82,7 @@ impl ChatTemplate {
             }
         }
         let mut environment = environment(now);
-        environment.add_template_owned(NAME, rewritten.template).map_err(|error| template_error(&error))?;
+        environment.add_template_owned(NAME, limits::guarded(&rewritten.template)?).map_err(|error| template_error(&error))?;
         let reads_output = rewritten.reads_output || roles.values().any(|token| Brackets::may_be_in(token));
         Ok(Self { environment, roles: roles.clone(), has_generation: rewritten.has_generation, reads_output })
     }

@@ -1,7 +1,8 @@
 //! `json.dumps` of Python.
 
+use super::bounds::{check_length, invalid};
 use minijinja::value::ValueKind;
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::{Error, Value};
 use std::fmt::Write;
 
 /// Nesting of the values that are written.
@@ -34,10 +35,6 @@ pub(super) fn dumps(value: &Value, ensure_ascii: bool, indent: Option<&Value>, s
     Ok(writer.out)
 }
 
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message)
-}
-
 impl Writer {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > DEPTH {
@@ -49,11 +46,14 @@ impl Writer {
             ValueKind::Number => self.out.push_str(&number(value)),
             ValueKind::String => self.text(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => {
-                let items: Vec<Value> = value.try_iter()?.checked().collect::<Result<_, _>>()?;
-                self.block('[', ']', depth, items.len(), |writer, place| match items.get(place) {
-                    Some(item) => writer.value(item, depth + 1),
-                    None => Ok(()),
-                })?;
+                self.out.push('[');
+                let mut is_empty = true;
+                for item in value.try_iter()?.checked() {
+                    self.begin_item(is_empty, depth)?;
+                    self.value(&item?, depth + 1)?;
+                    is_empty = false;
+                }
+                self.end(']', is_empty, depth)?;
             }
             ValueKind::Map => {
                 let mut entries = Vec::new();
@@ -65,48 +65,43 @@ impl Writer {
                 if self.sort_keys {
                     entries.sort_by(|(first, _), (second, _)| first.cmp(second));
                 }
-                self.block('{', '}', depth, entries.len(), |writer, place| {
-                    let Some((key, item)) = entries.get(place) else {
-                        return Ok(());
-                    };
-                    writer.text(key);
-                    writer.out.push_str(&writer.after_key.clone());
-                    writer.value(item, depth + 1)
-                })?;
+                self.out.push('{');
+                for (place, (key, item)) in entries.iter().enumerate() {
+                    self.begin_item(place == 0, depth)?;
+                    self.text(key);
+                    self.out.push_str(&self.after_key);
+                    self.value(item, depth + 1)?;
+                }
+                self.end('}', entries.is_empty(), depth)?;
             }
             other => return Err(invalid(format!("tojson of {other}, which is not JSON"))),
         }
         Ok(())
     }
 
-    fn block(
-        &mut self,
-        open: char,
-        close: char,
-        depth: usize,
-        count: usize,
-        mut item: impl FnMut(&mut Self, usize) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.out.push(open);
-        for place in 0..count {
-            if place > 0 {
-                self.out.push_str(&self.between.clone());
-            }
-            self.line(depth + 1);
-            item(self, place)?;
+    fn begin_item(&mut self, is_first: bool, depth: usize) -> Result<(), Error> {
+        if !is_first {
+            self.out.push_str(&self.between);
         }
-        if count > 0 {
-            self.line(depth);
+        self.line(depth + 1)
+    }
+
+    fn end(&mut self, close: char, is_empty: bool, depth: usize) -> Result<(), Error> {
+        if !is_empty {
+            self.line(depth)?;
         }
         self.out.push(close);
         Ok(())
     }
 
-    fn line(&mut self, depth: usize) {
-        if let Some(indent) = &self.indent {
+    fn line(&mut self, depth: usize) -> Result<(), Error> {
+        let indent = self.indent.as_deref();
+        check_length(self.out.len().saturating_add(indent.map_or(0, |indent| indent.len().saturating_mul(depth))))?;
+        if let Some(indent) = indent {
             self.out.push('\n');
             self.out.push_str(&indent.repeat(depth));
         }
+        Ok(())
     }
 
     fn text(&mut self, text: &str) {
@@ -121,7 +116,7 @@ impl Writer {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 control if control < ' ' => self.escape(u32::from(control)),
-                other if self.ensure_ascii && !other.is_ascii() => {
+                other if self.ensure_ascii && !(' '..='~').contains(&other) => {
                     let mut units = [0; 2];
                     other.encode_utf16(&mut units).iter().for_each(|unit| self.escape(u32::from(*unit)));
                 }

@@ -1,12 +1,13 @@
 //! What Python's `str` does otherwise than the engine: white space, lines, titles, and floats as text.
 
-use super::python_json::float;
+use super::python_repr::text_of;
+use super::string_methods;
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, Output, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 /// As `str.isspace`, which also counts the four separators of ASCII.
-fn is_space(character: char) -> bool {
+pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 
@@ -19,7 +20,7 @@ fn ends_line(character: char) -> bool {
 pub(super) fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
     let Some(text) = value.as_str() else { return unknown_method_callback(state, value, name, arguments) };
     match (name, arguments) {
-        ("strip", []) => Ok(text.trim_matches(is_space).into()),
+        ("strip", []) => Ok(strip(text).into()),
         ("lstrip", []) => Ok(text.trim_start_matches(is_space).into()),
         ("rstrip", []) => Ok(text.trim_end_matches(is_space).into()),
         ("split", []) => Ok(text.split(is_space).filter(|word| !word.is_empty()).map(Value::from).collect()),
@@ -29,11 +30,16 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, arguments: &[
             Ok(lines(text, keeps_ends.unwrap_or(false)).into_iter().map(Value::from).collect())
         }
         ("title", []) => Ok(title(text).into()),
-        _ => unknown_method_callback(state, value, name, arguments),
+        _ => string_methods::method(state, text, name, arguments).unwrap_or_else(|| unknown_method_callback(state, value, name, arguments)),
     }
 }
 
-fn lines(text: &str, keeps_ends: bool) -> Vec<&str> {
+/// As `str.strip`.
+pub(super) fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+pub(super) fn lines(text: &str, keeps_ends: bool) -> Vec<&str> {
     let (mut lines, mut rest) = (Vec::new(), text);
     while let Some((at, end)) = rest.char_indices().find(|(_, character)| ends_line(*character)) {
         let after = at + if rest.get(at..).is_some_and(|end| end.starts_with("\r\n")) { 2 } else { end.len_utf8() };
@@ -63,18 +69,18 @@ fn title(text: &str) -> String {
 
 /// The filter `trim`.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
-pub(super) fn trim(value: Value, characters: Option<String>) -> Value {
-    let text = text_of(&value);
-    match characters {
+pub(super) fn trim(value: Value, characters: Option<String>) -> Result<Value, Error> {
+    let text = text_of(&value)?;
+    Ok(match characters {
         Some(characters) => text.trim_matches(|character| characters.contains(character)).into(),
-        None => text.trim_matches(is_space).into(),
-    }
+        None => strip(&text).into(),
+    })
 }
 
 /// The filter `string`.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
-pub(super) fn string(value: Value) -> Value {
-    text_of(&value).into()
+pub(super) fn string(value: Value) -> Result<Value, Error> {
+    text_of(&value).map(Value::from)
 }
 
 /// The test `sequence`: what has a length and items.
@@ -85,23 +91,8 @@ pub(super) fn is_sequence(value: Value) -> bool {
 
 /// Writes what an expression gives.
 pub(super) fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    match is_float(value) {
-        true => out.write_str(&text_of(value)).map_err(Error::from),
-        false => minijinja::escape_formatter(out, state, value),
-    }
-}
-
-fn is_float(value: &Value) -> bool {
-    value.kind() == ValueKind::Number && !value.is_integer()
-}
-
-fn text_of(value: &Value) -> String {
-    match f64::try_from(value.clone()) {
-        Ok(number) if is_float(value) => match number {
-            number if number.is_nan() => "nan".to_owned(),
-            number if number.is_infinite() => if number > 0.0 { "inf" } else { "-inf" }.to_owned(),
-            number => float(number),
-        },
-        _ => value.to_string(),
+    match value.kind() {
+        ValueKind::String | ValueKind::Undefined => minijinja::escape_formatter(out, state, value),
+        _ => minijinja::escape_formatter(out, state, &Value::from(text_of(value)?)),
     }
 }
