@@ -4,7 +4,6 @@ import signal
 
 import pytest
 
-
 #: Groups that take longest. They begin first, so that no worker is left alone with one at the end.
 BEGIN_FIRST = ("ray", "test_examples.py", "test_torch.py")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 import random
@@ -205,6 +206,37 @@ def test_ranks_give_the_ids_of_tiktoken(name: str, pattern: str) -> None:
     assert_equal(ours.encode_batch(TEXTS), original.encode_ordinary, TEXTS)
     with_ids = ours.encode_batch(TEXTS, special_in_text="id")
     assert_equal(with_ids, lambda text: original.encode(text, allowed_special="all"), TEXTS)
+
+
+TIKTOKEN_PATTERNS = {
+    "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+    "o200k": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+
+
+@pytest.mark.parametrize("name", TIKTOKEN_PATTERNS)
+@pytest.mark.parametrize("tokens", [["ſ", "ſt", "t'", "'ſ"], ["\r\t", "\n ", "\n\u00a0"]], ids=["long s", "lines"])
+def test_small_ranks_give_the_ids_of_tiktoken_where_a_grammar_alone_would_not(
+    name: str, tokens: list[str], tmp_path: Path
+) -> None:
+    tiktoken = pytest.importorskip("tiktoken")
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    for token in tokens:
+        raw = token.encode()
+        for end in range(2, len(raw) + 1):
+            ranks.setdefault(raw[:end], len(ranks))
+    lines = [f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()]
+    (tmp_path / "small.tiktoken").write_text("".join(lines))
+    original = tiktoken.Encoding(
+        name, pat_str=TIKTOKEN_PATTERNS[name], mergeable_ranks=ranks, special_tokens={"<|end|>": 1000}
+    )
+    ours = sm.Tokenizer(tmp_path / "small.tiktoken", pattern=name, special_tokens={"<|end|>": 1000})
+    chance = random.Random(1)
+    parts = ["it", "'ſ", "ſ", "'s", "t", "\r", "\t", "\n", " ", "\u00a0", "!", "K", "<|end|>"]
+    cases = ["".join(chance.choice(parts) for _ in range(chance.randint(1, 10))) for _ in range(2000)]
+    assert_equal(ours.encode_batch(cases), original.encode_ordinary, cases)
+    with_ids = ours.encode_batch(cases, special_in_text="id")
+    assert_equal(with_ids, lambda text: original.encode(text, allowed_special="all"), cases)
 
 
 @pytest.mark.parametrize(

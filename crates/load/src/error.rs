@@ -162,7 +162,9 @@ impl Error {
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
             Self::ReservedColumn { .. } => Some("rename it, leave it out by columns=, or choose another tail"),
             Self::SourceColumn { .. } => Some("choose another source_column"),
-            Self::DerivedColumn { is_image: true, .. } => Some("rename that column in the data; with a fixed size and without on_error=\"null\", sm.Images adds no column"),
+            Self::DerivedColumn { is_image: true, .. } => {
+                Some("rename that column in the data; with a fixed size and without on_error=\"null\", sm.Images adds no column")
+            }
             Self::DerivedColumn { .. } => Some("choose another output name, or read the data set without the computed column"),
             Self::CountsDisagree { .. } => Some("remove that directory; the tokens are counted again"),
             Self::Underivable { hint, .. } => hint.as_deref(),

@@ -101,6 +101,7 @@ impl Error {
             }
             Self::MissingOption { .. } => Some("pass special_tokens={\"<|endoftext|>\": id, …}; {} means that there are none".to_owned()),
             Self::UnusedOption { option, .. } => Some(format!("omit {option}=, which is for .tiktoken files")),
+            Self::UnknownToken { token, .. } if token.is_empty() => Some("the name is empty: pass the text of a token".to_owned()),
             Self::UnknownToken { similar, .. } if !similar.is_empty() => Some(format!("similar tokens are {}", quoted(similar))),
             Self::TemplateDate => Some("pass now=\"2026-01-31\", or another date".to_owned()),
             Self::TemplateGeneration => Some("assistant_spans=\"prefix\" takes it from the texts of the messages up to each turn".to_owned()),

@@ -23,6 +23,9 @@ _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 #: Ids are stored in 32 bits.
 _HIGHEST_ID = 2**32 - 1
 
+#: Tables of the tokenizer are by id.
+_HIGHEST_SPECIAL_ID = 2**24 - 1
+
 
 class Tokenizer:
     """Encodes text as token ids, natively and on several threads.
@@ -134,7 +137,7 @@ class Tokenizer:
         Raises:
             ValueError: If there is no such token. The message lists similar ones.
         """
-        return self._native.required_id(_checked_text(token))
+        return self._native.required_id(_checked_text(token, "a token"))
 
     @property
     def vocab_size(self) -> int:
@@ -169,17 +172,20 @@ def _from_files(files: Any, pattern: str | None, special_tokens: dict[str, int] 
 def _checked_special_tokens(special_tokens: Any) -> dict[str, int]:
     if not isinstance(special_tokens, Mapping):
         raise OptionError(f"special_tokens must be a dict of ids by text, not {special_tokens!r}")
-    return {_checked_text(token): _checked_id(number) for token, number in special_tokens.items()}
+    return {
+        _checked_text(token, "a special token"): _checked_id(number, f"the id of {token!r}", _HIGHEST_SPECIAL_ID)
+        for token, number in special_tokens.items()
+    }
 
 
-def _checked_text(text: Any) -> str:
+def _checked_text(text: Any, role: str = "a text") -> str:
     if not isinstance(text, str):
-        raise OptionError(f"a text must be a string, not {text!r}")
+        raise OptionError(f"{role} must be a string, not {text!r}")
     return text
 
 
-def _checked_id(number: Any) -> int:
+def _checked_id(number: Any, role: str = "an id", highest: int = _HIGHEST_ID) -> int:
     checked = index_of(number)
-    if checked is None or not 0 <= checked <= _HIGHEST_ID:
-        raise OptionError(f"an id must be an integer from 0 to {_HIGHEST_ID}, not {number!r}")
+    if checked is None or not 0 <= checked <= highest:
+        raise OptionError(f"{role} must be an integer from 0 to {highest}, not {number!r}")
     return checked

@@ -14,15 +14,31 @@ pub(crate) struct Added {
     pub(crate) declared: u32,
     pub(crate) is_special: bool,
     pub(crate) is_normalized: bool,
-    /// It takes white space with it, or matches whole words only.
-    pub(crate) is_bounded: bool,
+    pub(crate) bounds: Bounds,
+}
+
+/// What decides about a match beside its text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// It is a match only between characters that no word has.
+    pub(crate) is_word: bool,
+    /// It takes the white space before it.
+    pub(crate) takes_left: bool,
+    /// It takes the white space after it.
+    pub(crate) takes_right: bool,
+}
+
+impl Bounds {
+    pub(crate) fn are_any(self) -> bool {
+        self != Self::default()
+    }
 }
 
 impl Added {
     /// A special token of a format without flags.
     pub(super) fn special(content: &str, id: u32) -> Self {
         let content = content.to_owned();
-        Self { content, id, assigned: id, declared: id, is_special: true, is_normalized: false, is_bounded: false }
+        Self { content, id, assigned: id, declared: id, is_special: true, is_normalized: false, bounds: Bounds::default() }
     }
 
     /// As an entry of `added_tokens`.
@@ -66,7 +82,7 @@ pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u
         let id = entry.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
         let id = id.ok_or_else(|| invalid(path, format!("added token {content:?} has no id below 2^32")))?;
         let flag = |name: &str| entry.get(name).and_then(Value::as_bool).unwrap_or(false);
-        let is_bounded = flag("single_word") || flag("lstrip") || flag("rstrip");
+        let bounds = Bounds { is_word: flag("single_word"), takes_left: flag("lstrip"), takes_right: flag("rstrip") };
         declared.push((
             id,
             content,
@@ -77,7 +93,7 @@ pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u
                 declared: id,
                 is_special: flag("special"),
                 is_normalized: flag("normalized"),
-                is_bounded,
+                bounds,
             },
         ));
     }

@@ -3,9 +3,12 @@
 use super::engine::MARKERS;
 use super::hugging_face::HuggingFace;
 use super::model::{Model, Template};
+use super::normalizers;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
 use serde_json::{Map, Value, json};
+
+const MODELS: [&str; 4] = ["BPE", "Unigram", "WordPiece", "WordLevel"];
 
 /// A `tokenizer.json` in the form that the engine reads.
 pub(crate) struct Document {
@@ -30,18 +33,22 @@ impl Document {
             .into_iter()
             .filter_map(|key| root.remove(key).filter(|settings| !settings.is_null()).map(|settings| format!("{key} {settings}")))
             .collect();
+        check_kind(path, root.get("model"))?;
         HuggingFace::canonicalize(path, &mut value)?;
         let vocabulary = Vocabulary::read(path, &value)?;
         check_suffix(path, &value)?;
         check_unknown(path, &value, &vocabulary)?;
         check_merges(path, &value, &vocabulary)?;
-        check_replacements(path, value.get("normalizer"))?;
+        let spaces = normalizers::take_spaces(&mut value);
+        normalizers::check(path, value.get("normalizer"), spaces.as_ref())?;
+        normalizers::check_decoder(path, value.get("decoder"))?;
+        clear_rules(&mut value);
         let template = template(value.get("post_processor"));
         let roles = value.get("role_to_token").and_then(Value::as_object).map_or_else(Vec::new, roles);
         let splitter = value.get_mut("pre_tokenizer").map(Value::take).filter(|splitter| !splitter.is_null());
-        let splitter = splitter.or_else(|| marks_spaces(&value).then(|| json!({"type": MARKERS})));
+        let splitter = splitter.or_else(|| (spaces.is_none() && marks_spaces(&value)).then(|| json!({"type": MARKERS})));
         let has_byte_tokens = value.pointer("/model/byte_fallback").and_then(Value::as_bool).unwrap_or(false);
-        let model = Model { text: value.to_string(), splitter, normalizer: None, has_byte_tokens, vocabulary, template };
+        let model = Model { text: value.to_string(), splitter, normalizer: None, spaces, has_byte_tokens, vocabulary, template };
         Ok(Self { model, ignored, roles })
     }
 }
@@ -58,6 +65,26 @@ fn marks_spaces(value: &Value) -> bool {
 
 fn roles(roles: &Map<String, Value>) -> Vec<(String, String)> {
     roles.iter().filter_map(|(role, token)| Some((role.clone(), token.as_str()?.to_owned()))).collect()
+}
+
+/// The engine looks for the texts of added tokens alone; the vocabulary has the rules about their neighbors.
+fn clear_rules(value: &mut Value) {
+    for token in value.get_mut("added_tokens").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut) {
+        for rule in ["single_word", "lstrip", "rstrip"] {
+            token.insert(rule.to_owned(), Value::Bool(false));
+        }
+    }
+}
+
+/// Files before the first version do not tell the type, which follows from their keys.
+fn check_kind(path: &str, model: Option<&Value>) -> Result<()> {
+    match model.and_then(|model| model.get("type")) {
+        Some(Value::String(kind)) if !MODELS.contains(&kind.as_str()) => {
+            let what = format!("its model has the type {kind:?}, and only {} are supported", MODELS.join(", "));
+            Err(Error::Unsupported { path: path.to_owned(), what })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn invalid(path: &str, problem: impl Into<String>) -> Error {
@@ -118,23 +145,6 @@ fn check_merges(path: &str, value: &Value, vocabulary: &Vocabulary) -> Result<()
         }
     }
     Ok(())
-}
-
-/// The engine's search for a replaced pattern ends at a backtracking limit without an error; plain regular expressions have no such limit.
-fn check_replacements(path: &str, normalizer: Option<&Value>) -> Result<()> {
-    let Some(normalizer) = normalizer else {
-        return Ok(());
-    };
-    if let Some(members) = normalizer.get("normalizers").and_then(Value::as_array) {
-        return members.iter().try_for_each(|member| check_replacements(path, Some(member)));
-    }
-    match normalizer.pointer("/pattern/Regex").and_then(Value::as_str) {
-        Some(pattern) => match regex_syntax::parse(pattern) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Error::Pattern { path: path.to_owned(), pattern: pattern.to_owned(), reason: error.to_string() }),
-        },
-        None => Ok(()),
-    }
 }
 
 /// `single` of the canonical form: runs of ids around the text.

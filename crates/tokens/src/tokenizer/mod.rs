@@ -9,6 +9,7 @@ mod fingerprint;
 mod hugging_face;
 mod json;
 mod model;
+mod normalizers;
 mod pattern;
 mod pieces;
 mod ranks;

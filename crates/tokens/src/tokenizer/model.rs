@@ -11,6 +11,8 @@ pub(crate) struct Model {
     pub(crate) splitter: Option<Value>,
     /// In place of the normalizer of `text`.
     pub(crate) normalizer: Option<Box<dyn Normalizer>>,
+    /// What writes markers for spaces, after added tokens are found.
+    pub(crate) spaces: Option<Value>,
     /// Whether unknown characters become tokens of their bytes.
     pub(crate) has_byte_tokens: bool,
     pub(crate) vocabulary: Vocabulary,

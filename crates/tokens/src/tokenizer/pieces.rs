@@ -38,7 +38,7 @@ pub(crate) fn allowed(cut: Cut, uses_marker: bool, vocabulary: &Vocabulary) -> C
             content.as_bytes() == [separator] || (content.contains(char::from(separator)) && content.chars().any(char::is_alphabetic))
         };
         let spans = |content: &str| separators(cut).iter().any(|separator| is_cut_by(content, *separator));
-        !vocabulary.added().iter().any(|added| spans(&added.content) || (added.is_bounded && is_letter_bounded(&added.content)))
+        !vocabulary.added().iter().any(|added| spans(&added.content) || (added.bounds.are_any() && is_letter_bounded(&added.content)))
     };
     let is_split = !uses_marker || vocabulary.marks_begin_words();
     match cut {

@@ -26,11 +26,7 @@ pub(super) const NATIVE: [(&[&str], &str); 4] = [
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     ),
     (
-        &[
-            "cl100k",
-            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
-            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
-        ],
+        &["cl100k", CL100K, r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     ),
     (
@@ -43,10 +39,26 @@ pub(super) const NATIVE: [(&[&str], &str); 4] = [
     ),
 ];
 
+/// As tiktoken writes it. White space at the end of a text is one piece, which the engine's grammar cuts after the last line feed.
+const CL100K: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s";
+
 /// The name of a pattern, or one spelled otherwise than the engine does, as the engine spells it.
 pub(crate) fn native_pattern(pattern: &str) -> &str {
     let known = NATIVE.iter().find(|(spellings, _)| spellings.contains(&pattern));
     known.map_or(pattern, |(_, native)| native)
+}
+
+/// [`native_pattern`], unless a token of the vocabulary makes a difference.
+pub(crate) fn pattern_of<'a>(pattern: &'a str, tokens: &[Ranked<'_>]) -> &'a str {
+    let is_cl100k = matches!(pattern, "cl100k" | CL100K);
+    if is_cl100k && tokens.iter().any(|(token, _)| continues_a_line(token)) { CL100K } else { native_pattern(pattern) }
+}
+
+/// Whether a token has nothing but white space, and some of it after the last line feed. Such a token may also begin or end inside of a character.
+fn continues_a_line(token: &[u8]) -> bool {
+    let is_space = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | 0x80..=0x8a | 0x9a | 0x9f | 0xa0 | 0xa8 | 0xa9 | 0xaf | 0xc2 | 0xe1..=0xe3);
+    let is_line_feed = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    token.iter().all(is_space) && token.iter().any(is_line_feed) && !token.last().is_some_and(is_line_feed)
 }
 
 /// A token and its id.
@@ -95,9 +107,10 @@ pub(crate) fn model(path: &str, tokens: &[Ranked<'_>], pattern: &str, special_to
     let declared: Vec<Value> = added.iter().map(Added::declaration).collect();
     let _infallible = write!(text, r#","added_tokens":{}}}"#, Value::Array(declared));
     // What the pattern does not match is dropped.
-    let splitter = json!({"type": "Split", "pattern": {"Regex": native_pattern(pattern)}, "behavior": "Removed", "invert": true, "dialect": "rust"});
+    let splitter =
+        json!({"type": "Split", "pattern": {"Regex": pattern_of(pattern, tokens)}, "behavior": "Removed", "invert": true, "dialect": "rust"});
     let vocabulary = Vocabulary::byte_level(&tokens.iter().map(|(bytes, id)| (super::bytes::spelled(bytes), *id)).collect::<Vec<_>>(), added);
-    Ok(Model { text, splitter: Some(splitter), normalizer: None, has_byte_tokens: false, vocabulary, template: Template::default() })
+    Ok(Model { text, splitter: Some(splitter), normalizer: None, spaces: None, has_byte_tokens: false, vocabulary, template: Template::default() })
 }
 
 /// The ways to split a token into two others, by their places.

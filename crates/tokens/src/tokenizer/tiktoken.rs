@@ -24,8 +24,8 @@ pub(super) fn read(path: &str, bytes: &[u8], options: &Options) -> Result<(Model
     let mut special: Vec<(String, u32)> = special_tokens.iter().map(|(token, id)| (token.clone(), *id)).collect();
     special.sort_by_key(|(_, id)| *id);
     check_special(&tokens, &special)?;
-    let fingerprint =
-        fingerprint::of_bytes("tiktoken", bytes, ranks::native_pattern(pattern), special.iter().map(|(token, id)| (token.as_str(), *id)));
+    let pieces = special.iter().map(|(token, id)| (token.as_str(), *id));
+    let fingerprint = fingerprint::of_bytes("tiktoken", bytes, ranks::pattern_of(pattern, &tokens), pieces);
     let model = ranks::model(path, &tokens, pattern, &special)?;
     Ok((model, fingerprint))
 }

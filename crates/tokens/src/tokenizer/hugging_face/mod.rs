@@ -5,9 +5,11 @@
 //! document for good: see [`Scratches`]. And it does not tell where tokens come from: see [`Segment`].
 
 mod scratches;
+mod search;
 mod splitter;
 
 use self::scratches::{Scratch, Scratches};
+use self::search::{AddedTokens, Search, Wanted};
 use self::splitter::{Splitter, kind};
 use super::engine::{Cut, Engine, Input, MARKERS, Normalizer, Place, Rewriting, Segment};
 use super::model::Model;
@@ -15,13 +17,14 @@ use crate::caught::caught;
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use tokenizers::Decoder as _;
-use tokenizers::normalizers::metaspace::PrependBehavior;
+use tokenizers::normalizers::metaspace::{MetaspaceNormalizer, PrependBehavior};
 use tokenizers::normalizers::replace::ReplacePattern;
 use tokenizers::pipeline::{
-    Model as _, PipelineModel, PipelineNormalizer, PipelinePatternMatcher as _, PipelinePreTokenizer, PipelineToken, PipelineTokenizer, normalize_all,
+    Model as _, Normalizer as _, PipelineModel, PipelineNormalizer, PipelinePatternMatcher, PipelinePreTokenizer, PipelineToken, PipelineTokenizer,
+    normalize_all,
 };
 
 /// The tokens of this many words are kept apart from the result.
@@ -34,98 +37,67 @@ pub(crate) struct HuggingFace {
     tokenizer: PipelineTokenizer,
     splitter: Splitter,
     normalizer: Option<Box<dyn Normalizer>>,
+    /// Writes markers for spaces in the text between all added tokens.
+    spaces: Option<MetaspaceNormalizer>,
     has_byte_tokens: bool,
     /// Ids of added tokens that differ from those of the engine, which numbers them itself.
     renumbered: HashMap<u32, u32>,
-    /// Ids of the engine.
-    special: HashSet<u32>,
-    /// Whether a special token takes white space with it, or matches whole words only.
-    has_bounded: bool,
+    added: AddedTokens,
     scratches: Scratches,
 }
 
 impl HuggingFace {
     pub(crate) fn new(path: &str, model: Model) -> Result<(Self, super::vocabulary::Vocabulary)> {
-        let Model { text, splitter, normalizer, vocabulary, has_byte_tokens, .. } = model;
+        let Model { text, splitter, normalizer, spaces, vocabulary, has_byte_tokens, .. } = model;
         let splitter = splitter.filter(|value| kind(value) != MARKERS || vocabulary.marks_begin_words());
         let none = || Ok(Splitter::Native(PipelinePreTokenizer::None));
         caught(|| {
             let splitter = splitter.as_ref().map_or_else(none, |value| Splitter::new(path, value))?;
             let read = tokenizers::from_json(&text);
             drop(text);
-            let tokenizer = read.map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() })?;
+            let tokenizer = read.map_err(|error| unsupported(path, &error.to_string()))?;
             let renumbered = vocabulary.added().iter().filter(|added| added.id != added.assigned).map(|added| (added.assigned, added.id)).collect();
-            let special = || vocabulary.added().iter().filter(|added| added.is_special);
-            let (has_bounded, special) = (special().any(|added| added.is_bounded), special().map(|added| added.assigned).collect());
-            Ok((Self { tokenizer, splitter, normalizer, has_byte_tokens, renumbered, special, has_bounded, scratches: Scratches::new() }, vocabulary))
+            let (added, spaces) = (AddedTokens::new(vocabulary.added()), spaces.as_ref().map(metaspace));
+            Ok((Self { tokenizer, splitter, normalizer, spaces, has_byte_tokens, renumbered, added, scratches: Scratches::new() }, vocabulary))
         })
     }
 
     /// Rewrites a `tokenizer.json` of an earlier version to what the engine reads.
     pub(crate) fn canonicalize(path: &str, document: &mut Value) -> Result<()> {
-        caught(|| tokenizers::canonicalize_value(document).map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() }))
+        caught(|| tokenizers::canonicalize_value(document).map_err(|error| unsupported(path, &error.to_string())))
     }
 
     /// Returns the number of special tokens that the input spells.
     fn run(&self, input: Input<'_>, scratch: &mut Scratch, out: &mut Vec<u32>, mut trace: Option<&mut Vec<Segment>>) -> Result<usize> {
+        // The normalizer of SentencePiece keeps user-defined pieces itself, and they are found after it.
+        let wanted = match (self.normalizer.is_some(), input.special) {
+            (false, false) => Wanted::Ordinary,
+            (false, true) => Wanted::All,
+            (true, false) => Wanted::None,
+            (true, true) => Wanted::Special,
+        };
+        let mut search = self.search(input.text, false);
         let (mut from, mut spelled) = (0, 0);
         // Control tokens are not a part of the text.
         let mut is_first = input.position == 0;
-        while from < input.text.len() {
-            let found = self.next_written(input, from, &mut spelled);
-            let (range, id) = found.map_or((input.text.len()..input.text.len(), None), |(range, id)| (range, Some(id)));
-            if let Some(chunk) = input.text.get(from..range.start).filter(|chunk| !chunk.is_empty()) {
-                let place = Place { is_first, is_last: input.is_last && range.start == input.text.len() };
+        loop {
+            let found = search.next(wanted);
+            let end = found.as_ref().map_or(input.text.len(), |(range, _)| range.start);
+            if let Some(chunk) = input.text.get(from..end).filter(|chunk| !chunk.is_empty()) {
+                let place = Place { is_first, is_last: input.is_last && end == input.text.len() };
                 spelled += self.run_chunk(chunk, from, place, input, scratch, out, trace.as_deref_mut())?;
                 is_first = false;
             }
-            if let Some(id) = id {
-                self.push_added(id, range.clone(), out, trace.as_deref_mut());
-            }
+            let Some((range, id)) = found else {
+                return Ok(spelled + search.spelled());
+            };
             from = range.end;
-        }
-        Ok(spelled)
-    }
-
-    /// The next added token that is matched as written. The normalizer of SentencePiece keeps user-defined pieces itself, and they are found after it.
-    fn next_written(&self, input: Input<'_>, from: usize, spelled: &mut usize) -> Option<(Range<usize>, u32)> {
-        let mut from = from;
-        loop {
-            let (range, id) = self.next_added(input.text, from, false, input.special, spelled)?;
-            if self.normalizer.is_none() || self.is_special(id) {
-                return Some((range, id));
-            }
-            from = range.end;
+            self.push_added(id, range, out, trace.as_deref_mut());
         }
     }
 
-    /// The next added token from `from` on; without `special`, one that is not special. Special tokens up to it are counted in `spelled`.
-    fn next_added(&self, text: &str, from: usize, is_normalized: bool, special: bool, spelled: &mut usize) -> Option<(Range<usize>, u32)> {
-        let added = self.tokenizer.get_added_vocabulary();
-        let next = |bytes: &[u8], from, skips_special| {
-            let ((start, end), id) = added.extract_next(bytes, from, is_normalized, skips_special)?;
-            Some((start..end, id))
-        };
-        if special {
-            let found = next(text.as_bytes(), from, false)?;
-            *spelled += usize::from(self.is_special(found.1));
-            return Some(found);
-        }
-        // The engine passes over special tokens without a word. Nearly all texts have none, and one search tells that.
-        if !self.has_bounded {
-            let first = next(text.as_bytes(), from, false)?;
-            if !self.is_special(first.1) {
-                return Some(first);
-            }
-        }
-        let found = next(text.as_bytes(), from, true);
-        let passed = text.as_bytes().get(..found.as_ref().map_or(text.len(), |(range, _)| range.start)).unwrap_or_default();
-        let mut from = from;
-        while let Some((range, id)) = next(passed, from, false) {
-            *spelled += usize::from(self.is_special(id));
-            from = range.end;
-        }
-        found
+    fn search<'a>(&'a self, text: &'a str, is_normalized: bool) -> Search<'a, impl PipelinePatternMatcher> {
+        Search::new(&self.added, self.tokenizer.get_added_vocabulary(), text, is_normalized)
     }
 
     /// What is between two added tokens of the input as written. Others are found after normalization.
@@ -145,24 +117,33 @@ impl HuggingFace {
             None => normalize_all(self.tokenizer.get_normalizers(), chunk, input.position + start).map_err(not_encoded)?,
         };
         let is_engines = self.normalizer.is_none();
-        let whole = start..start + chunk.len();
-        let (mut from, mut spelled) = (0, 0);
-        while from < normalized.len() {
-            let found = self.next_added(&normalized, from, is_engines, is_engines && input.special, &mut spelled);
-            let (range, id) = found.map_or((normalized.len()..normalized.len(), None), |(range, id)| (range, Some(id)));
-            if let Some(text) = normalized.get(from..range.start).filter(|text| !text.is_empty()) {
+        let is_unchanged = is_engines && self.tokenizer.get_normalizers().is_empty();
+        let origin = |range: Range<usize>| if is_unchanged { start + range.start..start + range.end } else { start..start + chunk.len() };
+        let wanted = if is_engines && input.special { Wanted::All } else { Wanted::Ordinary };
+        let mut search = self.search(&normalized, is_engines);
+        let mut from = 0;
+        loop {
+            let found = search.next(wanted);
+            let end = found.as_ref().map_or(normalized.len(), |(range, _)| range.start);
+            if let Some(text) = normalized.get(from..end).filter(|text| !text.is_empty()) {
+                let text = match &self.spaces {
+                    // Only whether it is 0 matters.
+                    Some(spaces) => spaces.normalize(text, input.position + start + from).map_err(not_encoded)?,
+                    None => Cow::Borrowed(text),
+                };
                 if let Some(trace) = trace.as_deref_mut() {
-                    trace.push(Segment { text: whole.clone(), normalized: Some(text.to_owned()), first: out.len() });
+                    trace.push(Segment { text: origin(from..end), normalized: Some(text.clone().into_owned()), first: out.len() });
                 }
-                self.run_model(text, start, scratch, out)?;
+                self.run_model(&text, start, scratch, out)?;
             }
-            if let Some(id) = id {
-                self.push_added(id, whole.clone(), out, trace.as_deref_mut());
-            }
+            let Some((range, id)) = found else {
+                break;
+            };
             from = range.end;
+            self.push_added(id, origin(range), out, trace.as_deref_mut());
         }
         // Without the engine's normalizers they were found as written.
-        Ok(if is_engines { spelled } else { 0 })
+        Ok(if is_engines { search.spelled() } else { 0 })
     }
 
     fn push_added(&self, id: u32, text: Range<usize>, out: &mut Vec<u32>, trace: Option<&mut Vec<Segment>>) {
@@ -172,25 +153,18 @@ impl HuggingFace {
         out.push(self.renumbered.get(&id).copied().unwrap_or(id));
     }
 
-    fn is_special(&self, id: u32) -> bool {
-        self.special.contains(&id)
-    }
-
-    /// Whether a special token is found after normalization.
-    fn has_normalized(&self, chunk: &str, start: usize) -> Result<bool> {
+    /// A special token that is found after normalization: where it is, or the whole chunk if that changed.
+    fn find_normalized(&self, chunk: &str, start: usize) -> Result<Option<Range<usize>>> {
         if self.normalizer.is_some() {
-            return Ok(false);
+            return Ok(None);
         }
-        let added = self.tokenizer.get_added_vocabulary();
-        let normalized = normalize_all(self.tokenizer.get_normalizers(), chunk, start).map_err(not_encoded)?;
-        let mut from = 0;
-        while let Some(((_, end), id)) = added.extract_next(normalized.as_bytes(), from, true, false) {
-            if self.is_special(id) {
-                return Ok(true);
-            }
-            from = end;
-        }
-        Ok(false)
+        let normalizers = self.tokenizer.get_normalizers();
+        let normalized = normalize_all(normalizers, chunk, start).map_err(not_encoded)?;
+        let found = self.search(&normalized, true).next(Wanted::Special);
+        let range = |(range, _): (Range<usize>, u32)| {
+            if normalizers.is_empty() { start + range.start..start + range.end } else { start..start + chunk.len() }
+        };
+        Ok(found.map(range))
     }
 
     fn run_model(&self, text: &str, start: usize, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<()> {
@@ -214,6 +188,33 @@ impl HuggingFace {
     }
 }
 
+/// The engine's advice is for those who build it.
+fn unsupported(path: &str, reason: &str) -> Error {
+    let what = match reason.strip_prefix("the slim JSON reader does not support ") {
+        Some(rest) => match rest.split(". Convert the config offline").next().unwrap_or(rest) {
+            // Alone it became a normalizer.
+            "a `Metaspace` pre-tokenizer" => {
+                "shardmill does not support a `Metaspace` pre-tokenizer in a `Sequence`, except after one `WhitespaceSplit`".to_owned()
+            }
+            what => format!("shardmill does not support {what}"),
+        },
+        None => reason.to_owned(),
+    };
+    Error::Unsupported { path: path.to_owned(), what }
+}
+
+/// `value` is canonical.
+fn metaspace(value: &Value) -> MetaspaceNormalizer {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+    let prepend = match text("prepend") {
+        "first" => PrependBehavior::First,
+        "never" => PrependBehavior::Never,
+        _ => PrependBehavior::Always,
+    };
+    let drops = value.get("drop_whitespace").and_then(Value::as_bool).unwrap_or(false);
+    MetaspaceNormalizer::new(text("replacement").chars().next().unwrap_or('\u{2581}'), prepend, drops)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "the shape of map_err")]
 fn not_encoded(error: tokenizers::Error) -> Error {
     Error::NotEncoded { reason: error.to_string() }
@@ -230,19 +231,21 @@ impl Engine for HuggingFace {
     }
 
     fn find_special(&self, text: &str) -> Result<Option<Range<usize>>> {
-        let added = self.tokenizer.get_added_vocabulary();
         caught(|| {
+            let mut search = self.search(text, false);
             let mut from = 0;
-            while let Some(((start, end), id)) = added.extract_next(text.as_bytes(), from, false, false) {
-                if self.is_special(id) {
-                    return Ok(Some(start..end));
+            loop {
+                let found = search.next(Wanted::All);
+                let end = found.as_ref().map_or(text.len(), |(range, _)| range.start);
+                if let Some(range) = self.find_normalized(text.get(from..end).unwrap_or_default(), from)? {
+                    return Ok(Some(range));
                 }
-                if self.has_normalized(text.get(from..start).unwrap_or_default(), from)? {
-                    return Ok(Some(from..start));
+                match found {
+                    Some((range, id)) if self.added.is_special(id) => return Ok(Some(range)),
+                    Some((range, _)) => from = range.end,
+                    None => return Ok(None),
                 }
-                from = end;
             }
-            Ok(self.has_normalized(text.get(from..).unwrap_or_default(), from)?.then_some(from..text.len()))
         })
     }
 
@@ -261,15 +264,18 @@ impl Engine for HuggingFace {
             let is_known = normalizer.is_spacing() && matches!(self.splitter, Splitter::Markers);
             return if is_known { Cut::BeforeSpace } else { Cut::Never };
         }
-        match self.tokenizer.get_normalizers() {
+        let normalizers = self.tokenizer.get_normalizers();
+        if let Some(spaces) = &self.spaces {
+            let is_known = normalizers.is_empty() && !spaces.drop_whitespace() && (!has_scores || self.splitter.ends_at_marker());
+            return match spaces.prepend() {
+                PrependBehavior::Always if is_known => Cut::DropSpace,
+                PrependBehavior::First | PrependBehavior::Never if is_known => Cut::BeforeSpace,
+                _ => Cut::Never,
+            };
+        }
+        match normalizers {
             [] | [PipelineNormalizer::NFC(_)] if self.splitter.is_grammar() => Cut::AfterLetter,
             [] | [PipelineNormalizer::NFC(_) | PipelineNormalizer::Bert(_)] if is_split => Cut::BeforeSpace,
-            [PipelineNormalizer::Metaspace(metaspace)] if !metaspace.drop_whitespace() && (!has_scores || self.splitter.ends_at_marker()) => {
-                match metaspace.prepend() {
-                    PrependBehavior::Always => Cut::DropSpace,
-                    PrependBehavior::First | PrependBehavior::Never => Cut::BeforeSpace,
-                }
-            }
             [PipelineNormalizer::Prepend(_), PipelineNormalizer::Replace(_)] if matches!(self.splitter, Splitter::Markers) => Cut::DropSpace,
             _ => Cut::Never,
         }
@@ -293,11 +299,6 @@ impl Engine for HuggingFace {
             rewriting = match (normalizer, rewriting) {
                 (PipelineNormalizer::Prepend(prepend), Rewriting::None | Rewriting::Markers) if prepend.prepend == "\u{2581}" => Rewriting::Markers,
                 (PipelineNormalizer::Replace(replace), Rewriting::None | Rewriting::Markers) if is_replacement(replace) => Rewriting::Markers,
-                (PipelineNormalizer::Metaspace(metaspace), Rewriting::None)
-                    if !metaspace.drop_whitespace() && metaspace.delimiter() == '\u{2581}' =>
-                {
-                    Rewriting::Markers
-                }
                 (PipelineNormalizer::NFC(_), Rewriting::None) => Rewriting::Nfc,
                 (other, _) => {
                     let name = format!("{other:?}");
@@ -305,7 +306,11 @@ impl Engine for HuggingFace {
                 }
             };
         }
-        Ok(rewriting)
+        match &self.spaces {
+            None => Ok(rewriting),
+            Some(spaces) if rewriting == Rewriting::None && !spaces.drop_whitespace() && spaces.delimiter() == '\u{2581}' => Ok(Rewriting::Markers),
+            Some(_) => Err("its pre-tokenizer Metaspace changes the text after a normalizer, or drops white space".to_owned()),
+        }
     }
 
     fn has_byte_tokens(&self) -> bool {
@@ -313,7 +318,6 @@ impl Engine for HuggingFace {
     }
 
     fn uses_marker(&self) -> bool {
-        self.normalizer.is_some()
-            || matches!(self.tokenizer.get_normalizers(), [PipelineNormalizer::Metaspace(_) | PipelineNormalizer::Prepend(_), ..])
+        self.normalizer.is_some() || self.spaces.is_some() || matches!(self.tokenizer.get_normalizers(), [PipelineNormalizer::Prepend(_), ..])
     }
 }

@@ -1,18 +1,27 @@
 //! Cuts text into words, by a grammar of the engine where it has one.
 
-use super::not_encoded;
+use super::{not_encoded, unsupported};
 use crate::error::{Error, Result};
 use crate::tokenizer::engine::MARKERS;
 use crate::tokenizer::pattern::{Behavior, Pattern, translated};
+use memchr::memmem::Finder;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::sync::LazyLock;
 use tokenizers::SplitDelimiterBehavior;
 use tokenizers::pipeline::{PipelinePreTokenizer, PreTokenizer as _, PreTokenizerScratch, Span, split_matches};
 use tokenizers::utils::{Grammar, recognize};
 
+/// U+017F is an s in another case, which the engine's grammars do not know. It is the only such character outside of ASCII: no contraction has a k.
+const CONTRACTION: &str = "'\u{17f}";
+
+static CONTRACTIONS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CONTRACTION));
+
 /// Cuts text into the pieces that the model sees.
 pub(super) enum Splitter {
     Native(PipelinePreTokenizer),
+    /// A grammar with contractions in any case, and its pattern for texts that have [`CONTRACTION`].
+    Folded(PipelinePreTokenizer, Pattern),
     Pattern(Pattern),
     Markers,
     Sequence(Vec<Splitter>),
@@ -27,7 +36,7 @@ impl Splitter {
         let Some(members) = members else {
             return match Self::pattern(path, value)? {
                 Some(pattern) => Ok(Self::Pattern(pattern)),
-                None => Self::native(path, value).map(Self::Native),
+                None => Self::native(path, value).and_then(|native| Self::folded(path, value, native)),
             };
         };
         // The engine knows one composition of three patterns, and looks at no fourth member.
@@ -39,6 +48,16 @@ impl Splitter {
         }
         let members = members.iter().map(|member| Self::new(path, member)).collect::<Result<Vec<_>>>()?;
         Ok(Self::Sequence(members))
+    }
+
+    fn folded(path: &str, value: &Value, native: PipelinePreTokenizer) -> Result<Self> {
+        let pattern = value.pointer("/pattern/Regex").and_then(Value::as_str).filter(|_| kind(value) == "Split").unwrap_or_default();
+        if !pattern.contains("(?i:'s|") || !has_grammar(pattern) {
+            return Ok(Self::Native(native));
+        }
+        let compiled = Pattern::new(pattern, Behavior::Isolated, false);
+        let pattern = compiled.map_err(|reason| Error::Pattern { path: path.to_owned(), pattern: pattern.to_owned(), reason })?;
+        Ok(Self::Folded(native, pattern))
     }
 
     /// A pattern that the engine has no grammar for.
@@ -74,13 +93,14 @@ impl Splitter {
         let model = serde_json::json!({"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"});
         let document = serde_json::json!({"version": "2.0", "model": model, "pre_tokenizer": value});
         let read = tokenizers::from_json(&document.to_string());
-        let read = read.map_err(|error| Error::Unsupported { path: path.to_owned(), what: error.to_string() })?;
+        let read = read.map_err(|error| unsupported(path, &error.to_string()))?;
         Ok(read.get_pre_tokenizer().clone())
     }
 
     /// Whether it begins with a grammar of the engine.
     pub(super) fn is_grammar(&self) -> bool {
         match self {
+            Self::Folded(..) => true,
             Self::Native(PipelinePreTokenizer::Split(split)) => split.grammar().is_some(),
             Self::Native(PipelinePreTokenizer::Sequence(sequence)) => sequence.is_deepseek(),
             // Later members see its words one by one.
@@ -92,6 +112,7 @@ impl Splitter {
     /// Whether a word ends between a letter and a single space before a letter.
     pub(super) fn ends_words(&self) -> bool {
         match self {
+            Self::Folded(..) => true,
             Self::Native(PipelinePreTokenizer::Split(_) | PipelinePreTokenizer::Sequence(_)) => self.is_grammar(),
             Self::Native(PipelinePreTokenizer::Bert(_) | PipelinePreTokenizer::Whitespace(_) | PipelinePreTokenizer::WhitespaceSplit(_)) => true,
             Self::Sequence(members) => members.first().is_some_and(Self::ends_words),
@@ -102,7 +123,7 @@ impl Splitter {
     /// Whether all text is in a word.
     pub(super) fn keeps_all(&self) -> bool {
         match self {
-            Self::Native(PipelinePreTokenizer::None) | Self::Markers => true,
+            Self::Native(PipelinePreTokenizer::None) | Self::Markers | Self::Folded(..) => true,
             Self::Native(PipelinePreTokenizer::Split(split)) => split.grammar().is_some() || split.behavior != SplitDelimiterBehavior::Removed,
             Self::Native(PipelinePreTokenizer::Sequence(sequence)) => sequence.is_deepseek(),
             Self::Native(PipelinePreTokenizer::Digits(_)) => true,
@@ -120,8 +141,9 @@ impl Splitter {
 
     pub(super) fn split(&self, text: &str, start: usize, scratch: &mut PreTokenizerScratch, out: &mut Vec<Span>) -> Result<()> {
         match self {
+            Self::Folded(native, _) if CONTRACTIONS.find(text.as_bytes()).is_none() => native.pre_tokenize(text, scratch, out).map_err(not_encoded),
             Self::Native(native) => native.pre_tokenize(text, scratch, out).map_err(not_encoded),
-            Self::Pattern(pattern) => {
+            Self::Folded(_, pattern) | Self::Pattern(pattern) => {
                 split_matches(out, pattern.matches(text, start)?, behavior(pattern.behavior()));
                 Ok(())
             }

@@ -66,6 +66,7 @@ pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration) 
         text: document.to_string(),
         splitter: Some(json!({"type": MARKERS})),
         normalizer: Some(Box::new(rules)),
+        spaces: None,
         has_byte_tokens: file.byte_fallback,
         vocabulary: Vocabulary::characters(&pieces, added, |piece| hidden_pieces.contains(piece)),
         template: Template::default(),

@@ -1,6 +1,7 @@
 //! Normalization as sentencepiece does it: characters by a map, then white space.
 
 use super::super::engine::{Normalizer, Place};
+use super::super::normalizers::{MOST_GROWTH, longest_text};
 use super::file::Normalization;
 use crate::error::{Error, Result};
 
@@ -20,6 +21,10 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(path: &str, spec: Normalization<'_>, space_is_suffix: bool, mut symbols: Vec<String>) -> Result<Self> {
         symbols.sort_by_key(|symbol| std::cmp::Reverse(symbol.len()));
+        if longest_text(spec.charsmap) > MOST_GROWTH {
+            let what = format!("its charsmap writes more than {MOST_GROWTH} bytes for a character");
+            return Err(Error::Unsupported { path: path.to_owned(), what });
+        }
         let charsmap = if spec.charsmap.is_empty() {
             None
         } else {
