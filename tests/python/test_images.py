@@ -93,7 +93,7 @@ def test_fits_of_a_fixed_size_are_those_of_pillow(photographs, fit):
 
 
 def test_column_of_the_data_with_the_name_of_a_computed_one_is_refused(tmp_path):
-    table = pa.table({"image": [encoded(picture(), "PNG")], "image__shape": [[1, 2]]})
+    table = pa.table({"image": [encoded(picture(0), "PNG")], "image__shape": [[1, 2]]})
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(sm.OptionError, match="`image__shape`.*\n.*rename that column in the data"):
         sm.Dataset(tmp_path / "a.parquet", images=sm.Images("image", fit="keep"))
@@ -295,7 +295,7 @@ def test_state_of_other_images_is_loaded_with_a_warning(photographs):
         lanes=4,
         output="numpy",
     )
-    with pytest.warns(UserWarning, match=r"sm\.Images\('image', size=.*loader has size=.*may have other pixels"):
+    with pytest.warns(UserWarning, match=r"sm\.Images\('image', fit=.*loader has fit=.*may have other pixels"):
         other.load_state_dict(first.state_dict())
 
 
