@@ -1,7 +1,7 @@
 //! Rows in blocks of four, so that a kernel loads weights once for all of them.
 //!
-//! A raster enters, slices of equal length leave. Invariant: each slice is as long as a kernel reads or writes, also for the last rows, whose vectors
-//! would reach beyond the image.
+//! A raster enters, slices leave. Invariant, on which `unsafe` code relies: a row has at least as many bytes as a kernel reads, and an output as many as it
+//! writes, also for the last rows, whose vectors would reach beyond the image.
 
 use crate::raster::Raster;
 

@@ -6,7 +6,7 @@
 
 use std::arch::aarch64::*;
 
-use super::blocks::{BLOCK, RowLen, for_each_block};
+use super::blocks::{BLOCK, for_each_block};
 use super::coefficients::{Coefficients, PRECISION_BITS};
 use super::packed::Packed;
 // Channels are split in vectors by the compiler, as NEON loads every third byte.
@@ -53,8 +53,16 @@ impl Passes {
         let Self { across: packed, edge } = self;
         let channels = source.channels();
         packed.set(coefficients, if channels == 3 { RGB_GROUP } else { GRAY_GROUP }, left, whole);
-        let len = RowLen { read: reach(packed, channels), written: packed.taps.len() * channels };
-        for_each_block(source, len, out, edge, |rows, out| run_block(rows, channels, packed, out));
+        for_each_block(source, packed.row_len(channels), out, edge, |rows, out| {
+            // SAFETY: NEON is there, or `new` made nothing; rows and outputs have the lengths of `row_len`.
+            unsafe {
+                if channels == 3 {
+                    rgb_block(rows, packed, out);
+                } else {
+                    gray_block(rows, packed, out);
+                }
+            }
+        });
         true
     }
 
@@ -75,31 +83,10 @@ impl Passes {
     }
 }
 
-/// Bytes of a row that the horizontal pass reads: an RGB vector covers four taps and four bytes more.
-fn reach(packed: &Packed, channels: usize) -> usize {
-    if channels == 3 { packed.reach * 3 + 4 } else { packed.reach }
-}
-
 /// Writes weights as they are, and zeros.
 fn whole(weights: &[i32], group: usize, words: &mut Vec<i32>) {
     words.extend_from_slice(weights);
     words.resize(words.len() + group - weights.len(), 0);
-}
-
-fn run_block(rows: [&[u8]; BLOCK], channels: usize, packed: &Packed, out: [&mut [u8]; BLOCK]) {
-    let reach = reach(packed, channels);
-    let is_long = rows.iter().all(|row| row.len() >= reach) && out.iter().all(|row| row.len() == packed.taps.len() * channels);
-    if !is_long {
-        return;
-    }
-    // SAFETY: NEON is there, or `Passes::new` made nothing; the rows are as long as the functions ask for.
-    unsafe {
-        if channels == 3 {
-            rgb_block(rows, packed, out);
-        } else {
-            gray_block(rows, packed, out);
-        }
-    }
 }
 
 /// # Safety

@@ -2,6 +2,7 @@
 //!
 //! [`Coefficients`] enter, packed words leave. Invariant: weights that fill up a group are zero, so sums of products are equal.
 
+use super::blocks::RowLen;
 use super::coefficients::Coefficients;
 
 /// The taps of one output pixel: where they begin, and how many groups they are.
@@ -34,5 +35,10 @@ impl Packed {
             self.reach = self.reach.max(first + groups * group);
             weights.chunks(group).for_each(|weights| write(weights, group, &mut self.words));
         }
+    }
+
+    /// What the horizontal pass reads and writes of a row. A vector of RGB covers four taps and four bytes more.
+    pub(super) fn row_len(&self, channels: usize) -> RowLen {
+        RowLen { read: if channels == 3 { self.reach * 3 + 4 } else { self.reach }, written: self.taps.len() * channels }
     }
 }

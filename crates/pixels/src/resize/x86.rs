@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::blocks::{BLOCK, RowLen, for_each_block};
+use super::blocks::{BLOCK, for_each_block};
 use super::coefficients::{Coefficients, PRECISION_BITS};
 use super::packed::Packed;
 use super::passes::HALF;
@@ -51,8 +51,16 @@ impl Passes {
         if !have_halves(coefficients) {
             return false;
         }
-        let len = RowLen { read: reach(packed, channels), written: packed.taps.len() * channels };
-        for_each_block(source, len, out, edge, |rows, out| run_block(rows, channels, packed, out));
+        for_each_block(source, packed.row_len(channels), out, edge, |rows, out| {
+            // SAFETY: AVX2 is there, or `new` made nothing; rows and outputs have the lengths of `row_len`.
+            unsafe {
+                if channels == 3 {
+                    rgb_block(rows, packed, out);
+                } else {
+                    gray_block(rows, packed, out);
+                }
+            }
+        });
         true
     }
 
@@ -79,11 +87,6 @@ impl Passes {
     }
 }
 
-/// Bytes of a row that the horizontal pass reads: an RGB vector covers four taps and four bytes more.
-fn reach(packed: &Packed, channels: usize) -> usize {
-    if channels == 3 { packed.reach * 3 + 4 } else { packed.reach }
-}
-
 /// Whether the upper halves of all weights fit.
 fn have_halves(coefficients: &Coefficients) -> bool {
     coefficients.iter().flat_map(|(_, weights)| weights).all(|weight| i16::try_from(weight >> LOW_SHIFT).is_ok())
@@ -98,22 +101,6 @@ fn halves(weights: &[i32], group: usize, words: &mut Vec<i32>) {
     let word = |first: i32, second: i32| (first & 0xFFFF) | (second << 16);
     words.extend((0..group / 2).map(|pair| word(low(2 * pair), low(2 * pair + 1))));
     words.extend((0..group / 2).map(|pair| word(high(2 * pair), high(2 * pair + 1))));
-}
-
-fn run_block(rows: [&[u8]; BLOCK], channels: usize, packed: &Packed, out: [&mut [u8]; BLOCK]) {
-    let reach = reach(packed, channels);
-    let is_long = rows.iter().all(|row| row.len() >= reach) && out.iter().all(|row| row.len() == packed.taps.len() * channels);
-    if !is_long {
-        return;
-    }
-    // SAFETY: AVX2 is there, or `Passes::new` made nothing; the rows are as long as the functions ask for.
-    unsafe {
-        if channels == 3 {
-            rgb_block(rows, packed, out);
-        } else {
-            gray_block(rows, packed, out);
-        }
-    }
 }
 
 /// # Safety
