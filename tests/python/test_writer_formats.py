@@ -235,6 +235,8 @@ def test_compressed_archives_are_read_by_tarfile(tmp_path: Path, suffix: str) ->
         ([{"__key__": None, "txt": "x"}], 'Row 0 has the key "", which is null'),
         ([{"__key__": "a/", "txt": "x"}], "no name after its last slash"),
         ([{"__key__": "__meta__/a", "txt": "x"}], "is one that readers skip"),
+        ([{"__key__": "../a", "txt": "x"}], "leads out of the directory"),
+        ([{"__key__": "a/../../b", "txt": "x"}], "leads out of the directory"),
         (
             [{"__key__": "a", "txt": "x"}, {"__key__": "a", "txt": "y"}],
             'Row 1 has the key "a", which is that of the preceding row',

@@ -165,6 +165,8 @@ fn checked_key<'a>(key: Option<&'a [u8]>, row: u64, last: Option<&str>) -> Resul
         Err(refused("has a dot, where readers begin the extension"))
     } else if text.contains('\0') || text.starts_with('/') || text.contains('\n') {
         Err(refused("is not a valid file name"))
+    } else if text.split('/').any(|part| part == "..") {
+        Err(refused("leads out of the directory that a tar is extracted to"))
     } else if top.starts_with("__") && top.ends_with("__") {
         Err(refused("is one that readers skip"))
     } else if last == Some(text) {
