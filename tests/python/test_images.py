@@ -299,6 +299,16 @@ def test_state_of_other_images_is_loaded_with_a_warning(photographs):
         other.load_state_dict(first.state_dict())
 
 
+@pytest.mark.parametrize("options", [{"fit": sm.RandomCrop()}, {"flip": 0.5}])
+def test_state_of_another_seed_is_refused_where_images_are_drawn(photographs, options):
+    def plain(seed):
+        data = sm.Dataset(photographs, images=sm.Images("image", size=16, **options))
+        return sm.Loader(data, batch_size=8, seed=seed, output="numpy")
+
+    with pytest.raises(sm.CheckpointMismatchError, match="saved with seed=1, this loader has seed=2"):
+        plain(2).load_state_dict(plain(1).state_dict())
+
+
 def test_state_without_images_is_loaded_with_a_warning_about_columns(photographs):
     plain = sm.Loader(photographs, batch_size=8, columns=["row"], output="numpy")
     with_images = sm.Loader(sm.Dataset(photographs, images=sm.Images("image", size=16)), batch_size=8, output="numpy")

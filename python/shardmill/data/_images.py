@@ -305,15 +305,19 @@ def _remade(column: str, options: dict[str, Any]) -> Images:
     return Images(column, **options)
 
 
+#: Longer options are replaced by a digest, so that a state stays small.
+_SHOWN_BYTES = 1500
+
+
 def saved_images(sources: Sequence[Sequence[Images]]) -> dict[str, Any] | None:
     """Return what a state says about the images of all sources, ``None`` if there are none.
 
-    It has the version of random crops and flips, and the options in the types of JSON; of a mixture, their digest.
+    It has the version of random crops and flips, and the options in the types of JSON; of a mixture or many options, a digest.
     """
     if not any(sources):
         return None
     text = json.dumps([[images._settings for images in source] for source in sources])
-    if len(sources) == 1:
+    if len(sources) == 1 and len(text) <= _SHOWN_BYTES:
         return {"augment_version": _native.AUGMENT_VERSION, "columns": json.loads(text)[0]}
     return {"augment_version": _native.AUGMENT_VERSION, "sources": hashlib.sha256(text.encode()).hexdigest()[:32]}
 

@@ -70,7 +70,10 @@ class OrderSettings:
         Raises:
             ValueError: If a setting differs. The message names it and shows both values.
         """
-        for name in ("seed", "shuffle", "shuffle_window_bytes", "lanes", "filter"):
+        # The seed orders shuffled rows and the sources of a mixture, and it draws crops and flips.
+        is_seeded = self.shuffle or state["shuffle"] or self.mixture is not None or self._has_draws
+        seed = ("seed",) if is_seeded else ()
+        for name in (*seed, "shuffle", "shuffle_window_bytes", "lanes", "filter"):
             saved, current = state[name], getattr(self, name)
             if saved != current:
                 raise CheckpointMismatchError(
@@ -95,6 +98,13 @@ class OrderSettings:
                 f"the lengths of rows have changed since the state was saved: lengths_digest={saved.get('lengths_digest')!r} "
                 f"in the state, {self.packing.get('lengths_digest')!r} now"
             )
+
+    @property
+    def _has_draws(self) -> bool:
+        """Whether images may be cropped or flipped at random."""
+        if self.images is None or "columns" not in self.images:
+            return self.images is not None
+        return any(column["fit"] == "random_crop" or column["flip"] > 0 for column in self.images["columns"])
 
     def _check_tokenize(self, saved: Any) -> None:
         if saved == self.tokenize:
