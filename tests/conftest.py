@@ -5,7 +5,7 @@ import signal
 import pytest
 
 #: Groups that take longest. They begin first, so that no worker is left alone with one at the end.
-BEGIN_FIRST = ("ray", "test_examples.py", "test_torch.py")
+BEGIN_FIRST = ("ray", "test_examples.py", "test_types.py", "test_torch.py")
 
 
 # Before that of pytest-xdist, which reads the groups.
