@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import click
@@ -14,13 +13,7 @@ _directory = click.option(
 )
 
 
-def _named(cache_dir: str | None) -> str:
-    """Return the directory that is given by the option or the environment."""
-    from shardmill.errors import OptionError
-
-    if named := cache_dir or os.environ.get("SHARDMILL_CACHE_DIR"):
-        return named
-    raise OptionError("there is no cache directory\nhint: pass --dir, or set SHARDMILL_CACHE_DIR")
+_HINT = "pass --dir"
 
 
 @click.group(name="cache")
@@ -37,9 +30,9 @@ def info(cache_dir: str | None) -> int:
     Example:
       shardmill cache info --dir /scratch/cache
     """
-    from shardmill.storage._cache import cache_entries
+    from shardmill.storage._cache import cache_directory, cache_entries
 
-    entries = cache_entries(_named(cache_dir))
+    entries = cache_entries(cache_directory(cache_dir, hint=_HINT))
     now = time.time()
     for path, kept, size, used in entries:
         click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
@@ -56,7 +49,8 @@ def clear(cache_dir: str | None) -> int:
     Example:
       shardmill cache clear --dir /scratch/cache
     """
-    from shardmill.storage._cache import clear_cache
+    from shardmill.storage._cache import cache_directory, clear_cache
 
-    click.echo(f"{counted(clear_cache(_named(cache_dir)), 'byte')} removed", err=True)
+    removed = clear_cache(cache_directory(cache_dir, hint=_HINT))
+    click.echo(f"{counted(removed, 'byte')} removed", err=True)
     return 0

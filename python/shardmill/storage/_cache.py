@@ -11,15 +11,19 @@ from shardmill.storage._options import cache_path
 from shardmill.storage._paths import PathLike
 
 
-def cache_directory(directory: PathLike | None = None) -> str:
+def cache_directory(directory: PathLike | None = None, *, hint: str = "pass one") -> str:
     """Return the given cache directory, or that of ``SHARDMILL_CACHE_DIR``.
+
+    Args:
+        directory: the directory, if one was given.
+        hint: how the caller's user gives one.
 
     Raises:
         ValueError: If there is neither.
     """
     named = os.environ.get("SHARDMILL_CACHE_DIR") if directory is None else directory
     if not named:
-        raise OptionError("there is no cache directory\nhint: pass one, or set SHARDMILL_CACHE_DIR")
+        raise OptionError(f"there is no cache directory\nhint: {hint}, or set SHARDMILL_CACHE_DIR")
     return cache_path(named)
 
 
@@ -29,24 +33,21 @@ def user_directory(name: str) -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "shardmill" / name
 
 
-def _existing(directory: PathLike | None) -> str:
-    """Return ``cache_directory``, and check that an existing directory is a cache, or empty.
+def _existing(directory: PathLike | None) -> str | None:
+    """Return ``cache_directory``, and check that an existing directory is a cache; ``None`` if it is empty.
 
     Raises:
         FileNotFoundError: If it is not.
     """
     path = cache_directory(directory)
-    if Path(path).is_dir() and not (Path(path) / "objects").is_dir() and not _is_empty(path):
-        raise NotFoundError(
-            f"the directory {path!r} is not a cache: it has no directory `objects`"
-            "\nhint: check the path; a new cache gets it with the first object"
-        )
-    return path
-
-
-def _is_empty(path: str) -> bool:
-    """Return whether this is a directory in which no cache was made yet."""
-    return Path(path).is_dir() and next(Path(path).iterdir(), None) is None
+    if not Path(path).is_dir() or (Path(path) / "objects").is_dir():
+        return path
+    if next(Path(path).iterdir(), None) is None:
+        return None
+    raise NotFoundError(
+        f"the directory {path!r} is not a cache: it has no directory `objects`"
+        "\nhint: check the path; a new cache gets it with the first object"
+    )
 
 
 def cache_entries(directory: PathLike | None = None) -> list[tuple[str, int, int, float]]:
@@ -56,10 +57,10 @@ def cache_entries(directory: PathLike | None = None) -> list[tuple[str, int, int
         For each object: its path, its bytes on disk, its full size, and the time of last use, in seconds since 1970.
     """
     path = _existing(directory)
-    return [] if _is_empty(path) else _native.cache_entries(path)
+    return [] if path is None else _native.cache_entries(path)
 
 
 def clear_cache(directory: PathLike | None = None) -> int:
     """Clear a cache directory and return the number of bytes removed. Running processes continue, and fetch what they need again."""
     path = _existing(directory)
-    return 0 if _is_empty(path) else _native.clear_cache(path)
+    return 0 if path is None else _native.clear_cache(path)
