@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shardmill._native import write as _native
 from shardmill.errors import FormatError, MissingColumnError, OptionError
 
 
@@ -13,10 +14,11 @@ class Records:
 
     Args:
         columns: the one column to write; by default, rows have one value.
+        written: the native writer, which counts the rows.
     """
 
-    def __init__(self, columns: list[str] | None) -> None:
-        self._columns = columns
+    def __init__(self, columns: list[str] | None, written: _native.Writer) -> None:
+        self._columns, self._written = columns, written
 
     def column(self, row: Mapping[str, Any]) -> str:
         """Return the name of the column to write.
@@ -33,28 +35,30 @@ class Records:
             )
         return next(iter(row))
 
-    def value(self, row: Mapping[str, Any], name: str, number: int) -> Any:
+    def value(self, row: Mapping[str, Any], name: str) -> Any:
         """Return the value of a row, or the values of a batch.
 
         Raises:
             KeyError: If the column is missing.
         """
         if name not in row:
-            raise MissingColumnError(f"row {number} has no column {name!r}; it has {', '.join(map(str, row))}")
+            raise MissingColumnError(
+                f"row {self._written.rows} has no column {name!r}; it has {', '.join(map(str, row))}"
+            )
         return row[name]
 
-    def record(self, row: Any, number: int) -> bytes:
-        """Return the bytes of the row with this number.
+    def record(self, row: Any) -> bytes:
+        """Return the bytes of a row.
 
         Raises:
             TypeError, ValueError: If it has none.
         """
         if isinstance(row, Mapping):
             name = self.column(row)
-            row = self.value(row, name, number)
+            row = self.value(row, name)
             if row is None:
                 raise FormatError(
-                    f"row {number} has a null in column {name!r}, and ArrayRecord has no nulls\nhint: filter out such rows"
+                    f"row {self._written.rows} has a null in column {name!r}, and ArrayRecord has no nulls\nhint: filter out such rows"
                 )
         if isinstance(row, bytes | bytearray | memoryview):
             return bytes(row)
@@ -63,7 +67,7 @@ class Records:
                 return row.encode()
             except UnicodeEncodeError as error:
                 raise FormatError(
-                    f"row {number} has the value {row[:60]!r}, which is not valid Unicode: {error}\n"
+                    f"row {self._written.rows} has the value {row[:60]!r}, which is not valid Unicode: {error}\n"
                     "hint: replace the surrogates, or encode the string to bytes"
                 ) from error
         raise TypeError(

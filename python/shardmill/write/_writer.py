@@ -144,7 +144,6 @@ class Writer:
         self._columns = WrittenColumns(self._format, columns, schema)
         prefix = "shard." if self._format == "mds" or index is not None else "part-"
         limit = shard_limit(shard_bytes, self._format, is_streaming=prefix == "shard.")
-        self._records = Records(self._columns.names)
         self._index = WrittenIndex(
             self._out, self._format, index, hashes=hashes, mode=mode, compression=compression, size_limit=limit
         )
@@ -186,6 +185,7 @@ class Writer:
         self._native = _native.Writer(
             self._out, options=options, columns=self._columns.names, schema=self._columns.file_schema, **self._arguments
         )
+        self._records = Records(self._columns.names, self._native)
         #: Rows from which the schema is inferred; later rows go to the buffer.
         self._first: list[dict[str, Any]] = []
         self._buffer: _native.RowBuffer | None = None
@@ -250,7 +250,7 @@ class Writer:
             self._check_open()
         try:
             if self._format == "arrayrecord":
-                self._native.write_record(row if type(row) is bytes else self._records.record(row, self.num_rows))
+                self._native.write_record(row if type(row) is bytes else self._records.record(row))
                 return
             if type(row) is not dict:
                 row = self._mapping(row)
@@ -383,8 +383,8 @@ class Writer:
             self._native.write_batch(self._batches.of_columns(batch, first_row=self._native.rows))
         else:
             name = self._records.column(batch)
-            for value in column_values(name, self._records.value(batch, name, self.num_rows)):
-                self._native.write_record(self._records.record({name: value}, self.num_rows))
+            for value in column_values(name, self._records.value(batch, name)):
+                self._native.write_record(self._records.record({name: value}))
 
     def _write_stream(self, data: Any) -> None:
         schema, parts = arrow_stream(data)
