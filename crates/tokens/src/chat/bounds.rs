@@ -39,7 +39,7 @@ pub(super) fn attribute(state: &State, value: Value) -> Result<Value, Error> {
 
 fn bounded(state: &State, value: Value, of_namespace: bool) -> Result<Value, Error> {
     let mut walk = Walk { nodes: 0, bytes: 0, has_lazy: false, of_namespace };
-    let outcome = walk.visit(&value, 0);
+    let outcome = walk.add(&value, 0);
     state.consume_fuel((walk.nodes / NODES_OF_A_STEP) as u64)?;
     outcome?;
     if walk.has_lazy { evaluated(&value) } else { Ok(value) }
@@ -79,7 +79,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn visit(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+    fn add(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         self.nodes += 1;
         if self.nodes > NODES {
             return Err(invalid(format!("a variable has more than {NODES} values")));
@@ -99,13 +99,13 @@ impl Walk {
             }
             kind @ (Class::List | Class::Tuple | Class::Lazy) => {
                 self.has_lazy |= matches!(kind, Class::Lazy);
-                value.try_iter()?.checked().try_for_each(|item| self.visit(&item?, depth + 1))
+                value.try_iter()?.checked().try_for_each(|item| self.add(&item?, depth + 1))
             }
             Class::Dict | Class::Namespace => {
                 for key in value.try_iter()?.checked() {
                     let key = key?;
-                    self.visit(&value.get_item(&key)?, depth + 1)?;
-                    self.visit(&key, depth + 1)?;
+                    self.add(&value.get_item(&key)?, depth + 1)?;
+                    self.add(&key, depth + 1)?;
                 }
                 Ok(())
             }
