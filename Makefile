@@ -230,6 +230,7 @@ bench-arrayrecord: export SHARDMILL_BENCH_SLOW_CALLS = 500
 bench-tokens: export SHARDMILL_BENCH_TEXT = 2
 bench-tokens: export SHARDMILL_BENCH_REPEATED = 0.004
 bench-tokens: export SHARDMILL_BENCH_LARGE = 0.02
+bench-tokens: export SHARDMILL_BENCH_LONG = 2
 bench-images: export SHARDMILL_BENCH_IMAGES = 100
 bench-streaming: export SHARDMILL_BENCH_ROWS = 2000
 bench-streaming: export SHARDMILL_BENCH_PLAN = 100000

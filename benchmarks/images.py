@@ -1,7 +1,8 @@
 """Encoded images to batches of pixels: shardmill beside DataLoader with PIL, torchvision, OpenCV, SPDL and LitData, on the same photographs.
 
 Every system makes batches ``[64, 3, 224, 224]`` of uint8 from JPEG in memory or in the page cache: the shorter side is resized to 224,
-the center is cropped. Imports are not timed.
+the center is cropped. Imports are not timed. In the scenario ``memory``, the batches are NumPy arrays and torch is not imported; in the
+scenario ``blur``, images are judged by the variance of their Laplacian.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.measure import Metrics, Options, run_entry, status_bytes
 
 _SIDE = 224
 _BATCH = 64
+#: Threshold of the blur filter.
+_SHARP = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,7 @@ class ImageOptions(Options):
 
     Attributes:
         data: Directory of the data set.
-        size: ``small`` or ``large``.
+        size: ``small``, ``large``, or ``mixed``: small ones and some of 89 megapixels.
         threads: Threads, or worker processes, of the tool.
         mode: Mode of decoding.
         epochs: Passes over the images; the fastest counts.
@@ -68,14 +71,66 @@ def _passes(options: ImageOptions, one_pass: Any) -> Metrics:
 
 def loader_shardmill(options: ImageOptions) -> Metrics:
     """Parquet to torch batches, by the loader."""
-    import shardmill as sm
     import torch  # noqa: F401 - imported by all systems before their clock starts
+
+    return _passes(options, _loaded(options, "torch"))
+
+
+def _loaded(options: ImageOptions, output: Literal["torch", "numpy"]) -> Any:
+    import shardmill as sm
 
     mode: Any = options.mode
     images = sm.Images("image", size=_SIDE, mode=mode)
     data = sm.Dataset(options.parquet, columns=["image"], images=images)
-    loader = sm.Loader(data, batch_size=_BATCH, runtime=sm.Runtime(threads=options.threads))
-    return _passes(options, lambda: (batch["image"] for batch in loader))
+    loader = sm.Loader(data, batch_size=_BATCH, output=output, runtime=sm.Runtime(threads=options.threads))
+    return lambda: (batch["image"] for batch in loader)
+
+
+def memory_shardmill(options: ImageOptions) -> Metrics:
+    """What the loader itself takes, without torch. ``growth`` compares the peak of the last pass with that of the first."""
+    metrics = _passes(options, _loaded(options, "numpy"))
+    peaks = metrics["epoch_peak_mb"]
+    return {**metrics, "growth": peaks[-1] / peaks[0]}
+
+
+def blur_shardmill(options: ImageOptions) -> Metrics:
+    """BlurFilter from Parquet to Parquet, which is read and written in the time."""
+    from shardmill.curate import BlurFilter, InterleavedParquetSource, ParquetSink, Pipeline
+
+    rates, kept = [], 0
+    for epoch in range(options.epochs):
+        pipeline = Pipeline(
+            source=InterleavedParquetSource(options.data / "interleaved"),
+            stages=[BlurFilter(_SHARP)],
+            sink=ParquetSink(options.scratch / str(epoch)),
+        )
+        start = time.perf_counter()
+        report = pipeline.run(threads=options.threads)
+        seconds = time.perf_counter() - start
+        kept = report.counts("output")["images"]
+        rates.append(report.counts("input")["images"] / seconds)
+    return {"images_per_s": max(rates), "kept": kept}
+
+
+def blur_opencv(options: ImageOptions) -> Metrics:
+    """The score as NeMo Curator computes it, of images in memory, in threads."""
+    import cv2
+    import numpy as np
+
+    cv2.setNumThreads(1)
+
+    def is_sharp(payload: bytes) -> bool:
+        image: Any = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR_RGB)
+        return float(cv2.Laplacian(image, cv2.CV_64F).var()) >= _SHARP
+
+    payloads = options.payloads()
+    rates, kept = [], 0
+    with ThreadPoolExecutor(options.threads) as threads:
+        for _ in range(options.epochs):
+            start = time.perf_counter()
+            kept = sum(threads.map(is_sharp, payloads))
+            rates.append(len(payloads) / (time.perf_counter() - start))
+    return {"images_per_s": max(rates), "kept": kept}
 
 
 def _pil(payload: bytes) -> Any:
@@ -268,6 +323,11 @@ def limit_decoder(options: ImageOptions) -> Metrics:
 
 
 SYSTEMS = {
+    ("memory", "shardmill"): memory_shardmill,
+    ("blur", "shardmill"): blur_shardmill,
+    ("blur", "opencv"): blur_opencv,
+}
+LOADERS = {
     "shardmill": loader_shardmill,
     "dataloader": loader_dataloader,
     "pil": loader_pil,
@@ -282,7 +342,8 @@ SYSTEMS = {
 
 def measure(options: ImageOptions) -> Metrics:
     """Runs one system once."""
-    return SYSTEMS[options.system](options)
+    system = SYSTEMS.get((options.scenario, options.system)) or LOADERS[options.system]
+    return system(options)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from benchmarks.measure import Metrics, Options, record_of, run_entry, status_by
 
 _LENGTH = 2048
 _BATCH = 8
+#: Packs of an epoch where memory is measured: all of the text, and with the long document a third of it.
+_EPOCH_PACKS = 8_000
 _END = "<|endoftext|>"
 
 
@@ -212,7 +214,6 @@ def packed_shardmill(options: TokensOptions) -> Metrics:
     size = _text_bytes(options)
     seconds = []
     rows = 0
-    peaks = []
     for _ in range(options.epochs):
         data = sm.Dataset(options.data / "documents.parquet", tokenize=tokenize)
         start = time.perf_counter()
@@ -225,13 +226,29 @@ def packed_shardmill(options: TokensOptions) -> Metrics:
         )
         rows = sum(batch["tokens"].shape[0] for batch in loader)
         seconds.append(time.perf_counter() - start)
-        peaks.append(status_bytes("VmHWM"))
-    more = {
-        "packs": rows,
-        "counted_seconds": min(seconds[1:], default=None),
-        "epoch_peak_mb": [peak / 1e6 for peak in peaks],
-    }
-    return _rate(size, seconds[0], **more)
+    return _rate(size, seconds[0], packs=rows, counted_seconds=min(seconds[1:], default=None))
+
+
+def memory_shardmill(options: TokensOptions) -> Metrics:
+    """NumPy batches of two shuffled lanes, torch not imported. ``growth`` compares the peak of the last epoch with that of the first."""
+    sm = _shardmill()
+    os.environ["SHARDMILL_CACHE_DIR"] = str(options.scratch / "cache")
+    data = sm.Dataset(options.documents, tokenize=sm.Tokenize("text", tokenizer=sm.Tokenizer(options.model), eos=_END))
+    loader = sm.Loader(
+        data,
+        packing=sm.Packing("tokens", length=_LENGTH, plan="ahead", epoch_packs=_EPOCH_PACKS),
+        batch_size=_BATCH,
+        lanes=2,
+        shuffle=True,
+        output="numpy",
+        runtime=sm.Runtime(threads=options.threads),
+    )
+    start, packs, peaks = time.perf_counter(), 0, []
+    for _ in range(options.epochs):
+        packs += sum(batch["tokens"].shape[0] for batch in loader)
+        peaks.append(status_bytes("VmHWM") / 1e6)
+    seconds = time.perf_counter() - start
+    return {"packs": packs, "seconds": seconds, "epoch_peak_mb": peaks, "growth": peaks[-1] / peaks[0]}
 
 
 def packed_dataloader(options: TokensOptions) -> Metrics:
@@ -371,6 +388,7 @@ SYSTEMS = {
     ("encode", "tokenizers"): encode_tokenizers,
     ("encode", "tiktoken"): encode_tiktoken,
     ("first", "shardmill"): first_shardmill,
+    ("memory", "shardmill"): memory_shardmill,
     ("packed", "shardmill"): packed_shardmill,
     ("packed", "dataloader"): packed_dataloader,
     ("write", "shardmill"): write_shardmill,

@@ -3,7 +3,8 @@
 The Debian packages linux-doc-6.1 and dict-gcide, which apt downloads: technical English and a dictionary, each text once. Documents are about
 4 KB long. Beside them lie the same documents as JSONL, conversations made of them, and a byte-level BPE that is trained on them.
 
-A larger set has the documents of another one again and again, each time in another order, in a Parquet file each.
+A larger set has the documents of another one again and again, each time in another order, in a Parquet file each. The set of a long document
+adds one that consists of many.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,11 +49,13 @@ class SetOptions(Options):
         megabytes: Maximum text that is kept, of about 64.
         source: A set whose documents are repeated.
         gigabytes: Text of the set that repeats them.
+        long_megabytes: Text of one document that is added to them, instead.
     """
 
     megabytes: int = 1000
     source: Path | None = None
     gigabytes: float = 0
+    long_megabytes: int = 0
 
 
 def write_set(options: SetOptions, directory: Path) -> Metrics:
@@ -80,6 +84,21 @@ def write_repeated(source: Path, gigabytes: float, directory: Path) -> Metrics:
         pq.write_table(documents.take(order), path, row_group_size=_ROW_GROUP, compression="zstd")
     shutil.copytree(source / "model", directory / "model")
     return {"documents": copies * len(documents), "text_bytes": copies * size}
+
+
+def write_long(source: Path, megabytes: int, directory: Path) -> Metrics:
+    """Writes the documents of a set, one that consists of as many of them as it takes, and the tokenizer."""
+    documents = pq.read_table(source / "documents.parquet")["text"].to_pylist()
+    (directory / "documents").mkdir()
+    shutil.copy(source / "documents.parquet", directory / "documents")
+    draw, parts, size = random.Random(0), [], 0
+    while size < megabytes * 1_000_000:
+        parts.append(draw.choice(documents))
+        size += len(parts[-1].encode())
+    table = pa.table({"text": ["\n".join(parts)]})
+    pq.write_table(table, directory / "documents" / "long.parquet", compression="zstd")
+    shutil.copytree(source / "model", directory / "model")
+    return {"documents": len(documents) + 1}
 
 
 def write_documents(documents: list[str], directory: Path, vocabulary: int = _VOCABULARY) -> None:
@@ -136,6 +155,9 @@ if __name__ == "__main__":
     chosen = read_options(SetOptions)
     if chosen.source is None:
         make_set(chosen.out, {"kind": "tokens", "megabytes": chosen.megabytes}, lambda at: write_set(chosen, at))
+    elif chosen.long_megabytes:
+        described = {"kind": "tokens, long", "long_megabytes": chosen.long_megabytes}
+        make_set(chosen.out, described, partial(write_long, chosen.source, chosen.long_megabytes))
     else:
-        source, described = chosen.source, {"kind": "tokens, repeated", "gigabytes": chosen.gigabytes}
-        make_set(chosen.out, described, lambda at: write_repeated(source, chosen.gigabytes, at))
+        described = {"kind": "tokens, repeated", "gigabytes": chosen.gigabytes}
+        make_set(chosen.out, described, partial(write_repeated, chosen.source, chosen.gigabytes))
