@@ -43,7 +43,10 @@ impl Lists {
             let values: ArrayRef = match (place, item.data_type()) {
                 (0, DataType::Int32) => {
                     let mut ids = std::mem::take(&mut tokens);
-                    ids.shrink_to(ids.len() + ids.len() / 8);
+                    // Memory that is made smaller in place keeps its size.
+                    if ids.capacity() > ids.len() + ids.len() / 16 {
+                        ids = ids.as_slice().to_vec();
+                    }
                     let count = ids.len();
                     Arc::new(PrimitiveArray::<Int32Type>::new(ScalarBuffer::new(Buffer::from_vec(ids), 0, count), None))
                 }
