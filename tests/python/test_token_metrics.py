@@ -61,6 +61,20 @@ def test_rows_that_are_decoded_are_counted(tmp_path: Path, texts: list[str], opt
     assert counted(data, **options) == (tokens, size, unlabelled, special), "each text counts once"
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+@pytest.mark.parametrize("threads", [0, 2])
+def test_text_of_a_shuffle_window_that_ends_is_not_tokenized_again(tmp_path: Path, lanes: int, threads: int) -> None:
+    texts = ["word " * 12 + "last"] * 120
+    (tmp_path / "texts").mkdir()
+    pq.write_table(pa.table({"text": texts}), tmp_path / "texts" / "0.parquet", row_group_size=4)
+    tokenize = sm.Tokenize("text", tokenizer=write_tokenizer(tmp_path / "model"), counts=str(tmp_path / "counts"))
+    data = sm.Dataset(tmp_path / "texts", tokenize=tokenize)
+    tokens = sum(len(text) for text in texts)
+    packing = sm.Packing("tokens", length=tokens // 120, plan="ahead", epoch_tokens=tokens)
+    options = {"packing": packing, "shuffle": sm.Shuffle(window_bytes=1500), "lanes": lanes, "output": "numpy"}
+    assert counted(data, runtime=sm.Runtime(threads=threads), **options)[0] == tokens
+
+
 def test_special_tokens_count_whatever_becomes_of_them(tmp_path: Path, texts: list[str]) -> None:
     model = write_tokenizer(tmp_path / "model")
 

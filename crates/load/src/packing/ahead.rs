@@ -128,6 +128,21 @@ impl AheadPacks {
         self.position(lane, pass, row)
     }
 
+    /// The positions of the rows that a cursor of a lane needs and has counted.
+    pub(crate) fn counted(&self, lane: u64, cursor: &LaneCursor) -> Range<u64> {
+        let (pass, rows) = cursor.counted();
+        self.position(lane, pass, rows.start)..self.position(lane, pass, rows.end)
+    }
+
+    /// The scheduled blocks of these rows.
+    pub(crate) fn blocks_of_counted(&self, lane: u64, cursor: &LaneCursor) -> BTreeSet<usize> {
+        let mut blocks = BTreeSet::new();
+        self.order.for_each(self.counted(lane, cursor), |scheduled, _| {
+            blocks.insert(scheduled);
+        });
+        blocks
+    }
+
     /// For the lanes that have rows at these positions, which are of one pass: the lane, and the end of its part.
     pub(crate) fn lanes_at(&self, positions: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let rows = self.row_lanes.num_rows().max(1);

@@ -68,6 +68,14 @@ impl Blocks {
         !cancel.is_cancelled()
     }
 
+    /// Waits until the blocks that no later superbatch needs are freed.
+    pub(super) fn wait_for_retired(&self, cancel: &Cancel) {
+        let mut state = self.lock();
+        while !cancel.is_cancelled() && state.entries.values().any(|entry| entry.is_retired) {
+            state = resting(|| self.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0);
+        }
+    }
+
     /// Announces a superbatch of `superbatch_bytes` with `scheduled_blocks`; `retired` are not needed after it. Returns the blocks that were not
     /// announced before.
     pub(super) fn announce(&self, scheduled_blocks: &[(usize, u64)], retired: &[usize], superbatch_bytes: u64) -> Vec<usize> {

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::packing::{AheadEpoch, DrawnPacks, PackSource};
 use shardmill_engine::Cancel;
 use shardmill_plan::packing::{LaneCursor, PackPlan};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,6 +44,26 @@ impl Ahead {
         let mut drawn = DrawnPacks::default();
         self.epoch.draw(&mut self.cursors, runs.iter().cloned().flatten(), &mut drawn, &self.cancel)?;
         Ok(drawn)
+    }
+
+    /// Whether a lane has to count more tokens for these packs.
+    pub(super) fn counts_more(&self, runs: &[Range<u64>]) -> bool {
+        let mut ends: HashMap<u64, u64> = HashMap::new();
+        for (lane, pack) in runs.iter().cloned().flatten().map(|number| self.epoch.pack(number)) {
+            ends.entry(lane).and_modify(|end| *end = pack.max(*end)).or_insert(pack);
+        }
+        ends.into_iter().any(|(lane, last)| self.cursors.get(&lane).is_some_and(|cursor| !cursor.is_counted_to(last + 1)))
+    }
+
+    /// Of these scheduled blocks, those of whose rows every lane of `own` has counted all and needs none.
+    pub(super) fn used_up(&self, blocks: impl Iterator<Item = usize>, own: &Range<u64>) -> Vec<usize> {
+        let packs = &self.epoch.packs;
+        let needed: BTreeSet<usize> = self.cursors.iter().flat_map(|(lane, cursor)| packs.blocks_of_counted(*lane, cursor)).collect();
+        let is_counted = |span: Range<u64>| {
+            let mut lanes = packs.lanes_at(span).filter(|(lane, _)| own.contains(lane));
+            lanes.all(|(lane, end)| self.cursors.get(&lane).is_some_and(|cursor| packs.counted(lane, cursor).end >= end))
+        };
+        blocks.filter(|scheduled| !needed.contains(scheduled) && is_counted(packs.order().span(*scheduled))).collect()
     }
 
     /// Whether no lane of `own` that was drawn from needs these positions, which are of one pass. If another lane needs them later, their blocks are

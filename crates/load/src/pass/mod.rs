@@ -47,7 +47,7 @@ use superbatches::{Planner, SuperbatchPlan, row_bytes};
 /// Size of superbatches assembled from ranges: large compared to the cost of a superbatch, small compared to the memory of a machine.
 const SUPERBATCH_BYTES: u64 = 16 << 20;
 
-/// Superbatches of a shuffle window are larger, because each one reads all blocks of its window again.
+/// Superbatches of rows of a shuffle window are larger, because each one reads all blocks of its window again. Packs cost more than that.
 const SHUFFLED_SUPERBATCH_BYTES: u64 = 32 << 20;
 
 /// With few rows, superbatches are smaller, so that each thread gets some of them.
@@ -132,7 +132,7 @@ impl<T: Send + 'static> Pass<T> {
         let pixels = dataset.pixel_bytes(&options.columns);
         let of_rows = || row_bytes(dataset, rows, &options.order, &options.columns).saturating_add(pixels);
         let row_bytes = packs.as_ref().map_or_else(of_rows, |packs| packs.columns.pack_bytes()).max(options.least_row_bytes);
-        let most_bytes = if options.order.is_scattered() { SHUFFLED_SUPERBATCH_BYTES } else { SUPERBATCH_BYTES };
+        let most_bytes = if options.order.is_scattered() && packs.is_none() { SHUFFLED_SUPERBATCH_BYTES } else { SUPERBATCH_BYTES };
         let places_of_rank = options.steps.lanes.num_rows() / options.steps.world_size.max(1) / options.stride.max(1);
         let superbatches = SUPERBATCHES_OF_A_THREAD.saturating_mul(options.threads.max(1) as u64);
         let superbatch_bytes = (places_of_rank.saturating_mul(row_bytes) / superbatches).max(LEAST_SUPERBATCH_BYTES).min(most_bytes);
@@ -166,13 +166,18 @@ impl<T: Send + 'static> Pass<T> {
         let source = {
             let (work, cancel, is_remote) = (work.clone(), cancel.clone(), dataset.is_remote());
             let mut jobs = VecDeque::new();
+            let mut is_last_counted = false;
             move || {
                 if let Some(job) = jobs.pop_front() {
                     return Some(job);
                 }
+                if is_last_counted {
+                    work.blocks.wait_for_retired(&cancel);
+                }
                 let weighed = |plan: SuperbatchPlan| (plan.rows().saturating_mul(row_bytes), plan);
                 let planned = work.metrics.timed(Stage::Plan, || planner.next_job());
                 let Some(job) = planned else { return planner.take_failure().map(Job::Failed) };
+                is_last_counted = job.last().is_some_and(|plan| plan.is_last_counted);
                 let job: Vec<(u64, SuperbatchPlan)> = job.into_iter().map(weighed).collect();
                 let blocks = work.announce(&job, &cancel)?;
                 if is_remote && blocks.len() > 1 {

@@ -32,7 +32,7 @@ pub struct BatchRows {
 }
 
 /// The rows of a superbatch, and the blocks that must be in memory for it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SuperbatchPlan {
     pub(super) batches: Vec<BatchRows>,
     /// Plan positions in delivery order; numbers of packs if packs are delivered.
@@ -41,6 +41,8 @@ pub(super) struct SuperbatchPlan {
     pub(super) scheduled_blocks: Vec<usize>,
     /// Scheduled blocks that no later superbatch needs.
     pub(super) retired: Vec<usize>,
+    /// Whether rows have to be counted for the next one.
+    pub(super) is_last_counted: bool,
     /// The packs of `runs`, if they come from endless lanes.
     pub(super) drawn: DrawnPacks,
 }
@@ -59,7 +61,8 @@ impl SuperbatchPlan {
             let drawn = if self.drawn.num_packs() > 0 { self.drawn.part(small(start)..small(end)) } else { DrawnPacks::default() };
             start = end;
             let scheduled_blocks = scheduled_blocks_of(order, packs, &runs, &drawn);
-            Self { batches: vec![*batch], runs, scheduled_blocks: scheduled_blocks.into_iter().collect(), retired: Vec::new(), drawn }
+            let (scheduled_blocks, retired) = (scheduled_blocks.into_iter().collect(), Vec::new());
+            Self { batches: vec![*batch], runs, scheduled_blocks, retired, is_last_counted: false, drawn }
         })
     }
 }
@@ -102,6 +105,8 @@ pub(super) struct Planner {
     /// The lanes that this rank may draw from.
     lanes: Range<u64>,
     active: BTreeSet<usize>,
+    /// Retired before the positions that may need them are passed.
+    used_up: BTreeSet<usize>,
     /// Planned, and left for the next job.
     ahead: Option<SuperbatchPlan>,
     /// Dealt out in place of rows.
@@ -112,7 +117,7 @@ pub(super) struct Planner {
 
 impl Planner {
     pub(super) fn new(order: Arc<RowOrder>, steps: Steps, rank: u64, consumed: u64, stride: u64, superbatch_rows: u64) -> Self {
-        let (stride, lanes, active) = (stride.max(1), steps.lanes_of(rank), BTreeSet::new());
+        let (stride, lanes) = (stride.max(1), steps.lanes_of(rank));
         // A shuffle window is read as a whole, regardless of how much of it is gathered.
         let grown_rows = if order.is_scattered() { superbatch_rows } else { 1 };
         let mut planner = Self {
@@ -124,7 +129,8 @@ impl Planner {
             grown_rows,
             is_aligned: false,
             lanes,
-            active,
+            active: BTreeSet::new(),
+            used_up: BTreeSet::new(),
             ahead: None,
             packs: None,
             failure: None,
@@ -191,8 +197,7 @@ impl Planner {
         if self.failure.is_some() {
             return None;
         }
-        let mut superbatch =
-            SuperbatchPlan { batches: Vec::new(), runs: Vec::new(), scheduled_blocks: Vec::new(), retired: Vec::new(), drawn: DrawnPacks::default() };
+        let mut superbatch = SuperbatchPlan::default();
         let mut rows = 0;
         while let Some(step) = self.steps.step(self.consumed) {
             let slice = self.steps.slice(step, self.rank);
@@ -200,6 +205,11 @@ impl Planner {
                 break;
             }
             if let Some(Dealt::Ahead(packs)) = &mut self.packs {
+                // Counting decodes the next shuffle window. The memory of this one is needed for it.
+                if !superbatch.batches.is_empty() && self.order.is_scattered() && packs.counts_more(&slice.rows) {
+                    superbatch.is_last_counted = true;
+                    break;
+                }
                 match packs.draw(&slice.rows) {
                     Ok(drawn) => superbatch.drawn.append(drawn),
                     // Batches before it are good.
@@ -235,13 +245,42 @@ impl Planner {
         }
         self.grown_rows = rows.saturating_mul(GROWTH).min(self.superbatch_rows);
         let scheduled_blocks = scheduled_blocks_of(&self.order, self.packs.as_ref().and_then(Dealt::plan), &superbatch.runs, &superbatch.drawn);
-        self.active.extend(&scheduled_blocks);
-        superbatch.scheduled_blocks = scheduled_blocks.into_iter().collect();
+        superbatch.scheduled_blocks = self.without_used_up(scheduled_blocks, &superbatch.drawn);
+        self.active.extend(&superbatch.scheduled_blocks);
         superbatch.retired = self.active.iter().copied().filter(|scheduled| self.is_passed(*scheduled)).collect();
+        let used_up = std::mem::take(&mut self.used_up);
+        self.used_up = used_up.into_iter().filter(|scheduled| !self.is_passed(*scheduled)).collect();
         superbatch.retired.iter().for_each(|scheduled| {
             self.active.remove(scheduled);
         });
+        if superbatch.is_last_counted {
+            superbatch.retired.extend(self.take_used_up());
+        }
         Some(superbatch)
+    }
+
+    /// The positions of a window may come from all of its blocks, and its last rows come from few.
+    fn without_used_up(&self, scheduled_blocks: BTreeSet<usize>, drawn: &DrawnPacks) -> Vec<usize> {
+        if self.used_up.is_empty() {
+            return scheduled_blocks.into_iter().collect();
+        }
+        let mut needed = BTreeSet::new();
+        for run in drawn.positions() {
+            self.order.for_each(run, |scheduled, _| {
+                needed.insert(scheduled);
+            });
+        }
+        scheduled_blocks.into_iter().filter(|scheduled| !self.used_up.contains(scheduled) || needed.contains(scheduled)).collect()
+    }
+
+    fn take_used_up(&mut self) -> Vec<usize> {
+        let Some(Dealt::Ahead(packs)) = &self.packs else { return Vec::new() };
+        let used_up = packs.used_up(self.active.iter().copied(), &self.lanes);
+        used_up.iter().for_each(|scheduled| {
+            self.active.remove(scheduled);
+            self.used_up.insert(*scheduled);
+        });
+        used_up
     }
 
     /// The start of the next step to take.

@@ -127,6 +127,39 @@ impl LaneCursor {
         (self.mark.pass, packs.lowest(*passed).map_or(rows.end, |row| rows.start + u64::from(row)))
     }
 
+    /// Whether the packs before `end` consist of rows that are counted.
+    #[must_use]
+    pub fn is_counted_to(&self, end: u64) -> bool {
+        let packs = end.saturating_sub(self.pack());
+        if let Some((fitted, passed)) = self.window() {
+            return packs <= fitted.len().saturating_sub(*passed) as u64;
+        }
+        let mut left = packs.saturating_mul(u64::from(self.packing.length));
+        let mut counts = self.counted_rest().iter().enumerate();
+        while left > 0
+            && let Some((place, tokens)) = counts.next()
+        {
+            let packed = if place == 0 { self.mark.first } else { 0 };
+            left = left.saturating_sub(u64::from(tokens.saturating_sub(packed)));
+        }
+        left == 0
+    }
+
+    /// The counted rows that the next packs need, and their pass.
+    #[must_use]
+    pub fn counted(&self) -> (u64, Range<u64>) {
+        let (pass, from) = self.needed_from();
+        let to = self.loaded.as_ref().filter(|loaded| loaded.pass == pass).map_or(from, |loaded| loaded.rows.end);
+        (pass, from..to.max(from))
+    }
+
+    /// Of the next row, and of those after it.
+    fn counted_rest(&self) -> &[u32] {
+        let Some(loaded) = self.loaded.as_ref().filter(|_| self.is_loaded()) else { return &[] };
+        let passed = usize::try_from(self.mark.row.saturating_sub(loaded.rows.start)).unwrap_or(usize::MAX);
+        loaded.counts.get(passed..).unwrap_or_default()
+    }
+
     /// Moves to a later pack.
     ///
     /// # Errors
@@ -277,8 +310,7 @@ impl LaneCursor {
     }
 
     fn loaded_count(&self) -> u32 {
-        let count = |loaded: &Loaded| loaded.counts.get(usize::try_from(self.mark.row.checked_sub(loaded.rows.start)?).ok()?).copied();
-        self.loaded.as_ref().and_then(count).unwrap_or_default()
+        self.counted_rest().first().copied().unwrap_or_default()
     }
 
     /// Packs the window at the mark, unless that is done. Returns the number of its packs.

@@ -182,6 +182,23 @@ proptest! {
     }
 
     #[test]
+    fn cursor_knows_the_counted_rows_that_are_left(
+        passes in passes(), strategy in strategies(), length in 1u32..20, window_rows in 1u64..12, counted_with in 1u64..12, count in 1usize..30,
+    ) {
+        let rows = Model::new(&passes, counted_with);
+        let mut cursor = cursor(strategy, length, window_rows);
+        for _ in 0..count {
+            let (pass, left) = cursor.counted();
+            let (before, is_counted) = (rows.counted.borrow().len(), cursor.is_counted_to(cursor.pack() + 1));
+            let pack = drawn(&mut cursor, &rows).unwrap();
+            prop_assert_eq!(is_counted, rows.counted.borrow().len() == before);
+            let is_left = |of: u64, row: u64| (of, row) >= (pass, left.end) || left.contains(&row);
+            prop_assert!(pack.iter().all(|(of, row, ..)| is_left(*of, *row)), "{left:?} {pack:?}");
+            prop_assert!(!is_counted || pack.iter().all(|(of, row, ..)| *of == pass && left.contains(row)));
+        }
+    }
+
+    #[test]
     fn concatenated_packs_start_like_those_of_an_epoch(rows in prop::collection::vec(0u32..12, 1..60), lanes in 1u64..5, length in 1u32..9) {
         let of_rows = Lanes::new(rows.len() as u64, lanes);
         let tokens_of = |position: u64| rows[usize::try_from(position).unwrap()];
